@@ -1,0 +1,14 @@
+"""One way to compile a kernel: cached on disk, exact arithmetic, free of the interpreter lock."""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` by numba on first use; the machine code is kept in the cache directory."""
+    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))

@@ -1,0 +1,139 @@
+"""Yields of a given placement: the best minimum, max-min (water-filling), and the greedy average.
+
+All yields here are scaled: 0 is a service's minimum, 1 its full need (000 section 4.1).
+"""
+
+import numpy as np
+
+from dfrs.kernels.jit import kernel
+
+INFEASIBLE = -1.0
+
+
+@kernel
+def node_loads(base, slope, nodes, place):
+    """Sums of `base` and `slope` (T, D) over the tasks of each node; returns two (N, D) arrays."""
+    tasks, dims = base.shape
+    fixed = np.zeros((nodes, dims))
+    rate = np.zeros((nodes, dims))
+    for i in range(tasks):
+        n = place[i]
+        for d in range(dims):
+            fixed[n, d] += base[i, d]
+            rate[n, d] += slope[i, d]
+    return fixed, rate
+
+
+@kernel
+def minimum_yield(base, slope, capacity, place, tolerance):
+    """Largest Y in [0, 1] with base + Y*slope within capacity on every node; -1 where not even Y = 0 is."""
+    fixed, rate = node_loads(base, slope, capacity.shape[0], place)
+    best = 1.0
+    for n in range(capacity.shape[0]):
+        for d in range(capacity.shape[1]):
+            free = capacity[n, d] - fixed[n, d]
+            if free < -tolerance:
+                return INFEASIBLE
+            if rate[n, d] > 0.0 and rate[n, d] * best > free:
+                best = max(free, 0.0) / rate[n, d]
+    return best
+
+
+@kernel
+def fill_average(slope, room, place, yields):
+    """Raise `yields` (S = T, in place) as 000 section 4.4.7: on each node the task with the largest possible gain.
+
+    `room` (N, D) is what is free at the present yields; modified. One task per service; `slope` (T, D).
+    """
+    tasks, dims = slope.shape
+    nodes = room.shape[0]
+    start = np.zeros(nodes + 1, dtype=np.int64)
+    for i in range(tasks):
+        start[place[i] + 1] += 1
+    for n in range(nodes):
+        start[n + 1] += start[n]
+    cursor = start[:-1].copy()
+    members = np.empty(tasks, dtype=np.int64)
+    for i in range(tasks):
+        members[cursor[place[i]]] = i
+        cursor[place[i]] += 1
+    for n in range(nodes):
+        done = np.zeros(start[n + 1] - start[n], dtype=np.bool_)
+        for _ in range(done.size):
+            best_gain = 0.0
+            best = -1
+            for k in range(done.size):
+                if done[k]:
+                    continue
+                i = members[start[n] + k]
+                gain = 1.0 - yields[i]
+                for d in range(dims):
+                    if slope[i, d] > 0.0 and slope[i, d] * gain > room[n, d]:
+                        gain = max(room[n, d], 0.0) / slope[i, d]
+                if gain > best_gain:
+                    best_gain = gain
+                    best = k
+            if best < 0:
+                break
+            i = members[start[n] + best]
+            done[best] = True
+            yields[i] += best_gain
+            for d in range(dims):
+                room[n, d] -= slope[i, d] * best_gain
+
+
+@kernel
+def fill_max_min(slope, room, place, service_of, yields, tolerance):
+    """Water-filling from the equal `yields` (S, in place): raise all together, freeze who meets a full resource.
+
+    The result is the lexicographically largest sorted vector of yields for this placement.
+    `room` (N, D) is what is free at the present yields; modified.
+    """
+    tasks, dims = slope.shape
+    nodes = room.shape[0]
+    services = yields.shape[0]
+    frozen = np.zeros(services, dtype=np.bool_)
+    rate = np.zeros((nodes, dims))
+    for i in range(tasks):
+        for d in range(dims):
+            rate[place[i], d] += slope[i, d]
+    left = services
+    while left > 0:
+        step = np.inf
+        for j in range(services):
+            if not frozen[j] and 1.0 - yields[j] < step:
+                step = 1.0 - yields[j]
+        for n in range(nodes):
+            for d in range(dims):
+                if rate[n, d] > 0.0 and rate[n, d] * step > room[n, d]:
+                    step = max(room[n, d], 0.0) / rate[n, d]
+        for j in range(services):
+            if not frozen[j]:
+                yields[j] += step
+        for n in range(nodes):
+            for d in range(dims):
+                room[n, d] -= rate[n, d] * step
+        stopped = np.zeros(services, dtype=np.bool_)
+        for j in range(services):
+            if not frozen[j] and yields[j] >= 1.0 - tolerance:
+                stopped[j] = True
+        for i in range(tasks):
+            for d in range(dims):
+                if slope[i, d] > 0.0 and room[place[i], d] <= tolerance:
+                    stopped[service_of[i]] = True
+        for j in range(services):
+            if stopped[j] and not frozen[j]:
+                left -= 1
+        for i in range(tasks):
+            j = service_of[i]
+            if stopped[j] and not frozen[j]:
+                for d in range(dims):
+                    rate[place[i], d] -= slope[i, d]
+        # Subtraction leaves dust where a whole node is frozen; dust over dust would be a false limit.
+        for n in range(nodes):
+            for d in range(dims):
+                if rate[n, d] < tolerance:
+                    rate[n, d] = 0.0
+        for j in range(services):
+            if stopped[j]:
+                frozen[j] = True

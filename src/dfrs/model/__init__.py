@@ -1,0 +1,1 @@
+"""What is shared by everything: resources, instances, allocations, errors, tolerances."""

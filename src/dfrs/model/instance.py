@@ -1,0 +1,129 @@
+"""The off-line problem as read-only arrays (000 section 4.1, 004 section 3).
+
+Every service has a yield; all its tasks share it. At scaled yield Y a task takes, in dimension d,
+
+    size(Y) = base + Y * slope,    base  = need * (1 if rigid else minimum_yield),
+                                   slope = need * (0 if rigid else 1 - minimum_yield),
+
+so each algorithm needs only `base`, `slope` and `capacity`: QoS minimums, several tasks, components with
+their own needs (000 section 4.5) and resources that are fluid for one service and rigid for another are all in them.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfrs.model.errors import InputError
+from dfrs.model.resources import Kind, Resource
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Instance:
+    """N nodes, S services of T tasks in all, D resources. Arrays are frozen on construction.
+
+    Raises InputError, naming index, value and rule, where an array has the wrong shape or a value is not
+    finite, negative, or a minimum yield is above 1.
+    """
+
+    resources: tuple[Resource, ...]
+    nodes: tuple[str, ...]
+    capacity: Floats
+    """(N, D) fractions of the reference node."""
+    services: tuple[str, ...]
+    minimum_yield: Floats
+    """(S,) the unscaled yield below which a service has failed."""
+    service_of: Ints
+    """(T,) which service a task belongs to; non-decreasing."""
+    need: Floats
+    """(T, D) requirement (rigid) or need (fluid) of each task."""
+    rigid: Bools
+    """(T, D) whether the task's need is a requirement."""
+    move_cost: Floats
+    """(T,) cost of moving the task to another node, in the user's unit (000 section 6.2)."""
+    components: tuple[str, ...] = ()
+    """(T,) the component each task belongs to; empty strings, or nothing at all, where there is only one."""
+    name: str = ""
+    base: Floats = field(init=False)
+    slope: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        tasks, dims = self.need.shape
+        shapes = {
+            "capacity": (self.capacity, (len(self.nodes), dims)),
+            "minimum_yield": (self.minimum_yield, (len(self.services),)),
+            "service_of": (self.service_of, (tasks,)),
+            "rigid": (self.rigid, (tasks, dims)),
+            "move_cost": (self.move_cost, (tasks,)),
+        }
+        for label, (array, shape) in shapes.items():
+            if array.shape != shape:
+                raise InputError(f"{label} has shape {array.shape}: must be {shape}")
+        if dims != len(self.resources):
+            raise InputError(f"need has {dims} columns: must be one for each of {len(self.resources)} resources")
+        if not self.nodes or not tasks:
+            raise InputError("an instance needs at least one node and one service")
+        for label in ("capacity", "need", "minimum_yield", "move_cost"):
+            _check_values(label, getattr(self, label))
+        if self.minimum_yield.max() > 1.0:
+            worst = int(self.minimum_yield.argmax())
+            raise InputError(f"minimum_yield[{worst}] = {self.minimum_yield[worst]}: must be at most 1")
+        minimum = self.minimum_yield[self.service_of][:, None]
+        object.__setattr__(self, "base", np.where(self.rigid, self.need, self.need * minimum))
+        object.__setattr__(self, "slope", np.where(self.rigid, 0.0, self.need * (1.0 - minimum)))
+        for label in ("capacity", "need", "minimum_yield", "move_cost", "service_of", "rigid", "base", "slope"):
+            array = np.ascontiguousarray(getattr(self, label))
+            array.setflags(write=False)
+            object.__setattr__(self, label, array)
+
+    @cached_property
+    def lexicographic(self) -> Ints:
+        """(D,) dimensions in the order LEX compares them: rigid ones first, then by index."""
+        ranked = sorted(range(len(self.resources)), key=lambda d: self.resources[d].kind != Kind.RIGID)
+        return np.array(ranked, dtype=np.int64)
+
+    @cached_property
+    def tasks_per_service(self) -> Ints:
+        """(S,) number of tasks of each service."""
+        return np.bincount(self.service_of, minlength=len(self.services)).astype(np.int64)
+
+    @property
+    def equal_nodes(self) -> bool:
+        """Whether all nodes have the same capacity, as the documents assume."""
+        return bool((self.capacity == self.capacity[0]).all())
+
+    @cached_property
+    def task_bytes(self) -> Floats | None:
+        """(T,) bytes copied when a task moves (001 section 6.1), or None where no resource has a size in bytes."""
+        sizes = [(d, r.bytes_per_node) for d, r in enumerate(self.resources) if r.bytes_per_node is not None]
+        if not sizes:
+            return None
+        return sum((self.need[:, d] * size for d, size in sizes), start=np.zeros(len(self.need)))
+
+    def on_nodes(self, keep: Ints) -> "Instance":
+        """The same services on the nodes of index `keep` only."""
+        return Instance(
+            resources=self.resources,
+            nodes=tuple(self.nodes[n] for n in keep),
+            capacity=self.capacity[keep],
+            services=self.services,
+            minimum_yield=self.minimum_yield,
+            service_of=self.service_of,
+            need=self.need,
+            rigid=self.rigid,
+            move_cost=self.move_cost,
+            components=self.components,
+            name=self.name,
+        )
+
+
+def _check_values(label: str, array: Floats) -> None:
+    bad = ~np.isfinite(array) | (array < 0)
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InputError(f"{label}{list(index)} = {array[index]}: must be a finite number of at least 0")

@@ -1,0 +1,10 @@
+"""The only epsilons. Loads and yields are fractions of order 1, in 64-bit floats."""
+
+CAPACITY = 1e-9
+"""A node's load may pass its capacity by this much: the rounding of some hundred additions."""
+
+YIELD_SEARCH_WIDTH = 1e-3
+"""The yield search of 000 section 4.2.5 stops at this width."""
+
+CERTIFICATE = 1e-6
+"""What the independent checker forgives; wider than CAPACITY, narrower than any effect that matters."""
