@@ -121,4 +121,3 @@ LOAD_GREEDIES: dict[str, LoadGreedy] = {
     "GB": LoadGreedy(by_requirement=False, attempts=BACKTRACKING_ATTEMPTS),
     "SGB": LoadGreedy(by_requirement=True, attempts=BACKTRACKING_ATTEMPTS),
 }
-

@@ -136,6 +136,7 @@ VECTOR_PACKINGS: dict[str, VectorPacking] = {
 }
 """The 14 of 000 section 4.2.5."""
 
+
 def best_packing(instance: Instance, _rng: np.random.Generator | None = None, /) -> Outcome:
     """The best of the 14: each search gives up once it can no longer pass the best so far."""
     upper = lp_bound(instance)
@@ -152,9 +153,7 @@ def best_packing(instance: Instance, _rng: np.random.Generator | None = None, /)
 
 
 MULTI_CAPACITY: dict[str, VectorPacking] = {
-    f"MCB{4 * descending + k + 1}": VectorPacking(
-        method="PP", criterion=criterion, ascending=not descending, window=1
-    )
+    f"MCB{4 * descending + k + 1}": VectorPacking(method="PP", criterion=criterion, ascending=not descending, window=1)
     for descending in (False, True)
     for k, criterion in enumerate(("SUM", "DIFF", "RATIO", "MAX"))
 }

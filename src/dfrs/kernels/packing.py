@@ -314,9 +314,7 @@ def pack_by_lists(size, order, capacity, tolerance, window, plan, list_of_code, 
                 g = list_of_code[_code(chosen, dims, ordered)]
                 if cursor[g] >= start[g + 1]:
                     continue
-                position = _first_that_fits(
-                    vector, alive, low, first_block[g], start[g], start[g + 1], cursor[g], room
-                )
+                position = _first_that_fits(vector, alive, low, first_block[g], start[g], start[g + 1], cursor[g], room)
                 cursor[g] = position
                 if position < start[g + 1]:
                     found = g
@@ -333,9 +331,7 @@ def pack_by_lists(size, order, capacity, tolerance, window, plan, list_of_code, 
             for d in range(dims):
                 tight |= vector[p, d] == low[first_block[found] + b, d]
             if tight:
-                _block_low(
-                    vector, alive, begin, min(start[found + 1], begin + BLOCK), low[first_block[found] + b]
-                )
+                _block_low(vector, alive, begin, min(start[found + 1], begin + BLOCK), low[first_block[found] + b])
             for d in range(dims):
                 room[d] -= vector[p, d]
                 left[d] -= vector[p, d]
@@ -347,9 +343,7 @@ def pack_by_lists(size, order, capacity, tolerance, window, plan, list_of_code, 
 
 
 @kernel
-def pack(
-    size, order, capacity, tolerance, method, partial, window, plan, list_of_code, place
-):
+def pack(size, order, capacity, tolerance, method, partial, window, plan, list_of_code, place):
     """Pack by `method` (FIRST_FIT, BEST_FIT, BY_LISTS) in `order` into `place`. Returns success."""
     if method == FIRST_FIT:
         return pack_first_fit(size, order, capacity, tolerance, partial, place)

@@ -79,14 +79,10 @@ def search_yield(
             return found
         size = base + target * slope
         order = sort_order(size, criterion, ascending, lexicographic)
-        success = pack(
-            size, order, capacity, tolerance, method, dominance, window, plan, list_of_code, trial
-        )
+        success = pack(size, order, capacity, tolerance, method, dominance, window, plan, list_of_code, trial)
         if not success and dominance:
             order = dominance_order(size, capacity, trial)
-            success = pack(
-                size, order, capacity, tolerance, method, dominance, window, plan, list_of_code, trial
-            )
+            success = pack(size, order, capacity, tolerance, method, dominance, window, plan, list_of_code, trial)
         if success:
             found = target
             place[:] = trial

@@ -1,0 +1,1 @@
+"""Measuring and checking what others made."""

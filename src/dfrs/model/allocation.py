@@ -88,6 +88,10 @@ class Outcome:
             return None
         return max(0.0, (self.bound - self.minimum_yield) / self.bound) if self.bound > 0 else 0.0
 
+    def with_allocation(self, allocation: Allocation) -> "Outcome":
+        """The same result with what was left handed out."""
+        return replace(self, allocation=allocation)
+
     def named(self, algorithm: str, runtime_s: float) -> "Outcome":
         """The same result under the name and with the time of the whole run."""
         return replace(self, algorithm=algorithm, runtime_s=runtime_s)

@@ -76,7 +76,16 @@ class Instance:
         minimum = self.minimum_yield[self.service_of][:, None]
         object.__setattr__(self, "base", np.where(self.rigid, self.need, self.need * minimum))
         object.__setattr__(self, "slope", np.where(self.rigid, 0.0, self.need * (1.0 - minimum)))
-        for label in ("capacity", "need", "minimum_yield", "move_cost", "service_of", "rigid", "base", "slope"):
+        for label in (
+            "capacity",
+            "need",
+            "minimum_yield",
+            "move_cost",
+            "service_of",
+            "rigid",
+            "base",
+            "slope",
+        ):
             array = np.ascontiguousarray(getattr(self, label))
             array.setflags(write=False)
             object.__setattr__(self, label, array)

@@ -1,0 +1,1 @@
+"""Pictures and pages that people want to look at."""

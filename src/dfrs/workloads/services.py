@@ -56,9 +56,7 @@ class Scenario:
 
 def dissertation_scenarios(nodes: int = 64, services: tuple[int, ...] = LARGE_SERVICES) -> Iterator[Scenario]:
     """The 729 scenarios of 000 section 4.3 (with 4 nodes and 8, 10, 12 services: those of 4.4.6), D outermost."""
-    for dims, count, slack, sigma, rho in product(
-        (2, 4, 6), services, SLACKS, (0.25, 0.5, 1.0), (0.0, 0.25, 0.5)
-    ):
+    for dims, count, slack, sigma, rho in product((2, 4, 6), services, SLACKS, (0.25, 0.5, 1.0), (0.0, 0.25, 0.5)):
         yield Scenario(nodes=nodes, services=count, dims=dims, slack=slack, sigma=sigma, rho=rho)
 
 

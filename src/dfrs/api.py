@@ -1,0 +1,85 @@
+"""The library's front door: the same names as the command line's verbs."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from dfrs.allocate.outcome import infeasible
+from dfrs.allocate.registry import Options, find
+from dfrs.allocate.second_phase import SecondPhase, maximize
+from dfrs.bounds.yields import upper_bound
+from dfrs.model.allocation import Outcome
+from dfrs.model.errors import InfeasibleError
+from dfrs.model.instance import Instance
+from dfrs.workloads import files
+from dfrs.workloads.services import (
+    Scenario,
+    VirtualClusterScenario,
+    dissertation_instance,
+    virtual_cluster_instance,
+)
+
+
+def allocate(
+    instance: Instance,
+    algorithm: str = "BEST",
+    *,
+    options: Options | None = None,
+    second_phase: SecondPhase = "average",
+    seed: int = 0,
+) -> Outcome:
+    """Place the services of `instance` by the named algorithm; see `dfrs algorithms` for the names.
+
+    What is left after the minimum yield is handed out as `second_phase` says ("average", "average-lp", "max-min",
+    "none"). Raises InputError for a name or option that does not exist; an instance without a solution is not an
+    error: the outcome's status says so.
+    """
+    run = find(algorithm).build(options or Options())
+    started = time.perf_counter()
+    try:
+        upper_bound(instance)
+        outcome = run(instance, np.random.default_rng(seed))
+    except InfeasibleError as error:
+        outcome = infeasible(error)
+    if outcome.allocation is not None:
+        outcome = outcome.with_allocation(maximize(instance, outcome.allocation, second_phase))
+    return outcome.named(algorithm, time.perf_counter() - started)
+
+
+def read_instance(path: str | Path, *, nodes: int | None = None) -> Instance:
+    """An instance from a JSON or CSV file; `nodes` equal nodes replace the file's. Raises InputError."""
+    return files.read_instance(Path(path), nodes)
+
+
+def generate_services(
+    *,
+    nodes: int = 64,
+    services: int = 200,
+    resources: int = 4,
+    slack: float = 0.5,
+    sigma: float = 0.5,
+    rho: float = 0.25,
+    qos: float = 0.5,
+    seed: int = 0,
+) -> Instance:
+    """A random instance of 000 section 4.3: half of the resources rigid, half fluid. Raises InputError."""
+    scenario = Scenario(nodes=nodes, services=services, dims=resources, slack=slack, sigma=sigma, rho=rho, qos=qos)
+    return dissertation_instance(scenario, seed)
+
+
+def generate_virtual_clusters(
+    *,
+    nodes: int = 64,
+    tasks: int = 250,
+    slack: float = 0.5,
+    memory_cov: float = 0.25,
+    cpu_cov: float = 0.25,
+    parallel: bool = False,
+    seed: int = 0,
+) -> Instance:
+    """A random instance of 001 section 4.1 (5.2 if parallel): memory rigid, CPU fluid. Raises InputError."""
+    scenario = VirtualClusterScenario(
+        nodes=nodes, tasks=tasks, slack=slack, memory_cov=memory_cov, cpu_cov=cpu_cov, parallel=parallel
+    )
+    return virtual_cluster_instance(scenario, seed)

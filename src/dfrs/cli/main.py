@@ -1,0 +1,96 @@
+"""`dfrs`: assembles the verbs, and turns errors into one line and an exit status."""
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from dfrs.cli import algorithms, allocate, generate, plot, reproduce, validate
+from dfrs.cli.console import err, out, tell_about_compilation
+from dfrs.model.errors import DfrsError, InfeasibleError, InputError
+
+BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130
+
+app = typer.Typer(
+    name="dfrs",
+    help="""[bold]Dynamic Fractional Resource Scheduling[/bold]: share a cluster in fractions, look after the least happy.
+
+Every service gets a [bold]yield[/bold]: the fraction of its needs that it receives. dfrs maximises the smallest one
+and says beside each answer how far from the best possible it is.""",
+    epilog="""[bold]Try this[/bold]
+
+    dfrs generate services --nodes 16 --services 50 --seed 1 -o s.json
+
+    dfrs allocate s.json -a VP_CPSUM,GREEDY,BEST -o s.allocation.json --picture s.png
+
+    dfrs validate s.allocation.json --instance s.json""",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dfrs import __version__
+
+        out.print(f"dfrs {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    tell_about_compilation()
+
+
+app.command("allocate", rich_help_panel="Place services on nodes")(allocate.allocate)
+app.command("algorithms", rich_help_panel="Place services on nodes")(algorithms.algorithms)
+app.command("plot", rich_help_panel="Look and check")(plot.plot)
+app.command("validate", rich_help_panel="Look and check")(validate.validate)
+app.add_typer(generate.app, name="generate", rich_help_panel="Make problems")
+app.command("reproduce", rich_help_panel="Repeat published results")(reproduce.reproduce)
+
+
+def main() -> None:
+    """Run the command line; never shows a traceback for what the user gave."""
+    try:
+        status = app(standalone_mode=False)
+    except InputError as error:
+        _fail(str(error), BAD_INPUT)
+    except InfeasibleError as error:
+        _fail(str(error), INFEASIBLE)
+    except DfrsError as error:
+        _fail(str(error), FAILED)
+    except click.exceptions.Abort:
+        _fail("interrupted", INTERRUPTED)
+    except click.exceptions.ClickException as error:
+        _fail(_one_line(error), BAD_INPUT)
+    except KeyboardInterrupt:
+        _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of a pipe left; what remains in the buffer must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+    else:
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _one_line(error: click.exceptions.ClickException) -> str:
+    return " ".join(error.format_message().split())
+
+
+def _fail(message: str, status: int) -> None:
+    err.print(f"dfrs: {message}", markup=False, soft_wrap=True, style="red" if err.is_terminal else None)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Annealing: raise the minimum yield of a placement by repairing the overload that a higher yield would cause.
+
+Overload of a node is the sum over resources of what passes its capacity, relative to it. Each step takes a task
+from an overloaded node and tries to move it, or to swap it with a task elsewhere; steps that add overload are taken
+with the Metropolis probability at a temperature that falls geometrically. Once no node is overloaded, the placement
+is better than any before and the yield aimed at rises. Looking only at overloaded nodes is what makes it quick:
+near the optimum they are few.
+"""
+
+import numpy as np
+
+from dfrs.kernels.jit import kernel
+from dfrs.kernels.yields import minimum_yield
+
+
+@kernel
+def _draw(state, count):
+    """Next integer in [0, count) from the xorshift generator whose `state` (1,) is never zero."""
+    s = state[0]
+    s ^= s << np.uint64(13)
+    s ^= s >> np.uint64(7)
+    s ^= s << np.uint64(17)
+    state[0] = s
+    return (np.int64(s >> np.uint64(33)) * count) >> 31
+
+
+@kernel
+def _overload(load, size_out, size_in, scale):
+    """Overload of one node with `load` (D,), in units of its capacity (`scale` = 1/capacity), after an exchange."""
+    over = 0.0
+    for d in range(load.size):
+        excess = (load[d] - size_out[d] + size_in[d]) * scale[d] - 1.0
+        if excess > 0.0:
+            over += excess
+    return over
+
+
+@kernel
+def _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at):
+    """Sizes at yield `target`, loads, overloads and the list of overloaded nodes of `place`; how many those are."""
+    tasks, dims = base.shape
+    load[:] = 0.0
+    for i in range(tasks):
+        for d in range(dims):
+            size[i, d] = base[i, d] + target * slope[i, d]
+            load[place[i], d] += size[i, d]
+    hots = 0
+    nothing = np.zeros(dims)
+    for n in range(capacity.shape[0]):
+        over[n] = _overload(load[n], nothing, nothing, scale[n])
+        at[n] = -1
+        if over[n] > 0.0:
+            at[n] = hots
+            hot[hots] = n
+            hots += 1
+    return hots
+
+
+@kernel
+def climb(base, slope, capacity, tolerance, aims, place, origin, cost, budget, steps, heat, state, best):
+    """Anneal `place` (T,) for `steps` proposals, raising the yield aimed at whenever every node is within capacity.
+
+    `aims` = (start, rise, upper): the first yield aimed at; the share of what is left to `upper` that each success
+    adds. `heat` = (first, last) temperature. Tasks away from `origin` (T,; -1 where free) cost `cost` (T,), never
+    more than `budget` in all. The best placement goes into `best` (T,); returns (its yield or -1, yield aimed at
+    last), from which a later call can go on.
+    """
+    tasks, dims = base.shape
+    nodes = capacity.shape[0]
+    start, rise, upper = aims
+    scale = 1.0 / (capacity + tolerance)
+    size = np.empty((tasks, dims))
+    load = np.empty((nodes, dims))
+    over = np.empty(nodes)
+    hot = np.empty(nodes, dtype=np.int64)
+    at = np.empty(nodes, dtype=np.int64)
+    slot = np.empty(tasks, dtype=np.int64)
+    count = np.zeros(nodes, dtype=np.int64)
+    for i in range(tasks):
+        count[place[i]] += 1
+    widest = min(tasks, count.max() + 16)
+    member = np.empty((nodes, widest), dtype=np.int64)
+    count[:] = 0
+    spent = 0.0
+    for i in range(tasks):
+        n = place[i]
+        slot[i] = count[n]
+        member[n, count[n]] = i
+        count[n] += 1
+        if origin[i] >= 0 and origin[i] != n:
+            spent += cost[i]
+    nothing = np.zeros(dims)
+    found = -1.0
+    target = start
+    hots = _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at)
+    temperature = heat[0]
+    cooling = (heat[1] / heat[0]) ** (1.0 / max(1, steps))
+    for _ in range(steps):
+        while hots == 0:
+            value = minimum_yield(base, slope, capacity, place, tolerance)
+            if value > found:
+                found = value
+                best[:] = place
+            if value >= upper:
+                return found, target
+            target = min(upper, max(value, target) + max(rise * (upper - value), 1e-5))
+            hots = _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at)
+        temperature *= cooling
+        a = hot[_draw(state, hots)]
+        i = member[a, _draw(state, count[a])]
+        swap = _draw(state, 4) > 0
+        j = -1
+        if swap:
+            j = _draw(state, tasks)
+            b = place[j]
+        else:
+            b = _draw(state, nodes)
+        if b == a or (not swap and count[b] == widest):
+            continue
+        out = size[j] if swap else nothing
+        over_a = _overload(load[a], size[i], out, scale[a])
+        over_b = _overload(load[b], out, size[i], scale[b])
+        change = over_a + over_b - over[a] - over[b]
+        if change > 0.0 and change > -temperature * np.log((_draw(state, 1 << 30) + 1.0) / (1 << 30)):
+            continue
+        fee = 0.0
+        if origin[i] >= 0:
+            fee += cost[i] * (int(b != origin[i]) - int(a != origin[i]))
+        if swap and origin[j] >= 0:
+            fee += cost[j] * (int(a != origin[j]) - int(b != origin[j]))
+        if fee > 0.0 and spent + fee > budget:
+            continue
+        spent += fee
+        if swap:
+            member[a, slot[i]] = j
+            member[b, slot[j]] = i
+            slot[i], slot[j] = slot[j], slot[i]
+            place[j] = a
+        else:
+            count[a] -= 1
+            last = member[a, count[a]]
+            member[a, slot[i]] = last
+            slot[last] = slot[i]
+            member[b, count[b]] = i
+            slot[i] = count[b]
+            count[b] += 1
+        place[i] = b
+        for d in range(dims):
+            load[a, d] += out[d] - size[i, d]
+            load[b, d] += size[i, d] - out[d]
+        over[a] = over_a
+        over[b] = over_b
+        for n in (a, b):
+            if over[n] > 0.0 and at[n] < 0:
+                at[n] = hots
+                hot[hots] = n
+                hots += 1
+            elif over[n] <= 0.0 and at[n] >= 0:
+                hots -= 1
+                hot[at[n]] = hot[hots]
+                at[hot[hots]] = at[n]
+                at[n] = -1
+    return found, target
