@@ -1,7 +1,8 @@
-"""ADAPT: from a present placement and a budget for moves, the best minimum yield within reach (000 section 6.2; 001 6.1).
+"""ADAPT: from a present placement and a budget for moves, the best minimum yield within reach.
 
-The documents give the exact program (ADAPT_OPT) and leave heuristics to future work. This one starts from staying,
-so it is never worse than that, and searches as BEST does, refusing every step that would pass the budget.
+The documents (000 section 6.2, 001 section 6.1) give the exact program, ADAPT_OPT, and leave heuristics to future
+work. This one starts from staying, so it is never worse than that, and searches as BEST does, refusing every step that
+would pass the budget.
 """
 
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from dfrs.allocate.best import MEMBERS
-from dfrs.allocate.improve import Effort, Search
-from dfrs.allocate.outcome import found
+from dfrs.allocate.improve import Effort, Search, warm
+from dfrs.allocate.outcome import found, tightest
 from dfrs.allocate.packing import VECTOR_PACKINGS
 from dfrs.bounds.yields import upper_bound
 from dfrs.model.allocation import Outcome, Status
@@ -59,7 +60,8 @@ class Adapt:
     on_improvement: Callable[[float], None] | None = None
 
     def __call__(self, instance: Instance, rng: np.random.Generator, /) -> Outcome:
-        """The best placement within the budget; NOT_FOUND where even the present one no longer fits and no repair is."""
+        """The best placement within the budget; NOT_FOUND where the present one no longer fits and no repair did."""
+        warm()
         effort = Effort(time_limit_s=self.time_limit_s, rounds=self.rounds)
         search = Search(
             instance,
@@ -95,8 +97,8 @@ class Adapt:
         # The closed-form bound does not know the budget; only complete search proves more here.
         outcome = found(instance, search.place, optimal=search.proven, details=details)
         if search.place is None and search.proven:
-            reason = "exact search: no placement within the budget meets the requirements"
-            return replace(outcome, status=Status.INFEASIBLE, details={"reason": reason})
+            reason = f"exact search: no placement within the budget; {tightest(instance)}"
+            return replace(outcome, status=Status.INFEASIBLE, details=details | {"reason": reason})
         return outcome
 
 
@@ -116,7 +118,7 @@ def _complete(instance: Instance, present: Ints) -> Ints:
 
 
 def _offer_packings(search: Search) -> None:
-    """Offer each packing with its nodes renamed to keep as much as possible in place; most cost more than the budget."""
+    """Offer each packing, its nodes renamed to keep as much as possible in place; most will pass the budget."""
     if search.price(np.full_like(search.present, -2)) > 4 * search.budget:
         return
     place = np.full(len(search.present), -1, dtype=np.int64)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dfrs.allocate.greedy import greedy_best
-from dfrs.allocate.improve import Effort, Search
-from dfrs.allocate.outcome import found
+from dfrs.allocate.improve import Effort, Search, warm
+from dfrs.allocate.outcome import found, tightest
 from dfrs.allocate.packing import VECTOR_PACKINGS
 from dfrs.bounds.yields import upper_bound
 from dfrs.kernels.packing import SUM, pack_first_fit, sort_order
@@ -19,9 +19,8 @@ from dfrs.model import tolerances
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.instance import Instance, Ints
 
-MEMBERS = ("VP_CPSUM", "VP_FFSUM", "VP_PPMAX", "VP_BFSUM") + tuple(
-    name for name in VECTOR_PACKINGS if name not in {"VP_CPSUM", "VP_FFSUM", "VP_PPMAX", "VP_BFSUM"}
-)
+_FIRST = ("VP_CPSUM", "VP_FFSUM", "VP_PPMAX", "VP_BFSUM")
+MEMBERS = (*_FIRST, *(name for name in VECTOR_PACKINGS if name not in _FIRST))
 """In the order they run: those that find something most often, and the best, first."""
 
 FIRST_SHARE = 0.25
@@ -40,6 +39,7 @@ class Best:
 
     def __call__(self, instance: Instance, rng: np.random.Generator, /) -> Outcome:
         """The best placement found within the limit."""
+        warm()
         effort = Effort(time_limit_s=self.time_limit_s, rounds=self.rounds)
         search = Search(instance, upper_bound(instance), effort, int(rng.integers(2**62)))
         search.on_improvement = self.on_improvement
@@ -53,7 +53,11 @@ class Best:
         details = {"winner": search.source, "members": members}
         outcome = found(instance, search.place, optimal=search.proven, details=details)
         if search.place is None and search.proven:
-            return replace(outcome, status=Status.INFEASIBLE, details={"reason": "exact search: no placement exists"})
+            return replace(
+                outcome,
+                status=Status.INFEASIBLE,
+                details={**details, "reason": f"exact search: no placement exists; {tightest(instance)}"},
+            )
         return outcome
 
 

@@ -4,15 +4,18 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
 from dfrs.allocate.outcome import placement_yield
+from dfrs.allocate.packing import VECTOR_PACKINGS
 from dfrs.kernels.exact import branch_and_bound
 from dfrs.kernels.local_search import climb
 from dfrs.kernels.sorting import stable_order
 from dfrs.model import tolerances
 from dfrs.model.instance import Floats, Instance, Ints
+from dfrs.model.resources import Kind, Resource
 
 HEAT = (0.02, 3e-4)
 """First and last temperature, in node capacities of overload."""
@@ -171,3 +174,24 @@ class Search:
         if found >= 0:
             self.offer(best, "exact search")
         self.proven = complete
+
+
+@cache
+def warm() -> None:
+    """Load or compile the kernels used in searching, so that a time limit is spent on the search."""
+    instance = Instance(
+        resources=(Resource(name="cpu", kind=Kind.FLUID),),
+        nodes=("n0",),
+        capacity=np.ones((1, 1)),
+        services=("s0",),
+        minimum_yield=np.zeros(1),
+        service_of=np.zeros(1, dtype=np.int64),
+        need=np.full((1, 1), 2.0),
+        rigid=np.zeros((1, 1), dtype=np.bool_),
+        move_cost=np.ones(1),
+    )
+    search = Search(instance, 1.0, Effort(rounds=1), 0)
+    place = np.zeros(1, dtype=np.int64)
+    VECTOR_PACKINGS["VP_CPSUM"].search(instance, place, 1.0, -1.0)
+    search.anneal(place)
+    search.exact()

@@ -33,9 +33,10 @@ def found(
     """
     limit = upper_bound(instance) if bound is None else min(bound, upper_bound(instance))
     if place is None:
+        reason = {"reason": f"no placement found; {tightest(instance)}"}
         return Outcome(
             algorithm="", status=Status.NOT_FOUND, allocation=None, minimum_yield=None, bound=limit,
-            details=details or {},
+            details={**(details or {}), **reason},
         )  # fmt: skip
     value = placement_yield(instance, place)
     if value < 0:
@@ -57,3 +58,10 @@ def infeasible(error: InfeasibleError) -> Outcome:
         algorithm="", status=Status.INFEASIBLE, allocation=None, minimum_yield=None, bound=0.0,
         details={"reason": str(error)},
     )  # fmt: skip
+
+
+def tightest(instance: Instance) -> str:
+    """Names the resource whose requirements leave the least of the cluster free."""
+    free = 1.0 - instance.base.sum(axis=0) / instance.capacity.sum(axis=0).clip(1e-300)
+    d = int(free.argmin())
+    return f"the tightest is {instance.resources[d].name}: requirements leave {100 * free[d]:.1f} % of it free"

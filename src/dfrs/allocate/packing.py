@@ -1,4 +1,4 @@
-"""VP_*: bisection on the yield around a vector packing heuristic (000 section 4.2.5), and MCB1 to 8 (001 section 3.4)."""
+"""VP_*: bisection on the yield around a vector packing heuristic (000 section 4.2.5); MCB1 to 8 (001 section 3.4)."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -89,7 +89,7 @@ class VectorPacking:
     def _lists(self, dims: int) -> tuple[int, Plan, Ints]:
         if self._method != kernels.BY_LISTS:
             return _list_plan(1, 1, False, False)
-        if not 1 <= self.window:
+        if self.window < 1:
             raise UnsupportedError(f"window {self.window}: must be at least 1")
         return _list_plan(dims, min(self.window, dims), self.method == "PP", self.by_index)
 
@@ -124,14 +124,16 @@ def _list_plan(dims: int, window: int, ordered: bool, by_index: bool) -> tuple[i
     return window, plan, list_of_code
 
 
+_FAMILY: tuple[tuple[Method, tuple[Criterion, ...]], ...] = (
+    ("FF", ("SUM", "MAX", "LEX")),
+    ("BF", ("SUM", "MAX", "LEX")),
+    ("CP", ("SUM", "MAX", "DIFF", "RATIO")),
+    ("PP", ("SUM", "MAX", "DIFF", "RATIO")),
+)
+
 VECTOR_PACKINGS: dict[str, VectorPacking] = {
     f"VP_{method}{criterion}": VectorPacking(method=method, criterion=criterion)
-    for method, criteria in (
-        ("FF", ("SUM", "MAX", "LEX")),
-        ("BF", ("SUM", "MAX", "LEX")),
-        ("CP", ("SUM", "MAX", "DIFF", "RATIO")),
-        ("PP", ("SUM", "MAX", "DIFF", "RATIO")),
-    )
+    for method, criteria in _FAMILY
     for criterion in criteria
 }
 """The 14 of 000 section 4.2.5."""

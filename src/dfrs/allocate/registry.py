@@ -62,6 +62,8 @@ class Algorithm:
     complexity: str
     build: Callable[[Options], Allocator]
     unequal_nodes: bool = True
+    needs_present: bool = False
+    """Whether it starts from a present placement: a pattern does not select it."""
 
 
 _SORTS = (
@@ -131,6 +133,7 @@ def _entries() -> list[Algorithm]:
         ),
         Algorithm(
             name="ADAPT", family="ours", source="dfrs; problem: 000 6.2, 001 6.1", complexity="time limit", build=_adapt,
+            needs_present=True,
             summary="anytime: the best minimum yield within a budget of moves, bytes or cost",
         ),
         Algorithm(
@@ -139,6 +142,7 @@ def _entries() -> list[Algorithm]:
         ),
         Algorithm(
             name="ADAPT_OPT", family="exact", source="000 6.2.2; 001 6.1", complexity="exponential", build=_adapt_opt,
+            needs_present=True,
             summary="the same under a bound on the cost of moves",
         ),
     ]  # fmt: skip
@@ -224,7 +228,7 @@ def _entries() -> list[Algorithm]:
             complexity="200,000 evaluations",
             build=_constant(Genetic()),
             summary="population of 100, 2,000 generations, greedy repair",
-        )  # fmt: skip
+        )
     )
     return entries
 
@@ -243,12 +247,15 @@ def find(name: str) -> Algorithm:
 
 
 def expand(patterns: list[str]) -> list[str]:
-    """Names for a list of names and patterns (`VP_*`), each once, in the registry's order within a pattern."""
+    """Names for a list of names and patterns (`VP_*`), each once, in the registry's order within a pattern.
+
+    Patterns leave out what needs a present placement. Raises InputError where a name or pattern matches nothing.
+    """
     names: dict[str, None] = {}
     for pattern in patterns:
         for part in filter(None, (p.strip() for p in pattern.split(","))):
             if any(c in part for c in "*?["):
-                matching = fnmatch.filter(ALGORITHMS, part)
+                matching = [n for n in fnmatch.filter(ALGORITHMS, part) if not ALGORITHMS[n].needs_present]
                 if not matching:
                     raise InputError(f'algorithm "{part}": matches no name; see dfrs algorithms')
                 names |= dict.fromkeys(matching)

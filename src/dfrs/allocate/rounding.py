@@ -10,7 +10,7 @@ from time import monotonic
 
 import numpy as np
 
-from dfrs.allocate.milp import YieldProgram
+from dfrs.allocate.milp import FRACTIONS_DO_NOT_FIT, YieldProgram
 from dfrs.allocate.outcome import found, infeasible, placement_yield
 from dfrs.allocate.solver import Method, Solution, SolverStatus
 from dfrs.model import tolerances
@@ -92,6 +92,9 @@ class Diving:
             if not free.any():
                 break
             program.set_bounds(program.e[fixed], target[fixed], target[fixed])
+            if self.slow:
+                # With all zeros fixed little is left: presolve finds it sooner than the large basis is mended.
+                program.forget()
             left = None if self.time_limit_s is None else max(0.0, self.time_limit_s - (monotonic() - started))
             solution = program.maximize(left)
             solves += 1
@@ -128,7 +131,5 @@ def _nearest_variable(e: Floats, free: Bools) -> tuple[Bools, Floats]:
 
 def _without_vertex(instance: Instance, solution: Solution) -> Outcome:
     if solution.status == SolverStatus.INFEASIBLE:
-        return infeasible(
-            InfeasibleError("infeasible: even tasks in fractions do not fit on the nodes (relaxed program)")
-        )
+        return infeasible(InfeasibleError(FRACTIONS_DO_NOT_FIT))
     return found(instance, None, details={"end": str(solution.status)})

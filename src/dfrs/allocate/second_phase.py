@@ -1,9 +1,10 @@
-"""Yields on a fixed placement: all equal, the largest average, or max-min fair (000 sections 4.4.7 and 4.5.1; 001 3.5, 5)."""
+"""Yields on a fixed placement: all equal, the largest average, or max-min fair (000 4.4.7, 4.5.1; 001 3.5, 5)."""
 
 from typing import Literal
 
 import numpy as np
 
+from dfrs.allocate.solver import LinearProgram
 from dfrs.kernels import yields as kernels
 from dfrs.model import tolerances
 from dfrs.model.allocation import Allocation
@@ -43,8 +44,6 @@ def _average_by_program(instance: Instance, allocation: Allocation) -> Allocatio
 
     All tasks of a service share one yield (4.11), so one variable a service is enough.
     """
-    from dfrs.allocate.solver import LinearProgram
-
     program = LinearProgram(name="average yield")
     low = allocation.scaled_yields
     program.add_columns(lower=low, upper=np.ones_like(low), cost=np.where(instance.minimum_yield < 1.0, 1.0, 0.0))

@@ -139,6 +139,10 @@ class LinearProgram:
         highs = self._flush()
         highs.setSolution(values.size, np.arange(values.size, dtype=np.int32), np.asarray(values))
 
+    def forget(self) -> None:
+        """Drop the present basis: the next solve starts with presolve, which pays where much is fixed by now."""
+        self._flush().clearSolver()
+
     def maximize(self, time_limit_s: float | None = None, method: Method = "dual") -> Solution:
         """Solve, for at most `time_limit_s` seconds of wall clock.
 
@@ -149,16 +153,17 @@ class LinearProgram:
         highs = self._flush()
         highs.setOptionValue("solver", "ipm" if method == "interior" else "simplex")
         highs.setOptionValue("run_crossover", "off")
-        highs.setOptionValue("simplex_strategy", _PRIMAL if method == "primal" else _DUAL)
         if time_limit_s is not None and not self._integer:
             # For linear programs the clock of HiGHS runs on from solve to solve.
             time_limit_s += highs.getRunTime()
         highs.setOptionValue("time_limit", np.inf if time_limit_s is None else time_limit_s)
+        highs.setOptionValue("simplex_strategy", _PRIMAL if method == "primal" else _DUAL)
         _run(highs, self._stop)
         solution = self._read(highs)
         if solution is None:
-            # A basis kept from an earlier solve can be a bad start: once more without it.
+            # A basis kept from an earlier solve can be a bad start, and the primal simplex is the frailer one.
             highs.clearSolver()
+            highs.setOptionValue("simplex_strategy", _DUAL)
             _run(highs, self._stop)
             solution = self._read(highs)
         if solution is None:

@@ -1,4 +1,4 @@
-"""Upper bounds on the minimum yield: LPBOUND (000 section 4.2.3, 004 section 4.4) and a tighter one for unequal nodes."""
+"""Upper bounds on the minimum yield: LPBOUND (000 section 4.2.3, 004 4.4) and a tighter one for unequal nodes."""
 
 import numpy as np
 

@@ -1,0 +1,1 @@
+"""Many runs, and the published tables that are made from them."""

@@ -1,23 +1,26 @@
 """`dfrs allocate`: place services by one or several algorithms, and say how far from the best possible each is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from dfrs.cli.console import err, out, print_json, progress
-from dfrs.model.errors import InputError
+from dfrs.model.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
+    from dfrs.allocate.adapt import Budget
     from dfrs.allocate.registry import Options
-    from dfrs.allocate.second_phase import SecondPhase
     from dfrs.model.allocation import Outcome
     from dfrs.model.instance import Instance
 
 NO_SOLUTION = 3
 
+PairOrder = Literal["load", "index"]
+YieldSearch = Literal["ends", "midpoints"]
+SecondPhase = Literal["average", "average-lp", "max-min", "none"]
+
 InstanceFile = Annotated[Path, typer.Argument(help="Instance file, .json or .csv.", show_default=False)]
-_PHASES = ("average", "average-lp", "max-min", "none")
 
 
 def allocate(
@@ -33,12 +36,12 @@ def allocate(
     rounds: Annotated[int | None, typer.Option(help="Rounds for BEST and ADAPT instead: repeats to the bit.")] = None,
     window: Annotated[int, typer.Option(help="The w of choose and permutation pack.")] = 2,
     pair_order: Annotated[
-        str, typer.Option(help="Lists tried by permutation pack: load or index (published).")
+        PairOrder, typer.Option(help="Lists tried by permutation pack: load or index (published).")
     ] = "load",
-    search: Annotated[str, typer.Option(help="Yield search: ends, or midpoints only (published).")] = "ends",
+    search: Annotated[YieldSearch, typer.Option(help="Yield search: ends, or midpoints only (published).")] = "ends",
     dominance: Annotated[bool, typer.Option(help="Degree-of-dominance add-on for VP_FF* and VP_BF*.")] = False,
     second_phase: Annotated[
-        str, typer.Option(help="What is left goes to: average, average-lp, max-min or none.")
+        SecondPhase, typer.Option(help="What is left goes to: average, average-lp, max-min or none.")
     ] = "average",
     present: Annotated[
         Path | None, typer.Option("--from", help="Allocation file: where tasks run now (ADAPT, ADAPT_OPT).")
@@ -72,15 +75,14 @@ def allocate(
     from dfrs.allocate.registry import Options, expand
     from dfrs.workloads.files import read_instance, read_placement
 
-    phase = _choice("second-phase", second_phase, _PHASES)
     instance = read_instance(instance_file, nodes)
     budget = _budget(budget_moves, budget_bytes, budget_cost)
     options = Options(
         time_limit_s=time_limit,
         rounds=rounds,
         window=window,
-        pair_order=_choice("pair-order", pair_order, ("load", "index")),  # type: ignore[arg-type]
-        search=_choice("search", search, ("ends", "midpoints")),  # type: ignore[arg-type]
+        pair_order=pair_order,
+        search=search,
         dominance=dominance,
         present=read_placement(present, instance, partial=True) if present else None,
         budget=budget,
@@ -94,7 +96,7 @@ def allocate(
     if shrink is not None:
         _shrink(instance, names, options, shrink, seed, as_json)
         return
-    outcomes = _run(instance, names, options, phase, seed)  # type: ignore[arg-type]
+    outcomes = _run(instance, names, options, second_phase, seed)
     outcomes.sort(key=lambda o: -1.0 if o.minimum_yield is None else o.minimum_yield, reverse=True)
     best = outcomes[0]
     _write(instance, (instance_file, nodes), best, output, picture)
@@ -106,28 +108,21 @@ def allocate(
     else:
         _show(instance, outcomes)
     if best.allocation is None:
-        _explain_failure(instance, best)
+        err.print(f"dfrs: {best.details['reason']}", markup=False, soft_wrap=True)
         raise typer.Exit(NO_SOLUTION)
 
 
-def _choice(option: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InputError(f'--{option} "{value}": must be {", ".join(allowed)}')
-    return value
+def _budget(moves: float | None, size: float | None, cost: float | None) -> "Budget | None":
+    from dfrs.allocate.adapt import Budget, Unit
 
-
-def _budget(moves: float | None, size: float | None, cost: float | None) -> "object":
-    from dfrs.allocate.adapt import Budget
-
-    given = [(unit, x) for unit, x in (("moves", moves), ("bytes", size), ("cost", cost)) if x is not None]
+    units: tuple[tuple[Unit, float | None], ...] = (("moves", moves), ("bytes", size), ("cost", cost))
+    given: list[tuple[Unit, float]] = [(unit, amount) for unit, amount in units if amount is not None]
     if len(given) > 1:
         raise InputError("--budget-moves, --budget-bytes and --budget-cost: give one of them")
-    return Budget(unit=given[0][0], amount=given[0][1]) if given else None  # type: ignore[arg-type]
+    return Budget(unit=given[0][0], amount=given[0][1]) if given else None
 
 
-def _run(
-    instance: "Instance", names: list[str], options: "Options", phase: "SecondPhase", seed: int
-) -> "list[Outcome]":
+def _run(instance: "Instance", names: list[str], options: "Options", phase: SecondPhase, seed: int) -> "list[Outcome]":
     from dataclasses import replace
 
     from dfrs.api import allocate as run
@@ -141,8 +136,15 @@ def _run(
                 bar.update(task, description=f"{name}: minimum yield {value:.4f}")
 
             chosen = replace(options, on_improvement=improved)
-            outcomes.append(run(instance, name, options=chosen, second_phase=phase, seed=seed))
+            try:
+                outcomes.append(run(instance, name, options=chosen, second_phase=phase, seed=seed))
+            except UnsupportedError as error:
+                if len(names) == 1:
+                    raise
+                err.print(f"left out: {error}", markup=False, style="dim")
             bar.advance(task)
+    if not outcomes:
+        raise InputError("none of these algorithms takes this instance")
     return outcomes
 
 
@@ -157,8 +159,8 @@ def _show(instance: "Instance", outcomes: "list[Outcome]") -> None:
     )
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("algorithm", no_wrap=True)
-    for column in ("minimum yield", "bound", "gap", "average", "utilization", "time"):
-        table.add_column(column, justify="right")
+    for column in ("minimum", "bound", "gap", "average", "used", "time"):
+        table.add_column(column, justify="right", no_wrap=True)
     table.add_column("status")
     top = outcomes[0].minimum_yield
     for o in outcomes:
@@ -181,22 +183,14 @@ def _show(instance: "Instance", outcomes: "list[Outcome]") -> None:
             style="bold" if o.minimum_yield == top else None,
         )
     out.print(table)
+    out.print(
+        "minimum, average: scaled yield; gap: from the bound no placement can pass; used: of the fluid resources",
+        style="dim",
+    )
 
 
 def _seconds(value: float) -> str:
     return f"{value * 1000:.1f} ms" if value < 1.0 else f"{value:.2f} s"
-
-
-def _explain_failure(instance: "Instance", best: "Outcome") -> None:
-    reason = best.details.get("reason")
-    if not reason:
-        free = 1.0 - instance.base.sum(axis=0) / instance.capacity.sum(axis=0).clip(1e-300)
-        d = int(free.argmin())
-        reason = (
-            f"no placement found: {instance.resources[d].name} is the tightest, "
-            f"its requirements leave {100 * free[d]:.1f} % of the cluster free"
-        )
-    err.print(f"dfrs: {reason}", markup=False, soft_wrap=True)
 
 
 def _write(

@@ -1,13 +1,13 @@
 """What every verb shares: consoles, JSON output, the note about compilation, progress."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import numpy as np
 from numba.core import event
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -47,7 +47,7 @@ def tell_about_compilation() -> None:
 
 
 @contextmanager
-def progress(total: float, *, visible: bool = True) -> Iterator[tuple[Progress, int]]:
+def progress(total: float, *, visible: bool = True) -> Generator[tuple[Progress, TaskID]]:
     """A bar on standard error, gone when done; nothing where standard error is not a terminal."""
     bar = Progress(
         TextColumn("{task.description}"),

@@ -79,6 +79,6 @@ def _write(instance: Instance, output: Path | None) -> None:
     write_text(output, text)
     note = f"; read it with --nodes {len(instance.nodes)}" if csv else ""
     err.print(
-        f"{output}: {len(instance.services)} services ({len(instance.need)} tasks) for {len(instance.nodes)} nodes{note}",
+        f"{output}: {len(instance.services)} services ({len(instance.need)} tasks), {len(instance.nodes)} nodes{note}",
         markup=False, style="dim",
     )  # fmt: skip

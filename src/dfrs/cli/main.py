@@ -4,8 +4,8 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from dfrs.cli import algorithms, allocate, generate, plot, reproduce, validate
 from dfrs.cli.console import err, out, tell_about_compilation
@@ -15,10 +15,11 @@ BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130
 
 app = typer.Typer(
     name="dfrs",
-    help="""[bold]Dynamic Fractional Resource Scheduling[/bold]: share a cluster in fractions, look after the least happy.
+    help="""[bold]Dynamic Fractional Resource Scheduling[/bold]: share a cluster in fractions,
+look after the least happy.
 
-Every service gets a [bold]yield[/bold]: the fraction of its needs that it receives. dfrs maximises the smallest one
-and says beside each answer how far from the best possible it is.""",
+Every service gets a [bold]yield[/bold], the fraction of its needs that it receives.
+dfrs maximises the smallest one, and says beside each answer how far from the best possible it is.""",
     epilog="""[bold]Try this[/bold]
 
     dfrs generate services --nodes 16 --services 50 --seed 1 -o s.json
@@ -69,11 +70,9 @@ def main() -> None:
         _fail(str(error), INFEASIBLE)
     except DfrsError as error:
         _fail(str(error), FAILED)
-    except click.exceptions.Abort:
-        _fail("interrupted", INTERRUPTED)
-    except click.exceptions.ClickException as error:
+    except TyperException as error:
         _fail(_one_line(error), BAD_INPUT)
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
         # The reader of a pipe left; what remains in the buffer must not raise again at exit.
@@ -83,8 +82,9 @@ def main() -> None:
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def _one_line(error: click.exceptions.ClickException) -> str:
-    return " ".join(error.format_message().split())
+def _one_line(error: TyperException) -> str:
+    describe = getattr(error, "format_message", None)
+    return " ".join((describe() if describe else str(error)).split())
 
 
 def _fail(message: str, status: int) -> None:

@@ -1,12 +1,28 @@
 """Depth-first branch and bound for small instances: the best minimum yield, with proof."""
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 import numpy as np
 
-from dfrs.kernels.jit import kernel
+from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 
 
 @kernel
-def branch_and_bound(base, slope, capacity, tolerance, order, twin, kind, origin, cost, budget, limits, best):
+def branch_and_bound(
+    base: Floats,
+    slope: Floats,
+    capacity: Floats,
+    tolerance: float,
+    order: Ints,
+    twin: Bools,
+    kind: Ints,
+    origin: Ints,
+    cost: Floats,
+    budget: float,
+    limits: tuple[float, float, int],
+    best: Ints,
+) -> tuple[float, bool, int]:
     """Search all placements of the tasks in `order` (T,) for a minimum yield above `limits[0]`.
 
     `limits` = (incumbent, upper, most): stop when `upper` is reached or after `most` trials. `twin` (T,): whether a

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from dfrs.kernels.jit import kernel
+from dfrs.kernels.jit import Floats, Ints, kernel
 
 LOW_MAX_NEED, LOW_SUM_NEED, HIGH_MAX, HIGH_SUM, LOW_MAX, LOW_SUM, FIRST = range(1, 8)
 
 
 @kernel
-def _argmax(vector):
+def _argmax(vector: Floats) -> int:
     best = 0
     for d in range(vector.size):
         if vector[d] > vector[best]:
@@ -17,7 +17,9 @@ def _argmax(vector):
 
 
 @kernel
-def place_greedily(base, fluid, order, capacity, tolerance, rule, place):
+def place_greedily(
+    base: Floats, fluid: Floats, order: Ints, capacity: Floats, tolerance: float, rule: int, place: Ints
+) -> bool:
     """Tasks in `order`, each on the node that `rule` P1 to P7 prefers among those with room for `base` (T, D).
 
     P1, P2: least maximum, sum of the `fluid` (T, D) needs placed there, in the task's largest fluid dimension;
@@ -77,7 +79,16 @@ def place_greedily(base, fluid, order, capacity, tolerance, rule, place):
 
 
 @kernel
-def place_by_load(base, work, order, capacity, tolerance, backtrack, attempts, place):
+def place_by_load(
+    base: Floats,
+    work: Floats,
+    order: Ints,
+    capacity: Floats,
+    tolerance: float,
+    backtrack: bool,
+    attempts: int,
+    place: Ints,
+) -> tuple[bool, int]:
     """Tasks in `order`, each on the node with the least total `work` (T,) that has room for `base` (T, D).
 
     001 section 3.3. With `backtrack`, a task without a node sends the one before it to its next best node, for at

@@ -4,6 +4,14 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar, cast
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+Plan = tuple[Ints, Ints, bool, bool]
 
 P = ParamSpec("P")
 R = TypeVar("R")

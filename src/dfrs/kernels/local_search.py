@@ -7,14 +7,17 @@ is better than any before and the yield aimed at rises. Looking only at overload
 near the optimum they are few.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 import numpy as np
 
-from dfrs.kernels.jit import kernel
+from dfrs.kernels.jit import Floats, Ints, Words, kernel
 from dfrs.kernels.yields import minimum_yield
 
 
 @kernel
-def _draw(state, count):
+def _draw(state: Words, count: int) -> int:
     """Next integer in [0, count) from the xorshift generator whose `state` (1,) is never zero."""
     s = state[0]
     s ^= s << np.uint64(13)
@@ -25,7 +28,7 @@ def _draw(state, count):
 
 
 @kernel
-def _overload(load, size_out, size_in, scale):
+def _overload(load: Floats, size_out: Floats, size_in: Floats, scale: Floats) -> float:
     """Overload of one node with `load` (D,), in units of its capacity (`scale` = 1/capacity), after an exchange."""
     over = 0.0
     for d in range(load.size):
@@ -36,7 +39,19 @@ def _overload(load, size_out, size_in, scale):
 
 
 @kernel
-def _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at):
+def _fill(
+    base: Floats,
+    slope: Floats,
+    target: float,
+    capacity: Floats,
+    scale: Floats,
+    place: Ints,
+    size: Floats,
+    load: Floats,
+    over: Floats,
+    hot: Ints,
+    at: Ints,
+) -> int:
     """Sizes at yield `target`, loads, overloads and the list of overloaded nodes of `place`; how many those are."""
     tasks, dims = base.shape
     load[:] = 0.0
@@ -57,7 +72,21 @@ def _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at
 
 
 @kernel
-def climb(base, slope, capacity, tolerance, aims, place, origin, cost, budget, steps, heat, state, best):
+def climb(
+    base: Floats,
+    slope: Floats,
+    capacity: Floats,
+    tolerance: float,
+    aims: tuple[float, float, float],
+    place: Ints,
+    origin: Ints,
+    cost: Floats,
+    budget: float,
+    steps: int,
+    heat: tuple[float, float],
+    state: Words,
+    best: Ints,
+) -> tuple[float, float]:
     """Anneal `place` (T,) for `steps` proposals, raising the yield aimed at whenever every node is within capacity.
 
     `aims` = (start, rise, upper): the first yield aimed at; the share of what is left to `upper` that each success

@@ -8,9 +8,12 @@ smallest coordinate of each dimension, so that a block where nothing fits is pas
 a bin loads only grow, so a vector that did not fit is not looked at again for that bin.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 import numpy as np
 
-from dfrs.kernels.jit import kernel
+from dfrs.kernels.jit import Bools, Floats, Ints, Plan, kernel
 from dfrs.kernels.sorting import stable_order
 
 SUM, MAX, LEX, DIFF, RATIO = range(5)
@@ -19,7 +22,7 @@ BLOCK = 64
 
 
 @kernel
-def sort_order(size, criterion, ascending, lexicographic):
+def sort_order(size: Floats, criterion: int, ascending: bool, lexicographic: Ints) -> Ints:
     """Stable order of the tasks by `criterion` (SUM, MAX, LEX, DIFF, RATIO), decreasing unless `ascending`."""
     tasks, dims = size.shape
     if criterion == LEX:
@@ -51,7 +54,7 @@ def sort_order(size, criterion, ascending, lexicographic):
 
 
 @kernel
-def pack_first_fit(size, order, capacity, tolerance, partial, place):
+def pack_first_fit(size: Floats, order: Ints, capacity: Floats, tolerance: float, partial: bool, place: Ints) -> bool:
     """Each task, in `order`, on the first node where it fits. Returns success.
 
     A task that fits nowhere ends it, or, if `partial`, gets -1 and the others go on.
@@ -104,7 +107,7 @@ def pack_first_fit(size, order, capacity, tolerance, partial, place):
 
 
 @kernel
-def pack_best_fit(size, order, capacity, tolerance, partial, place):
+def pack_best_fit(size: Floats, order: Ints, capacity: Floats, tolerance: float, partial: bool, place: Ints) -> bool:
     """Each task, in `order`, on the fitting node with the largest sum of loads. Returns success.
 
     Loads are relative to the node's capacity. A task that fits nowhere ends it, or, if `partial`, gets -1.
@@ -155,7 +158,7 @@ def pack_best_fit(size, order, capacity, tolerance, partial, place):
 
 
 @kernel
-def _code(dims_chosen, dims, ordered):
+def _code(dims_chosen: Ints, dims: int, ordered: bool) -> int:
     """Number of the list for the chosen dimensions: a bit set if unordered, digits in base D if ordered."""
     code = 0
     for p in range(dims_chosen.size - 1, -1, -1):
@@ -167,7 +170,7 @@ def _code(dims_chosen, dims, ordered):
 
 
 @kernel
-def _largest(vector, window, out):
+def _largest(vector: Floats, window: int, out: Ints) -> None:
     """The `window` largest coordinates' indices in decreasing order, ties to the lower index, into `out`."""
     for p in range(window):
         best = -1
@@ -182,7 +185,9 @@ def _largest(vector, window, out):
 
 
 @kernel
-def _group(size, order, window, ordered, list_of_code, lists):
+def _group(
+    size: Floats, order: Ints, window: int, ordered: bool, list_of_code: Ints, lists: int
+) -> tuple[Ints, Ints, Floats]:
     """Tasks grouped by list, each list in `order`: (start (lists+1,), task (T,), vector (T, D))."""
     tasks, dims = size.shape
     list_of_task = np.empty(tasks, dtype=np.int64)
@@ -208,7 +213,7 @@ def _group(size, order, window, ordered, list_of_code, lists):
 
 
 @kernel
-def _block_low(vector, alive, begin, end, low):
+def _block_low(vector: Floats, alive: Bools, begin: int, end: int, low: Floats) -> None:
     """Smallest coordinate of each dimension over the living vectors in [begin, end), into `low` (D,)."""
     for d in range(low.size):
         low[d] = np.inf
@@ -219,7 +224,9 @@ def _block_low(vector, alive, begin, end, low):
 
 
 @kernel
-def _first_that_fits(vector, alive, low, first_block, begin, end, cursor, room):
+def _first_that_fits(
+    vector: Floats, alive: Bools, low: Floats, first_block: int, begin: int, end: int, cursor: int, room: Floats
+) -> int:
     """Position in [cursor, end) of the first living vector within `room` (D,), or `end`."""
     dims = room.size
     p = cursor
@@ -247,7 +254,16 @@ def _first_that_fits(vector, alive, low, first_block, begin, end, cursor, room):
 
 
 @kernel
-def pack_by_lists(size, order, capacity, tolerance, window, plan, list_of_code, place):
+def pack_by_lists(
+    size: Floats,
+    order: Ints,
+    capacity: Floats,
+    tolerance: float,
+    window: int,
+    plan: Plan,
+    list_of_code: Ints,
+    place: Ints,
+) -> bool:
     """Permutation, Choose and Multi-Capacity Pack: fill node after node against its imbalance. Returns success.
 
     `plan` = (subsets (K, w), permutations (K, w), ordered, by_index): the lists in the order they are tried,
@@ -343,7 +359,18 @@ def pack_by_lists(size, order, capacity, tolerance, window, plan, list_of_code, 
 
 
 @kernel
-def pack(size, order, capacity, tolerance, method, partial, window, plan, list_of_code, place):
+def pack(
+    size: Floats,
+    order: Ints,
+    capacity: Floats,
+    tolerance: float,
+    method: int,
+    partial: bool,
+    window: int,
+    plan: Plan,
+    list_of_code: Ints,
+    place: Ints,
+) -> bool:
     """Pack by `method` (FIRST_FIT, BEST_FIT, BY_LISTS) in `order` into `place`. Returns success."""
     if method == FIRST_FIT:
         return pack_first_fit(size, order, capacity, tolerance, partial, place)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.kernels.jit import kernel
+from dfrs.kernels.jit import Floats, Ints, Plan, kernel
 from dfrs.kernels.packing import pack, sort_order
 from dfrs.kernels.sorting import stable_order
 
@@ -10,7 +10,7 @@ FAILED = -1.0
 
 
 @kernel
-def dominance_order(size, capacity, place):
+def dominance_order(size: Floats, capacity: Floats, place: Ints) -> Ints:
     """Tasks by decreasing sum of coordinates weighted with each dimension's degree of dominance.
 
     The degree of a dimension is the share of (node, task) pairs in which adding the task to the node, as the
@@ -38,21 +38,21 @@ def dominance_order(size, capacity, place):
 
 @kernel
 def search_yield(
-    base,
-    slope,
-    capacity,
-    tolerance,
-    bounds,
-    method,
-    criterion,
-    ascending,
-    lexicographic,
-    window,
-    plan,
-    list_of_code,
-    dominance,
-    place,
-):
+    base: Floats,
+    slope: Floats,
+    capacity: Floats,
+    tolerance: float,
+    bounds: tuple[float, float, bool, float],
+    method: int,
+    criterion: int,
+    ascending: bool,
+    lexicographic: Ints,
+    window: int,
+    plan: Plan,
+    list_of_code: Ints,
+    dominance: bool,
+    place: Ints,
+) -> float:
     """Bisect [0, bound] for the highest yield at which the packer succeeds; the packing goes into `place` (T,).
 
     `bounds` = (upper, width, ends, floor): stop at `width`, or when nothing above `floor` is left to find; with

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.kernels.jit import kernel
+from dfrs.kernels.jit import Floats, Ints, kernel
 
 _FEW = 1500
 _BITS = 11
@@ -10,7 +10,7 @@ _DIGITS = 6
 
 
 @kernel
-def stable_order(key, ascending):
+def stable_order(key: Floats, ascending: bool) -> Ints:
     """Indices of `key` (T,), all at least 0 (infinity allowed), in decreasing order unless `ascending`; ties by index.
 
     The bits of a non-negative double, read as an integer, are in the order of the doubles.

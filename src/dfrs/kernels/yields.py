@@ -5,13 +5,13 @@ All yields here are scaled: 0 is a service's minimum, 1 its full need (000 secti
 
 import numpy as np
 
-from dfrs.kernels.jit import kernel
+from dfrs.kernels.jit import Floats, Ints, kernel
 
 INFEASIBLE = -1.0
 
 
 @kernel
-def node_loads(base, slope, nodes, place):
+def node_loads(base: Floats, slope: Floats, nodes: int, place: Ints) -> tuple[Floats, Floats]:
     """Sums of `base` and `slope` (T, D) over the tasks of each node; returns two (N, D) arrays."""
     tasks, dims = base.shape
     fixed = np.zeros((nodes, dims))
@@ -25,7 +25,7 @@ def node_loads(base, slope, nodes, place):
 
 
 @kernel
-def minimum_yield(base, slope, capacity, place, tolerance):
+def minimum_yield(base: Floats, slope: Floats, capacity: Floats, place: Ints, tolerance: float) -> float:
     """Largest Y in [0, 1] with base + Y*slope within capacity on every node; -1 where not even Y = 0 is."""
     fixed, rate = node_loads(base, slope, capacity.shape[0], place)
     best = 1.0
@@ -40,7 +40,7 @@ def minimum_yield(base, slope, capacity, place, tolerance):
 
 
 @kernel
-def fill_average(slope, room, place, yields):
+def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats) -> None:
     """Raise `yields` (S = T, in place) as 000 section 4.4.7: on each node the task with the largest possible gain.
 
     `room` (N, D) is what is free at the present yields; modified. One task per service; `slope` (T, D).
@@ -83,7 +83,7 @@ def fill_average(slope, room, place, yields):
 
 
 @kernel
-def fill_max_min(slope, room, place, service_of, yields, tolerance):
+def fill_max_min(slope: Floats, room: Floats, place: Ints, service_of: Ints, yields: Floats, tolerance: float) -> None:
     """Water-filling from the equal `yields` (S, in place): raise all together, freeze who meets a full resource.
 
     The result is the lexicographically largest sorted vector of yields for this placement.

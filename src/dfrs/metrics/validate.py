@@ -191,7 +191,7 @@ def _aggregate_bound(problem: _Problem) -> float:
 def _problem(document: Document) -> _Problem:
     kinds = {r["name"]: r["kind"] == "rigid" for r in document["resources"]}
     given = document["nodes"]
-    entries = [{"name": f"n{k}"} for k in range(given)] if isinstance(given, int) else given
+    entries: list[Document] = [{"name": f"n{k}"} for k in range(given)] if isinstance(given, int) else given
     capacity = {n["name"]: {r: float(n.get("capacity", {}).get(r, 1.0)) for r in kinds} for n in entries}
     minimum: dict[str, float] = {}
     tasks: dict[str, list[_Task]] = {}

@@ -1,7 +1,7 @@
 """The picture of an allocation: each node's resources as stacked shares, and every service's yield, sorted."""
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import matplotlib as mpl
 
@@ -25,7 +25,7 @@ YIELD_COLOURS = LinearSegmentedColormap.from_list("yield", ["#d1495b", "#edae49"
 
 def draw_allocation(instance: Instance, allocation: Allocation, bound: float, title: str, path: Path) -> None:
     """Write the picture to `path` (its ending chooses the format). Raises InputError where that cannot be written."""
-    style = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
+    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
     with mpl.rc_context(style):
         figure = _figure(instance, allocation, bound, title)
         try:

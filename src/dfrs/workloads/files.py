@@ -89,7 +89,7 @@ def read_allocation(
 
 
 def build_instance(document: InstanceDocument, source: str = "instance") -> Instance:
-    """The arrays of a validated document. Raises InputError for duplicate or unknown names and needs no node can hold."""
+    """The arrays of a validated document. Raises InputError for duplicate or unknown names, or needs no node holds."""
     resources = tuple(Resource(name=r.name, kind=r.kind, bytes_per_node=r.bytes) for r in document.resources)
     _unique((r.name for r in resources), f"{source}: resources")
     _unique((s.name for s in document.services), f"{source}: services")
@@ -361,14 +361,19 @@ def _validate(model: type[D], document: Mapping[str, object], source: str) -> D:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        _refuse(error, source)
+        _refuse(error, document, source)
 
 
-def _refuse(error: ValidationError, source: str) -> NoReturn:
+def _refuse(error: ValidationError, document: Mapping[str, object], source: str) -> NoReturn:
     """One line for the first thing wrong, and how many more there are."""
-    problems = error.errors(include_url=False)
-    # A number or a list is tried as each in turn: speak of the branch that matches what was given.
-    first = max(problems[:2], key=lambda p: len(p["loc"])) if problems[0]["loc"][:1] == ("nodes",) else problems[0]
+    # `nodes` is tried as a number and as a list: speak only of the branch that matches what was given.
+    other = "constrained-int" if isinstance(document.get("nodes"), list) else "list["
+    problems = [
+        p
+        for p in error.errors(include_url=False)
+        if p["loc"][:1] != ("nodes",) or len(p["loc"]) < 2 or not str(p["loc"][1]).startswith(other)
+    ]
+    first = problems[0]
     where = ""
     for part in first["loc"]:
         if isinstance(part, int):

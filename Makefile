@@ -1,0 +1,52 @@
+# Every target sets up .venv by itself; nothing else is installed or assumed.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint bench reproduce lock clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+help: ## Show what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dfrs needs Python 3.11 or later: set PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "no venv module: apt-get install python3-venv"; exit 1; }
+	@echo "Setting up $(VENV) (once; a minute or two)."
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY) ## Allocate 200 services to 64 nodes by seven algorithms; a table and a picture
+	@mkdir -p out
+	$(BIN)/dfrs generate services --nodes 64 --services 200 --slack 0.3 --seed 1 -o out/demo.json
+	$(BIN)/dfrs allocate out/demo.json -a GREEDYLIGHT,GREEDY,MCB8,VP_FFSUM,VP_CPSUM,VP_PPMAX,BEST -o out/demo.allocation.json --picture out/demo.png
+	$(BIN)/dfrs validate out/demo.allocation.json
+
+lint: $(READY) ## Style, types, and who may import whom
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+test: lint ## Everything but the slow tests
+	$(BIN)/pytest -m "not slow"
+
+test-slow: $(READY) ## The slow tests
+	$(BIN)/pytest -m slow
+
+bench: $(READY) ## Speed, memory, and a peer in the same run
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation VectorPack==0.1.5
+	$(BIN)/python -m benchmarks.run
+
+reproduce: $(READY) ## Published tables and figures beside ours, into out/reproduce
+	$(BIN)/dfrs reproduce -o out/reproduce
+
+lock: $(READY) ## Renew requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --strip-extras --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+
+clean: ## Remove what was made
+	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
