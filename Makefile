@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench reproduce lock clean
+.PHONY: help demo test test-slow lint bench reproduce lock clean clean-kernels
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -46,6 +46,9 @@ reproduce: $(READY) ## Published tables and figures beside ours, into out/reprod
 lock: $(READY) ## Renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --strip-extras --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+
+clean-kernels: ## Forget compiled kernels (after editing one that another calls)
+	find src -name '*.nb[ci]' -delete
 
 clean: ## Remove what was made
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

@@ -27,6 +27,8 @@ ROUND_S = 0.02
 """Length of a timed round: how soon the temperature follows the clock, and Ctrl-C is heard."""
 TRIALS_PER_S = 1.5e7
 """Trials of exact search a second, on the slow side; bounds its share of the time."""
+FEWEST_TRIALS = 100_000
+"""Trials that exact search may have in any case: a few milliseconds."""
 SMALL = 1e12
 """Placements, up to exchanging equal nodes, below which exact search is tried."""
 
@@ -169,7 +171,7 @@ class Search:
         incumbent = self.value + tolerances.CAPACITY if self.value >= 0 else -tolerances.CAPACITY
         found, complete, _ = branch_and_bound(
             instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, order, twin, kind,
-            self.present, self.cost, self.budget, (incumbent, self.upper, int(TRIALS_PER_S * seconds)), best,
+            self.present, self.cost, self.budget, (incumbent, self.upper, max(FEWEST_TRIALS, int(TRIALS_PER_S * seconds))), best,
         )  # fmt: skip
         if found >= 0:
             self.offer(best, "exact search")

@@ -1,4 +1,4 @@
-"""OPT and its relaxation (000 section 4.1.2, 001 section 2.5), and OPT from where the tasks are now (000 6.2.2, 001 6.1).
+"""OPT and its relaxation (000 section 4.1.2, 001 section 2.5), and OPT from a present placement (000 6.2.2, 001 6.1).
 
 Columns are e (T, N), whether a task is on a node, alpha (T, N), its unscaled yield there, and the minimum scaled
 yield Y, which is maximised:
@@ -227,7 +227,7 @@ class _Symmetry:
         occupied[here] = here + 1.0
         size = instance.base + yield_ * instance.slope
         order = np.argsort(-size.max(axis=1), kind="stable")
-        alike = np.column_stack((instance.base, instance.slope, moves.present, moves.cost))
+        alike = np.column_stack((instance.base, instance.slope, moves.present.astype(np.float64), moves.cost))
         return _Symmetry(
             order=order,
             nodes=_classes(np.column_stack((instance.capacity, occupied)), np.arange(len(occupied))),
@@ -297,7 +297,7 @@ def _solve(instance: Instance, moves: _Moves, time_limit_s: float | None) -> Out
             break
         place = program.assignment(solution.values).argmax(axis=1)
         if not _cut_off(program, instance, moves, place):
-            start = place
+            start = _better(instance, [place] if start is None else [place, start])
             break
     return _outcome(instance, start, solution, np.isfinite(moves.budget))
 
@@ -308,8 +308,12 @@ def _start(instance: Instance, moves: _Moves) -> Ints | None:
     known = [] if packed is None else [packed.place]
     if (moves.present >= 0).all():
         known.append(moves.present)
-    known = [p for p in known if moves.affords(p) and placement_yield(instance, p) >= 0]
-    return max(known, key=lambda p: placement_yield(instance, p), default=None)
+    return _better(instance, [p for p in known if moves.affords(p) and placement_yield(instance, p) >= 0])
+
+
+def _better(instance: Instance, places: list[Ints]) -> Ints | None:
+    """The best of `places`, the first of equals; None where there is none."""
+    return max(places, key=lambda p: placement_yield(instance, p), default=None)
 
 
 def _cut_off(program: YieldProgram, instance: Instance, moves: _Moves, place: Ints) -> bool:
@@ -318,8 +322,9 @@ def _cut_off(program: YieldProgram, instance: Instance, moves: _Moves, place: In
     for n in np.unique(place):
         tasks = np.flatnonzero(place == n)
         load = instance.base[tasks].sum(axis=0)
-        if (load > instance.capacity[n] + tolerances.CAPACITY).any():
-            for other in np.flatnonzero((load > instance.capacity + tolerances.CAPACITY).any(axis=1)):
+        overloads = (instance.capacity - load < -tolerances.CAPACITY).any(axis=1)
+        if overloads[n]:
+            for other in np.flatnonzero(overloads):
                 program.add_row(program.e[tasks, other], np.ones(tasks.size), upper=tasks.size - 1.0)
             cut = True
     if not moves.affords(place):
@@ -330,7 +335,11 @@ def _cut_off(program: YieldProgram, instance: Instance, moves: _Moves, place: In
 
 
 def _outcome(instance: Instance, place: Ints | None, solution: Solution, limited: bool) -> Outcome:
+    details = {"end": str(solution.status)}
     if solution.status == SolverStatus.INFEASIBLE:
+        if place is not None:
+            # A placement is better evidence than the solver's arithmetic.
+            return found(instance, place, details=details)
         within = " within the budget for moves" if limited else ""
         return infeasible(InfeasibleError(f"infeasible: no placement{within} meets the requirements (exact search)"))
     # Proof is relative to the solver's tolerance: a value that falls short of its own bound is not called optimal.
@@ -339,4 +348,4 @@ def _outcome(instance: Instance, place: Ints | None, solution: Solution, limited
         and solution.status == SolverStatus.OPTIMAL
         and placement_yield(instance, place) >= solution.bound - tolerances.CERTIFICATE
     )
-    return found(instance, place, bound=solution.bound, optimal=proven, details={"end": str(solution.status)})
+    return found(instance, place, bound=solution.bound, optimal=proven, details=details)

@@ -81,8 +81,8 @@ class _Rows:
 class LinearProgram:
     """A program that grows and is solved again from where the last solve ended.
 
-    `tolerance` is how far a row may be passed. Columns are numbered in the
-    order they are added. Not safe for use by two threads.
+    `tolerance` is how far a row may be passed. Columns are numbered in the order they are added. Not for use by
+    two threads at a time.
     """
 
     def __init__(self, name: str, tolerance: float = FEASIBILITY) -> None:
@@ -148,7 +148,8 @@ class LinearProgram:
 
         `method` is the simplex by default, whose solution is a vertex; "primal" is the primal simplex, as in
         GLPK; "interior" the interior point method without crossover, whose solution is not a vertex. Raises
-        SolverError where HiGHS ends without an answer. Ctrl-C stops HiGHS and is raised as usual.
+        SolverError where HiGHS ends without an answer. Ctrl-C stops HiGHS and is raised as usual; the program is
+        then of no more use.
         """
         highs = self._flush()
         highs.setOptionValue("solver", "ipm" if method == "interior" else "simplex")

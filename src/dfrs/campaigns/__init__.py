@@ -1,1 +1,1 @@
-"""Many runs, and the published tables that are made from them."""
+"""Many runs, and the published tables made from them."""

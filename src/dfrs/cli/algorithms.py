@@ -5,21 +5,27 @@ from typing import Annotated
 import typer
 
 from dfrs.cli.console import out, print_json
+from dfrs.model.errors import InputError
 
 
 def algorithms(
     pattern: Annotated[str, typer.Argument(help="Names to show; * and ? are wildcards.")] = "*",
+    markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
     """List the allocation algorithms: name, family, source, complexity.
 
     Example: dfrs algorithms 'VP_*'
     """
+    from fnmatch import filter as matching
+
     from rich.table import Table
 
-    from dfrs.allocate.registry import ALGORITHMS, expand
+    from dfrs.allocate.registry import ALGORITHMS
 
-    chosen = [ALGORITHMS[name] for name in expand([pattern])]
+    chosen = [ALGORITHMS[name] for name in matching(ALGORITHMS, pattern)]
+    if not chosen:
+        raise InputError(f'algorithm "{pattern}": matches no name')
     if as_json:
         print_json(
             [
@@ -34,6 +40,12 @@ def algorithms(
                 for a in chosen
             ]
         )
+        return
+    if markdown:
+        print("| algorithm | family | what it does | source | complexity | unequal nodes |\n|---|---|---|---|---|---|")
+        for a in chosen:
+            unequal = "yes" if a.unequal_nodes else "no"
+            print(f"| `{a.name}` | {a.family} | {a.summary} | {a.source} | {a.complexity} | {unequal} |")
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("algorithm", "family", "what it does", "source", "complexity"):

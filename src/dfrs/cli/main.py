@@ -79,6 +79,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     else:
+        # Typer turns Ctrl-C inside a verb into this status and says nothing.
+        if status == INTERRUPTED:
+            _fail("interrupted", INTERRUPTED)
         sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -193,15 +193,16 @@ def instance_document(instance: Instance) -> dict[str, object]:
     first = np.searchsorted(instance.service_of, np.arange(len(instance.services) + 1))
     for j, service in enumerate(instance.services):
         members = range(int(first[j]), int(first[j + 1]))
-        parts: dict[str, list[int]] = {}
-        for i in members:
-            parts.setdefault(instance.components[i] if instance.components else "", []).append(i)
+        if not (instance.rigid[members] == instance.rigid[members[0]]).all():
+            raise InputError(f'service "{service}": a file has one kind for all tasks of a service, these differ')
+        parts = _parts_of(instance, members)
         entry: dict[str, object] = {"name": service}
-        described = [_task_document(instance, names, tasks) for tasks in parts.values()]
-        if list(parts) == [""]:
+        described = [_task_document(instance, names, tasks) for _, tasks in parts]
+        if len(parts) == 1 and not parts[0][0]:
             entry |= described[0]
         else:
-            entry["components"] = [{"name": n, **d} for n, d in zip(parts, described, strict=True)]
+            labels = [label if label else f"part{k}" for k, (label, _) in enumerate(parts)]
+            entry["components"] = [{"name": n, **d} for n, d in zip(labels, described, strict=True)]
         if instance.minimum_yield[j] > 0:
             entry["minimum_yield"] = float(instance.minimum_yield[j])
         kinds = {
@@ -233,6 +234,20 @@ def instance_document(instance: Instance) -> dict[str, object]:
         "nodes": nodes,
         "services": services,
     }
+
+
+def _parts_of(instance: Instance, members: range) -> list[tuple[str, list[int]]]:
+    """Runs of identical tasks of a service, with their component's name."""
+    parts: list[tuple[str, list[int]]] = []
+    for i in members:
+        label = instance.components[i] if instance.components else ""
+        last = parts[-1][1][-1] if parts else i
+        alike = (instance.need[i] == instance.need[last]).all() and instance.move_cost[i] == instance.move_cost[last]
+        if parts and alike and parts[-1][0] == label:
+            parts[-1][1].append(i)
+        else:
+            parts.append((label, [i]))
+    return parts
 
 
 def _task_document(instance: Instance, names: list[str], tasks: list[int]) -> dict[str, object]:

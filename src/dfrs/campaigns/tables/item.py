@@ -1,0 +1,35 @@
+"""What every published table or group of figures declares: its name, the studies it needs, and how it is made."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dfrs.campaigns.offline import Runner, Study
+from dfrs.campaigns.tables.measures import Sheet
+from dfrs.campaigns.tables.sizes import Size
+from dfrs.report.tables import Content, Report
+
+Needs = Mapping[str, Study]
+Results = Mapping[str, Sheet]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One thing that `dfrs reproduce` makes. `content` is a pure function of the studies' results."""
+
+    name: str
+    title: str
+    source: str
+    needs: Callable[[Size], Needs]
+    content: Callable[[Results], Content]
+
+    def report(self, size: Size, runner: Runner) -> Report:
+        """Run what is not there yet, and make the report."""
+        needs = self.needs(size)
+        results = {name: Sheet(runner.results(study)) for name, study in needs.items()}
+        return Report(
+            name=self.name,
+            title=self.title,
+            source=self.source,
+            samples=tuple(study.sample for study in needs.values()),
+            content=self.content(results),
+        )

@@ -1,0 +1,183 @@
+"""The documents' measures: distance from bound and failure rate (000 section 4.3), degradation from best (001 4.2.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from dfrs.campaigns.offline import INSTANCE
+from dfrs.model import tolerances
+from dfrs.model.instance import Bools, Floats
+from dfrs.report.curves import Series
+from dfrs.report.tables import Cell
+
+Published = tuple[float | None, float | None, float | None, float | None, float | None]
+"""Average dfb, the same in percent of LPBOUND, 90th percentile, the same in percent, failure rate in percent."""
+
+DISTANCES = ("dfb", "dfb, %", "90th dfb", "90th dfb, %")
+FAILURES = ("failures, % of all", "% of those with a bound", "% of those that some algorithm solved")
+
+
+class Sheet:
+    """A study's results as columns: one value per instance, instances in one order for all algorithms."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self.frame = frame
+        self.labels: list[str] = frame["algorithm"].unique(maintain_order=True).to_list()
+        self._parts: Mapping[str, pl.DataFrame] = {
+            str(key[0]): part for key, part in frame.partition_by("algorithm", as_dict=True).items()
+        }
+
+    def column(self, label: str, name: str) -> Floats:
+        """(I,) a column of one algorithm's results; NaN where it is null."""
+        return self._parts[label][name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+    def yields(self, label: str, *, exact: bool = False) -> Floats:
+        """(I,) the yield an algorithm's search reached, or its placement's own where it does not search or `exact`.
+
+        NaN where it failed. The published figures of algorithms that search are of the yield reached.
+        """
+        own = self.column(label, "minimum_yield")
+        searched = self.column(label, "searched_yield")
+        return own if exact else np.where(np.isnan(searched), own, searched)
+
+    def status(self, label: str) -> list[str]:
+        """(I,) how one algorithm ended."""
+        return self._parts[label]["status"].to_list()
+
+    @cached_property
+    def bound(self) -> Floats:
+        """(I,) LPBOUND; NaN where there is none."""
+        return self.column(self.labels[0], "bound")
+
+    def parameter(self, name: str) -> Floats:
+        """(I,) one of the columns that name an instance."""
+        return self.column(self.labels[0], name)
+
+    @cached_property
+    def solvable(self) -> Bools:
+        """(I,) whether any algorithm of the study solved it."""
+        return np.any([~np.isnan(self.column(label, "minimum_yield")) for label in self.labels], axis=0)
+
+    def where(self, **parameters: float | bool) -> "Sheet":
+        """The instances with these parameters."""
+        return Sheet(self.frame.filter(*(pl.col(name) == value for name, value in parameters.items())))
+
+    def __len__(self) -> int:
+        return self.frame.select(INSTANCE).n_unique() if not self.labels else len(self._parts[self.labels[0]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distance:
+    """Distance from bound over the instances solved; percentages are of LPBOUND."""
+
+    average: float | None
+    relative: float | None
+    high: float | None
+    relative_high: float | None
+    solved: int
+
+
+def relative_to(bound: Floats, below: Floats) -> Floats:
+    """(I,) by how many percent of `bound` a value is below it; 0 where the bound is 0, NaN where either is."""
+    gap = bound - below
+    return 100.0 * np.divide(gap, bound, out=np.where(np.isnan(gap), np.nan, 0.0), where=bound > tolerances.CAPACITY)
+
+
+def distance(bound: Floats, yields: Floats) -> Distance:
+    """dfb as average and 90th percentile over the instances solved."""
+    solved = ~np.isnan(yields)
+    if not solved.any():
+        return Distance(average=None, relative=None, high=None, relative_high=None, solved=0)
+    gap, relative = (bound - yields)[solved], relative_to(bound, yields)[solved]
+    return Distance(
+        average=float(gap.mean()),
+        relative=float(relative.mean()),
+        high=float(np.quantile(gap, 0.9)),
+        relative_high=float(np.quantile(relative, 0.9)),
+        solved=int(solved.sum()),
+    )
+
+
+def distance_cells(
+    sheet: Sheet, row: str, yields: Floats, published: Published = (None,) * 5, solvable: Bools | None = None
+) -> list[Cell]:
+    """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases.
+
+    `solvable` (I,) replaces the instances that some algorithm of the sheet solved.
+    """
+    d = distance(sheet.bound, yields)
+    measured = (d.average, d.relative, d.high, d.relative_high)
+    cells = [
+        Cell(
+            row=row, measure=measure, published=known, measured=value, instances=d.solved,
+            decimals=2 if "%" in measure else 3,
+        )
+        for measure, known, value in zip(DISTANCES, published, measured, strict=False)
+    ]  # fmt: skip
+    failed = np.isnan(yields)
+    bases = (np.ones_like(failed), ~np.isnan(sheet.bound), sheet.solvable if solvable is None else solvable)
+    for measure, base, known in zip(FAILURES, bases, (published[4], None, None), strict=True):
+        cells.append(
+            Cell(row=row, measure=measure, published=known, measured=percent(failed, base), instances=int(base.sum()))
+        )
+    return cells
+
+
+def percent(what: Bools, among: Bools) -> float | None:
+    """Share of `among` that is also `what`; None of nothing."""
+    return 100.0 * float((what & among).sum()) / float(among.sum()) if among.any() else None
+
+
+def advantage(a: Floats, b: Floats) -> Floats:
+    """(K,) percent by which yield `a` is above `b`, relative to `b`, on instances that both solve at a yield above 0."""
+    both = ~np.isnan(a) & ~np.isnan(b) & (b > tolerances.CAPACITY)
+    return 100.0 * (a[both] - b[both]) / b[both]
+
+
+def mean(values: Floats) -> float | None:
+    """The mean of what is not NaN; None of nothing."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else None
+
+
+def quantile(values: Floats, q: float) -> float | None:
+    """A quantile of what is not NaN; None of nothing."""
+    known = values[~np.isnan(values)]
+    return float(np.quantile(known, q)) if known.size else None
+
+
+def degradation(yields: Mapping[str, Floats]) -> dict[str, Floats]:
+    """(I,) by how many percent each algorithm's yield is below the best one's, 100 where it fails (001 4.2.1).
+
+    NaN on instances that none solves.
+    """
+    best = np.fmax.reduce(list(yields.values()))
+    return {
+        label: np.where(np.isnan(best), np.nan, relative_to(best, np.where(np.isnan(y), 0.0, y)))
+        for label, y in yields.items()
+    }
+
+
+def along(x: Floats, values: Floats) -> tuple[list[float], list[float]]:
+    """The different values of `x`, and the mean of `values` at each, without NaN."""
+    places = sorted(set(x.tolist()))
+    return places, [nan(mean(values[x == place])) for place in places]
+
+
+def mean_series(label: str, x: Floats, values: Floats, style: str = "line") -> Series:
+    """The curve of the means of `values` over `x`."""
+    places, means = along(x, values)
+    return Series(label=label, x=places, y=means, style=style)  # type: ignore[arg-type]
+
+
+def nan(value: float | None) -> float:
+    """For pictures: NaN where there is no value."""
+    return np.nan if value is None else value
+
+
+def say(value: float | None, form: str = ".2f", unit: str = " %") -> str:
+    """A number in a sentence."""
+    return "no instance" if value is None else f"{value:{form}}{unit}"

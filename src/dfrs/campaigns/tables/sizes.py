@@ -1,0 +1,131 @@
+"""How much of each published set is run, and which instances these are."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+
+from dfrs.campaigns.offline import Case
+from dfrs.model.errors import InputError
+from dfrs.workloads.services import (
+    LARGE_SERVICES,
+    SMALL_SERVICES,
+    Scenario,
+    dissertation_sample,
+    dissertation_scenarios,
+    virtual_cluster_scenarios,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """Numbers of instances, each at most that of the document (FULL)."""
+
+    name: str
+    packing: int
+    """000's large set: vector packing and greedy algorithms."""
+    genetic: int
+    rounding: int
+    """000's large set with at most 200 services: RRND, RRNDNZ."""
+    diving: int
+    """The same: FASTDIVING, SLOWDIVING."""
+    chekuri: int
+    """000's large set with 100 services."""
+    programs: int
+    """Instances for each number of services of Table 4.2 ..."""
+    programs_services: int
+    """... up to this number of services."""
+    small: int
+    """000's small set: OPT, VP_CPSUM."""
+    clusters_small: int
+    """001's small set: heuristics."""
+    clusters_exact: int
+    """001's small set: OPT."""
+    clusters_large: int
+    """001's large set: heuristics."""
+    clusters_rounding: int
+    """001's large set: RRND, RRNZ."""
+    clusters_parallel: int
+    quality: int
+    """Ours, large: BEST for 0.1 s ..."""
+    quality_long: int
+    """... for 1 s ..."""
+    quality_longest: int
+    """... for 10 s."""
+    quality_small: int
+    """Ours, small: BEST and OPT."""
+
+
+QUICK = Size(
+    name="quick", packing=54, genetic=9, rounding=6, diving=2, chekuri=3, programs=1, programs_services=128, small=27,
+    clusters_small=72, clusters_exact=36, clusters_large=54, clusters_rounding=9, clusters_parallel=54, quality=18,
+    quality_long=6, quality_longest=1, quality_small=9,
+)  # fmt: skip
+STANDARD = Size(
+    name="standard", packing=2187, genetic=162, rounding=54, diving=18, chekuri=27, programs=1, programs_services=512,
+    small=162, clusters_small=1440, clusters_exact=288, clusters_large=1080, clusters_rounding=54,
+    clusters_parallel=540, quality=486, quality_long=108, quality_longest=6, quality_small=54,
+)  # fmt: skip
+FULL = Size(
+    name="full", packing=72_900, genetic=72_900, rounding=48_600, diving=48_600, chekuri=24_300, programs=100,
+    programs_services=512, small=72_900, clusters_small=1440, clusters_exact=1440, clusters_large=10_800,
+    clusters_rounding=10_800, clusters_parallel=10_800, quality=486, quality_long=486, quality_longest=486,
+    quality_small=72_900,
+)  # fmt: skip
+_NAMED = {size.name: size for size in (QUICK, STANDARD, FULL)}
+
+
+def parse_size(text: str) -> Size:
+    """`quick`, `standard`, `full`, or a positive number: that many times the standard. Raises InputError."""
+    if text in _NAMED:
+        return _NAMED[text]
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0.0 < factor < math.inf:
+        raise InputError(f'sample "{text}": must be quick, standard, full or a positive number of times the standard')
+    counts = {
+        field.name: max(1, min(getattr(FULL, field.name), round(factor * getattr(STANDARD, field.name))))
+        for field in fields(Size)
+        if field.name not in {"name", "programs_services"}
+    }
+    return replace(STANDARD, name=f"{factor:g} x standard", **counts)
+
+
+def spread(settings: int, count: int) -> list[tuple[int, int]]:
+    """`count` pairs (setting, sample): all settings once before any twice, and any few of them spread evenly.
+
+    Steps of about the golden section of the number of settings, prime to it, visit the slow loops of a nested
+    list evenly and the fast ones in turn, which a division into equal parts would not.
+    """
+    step = next(s for s in range(round(settings * 0.618), settings + 1) if math.gcd(s, settings) == 1)
+    return [(k % settings * step % settings, k // settings) for k in range(count)]
+
+
+def dissertation_cases(
+    count: int,
+    *,
+    nodes: int = 64,
+    services: Sequence[int] = LARGE_SERVICES,
+    keep: Callable[[Scenario], bool] | None = None,
+) -> tuple[Case, ...]:
+    """`count` instances of the set of 000 section 4.3, with the seeds of the whole set, of the scenarios kept."""
+    whole = list(dissertation_scenarios(nodes, SMALL_SERVICES if nodes == 4 else LARGE_SERVICES))
+    kept = [k for k, s in enumerate(whole) if s.services in services and (keep is None or keep(s))]
+    return tuple(
+        Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
+        for k, sample in spread(len(kept), count)
+    )
+
+
+def cluster_cases(count: int, *, large: bool, parallel: bool = False) -> tuple[Case, ...]:
+    """`count` instances of the sets of 001 sections 4.1 and 5.2: 10 samples a setting if small, 100 if large."""
+    settings = list(virtual_cluster_scenarios(large=large, parallel=parallel))
+    samples = 100 if large else 10
+    return tuple(Case(scenario=settings[k], seed=k * samples + sample) for k, sample in spread(len(settings), count))
+
+
+def of(count: int, whole: int, what: str) -> str:
+    """A sentence about the sample: how many of the document's instances."""
+    share = "all" if count == whole else f"{count:,} of the {whole:,}"
+    return f"{what}: {share} instances" + ("" if count == whole else ", spread evenly over the scenarios") + "."

@@ -1,0 +1,234 @@
+"""Published figures and ours side by side: what a reproduced table consists of, and how it is written down."""
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+from dfrs.report.curves import Picture
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One number: `published` is None where the document has none, `measured` where no instance gives one."""
+
+    row: str
+    measure: str
+    measured: float | None
+    instances: int
+    published: float | None = None
+    decimals: int = 2
+
+    @property
+    def deviation(self) -> float | None:
+        """Measured less published."""
+        if self.measured is None or self.published is None:
+            return None
+        return self.measured - self.published
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Cells laid out by row and measure."""
+
+    title: str
+    heading: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A sentence of a document against what was measured; `holds` is None where it cannot be decided."""
+
+    claim: str
+    published: str
+    measured: str
+    holds: bool | None
+    instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """What a reproduced table or group of figures consists of."""
+
+    grids: tuple[Grid, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Content under its name and title, with its place in the documents and the instances it rests on."""
+
+    name: str
+    title: str
+    source: str
+    samples: tuple[str, ...]
+    content: Content
+
+    @property
+    def compared(self) -> int:
+        """How many cells have a published number."""
+        return sum(cell.deviation is not None for grid in self.content.grids for cell in grid.cells)
+
+    @property
+    def holding(self) -> tuple[int, int]:
+        """How many claims hold, of how many that can be decided."""
+        decided = [claim.holds for claim in self.content.claims if claim.holds is not None]
+        return sum(decided), len(decided)
+
+
+def markdown(report: Report) -> str:
+    """The report as a Markdown page; pictures are expected beside it as `<picture name>.png`."""
+    lines = [f"# {report.title}", "", f"Source: {report.source}.", ""]
+    lines += [f"- {sample}" for sample in report.samples] + [""]
+    for picture in report.content.pictures:
+        lines += [f"![{picture.title}]({picture.name}.png)", ""]
+    for grid in report.content.grids:
+        lines += [f"## {grid.title}", "", *_grid_lines(grid), ""]
+    if report.content.claims:
+        lines += ["## What the text says", "", *_claim_lines(report.content.claims), ""]
+    if report.content.notes:
+        lines += ["## Notes", "", *(f"- {note}" for note in report.content.notes), ""]
+    return "\n".join(lines)
+
+
+def grid_table(grid: Grid) -> list[list[str]]:
+    """The grid as text, its heading first: per measure what is published, what was measured and the deviation.
+
+    A measure without any published number has one column. The last column counts instances: where measures of a
+    row rest on different ones, all counts.
+    """
+    measures = list(dict.fromkeys(cell.measure for cell in grid.cells))
+    known = {m for m in measures if any(c.published is not None for c in grid.cells if c.measure == m)}
+    heading = [grid.heading]
+    for measure in measures:
+        heading += [f"{measure}: published", "measured", "deviation"] if measure in known else [measure]
+    table = [[*heading, "instances"]]
+    for row, group in groupby(grid.cells, key=lambda cell: cell.row):
+        cells = {cell.measure: cell for cell in group}
+        line = [row]
+        for measure in measures:
+            line += _cell_text(cells.get(measure), measure in known)
+        counts = sorted({cell.instances for cell in cells.values()})
+        table.append([*line, " / ".join(f"{count:,}" for count in counts)])
+    return table
+
+
+def cells_csv(reports: Iterable[Report]) -> str:
+    """Every cell on a line: report, table, row, measure, published, measured, deviation, instances."""
+    rows = [
+        [r.name, g.title, c.row, c.measure, _exact(c.published), _exact(c.measured), _exact(c.deviation), c.instances]
+        for r in reports
+        for g in r.content.grids
+        for c in g.cells
+    ]
+    heading = ["report", "table", "row", "measure", "published", "measured", "deviation", "instances"]
+    return _csv([heading, *rows])
+
+
+def claims_csv(reports: Iterable[Report]) -> str:
+    """Every claim on a line: report, claim, published, measured, holds, instances."""
+    rows = [
+        [r.name, c.claim, c.published, c.measured, _yes(c.holds), c.instances]
+        for r in reports
+        for c in r.content.claims
+    ]
+    return _csv([["report", "claim", "published", "measured", "holds", "instances"], *rows])
+
+
+def document(report: Report) -> dict[str, object]:
+    """The report as plain data for JSON."""
+    return {
+        "name": report.name,
+        "title": report.title,
+        "source": report.source,
+        "samples": list(report.samples),
+        "cells": [
+            {
+                "table": grid.title,
+                "row": cell.row,
+                "measure": cell.measure,
+                "published": cell.published,
+                "measured": cell.measured,
+                "deviation": cell.deviation,
+                "instances": cell.instances,
+            }
+            for grid in report.content.grids
+            for cell in grid.cells
+        ],
+        "claims": [
+            {
+                "claim": claim.claim,
+                "published": claim.published,
+                "measured": claim.measured,
+                "holds": claim.holds,
+                "instances": claim.instances,
+            }
+            for claim in report.content.claims
+        ],
+        "notes": list(report.content.notes),
+    }
+
+
+def index(reports: Iterable[Report], sample: str) -> str:
+    """A page that lists the others."""
+    lines = [
+        "# Reproduced tables and figures", "",
+        f"Sample: {sample}. Each page says which instances it rests on.", "",
+        "| page | what | numbers compared | claims that hold |",
+        "|---|---|--:|--:|",
+    ]  # fmt: skip
+    for report in reports:
+        holding, decided = report.holding
+        claims = f"{holding} of {decided}" if decided else ""
+        lines.append(f"| [{report.name}]({report.name}.md) | {report.title} | {report.compared or ''} | {claims} |")
+    return "\n".join([*lines, ""])
+
+
+def _grid_lines(grid: Grid) -> list[str]:
+    heading, *rows = grid_table(grid)
+    marks = ["|---" + "|--:" * (len(heading) - 1) + "|"]
+    return [_line(heading), *marks, *(_line(row) for row in rows)]
+
+
+def _claim_lines(claims: Iterable[Claim]) -> list[str]:
+    lines = ["| claim | published | measured | holds | instances |", "|---|---|---|---|--:|"]
+    for c in claims:
+        lines.append(_line([c.claim, c.published, c.measured, _yes(c.holds), f"{c.instances:,}"]))
+    return lines
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _cell_text(cell: Cell | None, compared: bool) -> list[str]:
+    if cell is None:
+        return [""] * (3 if compared else 1)
+    measured = _text(cell.measured, cell.decimals)
+    if not compared:
+        return [measured]
+    return [_text(cell.published, cell.decimals), measured, _text(cell.deviation, cell.decimals, sign=True)]
+
+
+def _text(value: float | None, decimals: int, *, sign: bool = False) -> str:
+    if value is None:
+        return ""
+    return f"{value:{'+' if sign else ''},.{decimals}f}"
+
+
+def _exact(value: float | None) -> str:
+    return "" if value is None else f"{value:.9g}"
+
+
+def _yes(holds: bool | None) -> str:
+    return "" if holds is None else ("yes" if holds else "no")
+
+
+def _csv(rows: list[list[object]] | list[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,75 @@
+"""BEST: at least as good as what it contains, optimal where small, repeatable by rounds."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dfrs import Status, allocate, generate_services
+from dfrs.allocate.best import MEMBERS
+from dfrs.allocate.registry import Options
+from tests.naive.brute import best_placement
+from tests.strategies import instances
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_best_is_at_least_as_good_as_every_member(seed):
+    instance = generate_services(nodes=16, services=48, slack=0.2, rho=0.25, seed=seed)
+    best = allocate(instance, "BEST", options=Options(rounds=2))
+    assert best.details["members"] == list(MEMBERS)
+    for name in MEMBERS:
+        member = allocate(instance, name)
+        if member.minimum_yield is not None:
+            assert best.minimum_yield is not None
+            assert best.minimum_yield >= member.minimum_yield
+
+
+@settings(max_examples=40)
+@given(instances)
+def test_best_equals_brute_force_on_tiny_instances(instance):
+    if len(instance.nodes) ** len(instance.need) > 3_000:
+        return
+    outcome = allocate(instance, "BEST", options=Options(rounds=1))
+    expected = best_placement(instance)
+    if expected is None:
+        assert outcome.status == Status.INFEASIBLE
+    else:
+        assert outcome.status == Status.OPTIMAL
+        assert outcome.minimum_yield == pytest.approx(expected, abs=1e-7)
+
+
+def test_annealing_improves_on_the_packings_where_there_is_room():
+    instance = generate_services(nodes=32, services=100, slack=0.2, seed=1)
+    packed = allocate(instance, "VP_BEST").minimum_yield
+    best = allocate(instance, "BEST", options=Options(rounds=20))
+    assert packed is not None
+    assert best.minimum_yield is not None
+    assert best.details["winner"] == "annealing"
+    assert best.minimum_yield > packed
+
+
+def test_annealing_rescues_where_every_packing_and_greedy_fails():
+    rescued = 0
+    for seed in range(12):
+        instance = generate_services(nodes=24, services=60, resources=6, slack=0.1, sigma=0.25, rho=0.0, seed=seed)
+        if allocate(instance, "VP_BEST").minimum_yield is None and allocate(instance, "GREEDY").minimum_yield is None:
+            rescued += allocate(instance, "BEST", options=Options(rounds=30)).minimum_yield is not None
+    assert rescued > 0
+
+
+@given(st.integers(0, 100))
+@settings(max_examples=5)
+def test_rounds_repeat_to_the_bit_and_seeds_differ(seed):
+    instance = generate_services(nodes=12, services=40, slack=0.2, seed=3)
+    first, second = (allocate(instance, "BEST", options=Options(rounds=2), seed=seed) for _ in range(2))
+    assert first.allocation is not None
+    assert second.allocation is not None
+    assert np.array_equal(first.allocation.place, second.allocation.place)
+    assert first.minimum_yield == second.minimum_yield
+
+
+def test_the_time_limit_is_kept():
+    instance = generate_services(nodes=64, services=200, slack=0.1, resources=6, seed=1)
+    allocate(instance, "BEST", options=Options(rounds=1))
+    outcome = allocate(instance, "BEST", options=Options(time_limit_s=0.3), second_phase="none")
+    assert outcome.runtime_s < 1.5

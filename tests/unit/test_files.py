@@ -1,0 +1,105 @@
+"""Files: what is written reads back as the same arrays, and writing is all or nothing."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+from dfrs import InputError, generate_services
+from dfrs.workloads import files
+from dfrs.workloads.documents import InstanceDocument
+from tests.strategies import parallel_instances
+from tests.unit.test_validate import shop
+
+
+def same(one, other):
+    assert one.nodes == other.nodes
+    assert one.services == other.services
+    assert one.resources == other.resources
+    for name in ("capacity", "minimum_yield", "service_of", "need", "rigid", "move_cost", "base", "slope"):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+@given(parallel_instances)
+def test_documents_round_trip(instance):
+    first = np.searchsorted(instance.service_of, instance.service_of)
+    assume((instance.rigid == instance.rigid[first]).all())
+    document = json.loads(json.dumps(files.instance_document(instance)))
+    same(instance, files.build_instance(InstanceDocument.model_validate(document)))
+
+
+def test_components_kinds_and_unequal_nodes_round_trip():
+    instance = shop()
+    document = json.loads(json.dumps(files.instance_document(instance)))
+    again = files.build_instance(InstanceDocument.model_validate(document))
+    same(instance, again)
+    assert instance.components == again.components
+
+
+def test_components_take_a_share_of_fluid_needs_and_their_own_requirements():
+    instance = shop()
+    web, db = instance.components.index("web"), instance.components.index("db")
+    assert instance.need[web].tolist() == [0.1, 0.5, 0.2]
+    assert instance.need[db].tolist() == [0.4, 0.25, 0.1]
+    assert instance.service_of[web] == instance.service_of[db]
+
+
+def test_csv_refuses_what_it_has_no_place_for():
+    with pytest.raises(InputError, match="write JSON"):
+        files.instance_csv(shop())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("name,colour\na,red\n", 'column "colour"'),
+        ("tasks,cpu:fluid\n1,0.2\n", 'no column "name"'),
+        ("name,cpu:fluid\na,0.2,7\n", "3 cells: must be 2"),
+        ("name,cpu:fluid\na,much\n", ':2: cpu:fluid = "much"'),
+        ("name,cpu:fluid\na,0.1\na,0.2\n", "unique"),
+        ("name,cpu:liquid\na,0.1\n", "resources[0].kind"),
+    ],
+)
+def test_bad_csv_is_refused_with_its_place(tmp_path, text, words):
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        files.read_instance(path, 2)
+    assert words in str(error.value)
+
+
+def test_writing_to_a_full_disk_leaves_the_old_file(tmp_path):
+    if (
+        os.geteuid() != 0
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", tmp_path], check=False).returncode
+    ):
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        path = tmp_path / "x.json"
+        files.write_text(path, "old")
+        with pytest.raises(InputError, match="No space left"):
+            files.write_text(path, "x" * 200_000)
+        assert path.read_text() == "old"
+        assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_placements_with_unknown_names_are_refused(tmp_path):
+    instance = generate_services(nodes=2, services=2, seed=0)
+    path = tmp_path / "a.json"
+    for placement, words in (
+        ({"s0": ["n0"]}, 'no entry for service "s1"'),
+        ({"s0": ["n0"], "s1": ["n9"]}, "no such node"),
+        ({"s0": ["n0"], "s1": ["n0", "n1"]}, "one for each of 1 tasks"),
+        ({"s0": ["n0"], "s1": ["n0"], "x": ["n0"]}, "no such service"),
+        (None, "placed nothing"),
+    ):
+        path.write_text(json.dumps({"format": "dfrs-allocation/1", "placement": placement}))
+        with pytest.raises(InputError) as error:
+            files.read_placement(path, instance)
+        assert words in str(error.value)
