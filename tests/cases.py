@@ -87,7 +87,6 @@ class SearchCase:
     upper: float
     width: float
     ends: bool
-    floor: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +156,6 @@ def search_case(source: Source) -> SearchCase:
         upper=source.integer(0, 8) / 8,
         width=source.pick((0.25, 0.01)),
         ends=source.pick((False, True)),
-        floor=source.pick((-1.0, -1.0, 0.0, 0.375)),
     )
 
 

@@ -37,9 +37,13 @@ class Drawn:
     def values(self, shape: tuple[int, ...], grain: int | None, top: float) -> Floats:
         if np.prod(shape) > _ELEMENT_BY_ELEMENT or self.draw(st.booleans()):
             return self._seeded().values(shape, grain, top)
-        each = st.floats(0.0, top, allow_subnormal=False) if grain is None else st.integers(0, round(grain * top))
-        table = self.draw(arrays(np.float64, shape, elements=each, fill=st.nothing()))
-        return table if grain is None else table / grain
+        if grain is None:
+            # An amount below the tolerance is none: it would be forgiven here and counted there.
+            return self.draw(
+                arrays(np.float64, shape, elements=st.just(0.0) | st.floats(0.001, top), fill=st.nothing())
+            )
+        each = st.integers(0, round(grain * top))
+        return self.draw(arrays(np.float64, shape, elements=each, fill=st.nothing())) / grain
 
     def permutation(self, count: int) -> Ints:
         if count > _ELEMENT_BY_ELEMENT:

@@ -157,7 +157,7 @@ def search_yield(kernel: Kernel, case: SearchCase) -> Pair:
         case.slope,
         problem.capacity,
         problem.tolerance,
-        (case.upper, case.width, case.ends, case.floor),
+        (case.upper, case.width, case.ends),
         METHODS[case.method],
         getattr(kernels, problem.criterion),
         problem.ascending,
@@ -168,9 +168,7 @@ def search_yield(kernel: Kernel, case: SearchCase) -> Pair:
         case.dominance,
         place,
     )
-    found, packed = search.search_yield(
-        lambda target: _packing_at(case, target), case.upper, case.width, case.ends, case.floor
-    )
+    found, packed = search.search_yield(lambda target: _packing_at(case, target), case.upper, case.width, case.ends)
     return (searched, _if_packed(searched >= 0, place)), (found, packed)
 
 
@@ -245,7 +243,7 @@ def minimum_yield(kernel: Kernel, case: YieldCase) -> Pair:
 
 def fill_average(kernel: Kernel, case: YieldCase) -> Pair:
     raised = np.full(len(case.base), case.level)
-    kernel(case.slope, case.room, case.place, raised)
+    kernel(case.slope, case.room, case.place, raised, case.tolerance)
     expected = yields.fill_average(
         case.slope.tolist(), case.room.tolist(), case.place.tolist(), [case.level] * len(case.base)
     )

@@ -62,7 +62,7 @@ def place_by_load(
     return True, len(order), place
 
 
-class _OutOfAttempts(Exception):
+class _OutOfAttemptsError(Exception):
     pass
 
 
@@ -87,7 +87,7 @@ def place_with_backtracking(
         for n in sorted(range(len(capacity)), key=lambda n: load[n]):
             if Node(capacity[n], tolerance, [base[j] for j in there[n]]).fits(base[order[k]]):
                 if used == attempts:
-                    raise _OutOfAttempts
+                    raise _OutOfAttemptsError
                 used += 1
                 whole = place_from(k + 1, [*placed, n])
                 if whole is not None:
@@ -96,7 +96,7 @@ def place_with_backtracking(
 
     try:
         placed = place_from(0, [])
-    except _OutOfAttempts:
+    except _OutOfAttemptsError:
         placed = None
     if placed is None:
         return False, used, None

@@ -23,7 +23,7 @@ def dominance_order(size: Vectors, capacity: Vectors, place: Sequence[int]) -> l
 
 
 def search_yield(
-    packing_at: Callable[[float], list[int] | None], upper: float, width: float, ends: bool, floor: float
+    packing_at: Callable[[float], list[int] | None], upper: float, width: float, ends: bool
 ) -> tuple[float, list[int] | None]:
     """Highest yield at which `packing_at` finds a packing, and that packing; -1 and None where there is none."""
     if ends:
@@ -32,7 +32,7 @@ def search_yield(
             return upper, packing
     found: tuple[float, list[int] | None] = (-1.0, None)
     low, high = 0.0, upper
-    while high - low > width and high > floor:
+    while high - low > width:
         middle = (low + high) / 2
         packing = packing_at(middle)
         if packing is None:
@@ -40,7 +40,7 @@ def search_yield(
         else:
             low = middle
             found = middle, packing
-    if ends and found[1] is None and high > floor:
+    if ends and found[1] is None:
         packing = packing_at(0.0)
         if packing is not None:
             found = 0.0, packing

@@ -8,6 +8,7 @@ from tests.naive.packing import Vector, Vectors
 from tests.naive.sorting import in_turn
 
 Table = list[list[float]]
+ROUNDING = 1e-9
 
 
 def node_loads(base: Vectors, slope: Vectors, nodes: int, place: Sequence[int]) -> tuple[Table, Table]:
@@ -32,14 +33,19 @@ def minimum_yield(base: Vectors, slope: Vectors, capacity: Vectors, place: Seque
 
 
 def fill_average(slope: Vectors, room: Vectors, place: Sequence[int], yields: Vector) -> list[float]:
-    """000 section 4.4.7: node by node, all the task with the largest possible gain can get, then the next one."""
+    """000 section 4.4.7: node by node, all the task with the largest possible gain can get, then the next one.
+
+    Of equal gains, as of all tasks that can have their full need, the one that takes least: 001 section 3.5 has the
+    smallest first, without which the rule is not the optimal one that both documents say it is.
+    """
     raised = list(yields)
     for n, free in enumerate(room):
         left = list(free)
         waiting = [i for i, at in enumerate(place) if at == n]
         while waiting:
             gain = {i: _gain(slope[i], left, raised[i]) for i in waiting}
-            best = max(waiting, key=gain.get)
+            equal = [i for i in waiting if gain[i] >= max(gain.values()) - ROUNDING]
+            best = min(equal, key=lambda i: in_turn(slope[i]))
             raised[best] += gain[best]
             left = [room - s * gain[best] for room, s in zip(left, slope[best], strict=True)]
             waiting.remove(best)

@@ -27,6 +27,7 @@ def same(one, other):
 def test_documents_round_trip(instance):
     first = np.searchsorted(instance.service_of, instance.service_of)
     assume((instance.rigid == instance.rigid[first]).all())
+    assume((instance.need * instance.rigid <= instance.capacity.max(axis=0)).all())
     document = json.loads(json.dumps(files.instance_document(instance)))
     same(instance, files.build_instance(InstanceDocument.model_validate(document)))
 

@@ -189,7 +189,7 @@ SUBJECTS = (
         (
             ("method == FIRST_FIT", "method == BEST_FIT"),
             ("method == BEST_FIT", "method == BY_LISTS"),
-            ("pack_best_fit(size, order, capacity, tolerance, partial", "pack_best_fit(size, order, capacity, 0.5, partial"),
+            ("return pack_best_fit(size, order,", "return pack_best_fit(size, order[::-1],"),
             ("return pack_by_lists(size, order", "return pack_by_lists(size, order[::-1]"),
         ),
     ),
@@ -208,7 +208,6 @@ SUBJECTS = (
         (
             ("target = 0.5 * (low + high)", "target = 0.75 * low + 0.25 * high"),
             ("stage = 0 if ends else 1", "stage = 1"),
-            ("elif high <= floor:", "elif False:"),
             ("elif ends and found < 0.0", "elif found < 0.0"),
             ("high - low > width", "high - low > 2 * width"),
             ("if not success and dominance:", "if False:"),
@@ -275,7 +274,6 @@ SUBJECTS = (
     Subject(
         yields, "fill_average", compare.fill_average, cases.average_case,
         (
-            ("gain > best_gain", "gain >= best_gain"),
             ("room[n, d] -= slope[i, d] * best_gain", "room[n, d] -= 0.0"),
             ("gain = 1.0 - yields[i]", "gain = 1.0"),
             ("slope[i, d] * gain > room[n, d]", "slope[i, d] > room[n, d]"),

@@ -57,7 +57,7 @@ def naive_search(name, instance, *, ends):
             success, place = naive.by_lists(*nodes, window=window, ordered=ordered, by_index=False)
         return place if success else None
 
-    return search_yield(packing_at, lp_bound(instance), tolerances.YIELD_SEARCH_WIDTH, ends, -1.0)
+    return search_yield(packing_at, lp_bound(instance), tolerances.YIELD_SEARCH_WIDTH, ends)
 
 
 def is_midpoint(searched, upper):
@@ -126,24 +126,6 @@ def test_only_the_ends_can_find_the_bound_and_zero():
     full = make_instance([[0.5, 0.0, 1.0], [0.5, 1.0, 0.0]], capacity=[[1.0, 1e-4, 1e-4], [0.25, 1.0, 1.0]])
     assert VECTOR_PACKINGS["VP_FFSUM"](full).details["searched_yield"] == 0.0
     assert MIDPOINTS_ONLY["VP_FFSUM"](full).status == Status.NOT_FOUND
-
-
-@given(strategies.instances)
-def test_nothing_above_the_floor_is_left_where_a_search_gives_up(instance):
-    """With a floor the search finds what it finds without one, wherever that is above the floor."""
-    for packing in VECTOR_PACKINGS.values():
-        try:
-            upper = lp_bound(instance)
-        except InfeasibleError:
-            assume(False)
-        free, bound = empty_place(len(instance.need)), empty_place(len(instance.need))
-        searched = packing.search(instance, free, upper)
-        limited = packing.search(instance, bound, upper, 0.375)
-        if searched > 0.375:
-            assert limited == searched
-            assert (free == bound).all()
-        else:
-            assert limited <= 0.375
 
 
 def wide_instance(dims):

@@ -125,7 +125,7 @@ def _offer_packings(search: Search) -> None:
     for name in MEMBERS:
         if search.done or search.effort.used() >= EXACT_SHARE:
             return
-        if VECTOR_PACKINGS[name].search(search.instance, place, search.upper, search.value) >= 0:
+        if VECTOR_PACKINGS[name].search(search.instance, place, search.upper) >= 0:
             search.offer(_renamed(search, place), name)
 
 

@@ -79,7 +79,7 @@ def run_members(search: Search, rng: np.random.Generator) -> list[str]:
     for name in MEMBERS:
         if search.done or (ran and search.effort.used() >= 1.0):
             return ran
-        if VECTOR_PACKINGS[name].search(search.instance, place, search.upper, search.value) >= 0:
+        if VECTOR_PACKINGS[name].search(search.instance, place, search.upper) >= 0:
             search.offer(place, name)
         ran.append(name)
     if search.place is None and search.effort.used() < 1.0:

@@ -73,7 +73,7 @@ def pack(instance: Instance, yield_: float) -> Packed | None:
     size = (instance.base + yield_ * instance.slope)[:, used] / capacity[used]
     most = float(size.sum(axis=0).max(initial=0.0))
     nodes = max(1, ceil(most - tolerances.CAPACITY * len(instance.nodes)))
-    if nodes > len(instance.nodes) or (instance.base[:, ~used] > tolerances.CAPACITY).any():
+    if nodes > len(instance.nodes):
         return None
     fraction = _basic_solution(size, nodes)
     if fraction is None:

@@ -169,9 +169,10 @@ class Search:
         seconds = self.effort.left_s() * share if self.effort.rounds is None else self.effort.rounds * ROUND_S
         best = np.empty(tasks, dtype=np.int64)
         incumbent = self.value + tolerances.CAPACITY if self.value >= 0 else -tolerances.CAPACITY
+        most = max(FEWEST_TRIALS, int(TRIALS_PER_S * seconds))
         found, complete, _ = branch_and_bound(
             instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, order, twin, kind,
-            self.present, self.cost, self.budget, (incumbent, self.upper, max(FEWEST_TRIALS, int(TRIALS_PER_S * seconds))), best,
+            self.present, self.cost, self.budget, (incumbent, self.upper, most), best,
         )  # fmt: skip
         if found >= 0:
             self.offer(best, "exact search")
@@ -194,6 +195,6 @@ def warm() -> None:
     )
     search = Search(instance, 1.0, Effort(rounds=1), 0)
     place = np.zeros(1, dtype=np.int64)
-    VECTOR_PACKINGS["VP_CPSUM"].search(instance, place, 1.0, -1.0)
+    VECTOR_PACKINGS["VP_CPSUM"].search(instance, place, 1.0)
     search.anneal(place)
     search.exact()

@@ -15,7 +15,7 @@ from dfrs.model.instance import Instance, Ints
 
 def placement_yield(instance: Instance, place: Ints) -> float:
     """The best minimum scaled yield of a placement (T,), or -1 where its requirements overload a node."""
-    return float(kernels.minimum_yield(instance.base, instance.slope, instance.capacity, place, tolerances.CAPACITY))
+    return float(kernels.minimum_yield(instance.base, instance.slope, instance.capacity, place, tolerances.PLACEMENT))
 
 
 def found(

@@ -57,11 +57,8 @@ class VectorPacking:
         searched = self.search(instance, place, lp_bound(instance))
         return found(instance, place if searched >= 0 else None, details={"searched_yield": searched})
 
-    def search(self, instance: Instance, place: Ints, upper: float, floor: float = -1.0) -> float:
-        """Fill `place` (T,) with the packing at the highest yield found in [0, upper]; that yield, or -1.
-
-        The search gives up once it can no longer pass `floor`.
-        """
+    def search(self, instance: Instance, place: Ints, upper: float) -> float:
+        """Fill `place` (T,) with the packing at the highest yield found in [0, upper]; that yield, or -1."""
         window, plan, list_of_code = self._lists(len(instance.resources))
         return float(
             search_yield(
@@ -69,7 +66,7 @@ class VectorPacking:
                 instance.slope,
                 instance.capacity,
                 tolerances.CAPACITY,
-                (upper, tolerances.YIELD_SEARCH_WIDTH, self.ends, floor),
+                (upper, tolerances.YIELD_SEARCH_WIDTH, self.ends),
                 self._method,
                 _CRITERIA[self.criterion],
                 self.ascending,
@@ -140,12 +137,12 @@ VECTOR_PACKINGS: dict[str, VectorPacking] = {
 
 
 def best_packing(instance: Instance, _rng: np.random.Generator | None = None, /) -> Outcome:
-    """The best of the 14: each search gives up once it can no longer pass the best so far."""
+    """The best of the 14, each searched to its end: a placement often allows more than its search asked for."""
     upper = lp_bound(instance)
     best, best_yield, winner = None, -1.0, ""
     for name, packing in VECTOR_PACKINGS.items():
         place = np.full(len(instance.need), -1, dtype=np.int64)
-        if packing.search(instance, place, upper, best_yield) >= 0:
+        if packing.search(instance, place, upper) >= 0:
             value = placement_yield(instance, place)
             if value > best_yield:
                 best, best_yield, winner = place, value, name

@@ -132,7 +132,7 @@ def _entries() -> list[Algorithm]:
             summary="anytime: all packings, then annealing on overloaded nodes, exact search where small",
         ),
         Algorithm(
-            name="ADAPT", family="ours", source="dfrs; problem: 000 6.2, 001 6.1", complexity="time limit", build=_adapt,
+            name="ADAPT", family="ours", source="dfrs; problem 000 6.2, 001 6.1", complexity="time limit", build=_adapt,
             needs_present=True,
             summary="anytime: the best minimum yield within a budget of moves, bytes or cost",
         ),

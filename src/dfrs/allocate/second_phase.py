@@ -33,7 +33,7 @@ def maximize(instance: Instance, allocation: Allocation, phase: SecondPhase) -> 
     room = instance.capacity - allocation.loads(instance)
     scaled = allocation.scaled_yields.copy()
     if phase == "average":
-        kernels.fill_average(instance.slope, room, allocation.place, scaled)
+        kernels.fill_average(instance.slope, room, allocation.place, scaled, tolerances.CAPACITY)
     else:
         kernels.fill_max_min(instance.slope, room, allocation.place, instance.service_of, scaled, tolerances.CAPACITY)
     return Allocation(place=allocation.place, scaled_yields=np.clip(scaled, 0.0, 1.0))

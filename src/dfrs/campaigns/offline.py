@@ -9,10 +9,10 @@ import hashlib
 import multiprocessing
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -46,9 +46,6 @@ SCHEMA: dict[str, type[pl.DataType]] = {
 """`bound` is LPBOUND, null where it is infeasible: nothing was run then. `minimum_yield` is null without a placement;
 `searched_yield` also for algorithms that do not search. `before` and `after` are about the second phase. `runtime_s`
 is the time of the algorithm alone."""
-
-INSTANCE = ("nodes", "services", "dims", "slack", "sigma", "rho", "memory_cov", "cpu_cov", "parallel", "seed")
-"""The columns that name an instance."""
 
 _CODE = ("allocate", "bounds", "kernels", "model", "workloads", "campaigns/offline.py")
 
@@ -85,7 +82,7 @@ class Entry:
 
     label: str
     algorithm: str
-    options: Options = Options()
+    options: Options = field(default_factory=Options)
     second_phase: SecondPhase = "none"
 
 
@@ -125,9 +122,15 @@ class Runner:
         self.workers = workers
         self.advance = advance
         self._pool: ProcessPoolExecutor | None = None
+        self._known: dict[str, pl.DataFrame] = {}
 
     def results(self, study: Study) -> pl.DataFrame:
         """One row per instance and algorithm, with the columns of SCHEMA; from the store if they are there."""
+        if study.key not in self._known:
+            self._known[study.key] = self._stored_or_run(study)
+        return self._known[study.key]
+
+    def _stored_or_run(self, study: Study) -> pl.DataFrame:
         path = self.directory / f"{study.name}-{study.key}.parquet"
         if path.exists():
             self.advance(study.runs)
@@ -143,10 +146,6 @@ class Runner:
             raise InputError(f"{path}: cannot write the results: {error.strerror}") from None
         return frame
 
-    def stored(self, study: Study) -> bool:
-        """Whether the results are there already."""
-        return (self.directory / f"{study.name}-{study.key}.parquet").exists()
-
     def _alone(self, study: Study) -> Iterator[list[Row]]:
         warm(study.entries)
         for case in study.cases:
@@ -154,8 +153,9 @@ class Runner:
             self.advance(len(study.entries))
 
     def _together(self, study: Study) -> Iterator[list[Row]]:
+        # Compiled here, once, so that the workers only load what is compiled.
+        warm(study.entries)
         if self._pool is None:
-            warm(study.entries)
             self._pool = ProcessPoolExecutor(
                 self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
             )
@@ -171,7 +171,7 @@ class Runner:
 
 
 @contextmanager
-def runner(directory: Path, workers: int, advance: Advance) -> Iterator[Runner]:
+def runner(directory: Path, workers: int, advance: Advance) -> Generator[Runner]:
     """A Runner whose processes end with the block."""
     made = Runner(directory, workers, advance)
     try:

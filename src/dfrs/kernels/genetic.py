@@ -185,6 +185,16 @@ def _mutate(state: Words, place: Ints) -> bool:
 
 
 @kernel
+def _cross(state: Words, mother: Ints, father: Ints, one: Ints, other: Ints) -> None:
+    """Cut both parents (T,) at one point: the children get the head of one and the tail of the other."""
+    cut = below(state, mother.size + 1)
+    one[:cut] = mother[:cut]
+    one[cut:] = father[cut:]
+    other[:cut] = father[:cut]
+    other[cut:] = mother[cut:]
+
+
+@kernel
 def evolve(
     base: Floats,
     slope: Floats,
@@ -218,15 +228,14 @@ def evolve(
         for p in range(0, population, 2):
             mother = _select(state, wheel)
             father = _select(state, wheel)
-            new[p] = old[mother]
-            new[p + 1] = old[father]
-            new_score[p] = old_score[mother]
-            new_score[p + 1] = old_score[father]
             crossed = uniform(state) < crossover
             if crossed:
-                cut = below(state, tasks + 1)
-                new[p, cut:] = old[father, cut:]
-                new[p + 1, cut:] = old[mother, cut:]
+                _cross(state, old[mother], old[father], new[p], new[p + 1])
+            else:
+                new[p] = old[mother]
+                new[p + 1] = old[father]
+                new_score[p] = old_score[mother]
+                new_score[p + 1] = old_score[father]
             for child in (p, p + 1):
                 mutated = uniform(state) < mutation and _mutate(state, new[child])
                 if crossed or mutated:

@@ -98,6 +98,8 @@ def place_by_load(
     nodes = capacity.shape[0]
     room = capacity + tolerance
     total = np.zeros(nodes)
+    kept_total = np.empty(tasks)
+    kept_room = np.empty((tasks, dims))
     # Without a step back only the present task's order of nodes is needed.
     candidates = np.empty((tasks if backtrack else 1, nodes), dtype=np.int32)
     position = np.zeros(tasks, dtype=np.int64)
@@ -112,9 +114,9 @@ def place_by_load(
             position[depth] = 0
         else:
             n = ranked[position[depth]]
-            total[n] -= work[i]
+            total[n] = kept_total[depth]
             for d in range(dims):
-                room[n, d] += base[i, d]
+                room[n, d] = kept_room[depth, d]
             position[depth] += 1
         fresh = False
         while position[depth] < nodes:
@@ -129,6 +131,8 @@ def place_by_load(
                     return False, used
                 used += 1
                 place[i] = n
+                kept_total[depth] = total[n]
+                kept_room[depth, :] = room[n]
                 total[n] += work[i]
                 for d in range(dims):
                     room[n, d] -= base[i, d]

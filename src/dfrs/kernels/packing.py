@@ -272,6 +272,7 @@ def pack_by_lists(
     tasks, dims = size.shape
     nodes = capacity.shape[0]
     subsets, permutations, ordered, by_index = plan
+    place[:] = -1
     lists = list_of_code.max() + 1
     start, task, vector = _group(size, order, window, ordered, list_of_code, lists)
     alive = np.ones(tasks, dtype=np.bool_)

@@ -28,7 +28,7 @@ def dominance_order(size: Floats, capacity: Floats, place: Ints) -> Ints:
         column = np.sort(size[:, d])
         for n in range(nodes):
             within = np.searchsorted(column, capacity[n, d] - load[n, d], side="right")
-            degree[d] += (tasks - within) / (tasks * nodes)
+            degree[d] += tasks - within
     key = np.zeros(tasks)
     for i in range(tasks):
         for d in range(dims):
@@ -42,7 +42,7 @@ def search_yield(
     slope: Floats,
     capacity: Floats,
     tolerance: float,
-    bounds: tuple[float, float, bool, float],
+    bounds: tuple[float, float, bool],
     method: int,
     criterion: int,
     ascending: bool,
@@ -55,11 +55,10 @@ def search_yield(
 ) -> float:
     """Bisect [0, bound] for the highest yield at which the packer succeeds; the packing goes into `place` (T,).
 
-    `bounds` = (upper, width, ends, floor): stop at `width`, or when nothing above `floor` is left to find; with
-    `ends`, the upper end is tried first and, if no midpoint succeeded, 0 last. Returns the yield searched (the
-    placement may allow more), or -1.
+    `bounds` = (upper, width, ends): stop at `width`; with `ends`, the upper end is tried first and, if no midpoint
+    succeeded, 0 last. Returns the yield searched (the placement may allow more), or -1.
     """
-    upper, width, ends, floor = bounds
+    upper, width, ends = bounds
     trial = np.empty(base.shape[0], dtype=np.int64)
     found = FAILED
     low = 0.0
@@ -68,8 +67,6 @@ def search_yield(
     while True:
         if stage == 0:
             target = upper
-        elif high <= floor:
-            return found
         elif high - low > width:
             target = 0.5 * (low + high)
         elif ends and found < 0.0 and stage == 1:

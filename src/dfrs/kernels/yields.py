@@ -40,10 +40,11 @@ def minimum_yield(base: Floats, slope: Floats, capacity: Floats, place: Ints, to
 
 
 @kernel
-def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats) -> None:
+def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats, tolerance: float) -> None:
     """Raise `yields` (S = T, in place) as 000 section 4.4.7: on each node the task with the largest possible gain.
 
-    `room` (N, D) is what is free at the present yields; modified. One task per service; `slope` (T, D).
+    Gains within `tolerance` of each other are equal. `room` (N, D) is what is free at the present yields; modified.
+    One task per service; `slope` (T, D).
     """
     tasks, dims = slope.shape
     nodes = room.shape[0]
@@ -61,6 +62,7 @@ def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats) -> No
         done = np.zeros(start[n + 1] - start[n], dtype=np.bool_)
         for _ in range(done.size):
             best_gain = 0.0
+            best_price = 0.0
             best = -1
             for k in range(done.size):
                 if done[k]:
@@ -70,8 +72,11 @@ def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats) -> No
                 for d in range(dims):
                     if slope[i, d] > 0.0 and slope[i, d] * gain > room[n, d]:
                         gain = max(room[n, d], 0.0) / slope[i, d]
-                if gain > best_gain:
+                # Equal gains are had more cheaply by the smaller task, and more is left for the others (001 section 3.5).
+                price = slope[i].sum()
+                if gain > best_gain + tolerance or (gain > best_gain - tolerance and best >= 0 and price < best_price):
                     best_gain = gain
+                    best_price = price
                     best = k
             if best < 0:
                 break
@@ -93,47 +98,44 @@ def fill_max_min(slope: Floats, room: Floats, place: Ints, service_of: Ints, yie
     nodes = room.shape[0]
     services = yields.shape[0]
     frozen = np.zeros(services, dtype=np.bool_)
-    rate = np.zeros((nodes, dims))
-    for i in range(tasks):
-        for d in range(dims):
-            rate[place[i], d] += slope[i, d]
+    rate = np.empty((nodes, dims))
     left = services
     while left > 0:
+        rate[:] = 0.0
+        for i in range(tasks):
+            if not frozen[service_of[i]]:
+                for d in range(dims):
+                    rate[place[i], d] += slope[i, d]
         step = np.inf
+        happy, full_node, full_dim = -1, -1, -1
         for j in range(services):
             if not frozen[j] and 1.0 - yields[j] < step:
                 step = 1.0 - yields[j]
+                happy = j
         for n in range(nodes):
             for d in range(dims):
                 if rate[n, d] > 0.0 and rate[n, d] * step > room[n, d]:
                     step = max(room[n, d], 0.0) / rate[n, d]
+                    happy, full_node, full_dim = -1, n, d
         for j in range(services):
             if not frozen[j]:
                 yields[j] += step
         for n in range(nodes):
             for d in range(dims):
                 room[n, d] -= rate[n, d] * step
+        # What limited the step is exactly used up, whatever the rounding: someone stops in every round.
+        if happy >= 0:
+            yields[happy] = 1.0
+        else:
+            room[full_node, full_dim] = 0.0
         stopped = np.zeros(services, dtype=np.bool_)
         for j in range(services):
-            if not frozen[j] and yields[j] >= 1.0 - tolerance:
-                stopped[j] = True
+            stopped[j] = yields[j] >= 1.0 - tolerance
         for i in range(tasks):
             for d in range(dims):
                 if slope[i, d] > 0.0 and room[place[i], d] <= tolerance:
                     stopped[service_of[i]] = True
         for j in range(services):
             if stopped[j] and not frozen[j]:
-                left -= 1
-        for i in range(tasks):
-            j = service_of[i]
-            if stopped[j] and not frozen[j]:
-                for d in range(dims):
-                    rate[place[i], d] -= slope[i, d]
-        # Subtraction leaves dust where a whole node is frozen; dust over dust would be a false limit.
-        for n in range(nodes):
-            for d in range(dims):
-                if rate[n, d] < tolerance:
-                    rate[n, d] = 0.0
-        for j in range(services):
-            if stopped[j]:
                 frozen[j] = True
+                left -= 1

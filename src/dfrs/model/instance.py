@@ -70,6 +70,9 @@ class Instance:
             raise InputError("an instance needs at least one node and one service")
         for label in ("capacity", "need", "minimum_yield", "move_cost"):
             _check_values(label, getattr(self, label))
+        steps = np.diff(self.service_of, prepend=0, append=len(self.services) - 1)
+        if not np.isin(steps, (0, 1)).all() or steps[-1] != 0:
+            raise InputError("service_of: must count up from 0 to the last service, every service with a task")
         if self.minimum_yield.max() > 1.0:
             worst = int(self.minimum_yield.argmax())
             raise InputError(f"minimum_yield[{worst}] = {self.minimum_yield[worst]}: must be at most 1")
@@ -86,7 +89,7 @@ class Instance:
             "base",
             "slope",
         ):
-            array = np.ascontiguousarray(getattr(self, label))
+            array = np.array(getattr(self, label), order="C", copy=True)
             array.setflags(write=False)
             object.__setattr__(self, label, array)
 

@@ -3,6 +3,9 @@
 CAPACITY = 1e-9
 """A node's load may pass its capacity by this much: the rounding of some hundred additions."""
 
+PLACEMENT = 2e-9
+"""What evaluating a placement forgives: it adds in another order than the packer did."""
+
 YIELD_SEARCH_WIDTH = 1e-3
 """The yield search of 000 section 4.2.5 stops at this width."""
 

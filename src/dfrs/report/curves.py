@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 
@@ -12,20 +13,33 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 
 from dfrs.model.errors import InputError
-from dfrs.report.allocation import GRID, INK, LIMIT, QUIET
+from dfrs.report.allocation import GRID, INK, QUIET
 
 PALETTE = (
     "#1d4e89", "#d1495b", "#4f8a5b", "#e09f3e", "#2a9db5", "#7a5195", "#8c5e3c", "#c77dba", "#7f8c1f", "#56616d",
 )  # fmt: skip
 MARKERS = "osD^vPX*"
 
+_AROUND = (
+    (7, 0, "left", "center"), (-7, 0, "right", "center"), (0, 8, "center", "bottom"), (0, -8, "center", "top"),
+    (6, 6, "left", "bottom"), (6, -6, "left", "top"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top"),
+    (0, 17, "center", "bottom"), (0, -17, "center", "top"), (11, 14, "left", "bottom"), (11, -14, "left", "top"),
+    (-11, 14, "right", "bottom"), (-11, -14, "right", "top"),
+)  # fmt: skip
+"""Where a name may stand beside its point: offset in points, alignment."""
+
 _GAP = 1.3
 """Least distance of two names at the ends of curves, in heights of their letters."""
+
+
+Style = Literal["line", "dashed", "bound", "points", "marked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +53,7 @@ class Series:
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    style: Literal["line", "dashed", "bound", "points", "marked"] = "line"
+    style: Style = "line"
     colour: int | None = None
     names: Sequence[str] = ()
 
@@ -72,7 +86,7 @@ class Picture:
 def draw(picture: Picture, directory: Path) -> Path:
     """Write `<name>.png` into `directory` and return its path. Raises InputError where that cannot be written."""
     path = directory / f"{picture.name}.png"
-    style = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
+    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
     with mpl.rc_context(style):
         figure = _figure(picture)
         try:
@@ -134,26 +148,36 @@ def _panel(axes: Axes, panel: Panel, colours: list[str]) -> None:
         else:
             dashes = {"dashed": (0, (5, 2)), "bound": (0, (4, 3))}.get(series.style, "-")
             width = 1.2 if series.style == "bound" else 1.9
-            axes.plot(series.x, series.y, color=colour, linewidth=width, linestyle=dashes, zorder=3)
+            over = 4 if series.style == "dashed" else 3
+            axes.plot(series.x, series.y, color=colour, linewidth=width, linestyle=dashes, zorder=over)
     axes.set_title(panel.title, fontsize=11, loc="left", color=INK)
     axes.set_xlabel(panel.x_label, color=QUIET)
     axes.set_ylabel(panel.y_label, color=QUIET)
     if panel.log_x:
         axes.set_xscale("log")
+        _plain_ticks(axes.xaxis)
     if panel.log_y:
         axes.set_yscale("log")
+        _plain_ticks(axes.yaxis)
     elif panel.y_from_zero:
         axes.set_ylim(bottom=0.0)
     if panel.x_ticks:
         axes.set_xticks(list(panel.x_ticks), [f"{x:g}" for x in panel.x_ticks])
         axes.minorticks_off()
-    axes.tick_params(colors=QUIET, length=0)
+    axes.tick_params(which="both", colors=QUIET, length=0)
     axes.set_axisbelow(True)
     axes.grid(axis="both" if _grouped(panel) else "y", color=GRID)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     if _grouped(panel):
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), labelcolor=INK, handletextpad=0.2)
+
+
+def _plain_ticks(axis: Axis) -> None:
+    """1, 2, 5, 10 instead of powers, as many as have room."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _grouped(panel: Panel) -> bool:
@@ -184,7 +208,7 @@ def _name_ends(axes: Axes, panel: Panel, colours: list[str]) -> None:
 
 
 def _spread(wanted: list[float], step: float) -> list[float]:
-    """Positions at least `step` apart, in the order of `wanted` (ascending), as near to it as blocks allow."""
+    """Positions from 0 up at least `step` apart, in the order of `wanted` (ascending), as near to it as can be."""
     blocks: list[tuple[float, int]] = []
     for position in wanted:
         blocks.append((position, 1))
@@ -193,6 +217,9 @@ def _spread(wanted: list[float], step: float) -> list[float]:
             if high - low >= step * (n + m) / 2.0:
                 break
             blocks[-2:] = [((low * n + high * m) / (n + m), n + m)]
+        centre, n = blocks[-1]
+        if len(blocks) == 1:
+            blocks[-1] = (max(centre, step * (n - 1) / 2.0), n)
     return [centre + step * (i - (n - 1) / 2.0) for centre, n in blocks for i in range(n)]
 
 
@@ -201,18 +228,12 @@ def _name_points(axes: Axes, panel: Panel, colours: list[str]) -> None:
     figure = axes.get_figure()
     if figure is None:
         return
-    around = [(7, 0, "left", "center"), (-7, 0, "right", "center"), (0, 8, "center", "bottom"), (0, -8, "center", "top"),
-              (6, 6, "left", "bottom"), (6, -6, "left", "top"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top")]  # fmt: skip
-    taken: list[Bbox] = []
-    for series in panel.series:
-        if series.style in {"points", "marked"}:
-            for x, y in axes.transData.transform(np.column_stack((series.x, series.y))):
-                taken.append(Bbox.from_extents(x - 4, y - 4, x + 4, y + 4))
+    taken = [box for series in panel.series for box in _covered(axes, series)]
     inside = axes.get_window_extent()
     for series, colour in zip(panel.series, colours, strict=True):
         for name, x, y in zip(series.names, series.x, series.y, strict=False):
             best: tuple[float, Text, Bbox] | None = None
-            for dx, dy, ha, va in around:
+            for dx, dy, ha, va in _AROUND:
                 text = axes.annotate(
                     name, (x, y), (dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=8.5, color=colour,
                     gid="name",
@@ -229,6 +250,15 @@ def _name_points(axes: Axes, panel: Panel, colours: list[str]) -> None:
                     break
             if best is not None:
                 taken.append(best[2])
+
+
+def _covered(axes: Axes, series: Series) -> list[Bbox]:
+    """Boxes that the marks of a series cover, and its line where it has one."""
+    points = axes.transData.transform(np.column_stack((series.x, series.y)))
+    if series.style == "marked":
+        steps = [np.linspace(a, b, 24) for a, b in pairwise(points)]
+        points = np.concatenate([points, *steps])
+    return [Bbox.from_extents(x - 4, y - 4, x + 4, y + 4) for x, y in points if np.isfinite(x + y)]
 
 
 def _area(box: Bbox) -> float:

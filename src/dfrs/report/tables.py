@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -117,6 +117,16 @@ def grid_table(grid: Grid) -> list[list[str]]:
     return table
 
 
+def brief_table(grid: Grid) -> list[list[str]]:
+    """The grid as text, its heading first: one column a measure, `measured (published)`."""
+    measures = list(dict.fromkeys(cell.measure for cell in grid.cells))
+    table = [[grid.heading, *measures]]
+    for row, group in groupby(grid.cells, key=lambda cell: cell.row):
+        cells = {cell.measure: cell for cell in group}
+        table.append([row, *(_brief(cells.get(measure)) for measure in measures)])
+    return table
+
+
 def cells_csv(reports: Iterable[Report]) -> str:
     """Every cell on a line: report, table, row, measure, published, measured, deviation, instances."""
     rows = [
@@ -195,10 +205,9 @@ def _grid_lines(grid: Grid) -> list[str]:
 
 
 def _claim_lines(claims: Iterable[Claim]) -> list[str]:
-    lines = ["| claim | published | measured | holds | instances |", "|---|---|---|---|--:|"]
-    for c in claims:
-        lines.append(_line([c.claim, c.published, c.measured, _yes(c.holds), f"{c.instances:,}"]))
-    return lines
+    heading = ["| claim | published | measured | holds | instances |", "|---|---|---|---|--:|"]
+    rows = [_line([c.claim, c.published, c.measured, _yes(c.holds), f"{c.instances:,}"]) for c in claims]
+    return heading + rows
 
 
 def _line(cells: list[str]) -> str:
@@ -212,6 +221,13 @@ def _cell_text(cell: Cell | None, compared: bool) -> list[str]:
     if not compared:
         return [measured]
     return [_text(cell.published, cell.decimals), measured, _text(cell.deviation, cell.decimals, sign=True)]
+
+
+def _brief(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    published = "" if cell.published is None else f" ({_text(cell.published, cell.decimals)})"
+    return _text(cell.measured, cell.decimals) + published
 
 
 def _text(value: float | None, decimals: int, *, sign: bool = False) -> str:
@@ -228,7 +244,7 @@ def _yes(holds: bool | None) -> str:
     return "" if holds is None else ("yes" if holds else "no")
 
 
-def _csv(rows: list[list[object]] | list[list[str]]) -> str:
+def _csv(rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()

@@ -83,7 +83,9 @@ def dissertation_instance(scenario: Scenario, seed: int) -> Instance:
             need[j, d] = _truncated_normal(rng, scenario.mu, scenario.sigma, 0.01)
     target = (1.0 - scenario.slack) * scenario.nodes
     for d in range(half):
-        need[:, d] = np.minimum(need[:, d] * (target / sum(need[:, d].tolist())), 1.0)
+        # Added one by one: from Python 3.12 on `sum` compensates, and the rounded values would differ.
+        total = float(np.add.accumulate(need[:, d])[-1])
+        need[:, d] = np.minimum(need[:, d] * (target / total), 1.0)
     need = np.array([[round(value, 3) for value in row] for row in need.tolist()])
     kinds = [Kind.RIGID] * half + [Kind.FLUID] * half
     return _instance(

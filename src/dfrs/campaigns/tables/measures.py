@@ -1,4 +1,4 @@
-"""The documents' measures: distance from bound and failure rate (000 section 4.3), degradation from best (001 4.2.1)."""
+"""The documents' measures: distance from bound and failures (000 section 4.3), degradation from best (001 4.2.1)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,14 +7,15 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from dfrs.campaigns.offline import INSTANCE
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
-from dfrs.report.curves import Series
+from dfrs.report.curves import Series, Style
 from dfrs.report.tables import Cell
 
 Published = tuple[float | None, float | None, float | None, float | None, float | None]
 """Average dfb, the same in percent of LPBOUND, 90th percentile, the same in percent, failure rate in percent."""
+
+UNPUBLISHED: Published = (None, None, None, None, None)
 
 DISTANCES = ("dfb", "dfb, %", "90th dfb", "90th dfb, %")
 FAILURES = ("failures, % of all", "% of those with a bound", "% of those that some algorithm solved")
@@ -65,8 +66,12 @@ class Sheet:
         """The instances with these parameters."""
         return Sheet(self.frame.filter(*(pl.col(name) == value for name, value in parameters.items())))
 
+    def first(self, count: int) -> "Sheet":
+        """The first `count` instances."""
+        return Sheet(self.frame.head(count * len(self.labels)))
+
     def __len__(self) -> int:
-        return self.frame.select(INSTANCE).n_unique() if not self.labels else len(self._parts[self.labels[0]])
+        return len(self._parts[self.labels[0]]) if self.labels else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,7 @@ def distance(bound: Floats, yields: Floats) -> Distance:
 
 
 def distance_cells(
-    sheet: Sheet, row: str, yields: Floats, published: Published = (None,) * 5, solvable: Bools | None = None
+    sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED, solvable: Bools | None = None
 ) -> list[Cell]:
     """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases.
 
@@ -132,7 +137,7 @@ def percent(what: Bools, among: Bools) -> float | None:
 
 
 def advantage(a: Floats, b: Floats) -> Floats:
-    """(K,) percent by which yield `a` is above `b`, relative to `b`, on instances that both solve at a yield above 0."""
+    """(K,) by how many percent of `b` yield `a` is above it, where both succeed and `b` is above 0."""
     both = ~np.isnan(a) & ~np.isnan(b) & (b > tolerances.CAPACITY)
     return 100.0 * (a[both] - b[both]) / b[both]
 
@@ -167,10 +172,10 @@ def along(x: Floats, values: Floats) -> tuple[list[float], list[float]]:
     return places, [nan(mean(values[x == place])) for place in places]
 
 
-def mean_series(label: str, x: Floats, values: Floats, style: str = "line") -> Series:
+def mean_series(label: str, x: Floats, values: Floats, style: Style = "line", colour: int | None = None) -> Series:
     """The curve of the means of `values` over `x`."""
     places, means = along(x, values)
-    return Series(label=label, x=places, y=means, style=style)  # type: ignore[arg-type]
+    return Series(label=label, x=places, y=means, style=style, colour=colour)
 
 
 def nan(value: float | None) -> float:

@@ -56,13 +56,13 @@ class Size:
 
 
 QUICK = Size(
-    name="quick", packing=54, genetic=9, rounding=6, diving=2, chekuri=3, programs=1, programs_services=128, small=27,
-    clusters_small=72, clusters_exact=36, clusters_large=54, clusters_rounding=9, clusters_parallel=54, quality=18,
+    name="quick", packing=81, genetic=9, rounding=6, diving=2, chekuri=3, programs=1, programs_services=128, small=27,
+    clusters_small=144, clusters_exact=72, clusters_large=54, clusters_rounding=3, clusters_parallel=54, quality=18,
     quality_long=6, quality_longest=1, quality_small=9,
 )  # fmt: skip
 STANDARD = Size(
     name="standard", packing=2187, genetic=162, rounding=54, diving=18, chekuri=27, programs=1, programs_services=512,
-    small=162, clusters_small=1440, clusters_exact=288, clusters_large=1080, clusters_rounding=54,
+    small=729, clusters_small=1440, clusters_exact=576, clusters_large=1080, clusters_rounding=27,
     clusters_parallel=540, quality=486, quality_long=108, quality_longest=6, quality_small=54,
 )  # fmt: skip
 FULL = Size(
@@ -109,9 +109,13 @@ def dissertation_cases(
     services: Sequence[int] = LARGE_SERVICES,
     keep: Callable[[Scenario], bool] | None = None,
 ) -> tuple[Case, ...]:
-    """`count` instances of the set of 000 section 4.3, with the seeds of the whole set, of the scenarios kept."""
+    """`count` instances of the set of 000 section 4.3, with the seeds of the whole set, of the scenarios kept.
+
+    Slack varies fastest, then services and resources: a multiple of their combinations has each equally often.
+    """
     whole = list(dissertation_scenarios(nodes, SMALL_SERVICES if nodes == 4 else LARGE_SERVICES))
     kept = [k for k, s in enumerate(whole) if s.services in services and (keep is None or keep(s))]
+    kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
     return tuple(
         Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
         for k, sample in spread(len(kept), count)
@@ -119,10 +123,19 @@ def dissertation_cases(
 
 
 def cluster_cases(count: int, *, large: bool, parallel: bool = False) -> tuple[Case, ...]:
-    """`count` instances of the sets of 001 sections 4.1 and 5.2: 10 samples a setting if small, 100 if large."""
-    settings = list(virtual_cluster_scenarios(large=large, parallel=parallel))
+    """`count` instances of the sets of 001 sections 4.1 and 5.2: 10 samples a setting if small, 100 if large.
+
+    Slack varies fastest, then tasks.
+    """
+    whole = list(virtual_cluster_scenarios(large=large, parallel=parallel))
+    order = sorted(
+        range(len(whole)),
+        key=lambda k: (whole[k].memory_cov, whole[k].cpu_cov, whole[k].tasks, whole[k].slack),
+    )
     samples = 100 if large else 10
-    return tuple(Case(scenario=settings[k], seed=k * samples + sample) for k, sample in spread(len(settings), count))
+    return tuple(
+        Case(scenario=whole[order[k]], seed=order[k] * samples + sample) for k, sample in spread(len(whole), count)
+    )
 
 
 def of(count: int, whole: int, what: str) -> str:
