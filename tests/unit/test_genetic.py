@@ -187,6 +187,42 @@ def test_without_crossover_and_mutation_only_selection_is_left():
     assert evolve(instance, 400, mutation=0.0)[0] > first
 
 
+def naive_evolve(instance, generations, population, crossover, mutation, seed):
+    """GAlib's simple algorithm step by step, on the kernel's numbers and its operators."""
+    words, nodes = state(seed), len(instance.nodes)
+    people = []
+    for _ in range(population):
+        place = np.array([kernels.below(words, nodes) for _ in instance.need])
+        people.append((settle(instance, place, words), place))
+    for _ in range(generations):
+        best = max(people, key=lambda person: person[0])
+        wheel = np.cumsum([score for score, _ in people])
+        children = []
+        for _ in range(population // 2):
+            parents = [people[kernels._select(words, wheel)] for _ in range(2)]
+            pair = [(score, place.copy()) for score, place in parents]
+            crossed = kernels.uniform(words) < crossover
+            if crossed:
+                kernels._cross(words, parents[0][1], parents[1][1], pair[0][1], pair[1][1])
+            for score, place in pair:
+                mutated = kernels.uniform(words) < mutation and kernels._mutate(words, place)
+                children.append((settle(instance, place, words) if crossed or mutated else score, place))
+        if max(score for score, _ in children) < best[0]:
+            worst = min(range(population), key=lambda p: children[p][0])
+            children[worst] = best
+        people = children
+    return max(people, key=lambda person: person[0])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_is_as_its_slow_twin(seed):
+    instance = sample(seed, nodes=8, services=32, slack=0.15)
+    score, _, place = evolve(instance, 15, population=10, crossover=0.6, mutation=0.5, seed=seed)
+    expected, expected_place = naive_evolve(instance, 15, 10, 0.6, 0.5, seed)
+    assert score == expected
+    assert place.tolist() == expected_place.tolist()
+
+
 def test_a_crossover_takes_the_head_of_one_parent_and_the_tail_of_the_other():
     mother, father, words, cuts = np.zeros(5, dtype=np.int64), np.ones(5, dtype=np.int64), state(3), set()
     for _ in range(200):
@@ -240,6 +276,8 @@ def test_no_feasible_chromosome_is_not_found_and_too_much_is_infeasible(rng):
 
 
 def test_unequal_nodes_one_task_and_one_node(rng):
+    full = make_instance([[0.5, 1.0]] * 2, capacity=np.ones((1, 2)), minimum_yield=[0.5, 0.5])
+    assert Genetic()(full, rng).minimum_yield == 0.0
     unequal = make_instance([[0.6, 0.5], [0.3, 0.5]], capacity=[[0.7, 0.4], [0.3, 0.5]])
     assert Genetic(generations=50)(unequal, rng).allocation.place.tolist() == [0, 1]
     single = make_instance([[0.6, 2.0]], capacity=np.ones((1, 2)))

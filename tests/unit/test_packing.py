@@ -10,10 +10,10 @@ from dfrs.allocate.packing import MULTI_CAPACITY, VECTOR_PACKINGS, VectorPacking
 from dfrs.bounds.yields import lp_bound
 from dfrs.model import tolerances
 from dfrs.model.allocation import Status
-from dfrs.model.errors import InfeasibleError, UnsupportedError
+from dfrs.model.errors import UnsupportedError
 from dfrs.model.resources import Kind
 from tests import cases, strategies
-from tests.cases import empty_place, make_instance
+from tests.cases import make_instance
 from tests.checks import SLACK, assert_sound, outcome_or_none, value
 from tests.naive import packing as naive
 from tests.naive.search import search_yield

@@ -54,10 +54,11 @@ def round_off(instance: Instance, chance: Floats, rng: np.random.Generator) -> I
     room = instance.capacity + tolerances.CAPACITY
     place = np.full(len(instance.need), -1, dtype=np.int64)
     for i, base in enumerate(instance.base):
-        steps = np.cumsum(np.where((base <= room).all(axis=1), chance[i], 0.0))
-        if steps[-1] <= 0.0:
+        open_to_it = np.where((base <= room).all(axis=1), chance[i], 0.0)
+        total = float(open_to_it.sum())
+        if total <= 0.0:
             return None
-        place[i] = np.searchsorted(steps, rng.random() * steps[-1], side="right")
+        place[i] = rng.choice(open_to_it.size, p=open_to_it / total)
         room[place[i]] -= base
     return place
 

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -135,10 +136,13 @@ class Runner:
         if path.exists():
             self.advance(study.runs)
             return pl.read_parquet(path)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.directory}: cannot write results there: {error.strerror}") from None
         rows = self._alone(study) if study.timed or self.workers == 1 else self._together(study)
         frame = pl.DataFrame([row for part in rows for row in part], schema=SCHEMA)
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
             partial_file = path.with_suffix(".part")
             frame.write_parquet(partial_file)
             partial_file.replace(path)
@@ -160,9 +164,14 @@ class Runner:
                 self.workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
             )
         some = max(1, min(16, len(study.cases) // (8 * self.workers)))
-        for rows in self._pool.map(partial(run_case, study.entries), study.cases, chunksize=some):
-            yield rows
-            self.advance(len(study.entries))
+        try:
+            for rows in self._pool.map(partial(run_case, study.entries), study.cases, chunksize=some):
+                yield rows
+                self.advance(len(study.entries))
+        except BrokenProcessPool:
+            raise DfrsError(
+                f"{study.name}: a worker process ended, for want of memory perhaps: try --workers 1"
+            ) from None
 
     def close(self) -> None:
         """End the processes, without waiting for what they have not begun."""

@@ -4,7 +4,8 @@ Overload of a node is the sum over resources of what passes its capacity, relati
 from an overloaded node and tries to move it, or to swap it with a task elsewhere; steps that add overload are taken
 with the Metropolis probability at a temperature that falls geometrically. Once no node is overloaded, the placement
 is better than any before and the yield aimed at rises. Looking only at overloaded nodes is what makes it quick:
-near the optimum they are few.
+near the optimum they are few. One proposal in four is a move, one a swap with any task, two are swaps with a task whose
+size would mend the overload.
 """
 
 # An element of an array is an array to the type checker; numba knows better.
@@ -14,6 +15,9 @@ import numpy as np
 
 from dfrs.kernels.jit import Floats, Ints, Words, kernel
 from dfrs.kernels.yields import minimum_yield
+
+NEAR = 16
+"""How many ranks an aimed swap may miss by: the other resources decide among tasks of about the right size."""
 
 
 @kernel
@@ -36,6 +40,24 @@ def _overload(load: Floats, size_out: Floats, size_in: Floats, scale: Floats) ->
         if excess > 0.0:
             over += excess
     return over
+
+
+@kernel
+def _aimed_partner(size: Floats, load: Floats, scale: Floats, ranked: Ints, ranked_size: Floats, state: Words) -> int:
+    """A task whose size (D,) differs from `size` by about what the node's most overloaded resource has too much.
+
+    `ranked`, `ranked_size` (D, T): tasks by increasing size in each resource, and those sizes.
+    """
+    worst = 0
+    excess = -np.inf
+    for d in range(size.size):
+        beyond = load[d] * scale[d] - 1.0
+        if beyond > excess:
+            worst = d
+            excess = beyond
+    wanted = size[worst] - excess * (0.5 + 1.5 * _draw(state, 1024) / 1024)
+    near = np.searchsorted(ranked_size[worst], wanted) + _draw(state, 2 * NEAR + 1) - NEAR
+    return ranked[worst, min(max(near, 0), ranked.shape[1] - 1)]
 
 
 @kernel
@@ -122,6 +144,11 @@ def climb(
     found = -1.0
     target = start
     hots = _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at)
+    ranked = np.empty((dims, tasks), dtype=np.int64)
+    ranked_size = np.empty((dims, tasks))
+    for d in range(dims):
+        ranked[d] = np.argsort(size[:, d])
+        ranked_size[d] = size[ranked[d], d]
     temperature = heat[0]
     cooling = (heat[1] / heat[0]) ** (1.0 / max(1, steps))
     for _ in range(steps):
@@ -137,13 +164,16 @@ def climb(
         temperature *= cooling
         a = hot[_draw(state, hots)]
         i = member[a, _draw(state, count[a])]
-        swap = _draw(state, 4) > 0
+        kind = _draw(state, 4)
+        swap = kind > 0
         j = -1
-        if swap:
-            j = _draw(state, tasks)
-            b = place[j]
-        else:
+        if kind == 0:
             b = _draw(state, nodes)
+        else:
+            j = _draw(state, tasks)
+            if kind > 1:
+                j = _aimed_partner(size[i], load[a], scale[a], ranked, ranked_size, state)
+            b = place[j]
         if b == a or (not swap and count[b] == widest):
             continue
         out = size[j] if swap else nothing

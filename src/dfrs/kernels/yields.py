@@ -72,7 +72,7 @@ def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats, toler
                 for d in range(dims):
                     if slope[i, d] > 0.0 and slope[i, d] * gain > room[n, d]:
                         gain = max(room[n, d], 0.0) / slope[i, d]
-                # Equal gains are had more cheaply by the smaller task, and more is left for the others (001 section 3.5).
+                # The smaller task has an equal gain more cheaply, and leaves more for others (001 section 3.5).
                 price = slope[i].sum()
                 if gain > best_gain + tolerance or (gain > best_gain - tolerance and best >= 0 and price < best_price):
                     best_gain = gain

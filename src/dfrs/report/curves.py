@@ -35,6 +35,7 @@ _AROUND = (
 )  # fmt: skip
 """Where a name may stand beside its point: offset in points, alignment."""
 
+_THREAD = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
 _GAP = 1.3
 """Least distance of two names at the ends of curves, in heights of their letters."""
 
@@ -232,11 +233,13 @@ def _name_points(axes: Axes, panel: Panel, colours: list[str]) -> None:
     inside = axes.get_window_extent()
     for series, colour in zip(panel.series, colours, strict=True):
         for name, x, y in zip(series.names, series.x, series.y, strict=False):
+            if not name:
+                continue
             best: tuple[float, Text, Bbox] | None = None
             for dx, dy, ha, va in _AROUND:
                 text = axes.annotate(
                     name, (x, y), (dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=8.5, color=colour,
-                    gid="name",
+                    gid="name", arrowprops=_THREAD | {"color": colour} if abs(dx) + abs(dy) > 15 else None,
                 )  # fmt: skip
                 box = text.get_window_extent()
                 cost = sum(_common(box, other) for other in taken) + 3.0 * (_area(box) - _common(box, inside))

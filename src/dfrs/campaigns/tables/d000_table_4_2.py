@@ -24,7 +24,7 @@ TEXT: dict[str, float] = {
 }  # fmt: skip
 """000 section 4.4.4, seconds with 8,192 services on 1,024 nodes."""
 
-LIMIT_S = 30.0
+LIMIT_S = 20.0
 
 
 def _case(nodes: int, services: int, seed: int) -> Case:

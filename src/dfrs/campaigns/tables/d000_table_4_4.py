@@ -73,8 +73,8 @@ def _content(results: Results) -> Content:
         ),
         claims=(*_claims(sheet), *_chekuri_claims(results["chekuri"])),
         notes=(
-            "Yields of VP_* are those that the search reached, midpoints only, as published; a placement's own yield "
-            "is up to a thousandth higher and is shown for VP_CPSUM.",
+            "Yields of VP_* are those that the search reached, midpoints only, as published; the "
+            "placement's own yield, a little higher, is shown for VP_CPSUM.",
             "VP_PP* try a node's lists in the order of their index, as the published figures do.",
             f"No bound: requirements alone pass a resource's total ({_percent_without_bound(sheet)} of the instances). "
             "The published rates leave out a fixed set of about 5.05 points.",

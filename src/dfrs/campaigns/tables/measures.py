@@ -1,6 +1,6 @@
 """The documents' measures: distance from bound and failures (000 section 4.3), degradation from best (001 4.2.1)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +18,7 @@ Published = tuple[float | None, float | None, float | None, float | None, float 
 UNPUBLISHED: Published = (None, None, None, None, None)
 
 DISTANCES = ("dfb", "dfb, %", "90th dfb", "90th dfb, %")
-FAILURES = ("failures, % of all", "% of those with a bound", "% of those that some algorithm solved")
+FAILURES = ("failures, % of all", "% of those with a bound", "% of those that a published algorithm solves")
 
 
 class Sheet:
@@ -57,10 +57,14 @@ class Sheet:
         """(I,) one of the columns that name an instance."""
         return self.column(self.labels[0], name)
 
-    @cached_property
+    def solved_by(self, labels: Iterable[str]) -> Bools:
+        """(I,) whether any of these algorithms solved it."""
+        return np.any([~np.isnan(self.column(label, "minimum_yield")) for label in labels], axis=0)
+
+    @property
     def solvable(self) -> Bools:
-        """(I,) whether any algorithm of the study solved it."""
-        return np.any([~np.isnan(self.column(label, "minimum_yield")) for label in self.labels], axis=0)
+        """(I,) whether any algorithm of the documents solved it."""
+        return self.solved_by(label for label in self.labels if not label.startswith("BEST"))
 
     def where(self, **parameters: float | bool) -> "Sheet":
         """The instances with these parameters."""
@@ -106,13 +110,8 @@ def distance(bound: Floats, yields: Floats) -> Distance:
     )
 
 
-def distance_cells(
-    sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED, solvable: Bools | None = None
-) -> list[Cell]:
-    """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases.
-
-    `solvable` (I,) replaces the instances that some algorithm of the sheet solved.
-    """
+def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[Cell]:
+    """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases."""
     d = distance(sheet.bound, yields)
     measured = (d.average, d.relative, d.high, d.relative_high)
     cells = [
@@ -123,7 +122,7 @@ def distance_cells(
         for measure, known, value in zip(DISTANCES, published, measured, strict=False)
     ]  # fmt: skip
     failed = np.isnan(yields)
-    bases = (np.ones_like(failed), ~np.isnan(sheet.bound), sheet.solvable if solvable is None else solvable)
+    bases = (np.ones_like(failed), ~np.isnan(sheet.bound), sheet.solvable)
     for measure, base, known in zip(FAILURES, bases, (published[4], None, None), strict=True):
         cells.append(
             Cell(row=row, measure=measure, published=known, measured=percent(failed, base), instances=int(base.sum()))
