@@ -78,6 +78,8 @@ class Adapt:
         staying = search.value
         _offer_packings(search)
         if not search.done:
+            search.exact(0.0)
+        if not search.done:
             search.anneal(start if search.place is None else search.place, EXACT_SHARE)
         if not search.done:
             search.exact()

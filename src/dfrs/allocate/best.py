@@ -44,6 +44,8 @@ class Best:
         search = Search(instance, upper_bound(instance), effort, int(rng.integers(2**62)))
         search.on_improvement = self.on_improvement
         members = run_members(search, rng)
+        if not search.done:
+            search.exact(0.0)
         if not search.done and (search.small or search.place is None):
             search.anneal(some_start(search, rng), FIRST_SHARE if search.place is not None else RESCUE_SHARE)
         if not search.done:

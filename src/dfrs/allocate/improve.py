@@ -153,7 +153,10 @@ class Search:
                 self.offer(best, "annealing")
 
     def exact(self, share: float = 1.0) -> None:
-        """Branch and bound within `share` of what is left, if the instance is small; sets `proven` if it ends."""
+        """Branch and bound within `share` of what is left, if the instance is small; sets `proven` if it ends.
+
+        It has FEWEST_TRIALS in any case: enough for a handful of tasks, at no cost to speak of.
+        """
         if not self.small:
             return
         instance = self.instance

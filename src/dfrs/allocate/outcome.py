@@ -33,7 +33,8 @@ def found(
     """
     limit = upper_bound(instance) if bound is None else min(bound, upper_bound(instance))
     if place is None:
-        reason = {"reason": f"no placement found; {tightest(instance)}"}
+        ended = "no placement found in time" if (details or {}).get("end") == "time_limit" else "no placement found"
+        reason = {"reason": f"{ended}; {tightest(instance)}"}
         return Outcome(
             algorithm="", status=Status.NOT_FOUND, allocation=None, minimum_yield=None, bound=limit,
             details={**(details or {}), **reason},
