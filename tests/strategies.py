@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dfrs.model.instance import Floats, Ints
-from tests import cases
+from tests import cases, search_cases
 
 T = TypeVar("T")
 _ELEMENT_BY_ELEMENT = 60
@@ -70,3 +70,6 @@ placements = _strategy(cases.yield_case)
 parallel_placements = _strategy(partial(cases.yield_case, tasks_per_service=3))
 instances = _strategy(cases.random_instance)
 parallel_instances = _strategy(partial(cases.random_instance, tasks_per_service=3))
+exact_searches = _strategy(search_cases.exact_case)
+climbs = _strategy(search_cases.climb_case)
+genetics = _strategy(search_cases.genetic_case)

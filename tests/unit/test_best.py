@@ -1,5 +1,9 @@
 """BEST: at least as good as what it contains, optimal where small, repeatable by rounds."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -66,6 +70,20 @@ def test_rounds_repeat_to_the_bit_and_seeds_differ(seed):
     assert second.allocation is not None
     assert np.array_equal(first.allocation.place, second.allocation.place)
     assert first.minimum_yield == second.minimum_yield
+
+
+def test_annealing_ends_where_the_aim_is_the_bound_and_the_yield_a_rounding_below():
+    code = (
+        "import numpy as np\n"
+        "from dfrs.allocate.improve import Effort, Search\n"
+        "from tests.cases import make_instance\n"
+        "search = Search(make_instance([[0.1]] * 6, capacity=[[0.3], [0.3]]), 1.0, Effort(rounds=3), 1)\n"
+        "search.anneal(np.zeros(6, dtype=np.int64))\n"
+        "print(search.value)\n"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=100)
+    assert float(done.stdout) == pytest.approx(1.0)
 
 
 def test_the_time_limit_is_kept():

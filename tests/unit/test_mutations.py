@@ -311,10 +311,10 @@ def test_the_source_as_it_stands_agrees_with_its_twin(subject):
 def test_a_broken_source_is_told_from_its_twin(subject, old, new):
     assert subject.source.count(old) == 1, "the source has changed: choose another mutation"
     mutant = subject.compiled_by_python(subject.source.replace(old, new))
-    assert not _agrees(subject, mutant)
+    assert not agrees(subject, mutant)
 
 
-def _agrees(subject, mutant):
+def agrees(subject, mutant):
     try:
         return all(got == expected for got, expected in subject.pairs(mutant))
     except (IndexError, ValueError):
@@ -323,10 +323,12 @@ def _agrees(subject, mutant):
 
 @pytest.mark.parametrize("module", [sorting, packing, search, greedy, yields], ids=lambda module: module.__name__)
 def test_every_kernel_is_broken_at_least_twice(module):
-    kernels = {
+    assert kernels_of(module) == {s.name for s in SUBJECTS if s.module is module and len(set(s.mutations)) >= 2}
+
+
+def kernels_of(module):
+    return {
         name
         for name, value in vars(module).items()
         if isinstance(value, CPUDispatcher) and value.py_func.__module__ == module.__name__
     }
-    broken = {s.name for s in SUBJECTS if s.module is module and len(set(s.mutations)) >= 2}
-    assert kernels == broken

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.console import compilation, err, out, print_json, progress
 from dfrs.model.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -136,8 +136,10 @@ def _run(instance: "Instance", names: list[str], options: "Options", phase: Seco
                 bar.update(task, description=f"{name}: minimum yield {value:.4f}")
 
             chosen = replace(options, on_improvement=improved)
+            compiled_s = compilation.spent_s
             try:
-                outcomes.append(run(instance, name, options=chosen, second_phase=phase, seed=seed))
+                outcome = run(instance, name, options=chosen, second_phase=phase, seed=seed)
+                outcomes.append(outcome.named(name, outcome.runtime_s - (compilation.spent_s - compiled_s)))
             except UnsupportedError as error:
                 if len(names) == 1:
                     raise

@@ -1,6 +1,7 @@
 """What every verb shares: consoles, JSON output, the note about compilation, progress."""
 
 import json
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -26,24 +27,36 @@ def _plain(value: object) -> object:
     raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-class _CompilationNote(event.Listener):
-    """Says once that kernels are being compiled; numba tells it only when they are not in its cache."""
+class _Compilation(event.Listener):
+    """Says once that kernels are being compiled, and adds up how long; numba calls it only if they are not cached."""
 
     told = False
+    spent_s = 0.0
+    _depth = 0
+    _started_s = 0.0
 
     def on_start(self, event: event.Event) -> None:
-        """A kernel starts to compile."""
+        """A kernel starts to compile, perhaps for one that is being compiled."""
         if not self.told:
             self.told = True
             err.print("Compiling kernels for this machine, once: this takes about half a minute.", style="dim")
+        if self._depth == 0:
+            self._started_s = time.perf_counter()
+        self._depth += 1
 
     def on_end(self, event: event.Event) -> None:
-        """A kernel is compiled: nothing to say."""
+        """A kernel is compiled."""
+        self._depth -= 1
+        if self._depth == 0:
+            self.spent_s += time.perf_counter() - self._started_s
+
+
+compilation = _Compilation()
 
 
 def tell_about_compilation() -> None:
-    """Have the first compilation of a kernel in this process announced on standard error."""
-    event.register("numba:compile", _CompilationNote())
+    """Have the first compilation of a kernel in this process announced on standard error, and all of them timed."""
+    event.register("numba:compile", compilation)
 
 
 @contextmanager

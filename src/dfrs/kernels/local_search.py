@@ -157,7 +157,7 @@ def climb(
             if value > found:
                 found = value
                 best[:] = place
-            if value >= upper:
+            if target >= upper or value >= upper:
                 return found, target
             target = min(upper, max(value, target) + max(rise * (upper - value), 1e-5))
             hots = _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at)
@@ -219,4 +219,9 @@ def climb(
                 hot[at[n]] = hot[hots]
                 at[hot[hots]] = at[n]
                 at[n] = -1
+    if hots == 0:
+        value = minimum_yield(base, slope, capacity, place, tolerance)
+        if value > found:
+            found = value
+            best[:] = place
     return found, target

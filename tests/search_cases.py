@@ -1,0 +1,141 @@
+"""Inputs for the kernels that search among placements, on sums that are exact: in sixteenths, on powers of two."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfrs.model.instance import Bools, Floats, Ints
+from tests.cases import Source
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExactCase:
+    base: Floats
+    slope: Floats
+    capacity: Floats
+    tolerance: float
+    order: Ints
+    twin: Bools
+    kind: Ints
+    origin: Ints
+    cost: Floats
+    budget: float
+    limits: tuple[float, float, int]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClimbCase:
+    base: Floats
+    slope: Floats
+    capacity: Floats
+    aims: tuple[float, float, float]
+    place: Ints
+    origin: Ints
+    cost: Floats
+    budget: float
+    steps: int
+    heat: tuple[float, float]
+    seed: int
+
+
+def exact_case(source: Source) -> ExactCase:
+    """Few kinds of tasks and nodes, so that there are twins; a node where a task runs is of no kind but its own."""
+    tasks, nodes, dims = source.integer(1, 6), source.pick((3, 2, 1, 3)), source.integer(1, 2)
+    pattern = np.array([source.integer(0, 2) for _ in range(tasks)])
+    base = source.values((3, dims), 16, 0.5)[pattern]
+    slope = source.values((3, dims), 16, source.pick((0.5, 1.0)))[pattern]
+    enough = np.ceil(base.sum(axis=0) / nodes * 8) / 8 + source.pick((0.0, 0.125, 0.5))
+    alike = np.array([source.integer(0, 1) for _ in range(nodes)])
+    tolerance = source.pick((0.0, 0.0, 1 / 64))
+    capacity = np.array([enough, enough + source.values((dims,), 8, 0.5)])[alike] - source.pick((0.0, tolerance))
+    bound = bool(source.integer(0, 1))
+    origin = np.array([source.integer(-1, nodes - 1) if bound else -1 for _ in range(tasks)])
+    kind = np.unique(capacity, axis=0, return_inverse=True)[1].reshape(-1)
+    order = source.permutation(tasks)
+    if source.integer(0, 2):
+        order = order[np.argsort(pattern[order], kind="stable")]
+    twin = np.zeros(tasks, dtype=np.bool_)
+    if not bound:
+        twin[1:] = pattern[order[1:]] == pattern[order[:-1]]
+    return ExactCase(
+        base=base,
+        slope=slope,
+        capacity=capacity,
+        tolerance=tolerance,
+        order=order,
+        twin=twin,
+        kind=np.arange(nodes) if bound else kind,
+        origin=origin,
+        cost=source.values((tasks,), 16, 1.0),
+        budget=source.pick((0.5, 0.25, 1.0, np.inf)),
+        limits=(source.pick((-1 / 64, 0.0, 0.5)), source.pick((2.0, 1.0, 0.5)), source.pick((10**6, 10**6, 20))),
+    )
+
+
+def climb_case(source: Source) -> ClimbCase:
+    """Tasks all of different sizes in each resource, as equal ones may be ranked in any order.
+
+    The budget may already be spent, or overdrawn. The yields aimed at are the first one and, as a success adds all
+    that is left, 1: both exact. Now and then a node holds everything and the other little, so that tasks crowd there.
+    """
+    crowd = source.integer(0, 9) == 9
+    dims, start = source.integer(1, 3), source.pick((0.0, 0.0, 0.5))
+    tasks, nodes = (36, 2) if crowd else (source.integer(2, 12), source.integer(2, 5))
+    base = np.stack([source.permutation(48)[:tasks] + 1 for _ in range(dims)], axis=1) / 16
+    slope = source.values((tasks, dims), 16, source.pick((0.0, 0.5)) if start == 0.0 else 1 / 16)
+    share = base.sum(axis=0) / nodes * source.pick((1.0, 2.0))
+    powers = np.array([source.pick((0.0, 1.0, 1.0)) for _ in range(nodes)])
+    capacity = 2.0 ** (np.floor(np.log2(share))[None, :] + powers[:, None])
+    if crowd:
+        capacity[:] = 0.25
+        capacity[source.integer(0, nodes - 1)] = 128.0
+    place = np.arange(tasks) % nodes if crowd else np.array([source.integer(0, nodes - 1) for _ in range(tasks)])
+    origin = np.array([source.pick((-1, int(n), source.integer(0, nodes - 1))) for n in place])
+    cost = source.values((tasks,), 16, 1.0)
+    spent = cost[(origin >= 0) & (origin != place)].sum()
+    return ClimbCase(
+        base=base,
+        slope=slope,
+        capacity=capacity,
+        aims=(start, 1.0, 1.0),
+        place=place,
+        origin=origin,
+        cost=cost,
+        budget=np.inf if crowd else float(spent + source.pick((0.0, 0.5, 2.0, -0.5))),
+        steps=250 if crowd else source.integer(1, 60),
+        heat=source.pick(((0.5, 0.25), (0.02, 3e-4))),
+        seed=source.integer(1, 2**62),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GeneticCase:
+    base: Floats
+    slope: Floats
+    capacity: Floats
+    tolerance: float
+    place: Ints
+    settings: tuple[int, int, float, float]
+    upper: float
+    seed: int
+
+
+def genetic_case(source: Source) -> GeneticCase:
+    """Nodes with room for about what the tasks require; one of them may lack a resource."""
+    tasks, nodes, dims = source.integer(2, 10), source.integer(2, 5), source.integer(1, 3)
+    base = source.values((tasks, dims), 16, 0.5)
+    tolerance = source.pick((0.0, 1 / 64))
+    enough = np.ceil(base.sum(axis=0) / nodes * 8) / 8 + source.pick((0.0, 0.125, 0.5, 0.5))
+    capacity = enough + source.values((nodes, dims), 8, source.pick((0.0, 0.5))) - source.pick((0.0, tolerance))
+    if source.integer(0, 2) == 0:
+        capacity[source.integer(0, nodes - 1), source.integer(0, dims - 1)] = 0.0
+    return GeneticCase(
+        base=base,
+        slope=source.values((tasks, dims), 16, source.pick((0.25, 1.0))),
+        capacity=capacity.clip(0.0),
+        tolerance=tolerance,
+        place=np.array([source.integer(0, nodes - 1) for _ in range(tasks)]),
+        settings=(source.pick((2, 6)), source.integer(0, 5), source.pick((0.0, 0.5)), source.pick((0.0, 0.5))),
+        upper=source.pick((1.0, 2.0, 0.25)),
+        seed=source.integer(0, 2**63 - 1),
+    )
