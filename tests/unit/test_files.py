@@ -15,7 +15,7 @@ from tests.strategies import parallel_instances
 from tests.unit.test_validate import shop
 
 
-def same(one, other):
+def assert_same(one, other):
     assert one.nodes == other.nodes
     assert one.services == other.services
     assert one.resources == other.resources
@@ -29,14 +29,14 @@ def test_documents_round_trip(instance):
     assume((instance.rigid == instance.rigid[first]).all())
     assume((instance.need * instance.rigid <= instance.capacity.max(axis=0)).all())
     document = json.loads(json.dumps(files.instance_document(instance)))
-    same(instance, files.build_instance(InstanceDocument.model_validate(document)))
+    assert_same(instance, files.build_instance(InstanceDocument.model_validate(document)))
 
 
 def test_components_kinds_and_unequal_nodes_round_trip():
     instance = shop()
     document = json.loads(json.dumps(files.instance_document(instance)))
     again = files.build_instance(InstanceDocument.model_validate(document))
-    same(instance, again)
+    assert_same(instance, again)
     assert instance.components == again.components
 
 

@@ -294,11 +294,14 @@ SUBJECTS = (
     ),
 )  # fmt: skip
 
-MUTATIONS = [
-    pytest.param(subject, old, new, id=f"{subject.name}-{k}")
-    for subject in SUBJECTS
-    for k, (old, new) in enumerate(subject.mutations)
-]
+
+def mutations_of(subjects):
+    """One pytest parameter for each single change of each subject."""
+    return [
+        pytest.param(subject, old, new, id=f"{subject.name}-{k}")
+        for subject in subjects
+        for k, (old, new) in enumerate(subject.mutations)
+    ]
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
@@ -307,7 +310,7 @@ def test_the_source_as_it_stands_agrees_with_its_twin(subject):
         assert got == expected
 
 
-@pytest.mark.parametrize(("subject", "old", "new"), MUTATIONS)
+@pytest.mark.parametrize(("subject", "old", "new"), mutations_of(SUBJECTS))
 def test_a_broken_source_is_told_from_its_twin(subject, old, new):
     assert subject.source.count(old) == 1, "the source has changed: choose another mutation"
     mutant = subject.compiled_by_python(subject.source.replace(old, new))

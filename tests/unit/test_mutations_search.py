@@ -5,7 +5,7 @@ import pytest
 from dfrs.kernels import exact, genetic, local_search
 from tests import search_cases as cases
 from tests.naive import compare_search as compare
-from tests.unit.test_mutations import Subject, agrees, kernels_of
+from tests.unit.test_mutations import Subject, agrees, kernels_of, mutations_of
 
 SUBJECTS = (
     Subject(
@@ -215,12 +215,6 @@ SUBJECTS = (
     ),
 )  # fmt: skip
 
-MUTATIONS = [
-    pytest.param(subject, old, new, id=f"{subject.name}-{k}")
-    for subject in SUBJECTS
-    for k, (old, new) in enumerate(subject.mutations)
-]
-
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_the_source_as_it_stands_agrees_with_its_twin(subject):
@@ -228,7 +222,7 @@ def test_the_source_as_it_stands_agrees_with_its_twin(subject):
         assert got == expected
 
 
-@pytest.mark.parametrize(("subject", "old", "new"), MUTATIONS)
+@pytest.mark.parametrize(("subject", "old", "new"), mutations_of(SUBJECTS))
 def test_a_broken_source_is_told_from_its_twin(subject, old, new):
     assert subject.source.count(old) == 1, "the source has changed: choose another mutation"
     assert not agrees(subject, subject.compiled_by_python(subject.source.replace(old, new)))

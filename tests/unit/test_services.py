@@ -198,17 +198,17 @@ GOOD_CLUSTER = {"nodes": 4, "tasks": 8, "slack": 0.5, "memory_cov": 0.25, "cpu_c
 @pytest.mark.parametrize(
     ("field", "bad", "rule"),
     [
-        ("nodes", 0, "nodes: must be at least 1"),
-        ("services", 0, "services: must be at least 1"),
-        ("dims", 3, "resources: must be even and at least 2"),
-        ("dims", 0, "resources: must be even and at least 2"),
-        ("slack", 1.0, r"slack: must be in \[0, 1\)"),
-        ("slack", -0.1, r"slack: must be in \[0, 1\)"),
-        ("sigma", -1.0, "sigma: must be at least 0"),
-        ("sigma", float("nan"), "sigma: must be at least 0"),
-        ("rho", 1.5, r"rho: must be in \[0, 1\]"),
-        ("qos", 2.0, r"qos: must be in \[0, 1\]"),
-        ("mu", 0.0, r"mu: must be in \[0\.01, 1\]"),
+        ("nodes", 0, "nodes = 0: must be at least 1"),
+        ("services", 0, "services = 0: must be at least 1"),
+        ("dims", 3, "resources = 3: must be even and at least 2"),
+        ("dims", 0, "resources = 0: must be even and at least 2"),
+        ("slack", 1.0, r"slack = 1: must be in \[0, 1\)"),
+        ("slack", -0.1, r"slack = -0.1: must be in \[0, 1\)"),
+        ("sigma", -1.0, r"sigma = -1: must be in \[0, 10\]"),
+        ("sigma", float("nan"), r"sigma = nan: must be in \[0, 10\]"),
+        ("rho", 1.5, r"rho = 1.5: must be in \[0, 1\]"),
+        ("qos", 2.0, r"qos = 2: must be in \[0, 1\]"),
+        ("mu", 0.0, r"mu = 0: must be in \[0\.01, 1\]"),
     ],
 )
 def test_a_bad_dissertation_setting_is_refused_by_name_and_rule(field, bad, rule):
@@ -219,11 +219,11 @@ def test_a_bad_dissertation_setting_is_refused_by_name_and_rule(field, bad, rule
 @pytest.mark.parametrize(
     ("field", "bad", "rule"),
     [
-        ("nodes", 0, "nodes: must be at least 1"),
-        ("tasks", 0, "tasks: must be at least 1"),
-        ("slack", 1.0, r"slack: must be in \[0, 1\)"),
-        ("memory_cov", -0.5, "memory-cov: must be at least 0"),
-        ("cpu_cov", float("inf"), "cpu-cov: must be at least 0"),
+        ("nodes", 0, "nodes = 0: must be at least 1"),
+        ("tasks", 0, "tasks = 0: must be at least 1"),
+        ("slack", 1.0, r"slack = 1: must be in \[0, 1\)"),
+        ("memory_cov", -0.5, r"memory-cov = -0.5: must be in \[0, 10\]"),
+        ("cpu_cov", float("inf"), r"cpu-cov = inf: must be in \[0, 10\]"),
         ("nodes", 17, r"slack: mean memory per task would be above 1"),
     ],
 )

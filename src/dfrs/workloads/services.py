@@ -40,18 +40,18 @@ class Scenario:
 
     def __post_init__(self) -> None:
         rules = {
-            "nodes": (self.nodes >= 1, "at least 1"),
-            "services": (self.services >= 1, "at least 1"),
-            "resources": (self.dims >= 2 and self.dims % 2 == 0, "even and at least 2"),
-            "slack": (0.0 <= self.slack < 1.0, "in [0, 1)"),
-            "sigma": (0.0 <= self.sigma < math.inf, "at least 0"),
-            "rho": (0.0 <= self.rho <= 1.0, "in [0, 1]"),
-            "qos": (0.0 <= self.qos <= 1.0, "in [0, 1]"),
-            "mu": (0.01 <= self.mu <= 1.0, "in [0.01, 1]"),
+            "nodes": (self.nodes, self.nodes >= 1, "at least 1"),
+            "services": (self.services, self.services >= 1, "at least 1"),
+            "resources": (self.dims, self.dims >= 2 and self.dims % 2 == 0, "even and at least 2"),
+            "slack": (self.slack, 0.0 <= self.slack < 1.0, "in [0, 1)"),
+            "sigma": (self.sigma, 0.0 <= self.sigma <= 10.0, "in [0, 10]"),
+            "rho": (self.rho, 0.0 <= self.rho <= 1.0, "in [0, 1]"),
+            "qos": (self.qos, 0.0 <= self.qos <= 1.0, "in [0, 1]"),
+            "mu": (self.mu, 0.01 <= self.mu <= 1.0, "in [0.01, 1]"),
         }
-        for name, (holds, rule) in rules.items():
+        for name, (value, holds, rule) in rules.items():
             if not holds:
-                raise InputError(f"{name}: must be {rule}")
+                raise InputError(f"{name} = {value:g}: must be {rule}")
 
 
 def dissertation_scenarios(nodes: int = 64, services: tuple[int, ...] = LARGE_SERVICES) -> Iterator[Scenario]:
@@ -112,15 +112,15 @@ class VirtualClusterScenario:
 
     def __post_init__(self) -> None:
         rules = {
-            "nodes": (self.nodes >= 1, "at least 1"),
-            "tasks": (self.tasks >= 1, "at least 1"),
-            "slack": (0.0 <= self.slack < 1.0, "in [0, 1)"),
-            "memory-cov": (0.0 <= self.memory_cov < math.inf, "at least 0"),
-            "cpu-cov": (0.0 <= self.cpu_cov < math.inf, "at least 0"),
+            "nodes": (self.nodes, self.nodes >= 1, "at least 1"),
+            "tasks": (self.tasks, self.tasks >= 1, "at least 1"),
+            "slack": (self.slack, 0.0 <= self.slack < 1.0, "in [0, 1)"),
+            "memory-cov": (self.memory_cov, 0.0 <= self.memory_cov <= 10.0, "in [0, 10]"),
+            "cpu-cov": (self.cpu_cov, 0.0 <= self.cpu_cov <= 10.0, "in [0, 10]"),
         }
-        for name, (holds, rule) in rules.items():
+        for name, (value, holds, rule) in rules.items():
             if not holds:
-                raise InputError(f"{name}: must be {rule}")
+                raise InputError(f"{name} = {value:g}: must be {rule}")
         if self.nodes * (1.0 - self.slack) > self.tasks:
             raise InputError("slack: mean memory per task would be above 1; must leave nodes*(1 - slack) <= tasks")
 
