@@ -178,6 +178,7 @@ class _Moves:
         return _Moves(np.full(tasks, -1, dtype=np.int64), np.zeros(tasks), np.inf)
 
     def check(self, instance: Instance) -> None:
+        """Raises InputError, naming index, value and rule, where these do not belong to `instance`."""
         tasks, nodes = len(instance.need), len(instance.nodes)
         for label, array in (("present", self.present), ("cost", self.cost)):
             if array.shape != (tasks,):

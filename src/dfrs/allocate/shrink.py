@@ -36,6 +36,7 @@ def shrink(instance: Instance, allocator: Allocator, loss: float, seed: int) -> 
     outcomes: dict[int, Outcome] = {}
 
     def reached(count: int) -> float:
+        """Minimum yield with the `count` largest nodes on, or -1; kept in `tried` and `outcomes`."""
         part = instance.on_nodes(np.sort(by_size[:count]))
         try:
             if upper_bound(part) < goal:
