@@ -323,11 +323,16 @@ def _number(value: str, where: str) -> float:
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` whole or not at all: to a temporary file beside `path`, then renamed."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` whole or not at all, as `write_text`."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
             Path(temporary).chmod(0o644)
             Path(temporary).replace(path)
         except BaseException:

@@ -1,0 +1,218 @@
+"""`dfrs simulate`: replay traces under policies."""
+
+import signal
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dfrs.cli.console import err, out, print_json, progress
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.campaigns.simulations import Task
+    from dfrs.model.jobs import Workload
+    from dfrs.sim.run import Settings
+
+INTERRUPTED = 130
+POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
+
+Traces = Annotated[list[Path], typer.Argument(help="SWF files, .gz or plain.", show_default=False)]
+Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
+Annotate = Annotated[str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, processors.")]
+Estimates = Annotated[str, typer.Option(help="What batch policies know: perfect, user, or a factor of the run time.")]
+Overrun = Annotated[str, typer.Option(help="Jobs longer than requested: keep, or cut at the request.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+def simulate(
+    traces: Traces,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy", "-p", help="A policy; several times for several. See dfrs policies.", show_default=POLICY
+        ),
+    ] = None,
+    nodes: Nodes = None,
+    node_file: Annotated[
+        Path | None, typer.Option(help="CSV with columns cpu,memory: one row a node, 1 on the reference node.")
+    ] = None,
+    annotate: Annotate = "dfrs",
+    estimates: Estimates = "perfect",
+    overrun: Overrun = "keep",
+    penalty: Annotated[
+        float, typer.Option(help="Seconds without progress after a resume or a migration.", min=0)
+    ] = 300.0,
+    bandwidth: Annotated[
+        float | None, typer.Option(help="GB/s at which memory is copied, in addition to --penalty.", min=0)
+    ] = None,
+    node_memory: Annotated[float, typer.Option(help="GB of memory of the reference node.", min=0)] = 8.0,
+    order: Annotated[
+        str, typer.Option(help="At one instant: completions-first or submissions-first.")
+    ] = "completions-first",
+    node_events: Annotated[
+        Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
+    ] = None,
+    seed: Seed = 0,
+    bound: Annotated[bool, typer.Option(help="Compute the lower bound on the maximum stretch of each trace.")] = True,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the run directories.")] = Path(
+        "out/runs"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Replay traces under policies; one run directory for each pair: jobs.csv, events.csv, summary.json.
+
+    Ctrl-C stops between two events and leaves a valid partial run, which --resume continues to the same bytes.
+
+    Examples:
+
+        dfrs simulate trace.swf.gz --nodes 128 -p FCFS -p EASY -p 'GreedyPM*/per/OPT=MIN/MVT=600' -o out/runs
+
+        dfrs simulate trace.swf.gz --penalty 20 --bandwidth 10 --json
+    """
+    from dfrs.campaigns.simulations import Task, directories
+    from dfrs.policies.registry import find_policy
+    from dfrs.workloads.load import load_workload
+
+    names = policies or [POLICY]
+    for name in names:
+        find_policy(name)
+    settings = replace(
+        _settings(penalty, bandwidth, node_memory, order, node_file, node_events, seed),
+        notes={"annotate": annotate, "estimates": estimates, "overrun": overrun},
+    )
+    workloads: list[Workload] = []
+    for trace in traces:
+        count = nodes if settings.capacity is None else len(settings.capacity)
+        workload, report = load_workload(
+            trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed
+        )
+        for odd in report.oddities:
+            err.print(
+                f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})",
+                style="yellow", markup=False, soft_wrap=True,
+            )  # fmt: skip
+        workloads.append(workload)
+    places = directories(workloads, names, output)
+    with _stoppable() as stop:
+        tasks = (
+            Task(
+                workload=workload, policy=name, directory=places[w, p], stretch_bound=limit,
+                settings=settings,
+            )
+            for w, workload in enumerate(workloads)
+            for limit in [_bound(workload, settings) if bound and not stop.is_set() else None]
+            for p, name in enumerate(names)
+        )  # fmt: skip
+        rows = _run_all(tasks, sum(map(len, workloads)) * len(names), stop, resume)
+    if as_json:
+        print_json({"runs": rows, "interrupted": stop.is_set()})
+    else:
+        _show(rows)
+    if stop.is_set():
+        raise typer.Exit(INTERRUPTED)
+
+
+def _settings(
+    penalty: float, bandwidth: float | None, node_memory: float, order: str, node_file: Path | None,
+    node_events: Path | None, seed: int,
+) -> "Settings":  # fmt: skip
+    from dfrs.model.run import Penalty
+    from dfrs.sim.run import Settings
+    from dfrs.workloads.cluster import read_capacity, read_node_events
+
+    if order not in {"completions-first", "submissions-first"}:
+        raise InputError(f'--order "{order}": must be completions-first or submissions-first')
+    if bandwidth == 0:
+        raise InputError("--bandwidth 0: must be above 0")
+    rate = None if bandwidth is None else bandwidth * 1e9
+    return Settings(
+        capacity=None if node_file is None else read_capacity(node_file),
+        penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_memory * 1e9),
+        order="completions-first" if order == "completions-first" else "submissions-first",
+        node_events=() if node_events is None else read_node_events(node_events),
+        seed=seed,
+    )
+
+
+def _bound(workload: "Workload", settings: "Settings") -> float:
+    from dfrs.bounds.stretch import stretch_bound
+
+    total = None if settings.capacity is None else float(settings.capacity[:, 0].sum())
+    return stretch_bound(workload, capacity=total).value
+
+
+@contextmanager
+def _stoppable() -> Generator[threading.Event]:
+    """Ctrl-C and a plain kill ask for a stop between two events; a second Ctrl-C stops at once."""
+    stop = threading.Event()
+
+    def ask(*_: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run_all(tasks: "Iterable[Task]", jobs: int, stop: threading.Event, resume: bool) -> list[dict[str, Any]]:
+    from dfrs.campaigns.simulations import kept, perform
+
+    rows: list[dict[str, Any]] = []
+    with progress(jobs) as (bar, shown):
+        finished = 0
+        for task in tasks:
+            if stop.is_set():
+                break
+            label = f"{task.workload.name} {task.policy}"
+            bar.update(shown, description=label)
+            document = kept(task) if resume else None
+            if document is None:
+                base = finished
+
+                def watch(done: int, base: int = base) -> bool:
+                    bar.update(shown, completed=base + done)
+                    return not stop.is_set()
+
+                _, document = perform(task, resume=resume, watch=watch)
+            finished += len(task.workload)
+            bar.update(shown, completed=finished)
+            rows.append({"directory": str(task.directory), **document})
+    return rows
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("workload", "policy"):
+        table.add_column(title)
+    for title in ("jobs", "max stretch", "x bound", "mean stretch", "mean wait s", "pauses", "migrations"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        metrics = row["metrics"]
+        degradation = metrics.get("degradation_from_bound")
+        table.add_row(
+            row["workload"]["name"], row["policy"], f"{metrics['jobs_finished']:,}",
+            f"{metrics['stretch_max']:,.2f}", "" if degradation is None else f"{degradation:,.2f}",
+            f"{metrics['stretch_mean']:,.2f}", f"{metrics['wait_mean_s']:,.0f}",
+            f"{metrics['pauses']:,}", f"{metrics['migrations']:,}",
+        )  # fmt: skip
+        if row["refused"]:
+            err.print(
+                f"{row['directory']}: {len(row['refused'])} jobs cannot run on this cluster: refused", style="yellow"
+            )
+        if not row["complete"]:
+            err.print(f"{row['directory']}: interrupted; continue it with --resume", style="yellow", markup=False)
+    out.print(table)

@@ -1,0 +1,46 @@
+"""Trust no plan: whether a policy's target can be performed, in one line if not."""
+
+import numpy as np
+
+from dfrs.kernels import reconcile as kernels
+from dfrs.model import tolerances
+from dfrs.model.decisions import PolicyError, Snapshot, Target
+
+_ROW_RULES = {
+    kernels.BAD_YIELD: "would have yield {yield_}: must be in [0, 1]",
+    kernels.BAD_NODE: "would run on node {node}: there are {nodes}",
+    kernels.PARTLY_PLACED: "would have only some of its tasks on nodes: all or none",
+    kernels.IDLE_YIELD: "would have yield {yield_} without nodes",
+}
+_NODE_RULES = {
+    kernels.MEMORY_OVER: "node {node} would hold more memory than it has",
+    kernels.CPU_OVER: "node {node} would give out more CPU than it has",
+}
+
+
+def check(snapshot: Snapshot, target: Target) -> None:
+    """Raise PolicyError where `target` has the wrong shape or is not admissible for `snapshot`."""
+    _check_shape("task_nodes", target.task_nodes, snapshot.task_nodes)
+    _check_shape("yields", target.yields, snapshot.jobs["yield_"])
+    if target.reasons.size and len(target.reasons) != len(snapshot.jobs):
+        raise PolicyError(None, f"gave {len(target.reasons)} reasons for {len(snapshot.jobs)} jobs")
+    if target.wake_at_s is not None and not target.wake_at_s > snapshot.now_s:
+        raise PolicyError(None, f"wants to be woken at {target.wake_at_s}, which is not after {snapshot.now_s}")
+    code, row, node = kernels.admissible(
+        snapshot.jobs, snapshot.first, target.task_nodes, target.yields, snapshot.capacity, tolerances.CAPACITY
+    )
+    if code == kernels.OK:
+        return
+    if code in _ROW_RULES:
+        rule = _ROW_RULES[code].format(yield_=target.yields[row], node=node, nodes=len(snapshot.capacity))
+        raise PolicyError(int(snapshot.jobs["id"][row]), rule)
+    on_it = [
+        r for r in range(len(snapshot.jobs)) if node in target.task_nodes[snapshot.first[r] : snapshot.first[r + 1]]
+    ]
+    raise PolicyError(int(snapshot.jobs["id"][on_it[-1]]), f"is one too many: {_NODE_RULES[code].format(node=node)}")
+
+
+def _check_shape(label: str, given: object, wanted: np.ndarray) -> None:
+    if not isinstance(given, np.ndarray) or given.shape != wanted.shape or given.dtype != wanted.dtype:
+        described = f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else type(given).__name__
+        raise PolicyError(None, f"gave {label} as {described}: must be an array {wanted.dtype} {wanted.shape}")

@@ -1,0 +1,72 @@
+"""Columns that grow: rows of a log written without making an object each."""
+
+import numpy as np
+
+from dfrs.kernels.jit import Floats, Ints, kernel
+
+
+@kernel
+def append_commands(
+    jobs, first: Ints, after: Ints, yields: Floats, moved: Ints, reasons: Ints, fallback: int, order: Ints,
+    steps: Ints, columns: tuple[Ints, Ints, Floats, Ints, Ints], bounds: Ints, nodes: Ints,
+) -> None:  # fmt: skip
+    """Write K commands into `columns` = (serial, job id, yields, moved, reason) (K,), `bounds` (K + 1,) and `nodes`.
+
+    Commands that place a job (steps START 0, RESUME 2, MIGRATE 3) name one node a task. Where `reasons` is empty every
+    command has the reason `fallback`.
+    """
+    serial, job_id, after_yields, tasks_moved, reason = columns
+    bounds[0] = 0
+    for k in range(order.size):
+        r = order[k]
+        step = steps[k]
+        serial[k] = jobs[r].serial
+        job_id[k] = jobs[r].id
+        after_yields[k] = yields[r]
+        tasks_moved[k] = 0
+        reason[k] = 0
+        end = bounds[k]
+        if step in (0, 2, 3):
+            tasks_moved[k] = moved[r]
+            for s in range(first[r], first[r + 1]):
+                nodes[end] = after[s]
+                end += 1
+        if step < 4:
+            reason[k] = reasons[r] if reasons.size > 0 else fallback
+        bounds[k + 1] = end
+
+
+@kernel
+def write_rows(
+    time_s: float, rows: tuple[Ints, Ints, Floats, Ints], bounds: Ints, nodes: Ints, skip: int, at: int, held: int,
+    log: tuple[Floats, Ints, Ints, Floats, Ints, Ints, Ints],
+) -> tuple[int, int]:  # fmt: skip
+    """Append `rows` = (job, action, yields, why) (K,), but for actions `skip`, to the columns `log` from row `at` on.
+
+    `log` = (time, job, action, yields, why, first, nodes), with `held` nodes so far; the new (at, held).
+    """
+    job, action, yields, why = rows
+    times, jobs, actions, log_yields, whys, firsts, log_nodes = log
+    for k in range(job.size):
+        if action[k] == skip:
+            continue
+        times[at] = time_s
+        jobs[at] = job[k]
+        actions[at] = action[k]
+        log_yields[at] = yields[k]
+        whys[at] = why[k]
+        for p in range(bounds[k], bounds[k + 1]):
+            log_nodes[held] = nodes[p]
+            held += 1
+        at += 1
+        firsts[at] = held
+    return at, held
+
+
+def grown(array: np.ndarray, size: int) -> np.ndarray:
+    """`array` itself, or a copy of at least `size` and twice its length."""
+    if size <= len(array):
+        return array
+    larger = np.zeros(max(size, 2 * len(array)), array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -1,0 +1,79 @@
+"""The core's account of jobs: virtual time, rows that come and go (000 section 5.1).
+
+`jobs` is a record array with the fields of `dfrs.model.decisions.JOB`; row r owns slots first[r] to first[r + 1] of
+`task_nodes`.
+"""
+
+from dfrs.kernels.jit import Floats, Ints, kernel
+
+WAITING, RUNNING = 0, 1
+NOT_FOUND = -1
+
+
+@kernel
+def advance(jobs, rows: int, then_s: float, now_s: float) -> None:
+    """Add to the virtual time of the first `rows` jobs what their yields make of [then_s, now_s]; in place.
+
+    A job makes no progress before its `ready_s`.
+    """
+    for r in range(rows):
+        if jobs[r].state == RUNNING:
+            since = max(then_s, jobs[r].ready_s)
+            if now_s > since:
+                jobs[r].virtual_s += jobs[r].yield_ * (now_s - since)
+
+
+@kernel
+def row_of(jobs, rows: int, job_id: int) -> int:
+    """The row of the job with that id, or NOT_FOUND."""
+    for r in range(rows):
+        if jobs[r].id == job_id:
+            return r
+    return NOT_FOUND
+
+
+@kernel
+def remove_row(jobs, first: Ints, task_nodes: Ints, rows: int, row: int) -> None:
+    """Take a row and its slots out; later rows move up. All three arrays are modified."""
+    begin = first[row]
+    width = first[row + 1] - begin
+    for s in range(begin, first[rows] - width):
+        task_nodes[s] = task_nodes[s + width]
+    for r in range(row, rows - 1):
+        jobs[r] = jobs[r + 1]
+        first[r + 1] = first[r + 2] - width
+
+
+@kernel
+def set_ready(jobs, rows: int, serials: Ints, ready_s: Floats) -> None:
+    """Note from when on these jobs make progress; jobs that are gone are passed over. Serials count up by row."""
+    for k in range(serials.size):
+        low = 0
+        high = rows
+        while low < high:
+            middle = (low + high) // 2
+            if jobs[middle].serial < serials[k]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < rows and jobs[low].serial == serials[k]:
+            jobs[low].ready_s = ready_s[k]
+
+
+@kernel
+def lose_node(jobs, first: Ints, task_nodes: Ints, rows: int, node: int, lost: Ints) -> int:
+    """Return the jobs with a task on `node` to the queue without their progress. Their rows go into `lost`; count."""
+    count = 0
+    for r in range(rows):
+        here = False
+        for s in range(first[r], first[r + 1]):
+            here |= task_nodes[s] == node
+        if here:
+            for s in range(first[r], first[r + 1]):
+                task_nodes[s] = -1
+            jobs[r].state = WAITING
+            jobs[r].virtual_s = 0.0
+            jobs[r].yield_ = 0.0
+            lost[count] = r
+            count += 1
+    return count

@@ -1,0 +1,103 @@
+"""How simulated jobs get on: progress at the rate of their yield, none during a penalty (000 sections 5.1, 5.3.1).
+
+`table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s: progress up to
+`since_s` is accounted, the yield is `rate` since then, and nothing progresses before `ready_s`.
+"""
+
+import numpy as np
+
+from dfrs.kernels.jit import Floats, Ints, kernel
+
+START, PAUSE, RESUME, MIGRATE, SHARE = range(5)
+LOST = 6
+
+
+@kernel
+def _account(table, j: int, now_s: float) -> None:
+    """Bring job j's progress up to now; what was due by now is done to the last bit."""
+    if table[j].finish_s <= now_s:
+        table[j].progress_s = table[j].run_s
+    else:
+        since = max(table[j].since_s, table[j].ready_s)
+        if now_s > since:
+            table[j].progress_s = min(table[j].progress_s + table[j].rate * (now_s - since), table[j].run_s)
+    table[j].since_s = now_s
+
+
+@kernel
+def _predict(table, j: int, now_s: float) -> None:
+    """When job j will be done if nothing changes."""
+    left = table[j].run_s - table[j].progress_s
+    if left <= 0.0:
+        table[j].finish_s = max(now_s, table[j].ready_s)
+    elif table[j].rate > 0.0:
+        table[j].finish_s = max(now_s, table[j].ready_s) + left / table[j].rate
+    else:
+        table[j].finish_s = np.inf
+
+
+@kernel
+def perform(
+    table, running: Ints, count: int, now_s: float, commands: tuple[Ints, Ints, Floats, Ints], penalty_s: float,
+    copy_s: float, serials: Ints, ready_s: Floats,
+) -> tuple[int, int]:  # fmt: skip
+    """Carry out `commands` = (action, job, yields, tasks moved) (K,) on `table` and the first `count` of `running`.
+
+    A resume or migration costs `penalty_s` without progress from now, and `copy_s` for each node's memory copied. Jobs
+    placed go into `serials`, the time when their penalty is over into `ready_s`. Returns (count, jobs placed).
+    """
+    action, job, yields, moved = commands
+    placed = 0
+    for k in range(action.size):
+        j = job[k]
+        step = action[k]
+        if step in (SHARE, PAUSE, MIGRATE):
+            _account(table, j, now_s)
+        if step in (SHARE, MIGRATE):
+            table[j].rate = yields[k]
+        elif step in (START, RESUME):
+            table[j].rate = yields[k]
+            table[j].since_s = now_s
+            running[count] = j
+            count += 1
+        elif step in (PAUSE, LOST):
+            table[j].rate = 0.0
+            table[j].finish_s = np.inf
+            if step == LOST:
+                table[j].progress_s = 0.0
+            count = drop(running, count, j)
+            continue
+        else:
+            continue
+        if step != SHARE:
+            cost_s = 0.0 if step == START else penalty_s + copy_s * moved[k] * table[j].memory
+            table[j].ready_s = now_s + cost_s
+            serials[placed] = j
+            ready_s[placed] = table[j].ready_s
+            placed += 1
+        _predict(table, j, now_s)
+    return count, placed
+
+
+@kernel
+def drop(running: Ints, count: int, job: int) -> int:
+    """Take a job out of the first `count` of `running`; the new count. The last takes its place."""
+    for p in range(count):
+        if running[p] == job:
+            running[p] = running[count - 1]
+            return count - 1
+    return count
+
+
+@kernel
+def next_completion(table, running: Ints, count: int) -> tuple[float, int]:
+    """(time, job) of the earliest completion among the running, ties to the one submitted first; (inf, -1) if none."""
+    time_s = np.inf
+    job = -1
+    for p in range(count):
+        j = running[p]
+        finish = table[j].finish_s
+        if finish < time_s or (finish == time_s and j < job):
+            time_s = finish
+            job = j
+    return time_s, job

@@ -1,0 +1,186 @@
+"""What a policy sees and what it answers: a frozen snapshot in, a target out (the one idea of the design).
+
+Jobs are rows, in the order of submission; columns are views of one record array. Each row owns as many *slots* as it
+has tasks: slots `first[r]` to `first[r + 1]` of `task_nodes`, each with the index of the node its task runs on, or -1
+in all of them while the job waits or is paused. Snapshot and target use the same layout, so a decision is the present
+layout with some slots changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfrs.model.errors import DfrsError
+from dfrs.model.instance import Bools, Floats, Ints
+
+WAITING, RUNNING, PAUSED = range(3)
+"""Job states: never started (or started anew after its node failed); on nodes; stopped, with its progress kept."""
+
+JOB = np.dtype(
+    [
+        ("id", "i8"), ("serial", "i8"), ("user", "i8"), ("state", "i8"), ("tasks", "i8"),
+        ("need", "f8"), ("memory", "f8"), ("weight", "f8"), ("estimate_s", "f8"),
+        ("submit_s", "f8"), ("virtual_s", "f8"), ("yield_", "f8"),
+        ("start_s", "f8"), ("since_s", "f8"), ("ready_s", "f8"), ("pauses", "i8"), ("migrations", "i8"),
+    ]
+)  # fmt: skip
+"""What is known of a job. `id` is the user's name for it, `serial` counts submissions from 0; `need` and `memory` are
+per task; `estimate_s` is NaN where the user gave none; `virtual_s` is its virtual time now; `yield_` its yield at
+present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when it came to where it is now;
+`ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there)."""
+
+Jobs = NDArray[np.void]
+JobId = int
+
+CPU, MEMORY = 0, 1
+"""Columns of `Snapshot.capacity`."""
+
+
+class Cause(IntEnum):
+    """Why a policy is asked."""
+
+    SUBMISSION = 0
+    COMPLETION = 1
+    WAKE = 2
+    NODES = 3
+
+
+class Reason(IntEnum):
+    """Why a job's placement changed, as a policy or the core says it."""
+
+    NONE = 0
+    ROOM = 1
+    """There was room for it when it was submitted."""
+    FREED = 2
+    """Room became free."""
+    GAVE_WAY = 3
+    """Paused so that a newly submitted job could start; it had the lowest priority of those that had to give way."""
+    MOVED_FOR = 4
+    """Moved so that a newly submitted job could start."""
+    PACKED = 5
+    """All jobs were packed anew."""
+    LEFT_OUT = 6
+    """No packing of all jobs exists at any yield; it had the lowest priority."""
+    QUEUE_HEAD = 7
+    """First in the queue, and enough nodes were free."""
+    BACKFILLED = 8
+    """It delays no reservation made for those before it."""
+    RESERVED = 9
+    """Its reservation began."""
+    NODE_LOST = 10
+    """A node it ran on failed; it starts anew."""
+    FINISHED = 11
+    """It is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a job's tasks run, one node index a task, and its yield."""
+
+    nodes: tuple[int, ...]
+    yield_: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """The cluster at one instant. All arrays are read-only views; keep none of them beyond the decision."""
+
+    now_s: float
+    cause: Cause
+    subject: int
+    """Row of the job just submitted, or -1."""
+    capacity: Floats
+    """(N, 2) CPU and memory of each node, 1 on the reference node."""
+    open: Bools
+    """(N,) whether tasks may come to a node; a closed one is down, or only keeps what it has."""
+    jobs: Jobs
+    """(R,) of type JOB: jobs present, in order of submission."""
+    first: Ints
+    """(R + 1,) where each row's slots begin."""
+    task_nodes: Ints
+    """(slots,) node of each task, or -1."""
+    moved: float
+    """Memory migrated in the last hour, in reference nodes."""
+
+    @property
+    def flow_s(self) -> Floats:
+        """(R,) seconds since submission."""
+        return self.now_s - self.jobs["submit_s"]
+
+    @property
+    def placements(self) -> Mapping[JobId, Placement]:
+        """Running jobs by id; made on each access, for reading and small policies."""
+        slots = self.task_nodes.tolist()
+        return {
+            int(job["id"]): Placement(tuple(slots[self.first[r] : self.first[r + 1]]), float(job["yield_"]))
+            for r, job in enumerate(self.jobs)
+            if job["state"] == RUNNING
+        }
+
+
+_NO_REASONS = np.zeros(0, np.int64)
+_NO_WHY: Mapping[JobId, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """What a policy wants: who is where, at which yield; a row without nodes waits or stays paused."""
+
+    task_nodes: Ints
+    """(slots,) in the layout of the snapshot's `first`."""
+    yields: Floats
+    """(R,) yields; 0 for rows without nodes."""
+    wake_at_s: float | None = None
+    """Ask again then; None: only when something happens."""
+    reasons: Ints = field(default_factory=lambda: _NO_REASONS)
+    """(R,) a Reason for each changed row, or empty."""
+    why: Mapping[JobId, str] = field(default_factory=lambda: _NO_WHY)
+    """In words, where a Reason does not say it."""
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: Snapshot,
+        placements: Mapping[JobId, Placement],
+        wake_at_s: float | None = None,
+        why: Mapping[JobId, str] = _NO_WHY,
+    ) -> "Target":
+        """The target that gives these jobs these placements, and no other job any. Raises PolicyError."""
+        task_nodes = np.full(len(snapshot.task_nodes), -1, np.int64)
+        yields = np.zeros(len(snapshot.jobs))
+        row_of = {int(name): r for r, name in enumerate(snapshot.jobs["id"])}
+        for name, placement in placements.items():
+            row = row_of.get(name)
+            if row is None:
+                raise PolicyError(name, "is not in the snapshot")
+            slots = task_nodes[snapshot.first[row] : snapshot.first[row + 1]]
+            if len(placement.nodes) != len(slots):
+                raise PolicyError(name, f"has {len(slots)} tasks, but {len(placement.nodes)} nodes are named")
+            slots[:] = placement.nodes
+            yields[row] = placement.yield_
+        return cls(task_nodes, yields, wake_at_s, why=why)
+
+
+class Policy(Protocol):
+    """Decides. It has no clock, no memory and no chance: the same snapshot gives the same target."""
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot."""
+        ...
+
+
+class PolicyError(DfrsError):
+    """A policy's answer cannot be performed: the message says which job and which rule.
+
+    It is the policy's defect, not the user's: report it with the run directory, whose log ends just before.
+    """
+
+    def __init__(self, job: JobId | None, problem: str) -> None:
+        super().__init__(f"job {job} {problem}" if job is not None else problem)
+        self.job = job
+        self.problem = problem

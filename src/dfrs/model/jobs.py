@@ -1,0 +1,103 @@
+"""What users submit over time: a workload of rigid parallel jobs as read-only columns (000 section 5.1).
+
+On-line, a node has two resources: memory, which cannot be shared in time, and CPU, which can. A job has `tasks`
+identical tasks; each must have `memory` and could use `need` of CPU, both as fractions of the reference node.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+
+from dfrs.model.errors import InputError
+from dfrs.model.instance import Floats, Ints
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Workload:
+    """J jobs by order of submission (ties in the order given), for a cluster of `nodes` reference nodes.
+
+    Arrays are sorted and frozen on construction. Raises InputError, naming job, value and rule, where a column has
+    the wrong length or a value is out of its range.
+    """
+
+    job_id: Ints
+    """(J,) names, unique."""
+    submit_s: Floats
+    """(J,) time of submission, finite."""
+    tasks: Ints
+    """(J,) at least 1."""
+    need: Floats
+    """(J,) CPU need of each task, above 0, at most 1."""
+    memory: Floats
+    """(J,) memory requirement of each task, 0 to 1."""
+    run_s: Floats
+    """(J,) processing time: seconds to completion at yield 1; above 0. Policies never see it."""
+    estimate_s: Floats
+    """(J,) the user's estimate of `run_s`; NaN where there is none."""
+    user: Ints
+    """(J,) who submitted it; -1 if unknown."""
+    weight: Floats
+    """(J,) importance, above 0; 1 for most."""
+    nodes: int
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        columns = [f.name for f in fields(self) if f.name not in {"nodes", "name"}]
+        jobs = len(self.job_id)
+        for label in columns:
+            if len(getattr(self, label)) != jobs:
+                raise InputError(f"{label}: {len(getattr(self, label))} values for {jobs} jobs")
+        if self.nodes < 1:
+            raise InputError(f"nodes = {self.nodes}: must be at least 1")
+        self._check(
+            "job_id",
+            np.zeros(jobs, np.bool_) if jobs == len(np.unique(self.job_id)) else self._repeated(),
+            "must be unique",
+        )
+        self._check("submit_s", ~np.isfinite(self.submit_s), "must be finite")
+        self._check("tasks", self.tasks < 1, "must be at least 1")
+        self._check("need", ~((self.need > 0) & (self.need <= 1)), "must be above 0 and at most 1")
+        self._check("memory", ~((self.memory >= 0) & (self.memory <= 1)), "must be from 0 to 1")
+        self._check("run_s", ~((self.run_s > 0) & np.isfinite(self.run_s)), "must be above 0 and finite")
+        self._check("estimate_s", self.estimate_s <= 0, "must be above 0")
+        self._check("weight", ~((self.weight > 0) & np.isfinite(self.weight)), "must be above 0 and finite")
+        order = np.argsort(self.submit_s, kind="stable")
+        for label in columns:
+            array = np.array(getattr(self, label))[order]
+            array.setflags(write=False)
+            object.__setattr__(self, label, array)
+
+    def _repeated(self) -> np.ndarray:
+        _, first = np.unique(self.job_id, return_index=True)
+        bad = np.ones(len(self.job_id), np.bool_)
+        bad[first] = False
+        return bad
+
+    def _check(self, label: str, bad: np.ndarray, rule: str) -> None:
+        if bad.any():
+            k = int(np.flatnonzero(bad)[0])
+            raise InputError(f"job {self.job_id[k]}: {label} = {getattr(self, label)[k]}: {rule}")
+
+    def __len__(self) -> int:
+        return len(self.job_id)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first to the last submission."""
+        return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
+
+    @property
+    def load(self) -> float:
+        """Offered load: sum of tasks * processing time / (nodes * span), not weighted by need (000 section 5.3.2)."""
+        return float((self.tasks * self.run_s).sum()) / (self.nodes * self.span_s) if self.span_s > 0 else np.inf
+
+    def select(self, keep: np.ndarray) -> Self:
+        """The jobs of index or mask `keep`."""
+        return self.with_columns(
+            **{f.name: getattr(self, f.name)[keep] for f in fields(self) if f.name not in {"nodes", "name"}}
+        )
+
+    def with_columns(self, **columns: object) -> Self:
+        """The same workload with some fields replaced; checked and sorted again."""
+        return replace(self, **columns)  # type: ignore[arg-type]

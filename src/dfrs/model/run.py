@@ -1,0 +1,117 @@
+"""What a run leaves behind: the workload, the settings, and one row for every change, in the order performed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+
+from dfrs.model.instance import Floats, Ints
+from dfrs.model.jobs import Workload
+
+
+class Action(IntEnum):
+    """What happened to a job, or (the last three) to a node."""
+
+    START = 0
+    PAUSE = 1
+    RESUME = 2
+    MIGRATE = 3
+    SHARE = 4
+    """Its yield changed, its nodes did not."""
+    FINISH = 5
+    LOST = 6
+    """A node it ran on failed: it lost its progress and waits."""
+    DOWN = 7
+    DRAIN = 8
+    UP = 9
+
+
+PLACING = (Action.START, Action.RESUME, Action.MIGRATE)
+"""The actions that name the job's nodes."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Events:
+    """E rows as columns."""
+
+    time_s: Floats
+    job: Ints
+    """(E,) index of the job in the workload, -1 for what happens to nodes."""
+    action: Ints
+    yield_: Floats
+    """(E,) after the action; NaN where it says nothing (FINISH, LOST, nodes)."""
+    why: Ints
+    """(E,) index into `reasons`."""
+    first: Ints
+    """(E + 1,) where each row's nodes begin in `nodes`."""
+    nodes: Ints
+    """One node index a task for PLACING actions, the nodes concerned for DOWN, DRAIN, UP; nothing otherwise."""
+    reasons: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def nodes_of(self, row: int) -> Ints:
+        """The nodes that row names."""
+        return self.nodes[self.first[row] : self.first[row + 1]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Penalty:
+    """Seconds without progress after a resume or a migration (000 section 5.3.1).
+
+    `seconds` alone is the documents' fixed penalty. With `bytes_per_s`, copying the memory of the tasks that move (all
+    of them on a resume) at that rate is added; `node_bytes` is the memory of the reference node.
+    """
+
+    seconds: float = 0.0
+    bytes_per_s: float | None = None
+    node_bytes: float = 8e9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """One workload under one policy. All that metrics, pictures and the checker need."""
+
+    workload: Workload
+    policy: str
+    capacity: Floats
+    """(N, 2) CPU and memory of each node."""
+    penalty: Penalty
+    events: Events
+    complete: bool
+    """False where the run was interrupted: the log ends at `end_s`."""
+    end_s: float
+    refused: tuple[int, ...] = ()
+    """Jobs, by index, that cannot run on this cluster at all."""
+    seed: int = 0
+    configuration: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Every other setting, for the summary."""
+
+    @cached_property
+    def start_s(self) -> Floats:
+        """(J,) first start; NaN before."""
+        started = self.events.action == Action.START
+        start = np.full(len(self.workload), np.nan)
+        start[self.events.job[started][::-1]] = self.events.time_s[started][::-1]
+        return start
+
+    @cached_property
+    def finish_s(self) -> Floats:
+        """(J,) completion; NaN before."""
+        finished = self.events.action == Action.FINISH
+        finish = np.full(len(self.workload), np.nan)
+        finish[self.events.job[finished]] = self.events.time_s[finished]
+        return finish
+
+    @cached_property
+    def stretch(self) -> Floats:
+        """(J,) flow time / processing time; NaN for jobs that did not finish."""
+        return (self.finish_s - self.workload.submit_s) / self.workload.run_s
+
+    def count(self, action: Action) -> Ints:
+        """(J,) how often that happened to each job."""
+        jobs = self.events.job[self.events.action == action]
+        return np.bincount(jobs, minlength=len(self.workload)).astype(np.int64)

@@ -1,0 +1,239 @@
+"""The run directory: `jobs.csv` in the columns of Batsim and evalys, `events.csv`, `summary.json`."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dfrs.model.errors import InputError
+from dfrs.model.jobs import Workload
+from dfrs.model.run import PLACING, Action, Events, Penalty, Run
+from dfrs.report.node_sets import node_set, parse_node_set
+from dfrs.workloads.files import write_text
+
+FORMAT = "dfrs-run/1"
+FILES = ("jobs.csv", "events.csv", "summary.json")
+
+
+def slug(policy: str) -> str:
+    """A policy's name as a directory's: `GreedyPM*/per` becomes `GreedyPM+_per`."""
+    return re.sub(r"[^A-Za-z0-9._=+-]", "_", policy.replace("*", "+"))
+
+
+def workload_digest(workload: Workload) -> str:
+    """SHA-256 of all columns, of the number of nodes and of the name."""
+    digest = hashlib.sha256(f"{workload.name}\0{workload.nodes}".encode())
+    for f in fields(workload):
+        if f.name not in {"nodes", "name"}:
+            digest.update(np.ascontiguousarray(getattr(workload, f.name)).tobytes())
+    return digest.hexdigest()
+
+
+def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, object]:
+    """The document of `summary.json`."""
+    workload, penalty = run.workload, run.penalty
+    equal = bool((run.capacity == 1.0).all())
+    model: dict[str, object] = {"model": "fixed", "seconds": penalty.seconds}
+    if penalty.bytes_per_s is not None:
+        model = {"model": "size", "latency_s": penalty.seconds, "bytes_per_s": penalty.bytes_per_s}
+    return {
+        "format": FORMAT,
+        "version": version,
+        "complete": run.complete,
+        "policy": run.policy,
+        "workload": {
+            "name": workload.name, "jobs": len(workload), "nodes": workload.nodes,
+            "load": workload.load if np.isfinite(workload.load) else None, "sha256": workload_digest(workload),
+        },
+        "configuration": {
+            "nodes": len(run.capacity), "capacity": None if equal else run.capacity.tolist(),
+            "penalty": model | {"node_bytes": penalty.node_bytes}, **run.configuration,
+        },
+        "seed": run.seed,
+        "refused": workload.job_id[list(run.refused)].tolist(),
+        "metrics": dict(metrics),
+        "end_s": run.end_s,
+    }  # fmt: skip
+
+
+def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version: str) -> None:
+    """Write the three files, each whole or not at all, the summary last. Raises InputError where that fails."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot make the directory: {error.strerror}") from None
+    (directory / "summary.json").unlink(missing_ok=True)
+    write_text(directory / "events.csv", _events_frame(run).write_csv())
+    write_text(directory / "jobs.csv", _jobs_frame(run).write_csv())
+    text = json.dumps(summary(run, metrics, version), indent=1, default=_plain, allow_nan=False)
+    write_text(directory / "summary.json", text + "\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def _texts(events: Events) -> list[str]:
+    bounds, named = events.first.tolist(), np.diff(events.first) > 0
+    texts = [""] * len(events)
+    for row in np.flatnonzero(named).tolist():
+        texts[row] = node_set(events.nodes[bounds[row] : bounds[row + 1]])
+    return texts
+
+
+def _events_frame(run: Run) -> pl.DataFrame:
+    events = run.events
+    names = np.array([action.name.lower() for action in Action])
+    of_nodes = events.job < 0
+    job_id = pl.Series(run.workload.job_id[np.where(of_nodes, 0, events.job)] if len(run.workload) else events.job)
+    return pl.DataFrame(
+        {
+            "time_s": events.time_s,
+            "job_id": job_id.zip_with(pl.Series(~of_nodes), pl.Series([None], dtype=pl.Int64))
+            if len(events)
+            else job_id,
+            "action": names[events.action],
+            "nodes": _texts(events),
+            "yield": pl.Series(events.yield_, nan_to_null=True),
+            "why": np.array(events.reasons, dtype=object)[events.why].tolist(),
+        }
+    )
+
+
+def _jobs_frame(run: Run) -> pl.DataFrame:
+    workload, events = run.workload, run.events
+    last = [""] * len(workload)
+    placing = np.isin(events.action, PLACING)
+    final = np.full(len(workload), -1, np.int64)
+    final[events.job[placing]] = np.flatnonzero(placing)
+    for job in np.flatnonzero(final >= 0).tolist():
+        last[job] = node_set(events.nodes_of(int(final[job])))
+
+    def optional(values: np.ndarray) -> pl.Series:
+        return pl.Series(values, dtype=pl.Float64, nan_to_null=True)
+
+    return pl.DataFrame(
+        {
+            "job_id": workload.job_id,
+            "submission_time": workload.submit_s,
+            "requested_number_of_resources": workload.tasks,
+            "requested_time": optional(workload.estimate_s),
+            "success": (~np.isnan(run.finish_s)).astype(np.int64),
+            "starting_time": optional(run.start_s),
+            "execution_time": optional(run.finish_s - run.start_s),
+            "finish_time": optional(run.finish_s),
+            "waiting_time": optional(run.start_s - workload.submit_s),
+            "turnaround_time": optional(run.finish_s - workload.submit_s),
+            "stretch": optional(run.stretch),
+            "allocated_resources": last,
+            "processing_time": workload.run_s,
+            "cpu_need": workload.need,
+            "memory": workload.memory,
+            "weight": workload.weight,
+            "user": workload.user,
+            "virtual_time": run.virtual_s,
+            "pauses": run.count(Action.PAUSE),
+            "migrations": run.count(Action.MIGRATE),
+        }
+    )
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """The document of `summary.json`. Raises InputError."""
+    path = directory / "summary.json"
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; is {directory} a run directory?") from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise InputError(f'{path}: format: must be "{FORMAT}"')
+    return document
+
+
+def _read_csv(path: Path, schema: Mapping[str, Any]) -> pl.DataFrame:
+    try:
+        return pl.read_csv(path, schema_overrides=schema, columns=list(schema), infer_schema=False)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file") from None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())[:200]}") from None
+
+
+def read_run(directory: Path) -> Run:
+    """The run whose files are in `directory`. Raises InputError, naming file and rule, where they cannot be read."""
+    document = read_summary(directory)
+    try:
+        return _read_run(directory, document)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(f"{directory}: the files do not belong together: {type(error).__name__} {error}") from None
+
+
+def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
+    integer, real, text = pl.Int64, pl.Float64, pl.String
+    jobs = _read_csv(
+        directory / "jobs.csv",
+        {
+            "job_id": integer, "submission_time": real, "requested_number_of_resources": integer,
+            "requested_time": real, "processing_time": real, "cpu_need": real, "memory": real, "weight": real,
+            "user": integer,
+        },
+    )  # fmt: skip
+    rows = _read_csv(
+        directory / "events.csv",
+        {"time_s": real, "job_id": integer, "action": text, "nodes": text, "yield": real, "why": text},
+    )
+    workload = Workload(
+        job_id=jobs["job_id"].to_numpy(), submit_s=jobs["submission_time"].to_numpy(),
+        tasks=jobs["requested_number_of_resources"].to_numpy(), need=jobs["cpu_need"].to_numpy(),
+        memory=jobs["memory"].to_numpy(), run_s=jobs["processing_time"].to_numpy(),
+        estimate_s=jobs["requested_time"].fill_null(np.nan).to_numpy(), user=jobs["user"].to_numpy(),
+        weight=jobs["weight"].to_numpy(), nodes=document["workload"]["nodes"], name=document["workload"]["name"],
+    )  # fmt: skip
+    index = {name: k for k, name in enumerate(workload.job_id.tolist())}
+    configuration = dict(document["configuration"])
+    nodes, capacity = configuration.pop("nodes"), configuration.pop("capacity")
+    penalty = configuration.pop("penalty")
+    return Run(
+        workload=workload,
+        policy=document["policy"],
+        capacity=np.ones((nodes, 2)) if capacity is None else np.array(capacity),
+        penalty=Penalty(
+            seconds=penalty["seconds"] if penalty["model"] == "fixed" else penalty["latency_s"],
+            bytes_per_s=penalty.get("bytes_per_s"), node_bytes=penalty["node_bytes"],
+        ),
+        events=_events(rows, index),
+        complete=document["complete"],
+        end_s=document["end_s"],
+        refused=tuple(index[name] for name in document["refused"]),
+        seed=document["seed"],
+        configuration=configuration,
+    )  # fmt: skip
+
+
+def _events(rows: pl.DataFrame, index: Mapping[int, int]) -> Events:
+    nodes = [parse_node_set(text) if text else np.zeros(0, np.int64) for text in rows["nodes"].to_list()]
+    why = rows["why"].fill_null("")
+    reasons = tuple(why.unique(maintain_order=True).to_list())
+    number = {text: k for k, text in enumerate(reasons)}
+    return Events(
+        time_s=rows["time_s"].to_numpy(),
+        job=np.array([-1 if name is None else index[name] for name in rows["job_id"].to_list()], dtype=np.int64),
+        action=np.array([Action[name.upper()] for name in rows["action"].to_list()], dtype=np.int64),
+        yield_=rows["yield"].fill_null(np.nan).to_numpy(),
+        why=np.array([number[text] for text in why.to_list()], dtype=np.int64),
+        first=np.cumsum([0, *(len(part) for part in nodes)]),
+        nodes=np.concatenate(nodes) if nodes else np.zeros(0, np.int64),
+        reasons=reasons,
+    )

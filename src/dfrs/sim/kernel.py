@@ -1,0 +1,39 @@
+"""The simulator's clock: what happens next, ties broken by priority and then by the order of scheduling."""
+
+import heapq
+from itertools import count
+from typing import Literal
+
+from dfrs.control.events import Complete, Event, Submit, Wake
+from dfrs.model.nodes import NodeChange
+
+Order = Literal["completions-first", "submissions-first"]
+"""At one instant, whether a freed node can serve the job submitted then or the job is queued first."""
+
+_PRIORITY: dict[Order, dict[type, int]] = {
+    "completions-first": {Complete: 0, NodeChange: 1, Submit: 2, Wake: 3},
+    "submissions-first": {Submit: 0, Complete: 1, NodeChange: 2, Wake: 3},
+}
+
+
+class Clock:
+    """Events by (time, priority of their kind, order of scheduling)."""
+
+    def __init__(self, order: Order = "completions-first") -> None:
+        self._priority = _PRIORITY[order]
+        self._heap: list[tuple[float, int, int, Event]] = []
+        self._sequence = count()
+        self._completion = self._priority[Complete]
+
+    def schedule(self, time_s: float, event: Event) -> None:
+        """Let `event` happen at `time_s`."""
+        heapq.heappush(self._heap, (time_s, self._priority[type(event)], next(self._sequence), event))
+
+    def before(self, completion_s: float) -> bool:
+        """Whether the next event comes before a completion at that time (infinite if there is none)."""
+        return bool(self._heap) and self._heap[0][:2] < (completion_s, self._completion)
+
+    def pop(self) -> tuple[float, Event]:
+        """The next event and its time."""
+        time_s, _, _, event = heapq.heappop(self._heap)
+        return time_s, event

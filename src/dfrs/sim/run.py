@@ -1,0 +1,207 @@
+"""One workload under one policy, from the first submission to the last completion."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dfrs.control.core import Core
+from dfrs.control.events import Complete, Event, Submit, Wake
+from dfrs.model import tolerances
+from dfrs.model.decisions import Policy, PolicyError
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.instance import Floats
+from dfrs.model.jobs import Workload
+from dfrs.model.nodes import NodeChange
+from dfrs.model.run import Penalty, Run
+from dfrs.sim.kernel import Clock, Order
+from dfrs.sim.world import World
+
+IDLE_WAKES = 100
+"""A policy that is asked so often while no job makes progress and none is to come will never place them."""
+FRUITLESS_WAKES = 100_000
+"""So many wakes in a row with neither submission nor completion: jobs are moved more often than a penalty lasts."""
+WATCHED = 256
+"""Events between two looks at `watch`."""
+
+Watch = Callable[[int], bool]
+"""Told how many jobs are done; its answer is whether to go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Settings:
+    """How a cluster is simulated. `capacity` (N, 2) defaults to the workload's number of reference nodes."""
+
+    capacity: Floats | None = None
+    penalty: Penalty = field(default_factory=Penalty)
+    order: Order = "completions-first"
+    node_events: Sequence[tuple[float, NodeChange]] = ()
+    seed: int = 0
+    notes: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What else the summary shall say: how the workload was annotated, for instance."""
+
+
+class StoppedError(DfrsError):
+    """A policy ended its run: the message names policy, job and time. `run` holds the log up to there."""
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class Simulation:
+    """A run that can be stopped, saved and continued. Same input, same bytes."""
+
+    def __init__(self, workload: Workload, policy: Policy, name: str, settings: Settings | None = None) -> None:
+        self.workload = workload
+        self.name = name
+        self.settings = settings or Settings()
+        self.capacity = self._checked_capacity()
+        fits = _fits(workload, self.capacity, getattr(policy, "exclusive", False))
+        self._accepted = np.flatnonzero(fits)
+        self._jobs = workload.select(self._accepted)
+        self.refused = tuple(np.flatnonzero(~fits).tolist())
+        self._core = Core(policy, self.capacity)
+        self._world = World(self._jobs, self.settings.penalty)
+        self._clock = Clock(self.settings.order)
+        self._submitted = 0
+        self._node_events = sorted(self.settings.node_events, key=lambda pair: pair[0])
+        self._node_events_seen = 0
+        self.done = 0
+        self.now_s = -np.inf
+        self._schedule_submission()
+        self._schedule_node_events()
+
+    def run(self, watch: Watch | None = None) -> Run:
+        """Go on until every job is done or `watch` says stop. Raises StoppedError where the policy ends it."""
+        steps = idle = since_progress = 0
+        while True:
+            completion_s, job = self._world.next_completion()
+            if self._clock.before(completion_s):
+                now_s, event = self._clock.pop()
+            elif job >= 0:
+                now_s, event = completion_s, Complete(int(self._jobs.job_id[job]))
+            elif self._core.present:
+                raise self._stopped(self._starving("is never placed, and nothing more will happen"))
+            else:
+                return self._result(complete=True)
+            waking = isinstance(event, Wake)
+            if waking and now_s != self._core.wake_at_s:
+                continue
+            changes = self._step(now_s, event, job)
+            idle = idle + 1 if waking and not changes and not self._hopeful() else 0
+            since_progress = since_progress + 1 if waking else 0
+            if idle > IDLE_WAKES:
+                raise self._stopped(self._starving(f"is not placed, though the policy was asked {IDLE_WAKES} times"))
+            if since_progress > FRUITLESS_WAKES:
+                raise self._stopped(self._starving(f"makes no headway: {FRUITLESS_WAKES} rounds and no job was done"))
+            steps += 1
+            if watch is not None and steps % WATCHED == 0 and not watch(self.done):
+                return self._result(complete=False)
+
+    def _step(self, now_s: float, event: Event, job: int) -> int:
+        core, world = self._core, self._world
+        if isinstance(event, Complete):
+            world.complete(job)
+            self.done += 1
+        elif isinstance(event, Submit):
+            self._submitted += 1
+            self._schedule_submission()
+        elif isinstance(event, NodeChange):
+            self._node_events_seen += 1
+        due_s = core.wake_at_s
+        try:
+            commands = core.handle(event, now_s)
+        except PolicyError as error:
+            raise self._stopped(error, now_s) from error
+        self.now_s = now_s
+        if len(commands):
+            world.perform(commands, now_s)
+            ready = world.acknowledgement()
+            if ready is not None:
+                core.handle(ready, now_s)
+        if core.wake_at_s is not None and (core.wake_at_s != due_s or isinstance(event, Wake)):
+            self._clock.schedule(core.wake_at_s, Wake())
+        return len(commands)
+
+    def _schedule_submission(self) -> None:
+        jobs, k = self._jobs, self._submitted
+        if k < len(jobs):
+            event = Submit(
+                int(jobs.job_id[k]), int(jobs.tasks[k]), float(jobs.need[k]), float(jobs.memory[k]),
+                float(jobs.estimate_s[k]), float(jobs.weight[k]), int(jobs.user[k]),
+            )  # fmt: skip
+            self._clock.schedule(float(jobs.submit_s[k]), event)
+
+    def _schedule_node_events(self) -> None:
+        for time_s, event in self._node_events[self._node_events_seen :]:
+            self._clock.schedule(time_s, event)
+
+    def _hopeful(self) -> bool:
+        """Whether something other than the policy can still change the state."""
+        more = self._submitted < len(self._jobs) or self._node_events_seen < len(self._node_events)
+        return more or self._core.running
+
+    def _starving(self, problem: str) -> PolicyError:
+        waiting = self._core.snapshot().jobs
+        idle = waiting["id"][waiting["yield_"] == 0]
+        return PolicyError(int(idle[0] if len(idle) else waiting["id"][0]), problem)
+
+    def _stopped(self, error: PolicyError, now_s: float | None = None) -> StoppedError:
+        time_s = self.now_s if now_s is None else now_s
+        return StoppedError(f"policy {self.name} at {time_s:.17g} s: {error}", self._result(complete=False))
+
+    def _result(self, *, complete: bool) -> Run:
+        events = self._core.journal.events()
+        jobs = np.where(events.job >= 0, self._accepted[events.job], -1) if len(self._accepted) else events.job
+        return Run(
+            workload=self.workload, policy=self.name, capacity=self.capacity, penalty=self.settings.penalty,
+            events=replace(events, job=jobs), complete=complete, end_s=self.now_s if len(events) else 0.0,
+            refused=self.refused, seed=self.settings.seed,
+            configuration={
+                "order": self.settings.order, "exclusive": getattr(self._core.policy, "exclusive", False),
+                **self.settings.notes,
+            },
+        )  # fmt: skip
+
+    def _checked_capacity(self) -> Floats:
+        given = self.settings.capacity
+        capacity = np.ones((self.workload.nodes, 2)) if given is None else np.array(given, dtype=np.float64)
+        if capacity.ndim != 2 or capacity.shape[1] != 2 or not len(capacity):
+            raise InputError(f"capacity of shape {capacity.shape}: must be (nodes, 2), the columns CPU and memory")
+        if not (np.isfinite(capacity) & (capacity >= 0)).all():
+            raise InputError("capacity: must be finite numbers of at least 0")
+        return capacity
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that changes, as arrays, for `restore`."""
+        own = np.array([self._submitted, self._node_events_seen, self.done])
+        core = {f"core_{name}": array for name, array in self._core.state().items()}
+        world = {f"world_{name}": array for name, array in self._world.state().items()}
+        return {"counts": own, "now_s": np.array(self.now_s)} | core | world
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue where `state` was taken: the same workload, policy and settings are the caller's duty."""
+        self._submitted, self._node_events_seen, self.done = state["counts"].tolist()
+        self.now_s = float(state["now_s"])
+        self._core.restore({name[5:]: array for name, array in state.items() if name.startswith("core_")})
+        self._world.restore({name[6:]: array for name, array in state.items() if name.startswith("world_")})
+        self._clock = Clock(self.settings.order)
+        self._schedule_submission()
+        self._schedule_node_events()
+        if self._core.wake_at_s is not None:
+            self._clock.schedule(self._core.wake_at_s, Wake())
+
+
+def _fits(workload: Workload, capacity: Floats, exclusive: bool) -> np.ndarray:
+    """(J,) whether each job could run alone: its tasks' memory fits and, with `exclusive`, all of their CPU does."""
+    slots = np.zeros(len(workload))
+    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory]), axis=0, return_inverse=True)
+    for k, (need, memory) in enumerate(shapes.tolist()):
+        room = np.full(len(capacity), np.inf)
+        if memory > 0:
+            room = np.floor((capacity[:, 1] + tolerances.CAPACITY) / memory)
+        if exclusive:
+            room = np.minimum(room, np.floor((capacity[:, 0] + tolerances.CAPACITY) / need))
+        slots[shape_of.reshape(-1) == k] = room.sum()
+    return slots >= workload.tasks

@@ -1,0 +1,64 @@
+"""The simulated cluster: performs commands, charges the penalty, and knows when each job will be done."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dfrs.control.commands import Commands
+from dfrs.control.events import Ready
+from dfrs.kernels import progress
+from dfrs.model.jobs import Workload
+from dfrs.model.run import Penalty
+
+JOB = np.dtype([(name, "f8") for name in ("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s")])
+"""See `dfrs.kernels.progress`."""
+
+
+class World:
+    """Jobs are numbered in the order of submission, as in the workload. Only the world knows their processing times."""
+
+    def __init__(self, workload: Workload, penalty: Penalty) -> None:
+        self._penalty_s = penalty.seconds
+        self._copy_s = 0.0 if penalty.bytes_per_s is None else penalty.node_bytes / penalty.bytes_per_s
+        self._table = np.zeros(len(workload), JOB)
+        self._table["run_s"] = workload.run_s
+        self._table["memory"] = workload.memory
+        self._table["finish_s"] = np.inf
+        self._running = np.zeros(max(len(workload), 1), np.int64)
+        self._count = 0
+        self._ready: Ready | None = None
+
+    def perform(self, commands: Commands, now_s: float, /) -> None:
+        """Carry out `commands`; what became of them is in `acknowledgement`."""
+        serials = np.empty(len(commands), np.int64)
+        ready_s = np.empty(len(commands))
+        self._count, placed = progress.perform(
+            self._table, self._running, self._count, now_s,
+            (commands.action, commands.serial, commands.yields, commands.moved), self._penalty_s, self._copy_s,
+            serials, ready_s,
+        )  # fmt: skip
+        self._ready = Ready(serials[:placed], ready_s[:placed]) if placed else None
+
+    def acknowledgement(self) -> Ready | None:
+        """From when on the jobs placed by the last commands make progress; None if there were none. Told once."""
+        ready, self._ready = self._ready, None
+        return ready
+
+    def next_completion(self) -> tuple[float, int]:
+        """(time, number) of the job that will be done first; (infinity, -1) if none will."""
+        return progress.next_completion(self._table, self._running, self._count)
+
+    def complete(self, job: int) -> None:
+        """Take a job that is done off the nodes."""
+        self._count = progress.drop(self._running, self._count, job)
+        self._table[job]["progress_s"] = self._table[job]["run_s"]
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything, as arrays, for `restore`."""
+        return {"table": self._table, "running": self._running[: self._count]}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue where `state` was taken."""
+        self._table = np.array(state["table"])
+        self._count = len(state["running"])
+        self._running[: self._count] = state["running"]
