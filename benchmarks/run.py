@@ -1,156 +1,23 @@
-"""`make bench`: times on one core after compilation, beside the published ones, a peer in the same run, and memory.
+"""`make bench`: speed and memory, on one core after compilation, with peers in the same run.
 
-Instances are of 000 section 4.3 with sigma 0.5, rho 0.25, slack 0.5, as the document's timings are. Each figure is the
-mean over instances of the best of three runs.
+`python -m benchmarks.run offline` or `online` runs one part.
 """
 
 import os
-import platform
-import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks import offline, online
+from benchmarks.common import console, machine
 
-from benchmarks.peer import compare
-from dfrs import Instance, generate_services
-from dfrs.allocate.registry import Options, find
-from dfrs.bounds.yields import lp_bound
-from dfrs.model.errors import InfeasibleError
-
-console = Console(width=110, highlight=False)
-
-LARGE = (
-    ("VP_CPSUM", 1.38, 0.03),
-    ("VP_FFSUM", 1.50, 0.05),
-    ("VP_BFSUM", 1.62, None),
-    ("VP_BEST", None, 0.3),
-    ("GREEDY", 54.56, 1.5),
-    ("GREEDYLIGHT", 1.75, 0.05),
-)
-"""Name, published seconds (000 section 4.4.4), our goal in seconds."""
-
-
-def best_of(run: Callable[[], object], repeats: int = 3) -> float:
-    times: list[float] = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return min(times)
-
-
-def timed(name: str, instance: Instance, repeats: int = 3) -> float:
-    from numpy.random import default_rng
-
-    run = find(name).build(Options())
-    return best_of(lambda: run(instance, default_rng(0)), repeats)
-
-
-def warm(names: list[str]) -> None:
-    small = generate_services(nodes=8, services=24, seed=0)
-    for name in names:
-        timed(name, small, 1)
-
-
-def table(title: str) -> Table:
-    made = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    made.add_column("algorithm", no_wrap=True)
-    for column in ("time", "published", "ratio", "goal", "met"):
-        made.add_column(column, justify="right")
-    return made
-
-
-def row(made: Table, name: str, seconds: float, published: float | None, goal: float | None) -> None:
-    made.add_row(
-        name,
-        f"{seconds:.4f} s",
-        "-" if published is None else f"{published:g} s",
-        "-" if published is None else f"{published / seconds:.0f} x",
-        "-" if goal is None else f"{goal:g} s",
-        "-" if goal is None else ("yes" if seconds <= goal else "NO"),
-    )
-
-
-def packings_and_greedies(samples: int = 5) -> None:
-    warm([name for name, _, _ in LARGE])
-    for services, rho in ((8192, 0.25), (16384, 0.25), (16384, 0.0)):
-        instances = [
-            generate_services(nodes=1024, services=services, resources=4, rho=rho, seed=seed) for seed in range(samples)
-        ]
-        made = table(f"N=1,024 nodes, J={services:,} services, D=4, rho={rho}, mean of {samples} instances")
-        try:
-            bound = statistics.mean(lp_bound(instance) for instance in instances)
-        except InfeasibleError as error:
-            console.print(f"\n[bold]J={services:,}, rho={rho}[/bold]: not timed, {error}")
-            continue
-        for name, published, goal in LARGE:
-            seconds = statistics.mean(timed(name, instance) for instance in instances)
-            row(made, name, seconds, published if services == 8192 else None, goal if services == 8192 else None)
-        console.print()
-        console.print(made)
-        console.print(f"mean LPBOUND {bound:.3f}", style="dim")
-
-
-def programs_and_genetics() -> None:
-    made = table("N=64 nodes, J=512 services, D=4, one instance, one run")
-    instance = generate_services(nodes=64, services=512, resources=4, seed=0)
-    warm(["GA"])
-    for name, published, goal in (("GA", 13.79, 2.0), ("RRND", 255.44, 30.0)):
-        row(made, name, timed(name, instance, 1), published, goal)
-    console.print()
-    console.print(made)
-
-
-def memory() -> None:
-    """Peak memory of a fresh process that allocates J=16,384 services to N=1,024 nodes.
-
-    Read from /proc: what getrusage says of a child includes what its parent had when it was started.
-    """
-    code = (
-        "import dfrs, pathlib\n"
-        "i = dfrs.generate_services(nodes=1024, services=16384, resources=4, rho=0.0, seed=0)\n"
-        "for a in ('VP_CPSUM', 'VP_FFSUM', 'GREEDY', 'SGB', 'BEST'): dfrs.allocate(i, a)\n"
-        "print(next(l for l in pathlib.Path('/proc/self/status').read_text().splitlines() if 'HWM' in l).split()[1])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    peak = int(done.stdout) / 1024
-    console.print(
-        f"\nPeak memory, J=16,384 on N=1,024 (VP_CPSUM, VP_FFSUM, GREEDY, SGB, BEST in one process): "
-        f"{peak:.0f} MiB (goal: under 500) {'yes' if peak < 500 else 'NO'}"
-    )
-
-
-def start_up() -> None:
-    """The whole of a second `dfrs allocate` on a small instance."""
-    dfrs = Path(sys.executable).with_name("dfrs")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "small.json"
-        subprocess.run([dfrs, "generate", "services", "--nodes", "8", "--services", "20", "-o", file], check=True,
-                       capture_output=True)  # fmt: skip
-        command = [dfrs, "allocate", file, "-a", "VP_CPSUM"]
-        subprocess.run(command, check=True, capture_output=True)
-        seconds = best_of(lambda: subprocess.run(command, check=True, capture_output=True))
-    console.print(f"Second start of `dfrs allocate`, 20 services: {seconds:.2f} s (goal: under 1.5)")
+PARTS = {"offline": offline.main, "online": online.main}
 
 
 def main() -> None:
+    """The parts named, or all."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        platform.processor(),
-    )
-    console.print(f"One core of {model}, Python {platform.python_version()}, {platform.system()} {platform.release()}")
-    packings_and_greedies()
-    programs_and_genetics()
-    compare(console)
-    memory()
-    start_up()
+    console.print(machine())
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name]()
 
 
 if __name__ == "__main__":

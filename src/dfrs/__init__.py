@@ -9,12 +9,24 @@ True
 
 from importlib.metadata import version
 
-from dfrs.api import allocate, generate_services, generate_virtual_clusters, read_instance
+from dfrs.api import (
+    allocate,
+    generate_services,
+    generate_virtual_clusters,
+    read_instance,
+    read_workload,
+    simulate,
+)
+from dfrs.bounds.stretch import stretch_bound
 from dfrs.bounds.yields import lp_bound, upper_bound
+from dfrs.metrics.schedule import summarize
 from dfrs.model.allocation import Allocation, Outcome, Status
+from dfrs.model.decisions import Placement, Policy, Snapshot, Target
 from dfrs.model.errors import DfrsError, InfeasibleError, InputError
 from dfrs.model.instance import Instance
+from dfrs.model.jobs import Workload
 from dfrs.model.resources import Kind, Resource
+from dfrs.model.run import Penalty, Run
 
 __version__ = version("dfrs")
 
@@ -26,12 +38,23 @@ __all__ = [
     "Instance",
     "Kind",
     "Outcome",
+    "Penalty",
+    "Placement",
+    "Policy",
     "Resource",
+    "Run",
+    "Snapshot",
     "Status",
+    "Target",
+    "Workload",
     "allocate",
     "generate_services",
     "generate_virtual_clusters",
     "lp_bound",
     "read_instance",
+    "read_workload",
+    "simulate",
+    "stretch_bound",
+    "summarize",
     "upper_bound",
 ]

@@ -1,6 +1,7 @@
 """The library's front door: the same names as the command line's verbs."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,17 @@ from dfrs.allocate.registry import Options, find
 from dfrs.allocate.second_phase import SecondPhase, maximize
 from dfrs.bounds.yields import upper_bound
 from dfrs.model.allocation import Outcome
+from dfrs.model.decisions import Policy
 from dfrs.model.errors import InfeasibleError
-from dfrs.model.instance import Instance
+from dfrs.model.instance import Floats, Instance
+from dfrs.model.jobs import Workload
+from dfrs.model.nodes import NodeChange
+from dfrs.model.run import Penalty, Run
+from dfrs.policies.registry import find_policy
+from dfrs.sim.kernel import Order
+from dfrs.sim.run import Settings, Simulation
 from dfrs.workloads import files
+from dfrs.workloads.load import load_workload
 from dfrs.workloads.services import (
     Scenario,
     VirtualClusterScenario,
@@ -83,3 +92,41 @@ def generate_virtual_clusters(
         nodes=nodes, tasks=tasks, slack=slack, memory_cov=memory_cov, cpu_cov=cpu_cov, parallel=parallel
     )
     return virtual_cluster_instance(scenario, seed)
+
+
+def read_workload(
+    path: str | Path,
+    *,
+    nodes: int | None = None,
+    annotate: str = "dfrs",
+    estimates: str = "perfect",
+    overrun: str = "keep",
+    seed: int = 0,
+) -> Workload:
+    """A workload from an SWF file; see `dfrs.workloads.load.load_workload`, which also tells what was odd in it."""
+    return load_workload(Path(path), nodes=nodes, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed)[0]
+
+
+def simulate(
+    workload: Workload,
+    policy: str | Policy = "GreedyPM*/per/OPT=MIN/MVT=600",
+    *,
+    penalty: float | Penalty = 300.0,
+    capacity: Floats | None = None,
+    order: Order = "completions-first",
+    node_events: Sequence[tuple[float, NodeChange]] = (),
+    seed: int = 0,
+) -> Run:
+    """Run `workload` under a policy: a name (see `dfrs policies`), or an object with `decide(snapshot) -> Target`.
+
+    `penalty`: seconds without progress after a resume or a migration, or a model of them. `capacity` (N, 2): CPU and
+    memory of each node, by default `workload.nodes` reference nodes. Raises InputError for a name that does not exist,
+    StoppedError (a DfrsError, with the log so far) where the policy does something that cannot be.
+    """
+    settings = Settings(
+        capacity=capacity, penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),
+        order=order, node_events=node_events, seed=seed,
+    )  # fmt: skip
+    if isinstance(policy, str):
+        return Simulation(workload, find_policy(policy), policy, settings).run()
+    return Simulation(workload, policy, type(policy).__name__, settings).run()

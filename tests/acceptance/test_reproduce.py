@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.campaigns.offline import SCHEMA, Case, Entry, Runner, Study
+from dfrs.campaigns.offline import SCHEMA, Case, Entry, Study
+from dfrs.campaigns.runner import Runner
 from dfrs.campaigns.tables import ITEMS
 from dfrs.campaigns.tables.best_quality import closed
 from dfrs.campaigns.tables.d000_table_4_5 import dominates

@@ -18,7 +18,7 @@ from dfrs.model.run import Run
 from dfrs.policies.registry import find_policy
 from dfrs.report.runs import read_summary, slug, summary, workload_digest, write_run
 from dfrs.sim.run import Settings, Simulation, StoppedError
-from dfrs.workloads.files import write_bytes
+from dfrs.workloads.writing import write_bytes
 
 CHECKPOINT = "checkpoint.npz"
 SAVE_EVERY_S = 20.0

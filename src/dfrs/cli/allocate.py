@@ -201,7 +201,7 @@ def _write(
     if best.allocation is None:
         return
     from dfrs.report.documents import allocation_csv, outcome_document
-    from dfrs.workloads.files import write_text
+    from dfrs.workloads.writing import write_text
 
     if output is not None:
         import json

@@ -1,4 +1,4 @@
-"""`dfrs generate`: random instances as the documents draw them."""
+"""`dfrs generate`: random instances and traces as the documents draw them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from dfrs.cli.console import err, print_json
+from dfrs.cli.generate_lublin import lublin
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 
-app = typer.Typer(help="Make random instances.", no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(help="Make random instances and traces.", no_args_is_help=True, rich_markup_mode="rich")
+app.command("lublin")(lublin)
 
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="File to write, .json or .csv; standard output if absent.")
@@ -67,7 +69,8 @@ def virtual_clusters(
 def _write(instance: Instance, output: Path | None) -> None:
     import json
 
-    from dfrs.workloads.files import instance_csv, instance_document, write_text
+    from dfrs.workloads.files import instance_csv, instance_document
+    from dfrs.workloads.writing import write_text
 
     if output is None:
         print_json(instance_document(instance))

@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from dfrs.cli import algorithms, allocate, generate, plot, reproduce, validate
+from dfrs.cli import (
+    algorithms,
+    allocate,
+    bound,
+    compare,
+    explain,
+    generate,
+    plot,
+    policies,
+    reproduce,
+    simulate,
+    validate,
+    workload,
+)
 from dfrs.cli.console import err, out, tell_about_compilation
 from dfrs.model.errors import DfrsError, InfeasibleError, InputError
 
@@ -21,6 +34,12 @@ look after the least happy.
 Every service gets a [bold]yield[/bold], the fraction of its needs that it receives.
 dfrs maximises the smallest one, and says beside each answer how far from the best possible it is.""",
     epilog="""[bold]Try this[/bold]
+
+    dfrs generate lublin --seed 1 -o t.swf.gz
+
+    dfrs simulate t.swf.gz -p FCFS -p EASY -p 'GreedyPM*/per/OPT=MIN/MVT=600' -o out/runs
+
+    dfrs plot out/runs/EASY
 
     dfrs generate services --nodes 16 --services 50 --seed 1 -o s.json
 
@@ -52,11 +71,24 @@ def _root(
     tell_about_compilation()
 
 
-app.command("allocate", rich_help_panel="Place services on nodes")(allocate.allocate)
-app.command("algorithms", rich_help_panel="Place services on nodes")(algorithms.algorithms)
-app.command("plot", rich_help_panel="Look and check")(plot.plot)
-app.command("validate", rich_help_panel="Look and check")(validate.validate)
-app.add_typer(generate.app, name="generate", rich_help_panel="Make problems")
+ALLOCATE, REPLAY, LOOK, MAKE = (
+    "Place services on nodes",
+    "Replay traces under policies",
+    "Look and check",
+    "Make problems",
+)
+
+app.command("allocate", rich_help_panel=ALLOCATE)(allocate.allocate)
+app.command("algorithms", rich_help_panel=ALLOCATE)(algorithms.algorithms)
+app.command("simulate", rich_help_panel=REPLAY)(simulate.simulate)
+app.command("policies", rich_help_panel=REPLAY)(policies.policies)
+app.command("bound", rich_help_panel=REPLAY)(bound.bound)
+app.command("compare", rich_help_panel=REPLAY)(compare.compare)
+app.command("explain", rich_help_panel=REPLAY)(explain.explain)
+app.command("plot", rich_help_panel=LOOK)(plot.plot)
+app.command("validate", rich_help_panel=LOOK)(validate.validate)
+app.add_typer(generate.app, name="generate", rich_help_panel=MAKE)
+app.add_typer(workload.app, name="workload", rich_help_panel=MAKE)
 app.command("reproduce", rich_help_panel="Repeat published results")(reproduce.reproduce)
 
 

@@ -82,7 +82,7 @@ def _list(items: "list[Item]", as_json: bool) -> None:
 
 def _reports(items: "list[Item]", size: "Size", output: Path, workers: int) -> "list[Report]":
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
-    from dfrs.campaigns.offline import runner
+    from dfrs.campaigns.runner import runner
     from dfrs.report.curves import draw
     from dfrs.report.tables import cells_csv, claims_csv, index, markdown
 

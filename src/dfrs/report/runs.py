@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from dfrs.metrics.schedule import virtual_time
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
 from dfrs.report.node_sets import node_set, parse_node_set
-from dfrs.workloads.files import write_text
+from dfrs.workloads.writing import write_text
 
 FORMAT = "dfrs-run/1"
 FILES = ("jobs.csv", "events.csv", "summary.json")
@@ -141,7 +142,7 @@ def _jobs_frame(run: Run) -> pl.DataFrame:
             "memory": workload.memory,
             "weight": workload.weight,
             "user": workload.user,
-            "virtual_time": run.virtual_s,
+            "virtual_time": virtual_time(run),
             "pauses": run.count(Action.PAUSE),
             "migrations": run.count(Action.MIGRATE),
         }

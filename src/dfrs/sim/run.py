@@ -75,16 +75,14 @@ class Simulation:
     def run(self, watch: Watch | None = None) -> Run:
         """Go on until every job is done or `watch` says stop. Raises StoppedError where the policy ends it."""
         steps = idle = since_progress = 0
-        while True:
+        while self._core.present or self._submitted < len(self._jobs):
             completion_s, job = self._world.next_completion()
             if self._clock.before(completion_s):
                 now_s, event = self._clock.pop()
             elif job >= 0:
                 now_s, event = completion_s, Complete(int(self._jobs.job_id[job]))
-            elif self._core.present:
-                raise self._stopped(self._starving("is never placed, and nothing more will happen"))
             else:
-                return self._result(complete=True)
+                raise self._stopped(self._starving("is never placed, and nothing more will happen"))
             waking = isinstance(event, Wake)
             if waking and now_s != self._core.wake_at_s:
                 continue
@@ -98,6 +96,7 @@ class Simulation:
             steps += 1
             if watch is not None and steps % WATCHED == 0 and not watch(self.done):
                 return self._result(complete=False)
+        return self._result(complete=True)
 
     def _step(self, now_s: float, event: Event, job: int) -> int:
         core, world = self._core, self._world
@@ -113,6 +112,8 @@ class Simulation:
         try:
             commands = core.handle(event, now_s)
         except PolicyError as error:
+            if isinstance(error, InputError):
+                raise
             raise self._stopped(error, now_s) from error
         self.now_s = now_s
         if len(commands):

@@ -6,8 +6,6 @@ Bad input raises InputError with one line naming file, field, value and rule; ou
 import csv
 import io
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -319,27 +317,6 @@ def _number(value: str, where: str) -> float:
         return float(value)
     except ValueError:
         raise InputError(f'{where} = "{value}": must be a number') from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write `text` whole or not at all: to a temporary file beside `path`, then renamed."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` whole or not at all, as `write_text`."""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot write: {error.strerror}") from None
 
 
 def _text(path: Path) -> str:

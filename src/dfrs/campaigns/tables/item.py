@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dfrs.campaigns.offline import Runner, Study
+from dfrs.campaigns.runner import Runner, Study
 from dfrs.campaigns.tables.measures import Sheet
 from dfrs.campaigns.tables.sizes import Size
 from dfrs.report.tables import Content, Report

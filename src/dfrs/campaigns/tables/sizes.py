@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from dfrs.campaigns.offline import Case
+from dfrs.campaigns.online import Hpc2nWeek, LublinTrace, hpc2n_weeks
 from dfrs.model.errors import InputError
 from dfrs.workloads.services import (
     LARGE_SERVICES,
@@ -53,23 +54,42 @@ class Size:
     """... for 10 s."""
     quality_small: int
     """Ours, small: BEST and OPT."""
+    unscaled: int
+    """On-line, the policies of Table 5.2: traces of the Lublin model as they come ..."""
+    scaled: int
+    """... scaled to loads from 0.1 to 0.9 ..."""
+    weeks: int
+    """... weeks of HPC2N."""
+    all_unscaled: int
+    """The same for all policies of appendix B."""
+    all_scaled: int
+    all_weeks: int
+    periods: int
+    """Rescheduling periods of Figure 6.1, on so many of ..."""
+    periods_unscaled: int
+    periods_scaled: int
+    periods_weeks: int
 
 
 QUICK = Size(
     name="quick", packing=81, genetic=9, rounding=6, diving=2, chekuri=3, programs=1, programs_services=128, small=27,
     clusters_small=144, clusters_exact=72, clusters_large=54, clusters_rounding=3, clusters_parallel=54, quality=18,
-    quality_long=6, quality_longest=1, quality_small=9,
+    quality_long=6, quality_longest=1, quality_small=9, unscaled=1, scaled=2, weeks=1, all_unscaled=1, all_scaled=1,
+    all_weeks=1, periods=4, periods_unscaled=1, periods_scaled=1, periods_weeks=1,
 )  # fmt: skip
 STANDARD = Size(
     name="standard", packing=1458, genetic=81, rounding=54, diving=9, chekuri=27, programs=1, programs_services=512,
     small=486, clusters_small=1440, clusters_exact=432, clusters_large=540, clusters_rounding=27,
-    clusters_parallel=540, quality=486, quality_long=54, quality_longest=4, quality_small=54,
+    clusters_parallel=540, quality=486, quality_long=54, quality_longest=4, quality_small=54, unscaled=20, scaled=54,
+    weeks=20, all_unscaled=4, all_scaled=9, all_weeks=4, periods=8, periods_unscaled=10, periods_scaled=18,
+    periods_weeks=10,
 )  # fmt: skip
 FULL = Size(
     name="full", packing=72_900, genetic=72_900, rounding=48_600, diving=48_600, chekuri=24_300, programs=100,
     programs_services=512, small=72_900, clusters_small=1440, clusters_exact=1440, clusters_large=10_800,
     clusters_rounding=10_800, clusters_parallel=10_800, quality=486, quality_long=486, quality_longest=54,
-    quality_small=72_900,
+    quality_small=72_900, unscaled=100, scaled=900, weeks=182, all_unscaled=100, all_scaled=900, all_weeks=182,
+    periods=39, periods_unscaled=100, periods_scaled=900, periods_weeks=182,
 )  # fmt: skip
 _NAMED = {size.name: size for size in (QUICK, STANDARD, FULL)}
 
@@ -87,7 +107,7 @@ def parse_size(text: str) -> Size:
     counts = {
         field.name: max(1, min(getattr(FULL, field.name), round(factor * getattr(STANDARD, field.name))))
         for field in fields(Size)
-        if field.name not in {"name", "programs_services"}
+        if field.name not in {"name", "programs_services", "periods"}
     }
     return replace(STANDARD, name=f"{factor:g} x standard", **counts)
 
@@ -136,6 +156,27 @@ def cluster_cases(count: int, *, large: bool, parallel: bool = False) -> tuple[C
     return tuple(
         Case(scenario=whole[order[k]], seed=order[k] * samples + sample) for k, sample in spread(len(whole), count)
     )
+
+
+LOADS = tuple(tenths / 10 for tenths in range(1, 10))
+"""Offered loads of the scaled traces (000 section 5.3.2)."""
+_TRACES, _WEEKS = 100, 182
+
+
+def unscaled_cases(count: int) -> tuple[LublinTrace, ...]:
+    """The first `count` of 000's 100 traces of the Lublin model."""
+    return tuple(LublinTrace(number=number) for number in range(1, min(count, _TRACES) + 1))
+
+
+def scaled_cases(count: int) -> tuple[LublinTrace, ...]:
+    """`count` of the 900 traces made of them by scaling. High loads come first, and trace 1 at all loads before 2."""
+    whole = [LublinTrace(number=number, load=load) for number in range(1, _TRACES + 1) for load in reversed(LOADS)]
+    return tuple(whole[:count])
+
+
+def week_cases(count: int) -> tuple[Hpc2nWeek, ...]:
+    """`count` of HPC2N's 182 weeks, spread evenly; none where the trace is not there."""
+    return hpc2n_weeks(week + 1 for week, _ in spread(_WEEKS, min(count, _WEEKS)))
 
 
 def of(count: int, whole: int, what: str) -> str:

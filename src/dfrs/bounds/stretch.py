@@ -1,0 +1,167 @@
+"""Lower bound on the maximum stretch: the optimum of a clairvoyant scheduler with fluid CPU (000 section 5.1.2).
+
+By Theorem 1 a maximum stretch S can be reached, if memory, penalties and packing are left out, iff each job j can get
+its work p_j * w_j (w_j = need * tasks) between r_j and r_j + S * p_j, at most at rate w_j, all jobs together at most at
+rate C. By max-flow min-cut that holds iff every set A of jobs passes its own cut: the sum of work over A is at most the
+integral of min(C, sum of the rates of the jobs of A whose window it is). A set that fails at S fails at all stretches
+below the root of its cut, so a discrete Newton method climbs from root to root: every value it visits is a lower bound,
+and the first at which all jobs can be served is the optimum.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfrs.kernels import stretch as kernels
+from dfrs.model.errors import InputError
+from dfrs.model.instance import Floats, Ints
+from dfrs.model.jobs import Workload
+
+SERVED = 1e-12
+"""A job that lacks no more than this part of its work is served."""
+
+PROGRESS = 1e-11
+"""Relative step below which a cut only shows rounding; the bound is the optimum up to this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StretchSchedule:
+    """A schedule that reaches the bound: K amounts of work in T intervals, as x_jt of Theorem 1."""
+
+    times_s: Floats
+    """(T + 1,) ends of the intervals, increasing."""
+    job: Ints
+    """(K,) index into the workload, increasing."""
+    interval: Ints
+    """(K,) index of the interval."""
+    work: Floats
+    """(K,) work done then, in reference nodes times seconds, above 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Certificate:
+    """Why the optimum is not smaller, and not larger."""
+
+    jobs: Ints
+    """Critical set: indices into the workload, increasing. At any smaller stretch they lack capacity by themselves."""
+    shortfall: float
+    """Largest part of its work that a job lacks at the bound; 0 up to rounding where the bound is the optimum."""
+    schedule: StretchSchedule | None
+    """Only on request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StretchBound:
+    """A lower bound on the maximum stretch of any schedule."""
+
+    value: float
+    """At least 1."""
+    certificate: Certificate
+    iterations: int
+    """Stretches at which all jobs were tried."""
+
+
+def stretch_bound(workload: Workload, *, capacity: float | None = None, schedule: bool = False) -> StretchBound:
+    """The least maximum (plain) stretch that any schedule can have, by Theorem 1.
+
+    `capacity` is the CPU of all nodes together in reference nodes; by default that of the workload's nodes. A workload
+    without jobs has the bound 1. With `schedule`, the certificate has one that reaches the bound. The value passes the
+    optimum by no more than its last digit and, up to rounding (see `shortfall`), is it. Every job counts: leave out
+    those that will be refused. Raises InputError where `capacity` is not positive and finite.
+    """
+    total = float(workload.nodes) if capacity is None else float(capacity)
+    if not (total > 0 and np.isfinite(total)):
+        raise InputError(f"capacity = {capacity}: must be above 0 and finite")
+    if not len(workload):
+        certificate = Certificate(
+            jobs=np.zeros(0, np.int64), shortfall=0.0, schedule=_no_schedule() if schedule else None
+        )
+        return StretchBound(value=1.0, certificate=certificate, iterations=0)
+    origin = float(workload.submit_s[0])
+    problem = _Problem(workload.submit_s - origin, workload.run_s, workload.need * workload.tasks, total)
+    alone = problem.rate / total
+    value, critical = max(1.0, float(alone.max())), np.array([int(alone.argmax())])
+    iterations = 0
+    while True:
+        iterations += 1
+        network, flow = _greedy(problem, value)
+        step = _failing(problem, network, flow, value)
+        if step is None:
+            break
+        value, critical = step
+    certificate = Certificate(
+        jobs=critical,
+        shortfall=max(float((flow.missing / problem.work).max()), 0.0),
+        schedule=_schedule(network, flow, origin) if schedule else None,
+    )
+    return StretchBound(value=value, certificate=certificate, iterations=iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    submit: Floats
+    run: Floats
+    rate: Floats
+    capacity: float
+
+    @property
+    def work(self) -> Floats:
+        return self.run * self.rate
+
+
+def _greedy(problem: _Problem, stretch: float) -> tuple[kernels.Network, kernels.Flow]:
+    """The intervals at `stretch`, and a first schedule in them."""
+    deadline = problem.submit + stretch * problem.run
+    times = np.unique(np.concatenate([problem.submit, deadline]))
+    begin, end = np.searchsorted(times, problem.submit), np.searchsorted(times, deadline)
+    rows = np.concatenate([[0], np.cumsum(end - begin)])
+    network = kernels.Network(problem.run, problem.rate, times, begin, end, rows[:-1] - begin, problem.capacity)
+    flow = kernels.Flow(np.zeros(rows[-1]), np.zeros(len(times) - 1), problem.work)
+    kernels.serve(network, deadline, flow)
+    return network, flow
+
+
+def _failing(
+    problem: _Problem, network: kernels.Network, flow: kernels.Flow, stretch: float
+) -> tuple[float, Ints] | None:
+    """A larger stretch that is still a lower bound, with its critical set; None where all jobs are served in `flow`.
+
+    Jobs are tried one by one, those that lack most first: the cut of one such job is local, so its root is larger
+    than that of a minimum cut, which adds up what happens at unrelated times.
+    """
+    work = problem.work
+    lacking = flow.missing / work
+    unserved = np.flatnonzero(lacking > SERVED)
+    if not len(unserved):
+        return None
+    search = _search(network)
+    for j in unserved[np.argsort(-lacking[unserved], kind="stable")]:
+        reached = kernels.augment(network, flow, search, int(j), SERVED * float(work[j]))
+        if not reached:
+            continue
+        members = np.sort(search.queue[:reached][search.queue[:reached] < len(problem.rate)])
+        root, _ = kernels.least_stretch(problem.submit, problem.run, problem.rate, members, problem.capacity, stretch)
+        if root > stretch * (1.0 + PROGRESS):
+            return root, members
+    return None
+
+
+def _search(network: kernels.Network) -> kernels.Search:
+    vertices = len(network.rate) + len(network.times) - 1
+    first, present = kernels.jobs_by_interval(network.begin, network.end, len(network.times) - 1)
+    level, cursor, queue, path = (np.zeros(vertices, np.int64) for _ in range(4))
+    return kernels.Search(first, present, level, cursor, queue, path)
+
+
+def _schedule(network: kernels.Network, flow: kernels.Flow, origin: float) -> StretchSchedule:
+    used = np.flatnonzero(flow.amount > 0.0)
+    rows = network.edge + network.begin
+    job = np.searchsorted(rows, used, side="right") - 1
+    return StretchSchedule(
+        times_s=network.times + origin, job=job, interval=used - network.edge[job], work=flow.amount[used]
+    )
+
+
+def _no_schedule() -> StretchSchedule:
+    none = np.zeros(0, np.int64)
+    return StretchSchedule(times_s=np.zeros(1), job=none, interval=none, work=np.zeros(0))

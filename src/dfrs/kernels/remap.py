@@ -1,0 +1,426 @@
+"""MCB: all jobs on nodes anew, at the highest common level a vector packing is found for (000 sections 5.2.2, 5.2.6).
+
+Layout and columns as in `dfrs.kernels.loads`; levels and lines as in `dfrs.kernels.shares`: at a level, a task's CPU is
+its need times the yield that the row's line has there. The packing is Choose Pack with a window of 1: tasks by
+decreasing largest coordinate (ties by submission) in two lists, one for each resource that can be the larger one
+(a tie goes to memory); nodes by index; a node takes the first task that fits from the list of the resource it has used
+less of (a tie goes to memory), or from the other list. A row's tasks are alike and are packed as one group with a
+count; and a run of equal nodes is filled at once while no group it takes from runs out: both are exact.
+"""
+
+import numpy as np
+
+from dfrs.kernels.jit import Bools, Floats, Ints, kernel
+from dfrs.kernels.loads import RUNNING, by_priority
+from dfrs.kernels.reconcile import keep_slots
+
+PACKED, LEFT_OUT = 5, 6
+
+NO_PIN, PIN_FLOW, PIN_VIRTUAL = range(3)
+
+Search = tuple[bool, float, float, float, float]
+"""(strict, least, width, relative width, floor): with `strict` a level at which a line passes 1 is not feasible, else
+such a line counts as 1; the search starts at `least` and ends at a distance of `width` or, if larger, of `relative
+width` times the upper end; `floor` is the least yield."""
+
+
+@kernel
+def find_pinned(jobs, now_s: float, pin: int, pin_s: float, pinned: Bools) -> None:
+    """Running rows with a flow time (PIN_FLOW) or virtual time (PIN_VIRTUAL) below `pin_s`, into `pinned` (R,)."""
+    for r in range(jobs.size):
+        age = jobs[r].virtual_s if pin == PIN_VIRTUAL else now_s - jobs[r].submit_s
+        pinned[r] = pin != NO_PIN and jobs[r].state == RUNNING and age < pin_s
+
+
+@kernel
+def sort_down(key: Floats, order: Ints) -> None:
+    """Sort the rows in `order`, in place, by decreasing `key`, ties by index; fast where they are nearly sorted."""
+    for k in range(1, order.size):
+        r = order[k]
+        p = k
+        while p > 0 and (key[order[p - 1]] < key[r] or (key[order[p - 1]] == key[r] and order[p - 1] > r)):
+            order[p] = order[p - 1]
+            p -= 1
+        order[p] = r
+
+
+@kernel
+def _next(size: Floats, left: Ints, cursor: int, end: int, memory: float, cpu: float) -> int:
+    """First position from `cursor` of a group that is not used up and of which a task fits, or `end`."""
+    while cursor < end and (left[cursor] == 0 or size[cursor, 1] > memory or size[cursor, 0] > cpu):
+        cursor += 1
+    return cursor
+
+
+@kernel
+def _same_node(a: int, b: int, capacity: Floats, preload: Floats, open_nodes: Bools) -> bool:
+    return (
+        open_nodes[a] == open_nodes[b]
+        and capacity[a, 0] == capacity[b, 0]
+        and capacity[a, 1] == capacity[b, 1]
+        and preload[a, 0] == preload[b, 0]
+        and preload[a, 1] == preload[b, 1]
+    )
+
+
+@kernel
+def _fill_node(
+    n: int, size: Floats, left: Ints, head: Ints, middle: int, preload: Floats, capacity: Floats, tolerance: float,
+    unplaced: int, picks: Ints,
+) -> int:  # fmt: skip
+    """Choose tasks for node `n`: positions of their groups into `picks`; how many. `left` is reduced.
+
+    Positions [0, middle) are the list of tasks with more memory than CPU, the others have more CPU.
+    """
+    groups = left.size
+    memory = capacity[n, 1] + tolerance - preload[n, 1]
+    cpu = capacity[n, 0] + tolerance - preload[n, 0]
+    memory_load = preload[n, 1] / capacity[n, 1] if capacity[n, 1] > 0.0 else 1.0
+    cpu_load = preload[n, 0] / capacity[n, 0] if capacity[n, 0] > 0.0 else 1.0
+    by_memory, by_cpu = head[0], head[1]
+    count = 0
+    while count < unplaced:
+        p = groups
+        if memory_load <= cpu_load:
+            by_memory = _next(size, left, by_memory, middle, memory, cpu)
+            p = by_memory
+            if p == middle:
+                by_cpu = _next(size, left, by_cpu, groups, memory, cpu)
+                p = by_cpu
+        else:
+            by_cpu = _next(size, left, by_cpu, groups, memory, cpu)
+            p = by_cpu
+            if p == groups:
+                by_memory = _next(size, left, by_memory, middle, memory, cpu)
+                p = by_memory if by_memory < middle else groups
+        if p == groups:
+            break
+        picks[count] = p
+        count += 1
+        left[p] -= 1
+        memory -= size[p, 1]
+        cpu -= size[p, 0]
+        if capacity[n, 1] > 0.0:
+            memory_load += size[p, 1] / capacity[n, 1]
+        if capacity[n, 0] > 0.0:
+            cpu_load += size[p, 0] / capacity[n, 0]
+    return count
+
+
+@kernel
+def _repeats(left: Ints, picks: Ints, taken: Ints) -> int:
+    """How often the groups at `picks` can be taken once more; `taken` is zero before and after."""
+    for k in range(picks.size):
+        taken[picks[k]] += 1
+    times = np.iinfo(np.int64).max
+    for k in range(picks.size):
+        if taken[picks[k]] > 0:
+            times = min(times, left[picks[k]] // taken[picks[k]])
+            taken[picks[k]] = 0
+    return times
+
+
+@kernel
+def _volume_left(size: Floats, left: Ints, preload: Floats, capacity: Floats, open_nodes: Bools) -> tuple[Floats, Floats]:
+    """(CPU, memory) of all tasks to place, and of all open nodes beside their preload."""
+    wanted = np.zeros(2)
+    ahead = np.zeros(2)
+    for p in range(left.size):
+        wanted[0] += size[p, 0] * left[p]
+        wanted[1] += size[p, 1] * left[p]
+    for n in range(capacity.shape[0]):
+        if open_nodes[n]:
+            ahead[0] += capacity[n, 0] - preload[n, 0]
+            ahead[1] += capacity[n, 1] - preload[n, 1]
+    return wanted, ahead
+
+
+@kernel
+def pack_groups(
+    row: Ints, size: Floats, left: Ints, middle: int, first: Ints, preload: Floats, capacity: Floats,
+    open_nodes: Bools, tolerance: float, slots: Ints,
+) -> bool:  # fmt: skip
+    """Place left[p] tasks of size[p] (CPU, memory) of each group p, which is row[p], into its `slots`. Returns success.
+
+    Groups are in two lists as `_fill_node` takes them; `left` is used up. Nodes hold `preload` (N, 2) already.
+    """
+    groups = row.size
+    nodes = capacity.shape[0]
+    wanted, ahead = _volume_left(size, left, preload, capacity, open_nodes)
+    slack = (nodes + 1) * tolerance + 1e-9
+    unplaced = left.sum()
+    cursor = np.empty(groups, dtype=np.int64)
+    for p in range(groups):
+        cursor[p] = first[row[p]]
+    picks = np.empty(unplaced, dtype=np.int64)
+    taken = np.zeros(groups, dtype=np.int64)
+    head = np.array([0, middle])
+    n = 0
+    while n < nodes and unplaced > 0:
+        # What is left must fit into the volume of the nodes ahead; the slack covers every rounding.
+        if wanted[0] > ahead[0] + slack or wanted[1] > ahead[1] + slack:
+            return False
+        if not open_nodes[n]:
+            n += 1
+            continue
+        while head[0] < middle and left[head[0]] == 0:
+            head[0] += 1
+        while head[1] < groups and left[head[1]] == 0:
+            head[1] += 1
+        count = _fill_node(n, size, left, head, middle, preload, capacity, tolerance, unplaced, picks)
+        times = 1 + _repeats(left, picks[:count], taken)
+        begin = n
+        n += 1
+        while n < nodes and n - begin < times and _same_node(begin, n, capacity, preload, open_nodes):
+            n += 1
+        for k in range(count):
+            p = picks[k]
+            for m in range(begin, n):
+                slots[cursor[p]] = m
+                cursor[p] += 1
+            left[p] -= n - begin - 1
+            wanted[0] -= size[p, 0] * (n - begin)
+            wanted[1] -= size[p, 1] * (n - begin)
+        unplaced -= count * (n - begin)
+        ahead[0] -= (capacity[begin, 0] - preload[begin, 0]) * (n - begin)
+        ahead[1] -= (capacity[begin, 1] - preload[begin, 1]) * (n - begin)
+    return unplaced == 0
+
+
+@kernel
+def yields_at(level: float, base: Floats, slope: Floats, search: Search, rows: Bools, yields: Floats) -> bool:
+    """Yields that `rows` must have at `level`, into `yields` (R,); False where one would have to pass 1."""
+    strict, _, _, _, floor = search
+    for r in range(rows.size):
+        value = base[r] + slope[r] * level
+        if value > 1.0:
+            if strict and value > 1.0 + 1e-12 and rows[r]:
+                return False
+            value = 1.0
+        yields[r] = max(value, floor)
+    return True
+
+
+@kernel
+def _preload(
+    jobs, first: Ints, before: Ints, fixed: Bools, yields: Floats, capacity: Floats, tolerance: float, preload: Floats
+) -> bool:
+    """What the rows that are `fixed` take at `yields`, into `preload` (N, 2); whether their nodes have it."""
+    preload[:] = 0.0
+    for r in range(jobs.size):
+        if fixed[r]:
+            for s in range(first[r], first[r + 1]):
+                preload[before[s], 0] += jobs[r].need * yields[r]
+                preload[before[s], 1] += jobs[r].memory
+    for n in range(capacity.shape[0]):
+        if preload[n, 0] > capacity[n, 0] + tolerance:
+            return False
+    return True
+
+
+@kernel
+def pack_at(
+    jobs, first: Ints, before: Ints, rows: Bools, pinned: Bools, yields: Floats, by_memory: Ints, by_cpu: Ints,
+    capacity: Floats, open_nodes: Bools, tolerance: float, slots: Ints,
+) -> bool:  # fmt: skip
+    """Pack `rows` at `yields`, the `pinned` ones where they are `before`; into `slots`. Returns success.
+
+    `by_memory` has these rows, and perhaps others, by decreasing memory; `by_cpu` the same in any order: it is sorted.
+    """
+    count = by_memory.size
+    preload = np.empty(capacity.shape)
+    if not _preload(jobs, first, before, rows & pinned, yields, capacity, tolerance, preload):
+        return False
+    cpu = np.empty(jobs.size)
+    for r in range(jobs.size):
+        cpu[r] = jobs[r].need * yields[r]
+    sort_down(cpu, by_cpu)
+    row = np.empty(count, dtype=np.int64)
+    size = np.empty((count, 2))
+    left = np.empty(count, dtype=np.int64)
+    groups = 0
+    middle = 0
+    for second in range(2):
+        order = by_cpu if second else by_memory
+        for k in range(count):
+            r = order[k]
+            if rows[r] and not pinned[r] and (cpu[r] > jobs[r].memory) == (second == 1):
+                row[groups] = r
+                size[groups, 0] = cpu[r]
+                size[groups, 1] = jobs[r].memory
+                left[groups] = jobs[r].tasks
+                groups += 1
+        if second == 0:
+            middle = groups
+    return pack_groups(
+        row[:groups], size[:groups], left[:groups], middle, first, preload, capacity, open_nodes, tolerance, slots
+    )  # fmt: skip
+
+
+@kernel
+def uncrowded(
+    jobs, first: Ints, before: Ints, order: Ints, pinned: Bools, capacity: Floats, open_nodes: Bools, tolerance: float
+) -> int:
+    """How many rows of `order`, from its start, memory alone does not rule out: by its sum, or by large tasks.
+
+    No node holds two tasks larger than half of any node. More rows are never less crowded.
+    """
+    free = (capacity.shape[0] + 1) * tolerance + 1e-9
+    largest = 0.0
+    hosts = 0
+    for n in range(capacity.shape[0]):
+        if open_nodes[n]:
+            free += capacity[n, 1]
+            largest = max(largest, capacity[n, 1])
+            hosts += 1
+    for k in range(order.size):
+        r = order[k]
+        large = 2.0 * jobs[r].memory > largest + 2.0 * tolerance
+        tasks = jobs[r].tasks
+        if pinned[r]:
+            for s in range(first[r], first[r + 1]):
+                tasks -= 0 if open_nodes[before[s]] else 1
+        free -= jobs[r].memory * tasks
+        hosts -= tasks if large else 0
+        if free < 0.0 or hosts < 0:
+            return k
+    return order.size
+
+
+@kernel
+def upper_end(
+    jobs, base: Floats, slope: Floats, strict: bool, rows: Bools, pinned: Bools, capacity: Floats, open_nodes: Bools
+) -> float:
+    """A level that no packing of `rows` can pass: by yields of at most 1, and by the sum of CPU.
+
+    Closed nodes count as far as pinned rows may be there: with their CPU, if there are any.
+    """
+    anchored = False
+    low = np.inf
+    high = 0.0
+    for r in range(jobs.size):
+        if rows[r]:
+            anchored |= pinned[r]
+            end = (1.0 - base[r]) / slope[r]
+            low = min(low, end)
+            high = max(high, end)
+    total = 0.0
+    for n in range(capacity.shape[0]):
+        if open_nodes[n] or anchored:
+            total += capacity[n, 0]
+    level = 0.0
+    for turn in range(jobs.size + 1):
+        room = total
+        rate = 0.0
+        for r in range(jobs.size):
+            if rows[r]:
+                need = jobs[r].need * jobs[r].tasks
+                if turn > 0 and base[r] + slope[r] * level >= 1.0:
+                    room -= need
+                else:
+                    room -= need * base[r]
+                    rate += need * slope[r]
+        if rate == 0.0:
+            return high
+        before = level
+        level = room / rate
+        # Rows that have yield 1 at this level need no more beyond it, so that the next level can only be higher.
+        if strict or (turn > 0 and level <= before):
+            break
+    return min(level, low if strict else high)
+
+
+@kernel
+def _sorted_rows(jobs, rows: Bools, count: int) -> tuple[Ints, Ints]:
+    """The `count` rows in the mask `rows` by decreasing memory and by decreasing need, ties by index."""
+    some = np.flatnonzero(rows)
+    memory = np.empty(count)
+    need = np.empty(count)
+    for k in range(count):
+        memory[k] = -jobs[some[k]].memory
+        need[k] = -jobs[some[k]].need
+    return some[np.argsort(memory, kind="mergesort")], some[np.argsort(need, kind="mergesort")]
+
+
+@kernel
+def search_level(
+    jobs, first: Ints, before: Ints, rows: Bools, pinned: Bools, base: Floats, slope: Floats, search: Search,
+    order: Ints, capacity: Floats, open_nodes: Bools, tolerance: float, slots: Ints,
+) -> float:  # fmt: skip
+    """The highest level found at which `rows` can be packed, with the packing in `slots`.
+
+    `rows` starts with all. Where there is no packing at the least level, the last row of `order` (by decreasing
+    priority) is taken out of it, and so on (000 section 5.2.2).
+    """
+    strict, least, width, relative, _ = search
+    yields = np.empty(jobs.size)
+    kept = uncrowded(jobs, first, before, order, pinned, capacity, open_nodes, tolerance)
+    for k in range(kept, order.size):
+        rows[order[k]] = False
+    by_memory, by_cpu = _sorted_rows(jobs, rows, kept)
+    yields_at(least, base, slope, search, rows, yields)
+    while kept > 0 and not pack_at(
+        jobs, first, before, rows, pinned, yields, by_memory, by_cpu, capacity, open_nodes, tolerance, slots
+    ):
+        kept -= 1
+        rows[order[kept]] = False
+    if kept == 0:
+        return least
+    low = least
+    high = upper_end(jobs, base, slope, strict, rows, pinned, capacity, open_nodes)
+    spare = np.empty_like(slots)
+    width = max(width, relative * high)
+    target = high
+    while high > low:
+        if yields_at(target, base, slope, search, rows, yields) and pack_at(
+            jobs, first, before, rows, pinned, yields, by_memory, by_cpu, capacity, open_nodes, tolerance, spare
+        ):
+            low = target
+            slots[:] = spare
+        else:
+            high = target
+        if high - low <= width:
+            break
+        target = 0.5 * (low + high)
+    return low
+
+
+@kernel
+def remap(
+    jobs, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, now_s: float, priorities: int, pin: int,
+    pin_s: float, base: Floats, slope: Floats, search: Search, tolerance: float, slots: Ints, reasons: Ints,
+) -> float:  # fmt: skip
+    """Pack all rows anew into `slots`; `reasons` (R,) is filled. Returns the level of the packing.
+
+    Tasks that find themselves on a node where their row was keep their slot.
+    """
+    rows = jobs.size
+    order = np.empty(rows, dtype=np.int64)
+    chosen = np.ones(rows, dtype=np.bool_)
+    pinned = np.empty(rows, dtype=np.bool_)
+    by_priority(jobs, now_s, priorities, order)
+    find_pinned(jobs, now_s, pin, pin_s, pinned)
+    level = search_level(
+        jobs, first, before, chosen, pinned, base, slope, search, order, capacity, open_nodes, tolerance, slots
+    )
+    settle(jobs, first, before, chosen, pinned, capacity.shape[0], slots, reasons)
+    return level
+
+
+@kernel
+def settle(
+    jobs, first: Ints, before: Ints, chosen: Bools, pinned: Bools, nodes: int, slots: Ints, reasons: Ints
+) -> None:
+    """Make a packing a decision: pinned rows keep their slots, those not chosen have none, others keep what they can."""
+    alike = np.zeros(nodes, dtype=np.int64)
+    for r in range(jobs.size):
+        begin, end = first[r], first[r + 1]
+        reasons[r] = PACKED if chosen[r] else LEFT_OUT
+        if not chosen[r]:
+            slots[begin:end] = -1
+        elif pinned[r]:
+            slots[begin:end] = before[begin:end]
+        elif before[begin] >= 0:
+            keep_slots(before, slots, begin, end, alike)
+        else:
+            slots[begin:end].sort()

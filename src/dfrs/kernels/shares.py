@@ -1,0 +1,177 @@
+"""CPU shares for tasks that are on their nodes: the yield of each row, equal or max-min fair (000 sections 5.2.5, 5.2.6).
+
+Layout and columns as in `dfrs.kernels.loads`. A row's yield is a line over a common *level*:
+base + slope * level, at least `floor` and at most 1. With base 0 and slope 1 the level is the yield itself; with the
+lines of `stretch_lines` it is the inverse of the estimated stretch.
+"""
+
+import numpy as np
+
+from dfrs.kernels.jit import Floats, Ints, kernel
+from dfrs.kernels.loads import largest_load, node_use
+
+IDLE, RISING, DONE = range(3)
+
+
+@kernel
+def stretch_lines(jobs, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
+    """Lines (R,) of the yield that gives each row the estimated stretch 1 / level at now + horizon (000 5.2.6).
+
+    level = (virtual time + yield * horizon) / (flow time + horizon).
+    """
+    for r in range(jobs.size):
+        base[r] = -jobs[r].virtual_s / horizon_s
+        slope[r] = (now_s - jobs[r].submit_s + horizon_s) / horizon_s
+
+
+@kernel
+def _enter(r: int, value: float, need: float, first: Ints, slots: Ints, room: Floats) -> None:
+    """Let row `r` have the fixed yield `value`: it takes that of `room` (N,)."""
+    for s in range(first[r], first[r + 1]):
+        room[slots[s]] -= need * value
+
+
+@kernel
+def _scaled_floor(used: Floats, capacity: Floats, floor: float) -> float:
+    """`floor`, or the yield at which the most loaded node is full where that is less."""
+    most = largest_load(used, capacity)
+    return floor if most * floor <= 1.0 else 1.0 / most
+
+
+@kernel
+def fill(
+    jobs, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, floor: float, one_step: bool,
+    yields: Floats,
+) -> float:  # fmt: skip
+    """Raise the common level as far as it goes; who meets a full node or yield 1 stays, the others go on.
+
+    The result, in `yields` (R,), is the lexicographically largest sorted vector of levels for these slots (0 for rows
+    without nodes). With `one_step` all stay as soon as one row must: the largest minimum level. Returns the level
+    where the first row had to stay. `base` and `slope` (R,), slopes above 0.
+    """
+    rows = jobs.size
+    nodes = capacity.shape[0]
+    used = np.empty(capacity.shape)
+    node_use(jobs, first, slots, used)
+    floor = _scaled_floor(used, capacity, floor)
+    state = np.empty(rows, dtype=np.int64)
+    event = np.empty(rows)
+    room = capacity[:, 0].copy()
+    fixed = np.zeros(nodes)
+    rate = np.zeros(nodes)
+    rising = np.zeros(nodes, dtype=np.int64)
+    left = 0
+    for r in range(rows):
+        yields[r] = 0.0
+        state[r] = DONE
+        if slots[first[r]] >= 0:
+            state[r] = IDLE
+            event[r] = (floor - base[r]) / slope[r]
+            yields[r] = floor
+            left += 1
+            if floor > 0.0:
+                _enter(r, floor, jobs[r].need, first, slots, room)
+    # Only a node that is full before all its rows have yield 1 can stop anyone.
+    tight = np.empty(nodes, dtype=np.int64)
+    count = 0
+    for n in range(nodes):
+        if used[n, 0] > capacity[n, 0]:
+            tight[count] = n
+            count += 1
+    level = -np.inf
+    stop = np.inf
+    while left > 0:
+        step = np.inf
+        for r in range(rows):
+            if state[r] != DONE:
+                step = min(step, event[r])
+        full = False
+        for k in range(count):
+            n = tight[k]
+            if rising[n] > 0:
+                here = (room[n] - fixed[n]) / rate[n]
+                if here < step:
+                    step = here
+                    full = True
+        level = max(level, step)
+        before = left
+        if full:
+            left -= _freeze_full(
+                first, slots, base, slope, level, tight[:count], room, fixed, rate, rising, state, jobs, yields
+            )
+        else:
+            for r in range(rows):
+                if state[r] != DONE and event[r] <= level:
+                    left -= _turn(jobs, first, slots, r, base, slope, floor, room, fixed, rate, rising, state, event, yields)
+        if left < before and stop == np.inf:
+            stop = level
+            if one_step:
+                break
+    if one_step and left > 0:
+        for r in range(rows):
+            if state[r] == RISING:
+                yields[r] = min(1.0, max(floor, base[r] + slope[r] * level))
+    return stop
+
+
+@kernel
+def _turn(
+    jobs, first: Ints, slots: Ints, r: int, base: Floats, slope: Floats, floor: float, room: Floats, fixed: Floats,
+    rate: Floats, rising: Ints, state: Ints, event: Floats, yields: Floats,
+) -> int:  # fmt: skip
+    """Row `r` begins to rise from the floor, or arrives at yield 1; returns how many rows (0, 1) are done by that."""
+    need = jobs[r].need
+    if state[r] == IDLE:
+        state[r] = RISING
+        event[r] = (1.0 - base[r]) / slope[r]
+        for s in range(first[r], first[r + 1]):
+            n = slots[s]
+            room[n] += need * floor
+            fixed[n] += need * base[r]
+            rate[n] += need * slope[r]
+            rising[n] += 1
+        return 0
+    _leave(r, need, 1.0, first, slots, base, slope, room, fixed, rate, rising)
+    state[r] = DONE
+    yields[r] = 1.0
+    return 1
+
+
+@kernel
+def _leave(
+    r: int, need: float, value: float, first: Ints, slots: Ints, base: Floats, slope: Floats, room: Floats,
+    fixed: Floats, rate: Floats, rising: Ints,
+) -> None:  # fmt: skip
+    """Row `r` rises no more and stays at `value`."""
+    for s in range(first[r], first[r + 1]):
+        n = slots[s]
+        room[n] -= need * value
+        fixed[n] -= need * base[r]
+        rate[n] -= need * slope[r]
+        rising[n] -= 1
+
+
+@kernel
+def _freeze_full(
+    first: Ints, slots: Ints, base: Floats, slope: Floats, level: float, tight: Ints, room: Floats, fixed: Floats,
+    rate: Floats, rising: Ints, state: Ints, jobs, yields: Floats,
+) -> int:  # fmt: skip
+    """All rows on nodes that are full at `level` stay where they are; how many they are."""
+    full = np.zeros(room.size, dtype=np.bool_)
+    for k in range(tight.size):
+        n = tight[k]
+        full[n] = rising[n] > 0 and (room[n] - fixed[n]) / rate[n] <= level
+    stopped = 0
+    for r in range(state.size):
+        if state[r] == DONE:
+            continue
+        here = False
+        for s in range(first[r], first[r + 1]):
+            here |= full[slots[s]]
+        if here:
+            if state[r] == RISING:
+                yields[r] = min(1.0, max(0.0, base[r] + slope[r] * level))
+                _leave(r, jobs[r].need, yields[r], first, slots, base, slope, room, fixed, rate, rising)
+            state[r] = DONE
+            stopped += 1
+    return stopped

@@ -1,0 +1,1 @@
+"""Who runs where and with how much CPU, now: on-line policies, found by name in `registry`."""

@@ -1,0 +1,64 @@
+"""What the names of policies, and the parts they are made of, mean; `dfrs policies` and the reference are made of it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One name or part of a name."""
+
+    name: str
+    group: str
+    meaning: str
+    source: str
+
+
+def _entries(group: str, *rows: tuple[str, str, str]) -> tuple[Entry, ...]:
+    return tuple(Entry(name=name, group=group, meaning=meaning, source=source) for name, meaning, source in rows)
+
+
+CATALOGUE: tuple[Entry, ...] = (
+    *_entries(
+        "batch",
+        ("FCFS", "whole nodes, strictly in order of submission", "000 5.3.1"),
+        ("EASY", "FCFS with backfilling that does not delay the first in the queue; needs estimates", "000 5.3.1"),
+        ("CONSERVATIVE", "backfilling that delays nobody's reservation; needs estimates", "field standard"),
+    ),
+    *_entries("equal shares", ("EQUIPARTITION", "all jobs at once, in equal parts", "000 5.1.2")),
+    *_entries(
+        "on submission",
+        ("Greedy", "each task on the least loaded node with memory for it; else the job waits", "000 5.2.1"),
+        ("GreedyP", "the same, but jobs of low priority are paused where there is no room", "000 5.2.3"),
+        ("GreedyPM", "the same, but they are moved instead where there is room elsewhere", "000 5.2.3"),
+        ("MCB", "all jobs packed anew for the largest minimum yield", "000 5.2.2"),
+    ),
+    *_entries("on completion", ("*", "Greedy (or MCB) for waiting and paused jobs, by priority", "000 5.2.4")),
+    *_entries(
+        "periodically",
+        ("/per, /per=S", "MCB every S seconds (600)", "000 5.2.4"),
+        ("/stretch-per, /stretch-per=S", "MCB for the least estimated stretch", "000 5.2.6"),
+    ),
+    *_entries(
+        "what is left over",
+        ("/OPT=MIN", "max-min: raise the least happy, then the next (default)", "000 5.2.5"),
+        ("/OPT=AVG", "the largest average yield, or least average stretch", "000 5.2.5, 5.2.6"),
+        ("/OPT=MAX", "with /stretch-per: the largest stretch as small as possible, then the next (default)", "000 5.2.6"),
+        ("/OPT=NONE", "nobody above the least happy", "000 5.2.5"),
+    ),
+    *_entries(
+        "who may be moved by MCB",
+        ("/MVT=S", "not a running job with less than S seconds of virtual time", "000 5.2.4"),
+        ("/MFT=S", "not a running job submitted less than S seconds ago", "000 5.2.4"),
+    ),
+    *_entries(
+        "priority",
+        ("/PRIO=FLOW/VT^2", "flow time / virtual time squared (default)", "000 5.2.3"),
+        ("/PRIO=FLOW/VT", "flow time / virtual time", "000 5.2.3"),
+        ("/PRIO=VT", "1 / virtual time", "000 5.2.3"),
+    ),
+    *_entries(
+        "packing",
+        ("/VP_CPSUM, /MCB8, ...", "another vector packing instead of VP_CPMAX; see dfrs algorithms", "000 4.2.5, 001 3.4"),
+        ("/WINDOW=2", "one list of tasks instead of one for each resource", "000 4.2.5"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""Dynamic fractional resource scheduling: a policy put together from actions and a rule for shares (000 section 5.2)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfrs.model.decisions import Cause, Snapshot, Target
+from dfrs.policies.actions import Action
+from dfrs.policies.lines import next_multiple
+from dfrs.policies.shares import Shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dfrs:
+    """One action for each cause, None for nothing; yields are given out anew whatever the cause.
+
+    A submission without an action changes nothing at all.
+    """
+
+    name: str
+    on_submission: Action | None
+    on_completion: Action | None
+    on_wake: Action | None
+    on_nodes: Action | None
+    """When a node failed, is being drained or came back."""
+    shares: Shares
+    period_s: float | None = None
+    """Wakes are at the multiples of this, while there are jobs."""
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot."""
+        cause = snapshot.cause
+        if cause is Cause.SUBMISSION:
+            action = self.on_submission
+        elif cause is Cause.COMPLETION:
+            action = self.on_completion
+        elif cause is Cause.WAKE:
+            action = self.on_wake
+        else:
+            action = self.on_nodes
+        slots = snapshot.task_nodes.copy()
+        if action is None and cause is Cause.SUBMISSION:
+            return Target(slots, snapshot.jobs["yield_"].copy(), self._wake_at(snapshot))
+        reasons = np.zeros(len(snapshot.jobs), np.int64)
+        if action is not None:
+            action(snapshot, slots, reasons)
+        return Target(slots, self.shares(snapshot, slots), self._wake_at(snapshot), reasons)
+
+    def _wake_at(self, snapshot: Snapshot) -> float | None:
+        if self.period_s is None or not len(snapshot.jobs):
+            return None
+        return next_multiple(snapshot.now_s, self.period_s)

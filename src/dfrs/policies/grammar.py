@@ -1,0 +1,203 @@
+"""Names of DFRS policies (000 section 5.2.4): what a name may be made of, and the policy it stands for.
+
+    [Greedy|GreedyP|GreedyPM|MCB][*][/per[=SECONDS]|/stretch-per[=SECONDS]][/PART…]
+
+The first part says what is done on a submission; `*`, that placements are also made on a completion; `per`, that all
+jobs are mapped anew periodically (every 600 s), `stretch-per`, that this is done for the least stretch. Further parts,
+each at most once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`,
+`PRIO=VT|FLOW/VT|FLOW/VT^2`, a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dfrs.model.errors import InputError
+from dfrs.policies.actions import Action, Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
+from dfrs.policies.dfrs import Dfrs
+from dfrs.policies.lines import Lines, StretchLines, YieldLines
+from dfrs.policies.packers import DEFAULT_PACKING, PACKINGS, VectorRemap
+from dfrs.policies.shares import AverageStretch, AverageYield, MaxMin, Shares
+
+PERIOD_S = 600.0
+"""Twice the rescheduling penalty of the documents (000 section 5.3.1)."""
+
+SUBMISSIONS = ("Greedy", "GreedyP", "GreedyPM", "MCB")
+
+_MODES = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
+_PRIORITIES = {
+    "VT": Priority.VIRTUAL, "FLOW/VT": Priority.FLOW_VIRTUAL, "FLOW/VT^2": Priority.FLOW_VIRTUAL_SQUARED,
+}  # fmt: skip
+_PINS = {"MFT": PinKind.FLOW, "MVT": PinKind.VIRTUAL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What a name says."""
+
+    submission: str = ""
+    star: bool = False
+    period_s: float | None = None
+    stretch: bool = False
+    share: str = ""
+    pin: Pin = Pin()
+    priority: str = "FLOW/VT^2"
+    packing: str = DEFAULT_PACKING
+    window: int = 1
+
+    @property
+    def packs(self) -> bool:
+        """Whether MCB is ever used."""
+        return self.submission == "MCB" or self.period_s is not None
+
+
+def parse(name: str) -> Spec:
+    """What `name` says. Raises InputError, naming the part and the rule, where it is not the name of a DFRS policy."""
+    head, *parts = _split(name)
+    spec = Spec(submission=head.removesuffix("*"), star=head.endswith("*"))
+    if spec.submission and spec.submission not in SUBMISSIONS:
+        raise _unknown(name, head, [s + star for s in SUBMISSIONS for star in ("*", "")])
+    seen: set[str] = set()
+    for part in parts:
+        key, given, value = part.partition("=")
+        setting = _SETTINGS.get(key) or (_set_packing if part in PACKINGS else None)
+        if setting is None:
+            raise _unknown(name, part, [*_SETTINGS, *PACKINGS])
+        kind = _KINDS.get(key, "packing" if setting is _set_packing else key)
+        if kind in seen:
+            raise InputError(f'policy "{name}": part "{part}": there is another part for the {kind}')
+        seen.add(kind)
+        try:
+            spec = setting(spec, key, value if given else None)
+        except ValueError as error:
+            raise InputError(f'policy "{name}": part "{part}": {error}') from None
+    _check(name, spec, seen)
+    return spec
+
+
+def _split(name: str) -> list[str]:
+    """The parts of a name; the slash in a priority's name does not end a part."""
+    return [part.replace("\0", "/") for part in re.sub(r"(?<=/PRIO=FLOW)/(?=VT)", "\0", name).split("/")]
+
+
+def _unknown(name: str, part: str, known: list[str]) -> InputError:
+    near = difflib.get_close_matches(part, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"parts are {', '.join(known[:12])}, …"
+    return InputError(f'policy "{name}": part "{part}": there is no such part; {hint}')
+
+
+def seconds(value: str | None) -> float:
+    """A number above 0. Raises ValueError."""
+    try:
+        number = float(value or "")
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError("must be given as a number above 0, as in MVT=600")
+    return number
+
+
+def _set_period(spec: Spec, key: str, value: str | None) -> Spec:
+    return replace(spec, stretch=key == "stretch-per", period_s=PERIOD_S if value is None else seconds(value))
+
+
+def _set_share(spec: Spec, _key: str, value: str | None) -> Spec:
+    if value not in {"MIN", "MAX", "AVG", "NONE"}:
+        raise ValueError("must be OPT=MIN, AVG or NONE, with stretch-per OPT=MAX, AVG or NONE")
+    return replace(spec, share=value)
+
+
+def _set_pin(spec: Spec, key: str, value: str | None) -> Spec:
+    return replace(spec, pin=Pin(kind=_PINS[key], seconds=seconds(value)))
+
+
+def _set_priority(spec: Spec, _key: str, value: str | None) -> Spec:
+    if value not in _PRIORITIES:
+        raise ValueError(f"must be PRIO={' or '.join(_PRIORITIES)}")
+    return replace(spec, priority=value)
+
+
+def _set_packing(spec: Spec, key: str, _value: str | None) -> Spec:
+    return replace(spec, packing=key)
+
+
+def _set_window(spec: Spec, _key: str, value: str | None) -> Spec:
+    if value not in {"1", "2"}:
+        raise ValueError("must be WINDOW=1 or 2")
+    return replace(spec, window=int(value))
+
+
+_SETTINGS: dict[str, Callable[[Spec, str, str | None], Spec]] = {
+    "per": _set_period,
+    "stretch-per": _set_period,
+    "OPT": _set_share,
+    "MFT": _set_pin,
+    "MVT": _set_pin,
+    "PRIO": _set_priority,
+    "WINDOW": _set_window,
+}
+_KINDS = {"per": "period", "stretch-per": "period", "MFT": "age below which jobs are not moved"}
+_KINDS["MVT"] = _KINDS["MFT"]
+
+
+def _check(name: str, spec: Spec, seen: set[str]) -> None:
+    """Raise InputError where parts do not go together."""
+    rule = ""
+    if spec.star and not spec.submission:
+        rule = "* needs an action on submission before it, as in Greedy*"
+    elif not spec.submission and spec.period_s is None:
+        rule = "nothing would ever be placed: name an action on submission, or /per"
+    elif spec.submission and not spec.star and spec.period_s is None:
+        rule = "a job for which there is no room at once would wait for ever: add * or /per"
+    elif not spec.packs and spec.pin.kind is not PinKind.NONE:
+        rule = "MFT and MVT limit what MCB moves, and nothing here uses MCB: leave it out, or add /per"
+    elif not spec.packs and seen & {"packing", "WINDOW"}:
+        rule = "a packing is for MCB, and nothing here uses MCB: leave it out, or add /per"
+    elif "WINDOW" in seen and PACKINGS[spec.packing].method not in {"CP", "PP"}:
+        rule = f"{spec.packing} has no window: WINDOW is for Choose and Permutation Pack"
+    elif spec.stretch and spec.share == "MIN":
+        rule = "stretches are made small: OPT=MAX, AVG or NONE"
+    elif not spec.stretch and spec.share == "MAX":
+        rule = "OPT=MAX is for /stretch-per; here it is OPT=MIN, AVG or NONE"
+    if rule:
+        raise InputError(f'policy "{name}": {rule}')
+
+
+def build(name: str, spec: Spec) -> Dfrs:
+    """The policy, under that name."""
+    priority = _PRIORITIES[spec.priority]
+    yield_lines = YieldLines()
+    lines: Lines = yield_lines
+    shares: Shares
+    if spec.stretch:
+        lines = stretch_lines = StretchLines(spec.period_s or PERIOD_S)
+        shares = AverageStretch(lines=stretch_lines) if spec.share == "AVG" else _level_shares(spec, lines)
+    else:
+        shares = AverageYield(lines=yield_lines) if spec.share == "AVG" else _level_shares(spec, lines)
+    pack = _packer(spec, yield_lines, priority)
+    start: Action | None = pack if spec.submission == "MCB" else None
+    restart: Action | None = start
+    if spec.submission in _MODES:
+        start = Admit(mode=_MODES[spec.submission], priority=priority)
+        restart = Readmit(priority=priority)
+    return Dfrs(
+        name=name,
+        on_submission=start,
+        on_completion=restart if spec.star else None,
+        on_wake=_packer(spec, lines, priority) if spec.period_s is not None else None,
+        on_nodes=restart,
+        shares=shares,
+        period_s=spec.period_s,
+    )
+
+
+def _level_shares(spec: Spec, lines: Lines) -> MaxMin:
+    return MaxMin(lines=lines, even=spec.share == "NONE")
+
+
+def _packer(spec: Spec, lines: Lines, priority: Priority) -> Action:
+    if spec.packing == DEFAULT_PACKING and spec.window == 1:
+        return Remap(lines=lines, priority=priority, pin=spec.pin)
+    return VectorRemap(packing=spec.packing, window=spec.window, lines=lines, priority=priority, pin=spec.pin)

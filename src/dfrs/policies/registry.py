@@ -1,0 +1,44 @@
+"""Every on-line policy under its name: what the CLI, the library, the tables and the tests all read."""
+
+import difflib
+
+from dfrs.model.decisions import Policy
+from dfrs.model.errors import InputError
+from dfrs.policies.batch import BATCH
+from dfrs.policies.grammar import SUBMISSIONS, build, parse
+
+TABLE_5_1 = (
+    "Greedy*", "GreedyP*", "GreedyPM*", "Greedy/per", "GreedyP/per", "GreedyPM/per", "Greedy*/per", "GreedyP*/per",
+    "GreedyPM*/per", "MCB*", "MCB/per", "MCB*/per", "/per", "/stretch-per",
+)  # fmt: skip
+"""The combinations of 000 Table 5.1."""
+
+PUBLISHED_AGES = ("", "/MFT=300", "/MFT=600", "/MVT=300", "/MVT=600")
+"""Half a penalty and one penalty (000 section 5.3.1)."""
+
+
+def all_published() -> list[str]:
+    """The 116 names of 000 chapter 5: Table 5.1 with both uses of what is left, and ages where MCB is used."""
+    return [
+        f"{combination}/OPT={share}{age}"
+        for combination in TABLE_5_1
+        for share in (("AVG", "MAX") if combination == "/stretch-per" else ("AVG", "MIN"))
+        for age in (PUBLISHED_AGES if "per" in combination or "MCB" in combination else ("",))
+    ]
+
+
+def find_policy(name: str) -> Policy:
+    """The policy of that name. Raises InputError with the nearest names, or the rule that the name breaks."""
+    if name in BATCH:
+        return BATCH[name]()
+    known = (*BATCH, *TABLE_5_1)
+    if "/" not in name and "*" not in name and name not in SUBMISSIONS:
+        upper = {k.upper(): k for k in known}
+        near = [upper[k] for k in difflib.get_close_matches(name.upper(), upper, n=3, cutoff=0.6)]
+        if near:
+            raise InputError(f'policy "{name}": there is no such policy; did you mean {" or ".join(near)}?')
+        raise InputError(
+            f'policy "{name}": there is no such policy; policies are {", ".join(BATCH)}, and names as in Table 5.1 of the '
+            f"dissertation, such as GreedyPM*/per/OPT=MIN/MVT=600"
+        )
+    return build(name, parse(name))

@@ -1,0 +1,218 @@
+"""From a trace to a workload: tasks, CPU needs, memory and estimates, which traces do not have or have otherwise.
+
+A trace counts processors; a workload has tasks on nodes that are shared (000 section 5.3.2). What a task needs is
+assumed, by one of these annotations:
+
+- `dfrs`, for synthetic traces on quad-core nodes: tasks = processors, each node one of the trace's processors. The task
+  of a one-task job is sequential, CPU need 0.25; other tasks are multi-threaded, need 1. Memory is 10 % with
+  probability 0.55, else 10 * x % with x uniform on 2, …, 10.
+- `hpc2n`, for dual-core nodes with 2 GB: `smp:2:2`.
+- `smp:CORES:GIB`, for nodes with that many cores and that much memory: memory per processor is the larger of
+  requested and used, at least 10 % of a node, which is also taken where none is given. Where the number of processors
+  is a multiple of CORES and CORES times that memory is less than a node's (if it is the same, not), tasks have CORES
+  threads: tasks = processors / CORES, need 1, memory CORES times that of a processor. Else tasks = processors, need
+  1 / CORES.
+- `none`: whole processors, as batch schedulers give them out: tasks = processors, need 1, memory 0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfrs.model.errors import InputError
+from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.jobs import Workload
+from dfrs.workloads.oddities import Oddity, Report, oddity
+from dfrs.workloads.swf import Swf
+
+OVERRUN = ("keep", "cut")
+LARGER = ("keep", "drop", "clamp")
+
+SEQUENTIAL_NEED = 0.25
+SMALL_MEMORY = 0.1
+SMALL_MEMORY_PROBABILITY = 0.55
+KB_PER_GIB = 2.0**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tasks:
+    """What J jobs consist of."""
+
+    tasks: Ints
+    need: Floats
+    memory: Floats
+    oddities: tuple[Oddity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """How processors of a trace become tasks on nodes. Raises InputError for what is not one."""
+
+    name: str
+    cores: int = 1
+    """Processors of the trace in each node."""
+    node_kb: float = np.inf
+
+    def __post_init__(self) -> None:
+        if not self.cores >= 1 or not self.node_kb > 0:
+            raise InputError(f"annotate = {self.name}: cores and memory must be above 0")
+
+    @classmethod
+    def parse(cls, text: str) -> "Annotation":
+        """`dfrs`, `hpc2n`, `none` (or `processors`, the same), or `smp:CORES:GIB`."""
+        if text in {"dfrs", "none", "processors"}:
+            return cls(name="none" if text == "processors" else text)
+        parts = ("smp:2:2" if text == "hpc2n" else text).split(":")
+        if len(parts) == 3 and parts[0] == "smp":
+            try:
+                return cls(name=text, cores=int(parts[1]), node_kb=float(parts[2]) * KB_PER_GIB)
+            except ValueError:
+                pass
+        raise InputError(f'annotate = "{text}": must be dfrs, hpc2n, none or smp:CORES:GIB')
+
+    def tasks_of(self, swf: Swf, processors: Ints, seed: int) -> Tasks:
+        """Tasks of the jobs of `swf`, which have `processors` (J,); `dfrs` draws two doubles a job, in their order."""
+        if self.name == "none":
+            return Tasks(tasks=processors, need=np.ones(len(swf)), memory=np.zeros(len(swf)))
+        if self.name == "dfrs":
+            small, size = np.random.default_rng(seed).random((len(swf), 2)).T
+            large = (2 + np.floor(9 * size)) / 10
+            return Tasks(
+                tasks=processors,
+                need=np.where(processors == 1, SEQUENTIAL_NEED, 1.0),
+                memory=np.where(small < SMALL_MEMORY_PROBABILITY, SMALL_MEMORY, large),
+            )
+        return self._threaded(swf, processors)
+
+    def _threaded(self, swf: Swf, processors: Ints) -> Tasks:
+        known = np.maximum(swf.requested_kb, swf.used_kb)
+        share = np.maximum(known / self.node_kb, SMALL_MEMORY)
+        threaded = (processors % self.cores == 0) & (share * self.cores < 1.0)
+        return Tasks(
+            tasks=np.where(threaded, processors // self.cores, processors),
+            need=np.where(threaded, 1.0, 1.0 / self.cores),
+            memory=np.minimum(np.where(threaded, share * self.cores, share), 1.0),
+            oddities=(
+                _odd("no memory given", "10 % of a node taken", known <= 0, swf, "memory (KB)", known),
+                _odd("memory above that of a node", "a whole node's taken", share > 1.0, swf, "memory (KB)", known),
+            ),
+        )
+
+
+def _odd(rule: str, handled: str, bad: Bools, swf: Swf, label: str, values: np.ndarray | None = None) -> Oddity:
+    return oddity(rule, handled, bad, swf.line, label, getattr(swf, label) if values is None else values)
+
+
+def to_workload(
+    swf: Swf,
+    *,
+    nodes: int | None = None,
+    annotate: str = "dfrs",
+    estimates: str | float = "perfect",
+    overrun: str = "keep",
+    larger: str = "keep",
+    seed: int = 0,
+) -> tuple[Workload, Report]:
+    """The workload of a trace on `nodes` nodes (default: the header's MaxProcs, else MaxNodes, by the cores of a node).
+
+    A job has its allocated processors, or where that is not above 0 those it requested, or else is dropped. A run time
+    below 0 is unknown: the job is dropped; one of 0 is 1 s. A job with more processors than all nodes have is kept (who
+    runs the workload says that it cannot), or with `larger` dropped or cut to the machine. A run time above the
+    requested one is kept, or with `overrun="cut"` the requested one is taken, as where jobs are killed.
+
+    `estimates`: "perfect", the run time; "user", the requested time, or where there is none the run time; "raised", as
+    "user" but at least the trace's run time and 1 s; "none"; a factor of at least 1 on the run time. Raises InputError
+    where an option is none of these, the number of nodes is not known, or no job remains.
+    """
+    annotation = Annotation.parse(annotate)
+    _check_option("overrun", overrun, OVERRUN)
+    _check_option("larger", larger, LARGER)
+    nodes = _nodes(swf, annotation, nodes)
+    processors, keep, oddities = _processors(swf, nodes * annotation.cores, larger)
+    # Drawn for all lines of the trace, so that what a job gets does not hang on which others are dropped.
+    tasks = annotation.tasks_of(swf, processors, seed)
+    run_s, estimate_s, odd_times = _times(swf, estimates, overrun)
+    keep &= swf.run_s >= 0
+    report = swf.report.and_([*oddities, *odd_times, *tasks.oddities])
+    if not keep.any():
+        first = f"; {report.oddities[0].refusal(report.source)}" if report.oddities else ""
+        raise InputError(f"{report.source or swf.name}: no valid job remains of {len(swf)}{first}")
+    workload = Workload(
+        job_id=swf.job_id[keep],
+        submit_s=swf.submit_s[keep],
+        tasks=tasks.tasks[keep],
+        need=tasks.need[keep],
+        memory=tasks.memory[keep],
+        run_s=run_s[keep],
+        estimate_s=estimate_s[keep],
+        user=np.maximum(swf.user, -1)[keep],
+        weight=np.ones(int(keep.sum())),
+        nodes=nodes,
+        name=swf.name,
+    )
+    return workload, report
+
+
+def _check_option(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InputError(f'{name} = "{value}": must be one of {", ".join(known)}')
+
+
+def _nodes(swf: Swf, annotation: Annotation, nodes: int | None) -> int:
+    if nodes is not None:
+        if nodes < 1:
+            raise InputError(f"nodes = {nodes}: must be at least 1")
+        return nodes
+    machine = swf.machine_processors
+    if machine is None:
+        where = swf.report.source or swf.name
+        raise InputError(f"{where}: the header has neither MaxProcs nor MaxNodes: give the number of nodes")
+    return max(machine // annotation.cores, 1)
+
+
+def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[Oddity]]:
+    """(J,) processors, at least 1; (J,) which jobs to keep; what was odd."""
+    unknown = swf.processors < 1
+    neither = unknown & (swf.requested_processors < 1)
+    processors = np.where(unknown, np.maximum(swf.requested_processors, 1), swf.processors)
+    too_large = (processors > machine) & ~neither
+    handled = {"keep": "kept", "drop": "dropped", "clamp": f"{machine} taken"}[larger]
+    oddities = [
+        _odd("number of processors unknown", "requested processors taken", unknown & ~neither, swf, "processors"),
+        _odd("number of processors unknown, none requested", "dropped", neither, swf, "processors"),
+        _odd("larger than the cluster", handled, too_large, swf, "processors", processors),
+    ]
+    keep = ~neither & ~(too_large & (larger == "drop"))
+    return np.minimum(processors, machine) if larger == "clamp" else processors, keep, oddities
+
+
+def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floats, list[Oddity]]:
+    """(J,) run times, above 0; (J,) estimates; what was odd."""
+    run_s = np.where(swf.run_s > 0, swf.run_s, 1.0)
+    requested_s = np.where(swf.requested_s > 0, swf.requested_s, np.nan)
+    over = run_s > requested_s
+    oddities = [
+        _odd("run time unknown", "dropped", swf.run_s < 0, swf, "run_s"),
+        _odd("run time 0", "1 s taken", swf.run_s == 0, swf, "run_s"),
+        _odd("run time above the requested time", "cut to it" if overrun == "cut" else "kept", over, swf, "run_s"),
+    ]
+    if estimates in {"user", "raised"}:
+        oddities.append(_odd("no requested time", "run time taken", np.isnan(requested_s), swf, "requested_s"))
+    given = np.where(np.isnan(requested_s), run_s, requested_s)
+    raised = np.maximum(np.maximum(given, run_s), 1.0)
+    if overrun == "cut":
+        run_s = np.where(over, requested_s, run_s)
+    named = {"perfect": run_s, "user": given, "raised": raised, "none": np.full(len(swf), np.nan)}
+    if isinstance(estimates, str) and estimates in named:
+        return run_s, named[estimates], oddities
+    return run_s, run_s * _factor(estimates), oddities
+
+
+def _factor(estimates: str | float) -> float:
+    try:
+        factor = float(estimates)
+    except ValueError:
+        factor = np.nan
+    if not 1.0 <= factor < np.inf:
+        raise InputError(f'estimates = "{estimates}": must be perfect, user, raised, none, or a factor of at least 1')
+    return factor

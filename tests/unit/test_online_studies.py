@@ -1,0 +1,232 @@
+"""The on-line tables: their workloads, their rows, the published numbers, and what a page says of which results."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from dfrs.bounds.stretch import stretch_bound
+from dfrs.campaigns import online
+from dfrs.campaigns.online import SCHEMA, Entry, LublinTrace, Study, run_case
+from dfrs.campaigns.runner import Runner
+from dfrs.campaigns.tables import ITEMS
+from dfrs.campaigns.tables.d000_figure_6_1 import periods
+from dfrs.campaigns.tables.d000_tables_b import deviation
+from dfrs.campaigns.tables.measures import Sheet
+from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, TABLE_5_2, failures, heavy
+from dfrs.campaigns.tables.published_b import MOVES, STATISTICS, algorithms, published
+from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, scaled_cases, unscaled_cases, week_cases
+from dfrs.model.errors import DfrsError
+from tests.traces import needs_traces
+
+SMALL = LublinTrace(number=3, jobs=60)
+ONLINE = [name for name, item in ITEMS.items() if item.source.startswith(("000 section 5", "000 section 6", "000 app"))]
+TABLES = {"weeks": "B1", "unscaled": "B2", "scaled": "B3"}
+
+
+def as_published(part, loads=(0.9,)):
+    """Results that are what was published: one trace a load, its degradation the published average."""
+    rows = [
+        dict.fromkeys(SCHEMA)
+        | {"algorithm": label, "status": "complete", "target_load": load, "number": 1}
+        | {"bounded_degradation": published(TABLES[part], "mean", label), "degradation": 1.0}
+        | {"pause_and_resume_gb_per_s": published("B4", "pmtn_mean", label)}
+        | {"migration_gb_per_s": published("B4", "mig_mean", label)}
+        for load in loads
+        for label in algorithms()
+    ]
+    return Sheet(pl.DataFrame(rows, schema=SCHEMA))
+
+
+def test_the_published_numbers_are_those_of_the_document():
+    assert len(algorithms()) == 118
+    assert algorithms()[:2] == ("FCFS", "EASY")
+    assert set(TABLE_5_2) <= set(algorithms())
+    assert [published(f"B{k}", "mean", BEST) for k in (1, 2, 3)] == [6.9, 4.8, 6.1]
+    assert [published("B1", s, "FCFS") for s in STATISTICS] == [3578.5, 3727.8, 21718.4]
+    assert [published("B4", c, "MCB*/OPT=MIN/MVT=600") for c in MOVES] == [0.13, 0.37, 0.53, 1.51]
+    assert [published("B5", c, "MCB*/OPT=AVG/MFT=300") for c in MOVES] == [20.23, 162.72, 327.56, 1313.64]
+    assert [published("B6", c, "/stretch-per/OPT=MAX/MVT=600") for c in MOVES] == [3.76, 17.52, 9.87, 25.78]
+    assert published("B6", "pmtn_mean", "EASY") is None
+
+
+def test_the_published_numbers_are_consistent_with_each_other():
+    for label in algorithms():
+        for table in TABLES.values():
+            mean, std, most = (published(table, s, label) for s in STATISTICS)
+            assert 0 < mean <= most
+            assert 0 < std < most
+        for table in ("B4", "B5", "B6"):
+            moves = [published(table, c, label) for c in MOVES]
+            if moves[0] is not None:
+                assert moves[0] <= moves[1]
+                assert moves[2] <= moves[3]
+
+
+def test_a_trace_is_scaled_to_its_load_with_the_same_jobs():
+    whole = LublinTrace(number=7).workload()
+    assert len(whole) == 1000
+    assert whole.nodes == 128
+    for load in (0.1, 0.9):
+        scaled = LublinTrace(number=7, load=load).workload()
+        assert scaled.load == pytest.approx(load, rel=1e-9)
+        assert (scaled.run_s == whole.run_s).all()
+        assert (scaled.memory == whole.memory).all()
+
+
+def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
+    entries = (
+        Entry(label="a", policy="FCFS"), Entry(label="b", policy="FCFS", penalty_s=0.0),
+        Entry(label="c", policy="EASY"),
+    )  # fmt: skip
+    one, other, easy = run_case(entries, SMALL)
+    assert set(one) == set(SCHEMA)
+    assert one["stretch_bound"] == stretch_bound(SMALL.workload()).value
+    for row in (one, easy):
+        assert row["status"] == "complete"
+        assert row["degradation"] == pytest.approx(row["stretch_max"] / row["stretch_bound"])
+        assert row["degradation"] >= 1.0
+        assert row["bounded_degradation"] <= row["degradation"]
+        assert row["pauses_per_job"] == row["migration_gb_per_s"] == 0
+    assert (one["algorithm"], one["policy"], one["penalty_s"]) == ("a", "FCFS", 300.0)
+    assert {k: v for k, v in one.items() if k not in {"algorithm", "penalty_s", "runtime_s"}} == {
+        k: v for k, v in other.items() if k not in {"algorithm", "penalty_s", "runtime_s"}
+    }
+
+
+def test_penalty_and_period_reach_the_simulation():
+    entries = (
+        Entry(label="a", policy=BEST), Entry(label="b", policy=BEST, penalty_s=0.0),
+        Entry(label="c", policy=BEST.replace("/per", "/per=600")),
+        Entry(label="d", policy=BEST.replace("/per", "/per=6000")),
+    )  # fmt: skip
+    default, free, same, seldom = run_case(entries, LublinTrace(number=3, jobs=300, load=0.9))
+    figures = [(row["stretch_mean"], row["pauses_per_hour"], row["migrations_per_hour"]) for row in (default, same)]
+    assert figures[0] == figures[1]
+    assert free["stretch_mean"] < default["stretch_mean"]
+    moves = [row["pauses_per_hour"] + row["migrations_per_hour"] for row in (default, seldom)]
+    assert moves[1] < moves[0]
+
+
+def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
+    study = Study(
+        name="s", sample="", cases=(SMALL, replace(SMALL, number=4)),
+        entries=tuple(Entry(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
+    )  # fmt: skip
+    one = Runner(tmp_path / "1", 1).results(study)
+    several = Runner(tmp_path / "2", 2)
+    two = several.results(study)
+    several.close()
+    assert len(one) == study.runs
+    assert one.drop("runtime_s").equals(two.drop("runtime_s"))
+
+
+def test_a_key_is_of_workload_policy_and_settings():
+    study = Study(name="s", sample="", cases=(SMALL,), entries=(Entry(label="a", policy="FCFS"),))
+    others = [
+        replace(study, cases=(replace(SMALL, load=0.5),)),
+        replace(study, entries=(Entry(label="a", policy="EASY"),)),
+        replace(study, entries=(Entry(label="a", policy="FCFS", penalty_s=0.0),)),
+    ]
+    assert len({study.key, *(other.key for other in others)}) == 4
+    assert replace(study, sample="said otherwise").key == study.key
+
+
+def test_a_run_that_a_policy_ends_is_a_row_and_a_note(monkeypatch):
+    class Idle:
+        def decide(self, snapshot):
+            raise online.StoppedError("policy idle: never", None)
+
+    monkeypatch.setattr(online, "find_policy", lambda *_, **__: Idle())
+    rows = run_case((Entry(label="a", policy="idle"),), SMALL)
+    assert rows[0]["degradation"] is None
+    assert "never" in rows[0]["status"]
+    notes = failures([Sheet(pl.DataFrame(rows, schema=SCHEMA))])
+    assert notes == ("a: 1 of 1 runs did not end; the first: error: policy idle: never",)
+
+
+def test_samples_are_nested_and_those_of_the_document():
+    assert len(unscaled_cases(FULL.unscaled)) == 100
+    assert len(set(scaled_cases(FULL.scaled))) == 900
+    for cases in (unscaled_cases, scaled_cases):
+        assert cases(STANDARD.scaled)[: QUICK.scaled] == cases(QUICK.scaled)
+    assert [case.load for case in scaled_cases(9)] == [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
+
+
+@needs_traces
+def test_a_week_of_hpc2n_is_seven_days_on_120_nodes():
+    cases = week_cases(FULL.weeks)
+    assert len({case.number for case in cases}) == 182
+    workload = cases[0].workload()
+    assert workload.nodes == 120
+    assert 0 <= workload.submit_s[0] <= workload.submit_s[-1] < 7 * 86_400
+
+
+def test_periods_are_those_of_the_figure():
+    assert periods(39) == [600.0 + 300.0 * k for k in range(39)]
+    assert periods(STANDARD.periods)[0] == 600.0
+    assert periods(STANDARD.periods)[-1] == 12_000.0
+    assert len(periods(2)) == 2
+
+
+def test_heavy_traces_are_those_of_load_07_and_more():
+    sheet = as_published("scaled", loads=[case.load for case in scaled_cases(9)])
+    assert sorted(heavy(sheet).parameter("target_load").tolist()) == [0.7, 0.8, 0.9]
+
+
+def test_a_deviation_is_that_of_a_sample():
+    assert deviation(np.array([1.0, np.nan, 3.0])) == pytest.approx(2.0**0.5)
+    assert deviation(np.array([1.0, np.nan])) is None
+
+
+def test_the_published_results_have_no_deviation_and_their_order_is_theirs():
+    content = ITEMS["000-table-5.2"].content({part: as_published(part) for part in SETS})
+    compared = [cell for cell in content.grids[0].cells if cell.published is not None]
+    assert len(compared) == 60
+    assert all(cell.deviation == 0 for cell in compared)
+    order, *others = content.claims
+    assert order.holds
+    assert all(claim.published == claim.measured for claim in others)
+    for k in (1, 2, 3):
+        part = list(SETS)[k - 1]
+        grid = ITEMS[f"000-tables-b{k}"].content({part: as_published(part)}).grids[0]
+        assert len(grid.cells) == 3 * 118
+    table = ITEMS["000-table-6.1"].content({"scaled": as_published("scaled")})
+    assert len(table.grids[0].cells) == 4 * 18
+    assert all(cell.deviation == 0 for cell in table.grids[0].cells if cell.measure.endswith("avg"))
+    assert [claim.holds for claim in table.claims] == [True, True]
+
+
+def test_the_order_claim_fails_where_the_order_is_turned():
+    sheet = as_published("unscaled")
+    turned = Sheet(sheet.frame.with_columns(bounded_degradation=1.0 / pl.col("bounded_degradation")))
+    order = ITEMS["000-table-5.2"].content({"unscaled": turned}).claims[0]
+    assert order.holds is False
+    assert order.measured == "unscaled 0 %"
+
+
+def test_without_hpc2n_its_columns_are_left_out_and_the_page_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("DFRS_TRACES", str(tmp_path))
+    assert week_cases(5) == ()
+    for name in ("000-table-5.2", "000-figure-6.1"):
+        assert set(ITEMS[name].needs(QUICK)) == {"unscaled", "scaled"}
+    assert ITEMS["000-tables-b1"].needs(QUICK) == {}
+    assert ITEMS["000-tables-b1"].content({}).notes == (NO_WEEKS,)
+    content = ITEMS["000-table-5.2"].content({part: as_published(part) for part in ("unscaled", "scaled")})
+    assert {cell.measure for cell in content.grids[0].cells} == {"unscaled", "scaled"}
+    assert NO_WEEKS in content.notes
+
+
+def test_an_error_of_ours_is_not_taken_for_one_of_the_policy(monkeypatch):
+    def unknown(*_, **__):
+        raise DfrsError("no such policy")
+
+    monkeypatch.setattr(online, "find_policy", unknown)
+    with pytest.raises(DfrsError, match="no such policy"):
+        run_case((Entry(label="a", policy="?"),), SMALL)
+
+
+def test_all_items_are_there():
+    assert len(ONLINE) == 10
+    assert all(study.runs > 0 for name in ONLINE for study in ITEMS[name].needs(QUICK).values())
