@@ -107,5 +107,3 @@ class Swapper:
             if len(free):
                 after[slot] = free[0]
         return Target(after, (after >= 0).astype(np.float64), snapshot.now_s + self.period_s)
-
-

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -64,8 +65,8 @@ def simulate(folder, *arguments):
 
 def signalled(folder, number, jobs, *arguments):
     return subprocess.run(
-        [sys.executable, "-c", RUN, str(number), str(jobs), "simulate", "t.swf", "--no-bound", *arguments], cwd=folder,
-        capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", RUN, str(int(number)), str(jobs), "simulate", "t.swf", "--no-bound", *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
 
@@ -73,34 +74,42 @@ def contents(directory):
     return [(directory / name).read_bytes() for name in FILES]
 
 
-@pytest.mark.parametrize(("policy", "slug"), [("EASY", "EASY"), ("GreedyPM*/per/OPT=MIN/MVT=600",
-                                                                 "GreedyPM+_per_OPT=MIN_MVT=600")])  # fmt: skip
-def test_an_interrupted_run_is_a_valid_partial_run_and_is_continued_to_the_same_bytes(folder, policy, slug):
+@pytest.mark.parametrize(
+    ("policy", "slug", "number"),
+    [
+        ("EASY", "EASY", signal.SIGTERM),
+        ("GreedyPM*/per/OPT=MIN/MVT=600", "GreedyPM+_per_OPT=MIN_MVT=600", signal.SIGINT),
+    ],
+)
+def test_an_interrupted_run_is_a_valid_partial_run_and_is_continued_to_the_same_bytes(folder, policy, slug, number):
     done = simulate(folder, "-p", policy, "-o", "whole")
     assert done.returncode == 0, done.stderr
-    for number, status in ((2, 130), (15, 130)):
-        directory = folder / f"stopped{number}" / slug
-        stopped = signalled(folder, number, 20, "-p", policy, "-o", directory.parent.name)
-        assert stopped.returncode == status, stopped.stderr
-        assert "Traceback" not in stopped.stderr
-        run = read_run(directory)
-        assert not run.complete
-        assert 0 < np.isfinite(run.finish_s).sum() < len(run.workload)
-        replayed(run)
-        assert (directory / "checkpoint.npz").exists()
-        continued = simulate(folder, "-p", policy, "-o", directory.parent.name, "--resume")
-        assert continued.returncode == 0, continued.stderr
-        assert contents(directory) == contents(folder / "whole" / slug)
-        assert sorted(path.name for path in directory.iterdir()) == sorted(FILES)
-    killed = signalled(folder, 9, 20, "-p", policy, "-o", "killed")
-    assert killed.returncode == -9
-    assert not (folder / "killed" / slug / "summary.json").exists()
-    assert simulate(folder, "-p", policy, "-o", "killed", "--resume").returncode == 0
-    assert contents(folder / "killed" / slug) == contents(folder / "whole" / slug)
+    directory = folder / "stopped" / slug
+    stopped = signalled(folder, number, 20, "-p", policy, "-o", "stopped")
+    assert stopped.returncode == 130, stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    run = read_run(directory)
+    assert not run.complete
+    assert 0 < np.isfinite(run.finish_s).sum() < len(run.workload)
+    replayed(run)
+    assert (directory / "checkpoint.npz").exists()
+    continued = simulate(folder, "-p", policy, "-o", "stopped", "--resume")
+    assert continued.returncode == 0, continued.stderr
+    assert contents(directory) == contents(folder / "whole" / slug)
+    assert sorted(path.name for path in directory.iterdir()) == sorted(FILES)
+
+
+def test_a_killed_run_leaves_no_run_but_its_state_and_is_continued_to_the_same_bytes(folder):
+    assert simulate(folder, "-p", "EASY", "-o", "whole").returncode == 0
+    killed = signalled(folder, signal.SIGKILL, 20, "-p", "EASY", "-o", "killed")
+    assert killed.returncode == -signal.SIGKILL
+    assert [path.name for path in (folder / "killed" / "EASY").iterdir()] == ["checkpoint.npz"]
+    assert simulate(folder, "-p", "EASY", "-o", "killed", "--resume").returncode == 0
+    assert contents(folder / "killed" / "EASY") == contents(folder / "whole" / "EASY")
 
 
 def test_a_run_interrupted_before_any_job_is_done_is_shown_and_continued(folder):
-    stopped = signalled(folder, 2, 0, "-p", "FCFS", "-o", "runs")
+    stopped = signalled(folder, signal.SIGINT, 0, "-p", "FCFS", "-o", "runs")
     assert stopped.returncode == 130, stopped.stderr
     assert "Traceback" not in stopped.stderr
     assert simulate(folder, "-p", "FCFS", "-o", "runs", "--resume").returncode == 0

@@ -1,12 +1,12 @@
 """As `compare`, for the kernels of the control core and of the simulated world."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numba.core.registry import CPUDispatcher
 
 from dfrs.control.commands import DETACH
-from dfrs.kernels import reconcile as kernels
 from dfrs.model import tolerances
 from dfrs.sim.world import JOB as WORLD_JOB
 from tests.naive import ledger, progress, reconcile
@@ -65,7 +65,9 @@ def advance(kernel: Kernel, case: OnlineCase) -> Pair:
 
 def row_of(kernel: Kernel, case: OnlineCase) -> Pair:
     jobs, names = rows_of(case.jobs), range(99, 101 + case.rows)
-    got = [int(kernel(records(kernel, case.jobs), rows, name)) for name in names for rows in (case.rows, case.rows // 2)]
+    got = [
+        int(kernel(records(kernel, case.jobs), rows, name)) for name in names for rows in (case.rows, case.rows // 2)
+    ]
     return got, [ledger.row_of(jobs[:rows], name) for name in names for rows in (case.rows, case.rows // 2)]
 
 
@@ -265,7 +267,7 @@ def append_commands(kernel: Kernel, case: OnlineCase) -> Pair:
         records(kernel, case.jobs), case.first, np.array(_flat(kept), np.int64), case.yields,
         np.array(moves, np.int64), case.reasons, 5, order, step, (serial, job_id, yields, moved, reason), bounds, nodes,
     )  # fmt: skip
-    parts = [nodes[a:b].tolist() for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    parts = [nodes[a:b].tolist() for a, b in pairwise(bounds.tolist())]
     columns = (serial.tolist(), job_id.tolist(), yields.tolist(), moved.tolist(), reason.tolist(), parts)
     return [bounds[0], *zip(*columns, strict=True)], [
         0,
@@ -282,9 +284,7 @@ def write_rows(kernel: Kernel, case: OnlineCase) -> Pair:
     log = [np.full(before + rows, -1.0), *np.full((2, before + rows), UNTOUCHED), np.full(before + rows, -1.0)]
     why, first, nodes = np.full((3, before + rows + 1 + len(case.after)), UNTOUCHED)
     given = (case.jobs["serial"].copy(), action, case.yields, case.jobs["tasks"].copy())
-    at, held = kernel(
-        case.now_s, given, case.first, case.after, 1, before, 2, (*log, why, first, nodes)
-    )
+    at, held = kernel(case.now_s, given, case.first, case.after, 1, before, 2, (*log, why, first, nodes))
     kept = [r for r in range(rows) if action[r] != 1]
     tail = slice(before, at)
     parts = [case.after[case.slots(r)].tolist() for r in kept]
@@ -409,9 +409,7 @@ def perform(kernel: Kernel, case: ProgressCase) -> Pair:
             np.array([row[k] for row in rows], kind) for k, kind in enumerate((np.int64, np.int64, float, np.int64))
         )
         serials, ready_s = np.full(len(rows), UNTOUCHED), np.empty(len(rows))
-        count, placed = kernel(
-            table, running, count, now_s, columns, case.penalty_s, case.copy_s, serials, ready_s
-        )
+        count, placed = kernel(table, running, count, now_s, columns, case.penalty_s, case.copy_s, serials, ready_s)
         got.append((int(placed), serials[:placed].tolist(), sorted(running[:count].tolist())))
         here = [j for j, job in enumerate(twin.jobs) if job.running]
         expected.append((len(ready), [job for job, _ in ready], here))

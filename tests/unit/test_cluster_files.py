@@ -52,7 +52,8 @@ def test_no_events_are_none(tmp_path):
     ("row", "word"),
     [
         ("x,1,up", "time_s"), ("nan,1,up", "time_s"), ("inf,1,up", "time_s"), ("1,-1,up", "node"), ("1,0.5,up", "node"),
-        ("1,inf,up", "node"), ("1,,up", "node"), ("1,1,broken", "condition"), ("1,1,", "condition"), ("1,1", "condition"),
+        ("1,inf,up", "node"), ("1,,up", "node"), ("1,1,broken", "condition"), ("1,1,", "condition"),
+        ("1,1", "condition"),
     ],
 )  # fmt: skip
 def test_broken_events_are_input_errors(tmp_path, row, word):

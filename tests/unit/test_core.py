@@ -72,12 +72,8 @@ def everything(core):
             for name, array in core.state().items()}  # fmt: skip
 
 
-class MoverBesideClosed(Mover):
-    """Mover, but jobs on nodes that drain are taken off them, since it places all anew."""
-
-
 def new_core():
-    return Core(MoverBesideClosed(), np.ones((NODES, 2)))
+    return Core(Mover(), np.ones((NODES, 2)))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -337,9 +333,7 @@ def test_a_snapshot_cannot_be_written_to():
 
 def test_the_cause_the_subject_and_the_wake_are_what_happened():
     seen = []
-    core = Core(
-        FromFunction(lambda s: seen.append((s.now_s, s.cause, s.subject)) or Stay().decide(s)), np.ones((2, 2))
-    )
+    core = Core(FromFunction(lambda s: seen.append((s.now_s, s.cause, s.subject)) or Stay().decide(s)), np.ones((2, 2)))
     core.handle(Submit(5, 1, 0.5, 0.5), 1.0)
     core.handle(Submit(4, 1, 0.5, 0.5), 1.0)
     core.handle(Wake(), 2.0)
@@ -354,7 +348,7 @@ def test_the_cause_the_subject_and_the_wake_are_what_happened():
 
 
 def test_reasons_in_words_stand_in_the_journal_and_survive_restoring():
-    words = iter(["because", "", "first in the queue", "because", "ünïcode, \"quoted\""])
+    words = iter(["because", "", "first in the queue", "because", 'ünïcode, "quoted"'])
     core = Core(
         FromFunction(lambda s: Target.of(s, {1: Placement((len(core.journal) % 2,), 1.0)}, why={1: next(words)})),
         np.ones((2, 2)),

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ def test_the_kernel_equals_its_twin(kernel, comparison, case):
 
 
 def test_an_array_grows_to_at_least_twice_its_length_and_keeps_what_it_has():
-    array = compare.np.arange(5)
+    array = np.arange(5)
     assert columns.grown(array, 5) is array
     larger = columns.grown(array, 6)
     assert larger.tolist() == [0, 1, 2, 3, 4, 0, 0, 0, 0, 0]

@@ -130,7 +130,7 @@ def test_reconciling_again_after_commit_is_nothing(case):
 @given(case=online())
 def test_tasks_that_stay_keep_their_slot_and_moved_counts_the_others(case):
     case = all_open(case)
-    _, commands, (after, _, _) = performed(case)
+    _, commands, _ = performed(case)
     row_of = {int(name): r for r, name in enumerate(case.jobs["id"])}
     for k, command in enumerate(commands):
         r = row_of[command.job_id]
@@ -143,7 +143,6 @@ def test_tasks_that_stay_keep_their_slot_and_moved_counts_the_others(case):
             assert commands.moved[k] == len(command.nodes)
         else:
             assert commands.moved[k] == 0
-    assert (after[:0] == case.before[:0]).all()
 
 
 @given(case=online())
@@ -175,7 +174,7 @@ def test_cases_contain_every_kind_of_command():
 def exchange_case(places, exchanged, memory=1.0, yields=None, present=None):
     """Jobs of one task each."""
     rows = len(places)
-    jobs, first = online_cases.job_table(cases.Seeded(np.random.default_rng(1)), rows, 500.0, 8)
+    jobs, _ = online_cases.job_table(cases.Seeded(np.random.default_rng(1)), rows, 500.0, 8)
     jobs["tasks"], jobs["need"], jobs["memory"], jobs["state"], jobs["ready_s"] = 1, 1.0, memory, RUNNING, 0.0
     jobs["id"] = np.arange(rows) + 1
     jobs["yield_"] = 1.0 if present is None else present
@@ -261,7 +260,7 @@ def test_a_job_with_only_some_of_its_tasks_on_nodes_is_refused():
 
 def test_too_little_memory_and_too_little_cpu_are_refused_and_name_a_job_on_that_node(pair):
     nodes = np.array([1, 1])
-    assert "gives out more CPU" in str(refused(pair, task_nodes=nodes)).replace("would give", "gives")
+    assert "node 1 would give out more CPU" in str(refused(pair, task_nodes=nodes))
     pair.jobs["memory"] = 0.6
     error = refused(pair, task_nodes=nodes, yields=np.array([0.1, 0.1]))
     assert "memory" in str(error)

@@ -17,6 +17,7 @@ from dfrs.campaigns.tables.measures import Sheet
 from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, TABLE_5_2, failures, heavy
 from dfrs.campaigns.tables.published_b import MOVES, STATISTICS, algorithms, published
 from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, scaled_cases, unscaled_cases, week_cases
+from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import DfrsError
 from tests.traces import needs_traces
 
@@ -97,14 +98,14 @@ def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
 
 def test_penalty_and_period_reach_the_simulation():
     entries = (
-        Entry(label="a", policy=BEST), Entry(label="b", policy=BEST, penalty_s=0.0),
-        Entry(label="c", policy=BEST.replace("/per", "/per=600")),
+        Entry(label="a", policy=BEST), Entry(label="c", policy=BEST.replace("/per", "/per=600")),
         Entry(label="d", policy=BEST.replace("/per", "/per=6000")),
+        Entry(label="e", policy="MCB*/OPT=MIN"), Entry(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
     )  # fmt: skip
-    default, free, same, seldom = run_case(entries, LublinTrace(number=3, jobs=300, load=0.9))
+    default, same, seldom, penalised, free = run_case(entries, LublinTrace(number=3, jobs=300, load=0.9))
     figures = [(row["stretch_mean"], row["pauses_per_hour"], row["migrations_per_hour"]) for row in (default, same)]
     assert figures[0] == figures[1]
-    assert free["stretch_mean"] < default["stretch_mean"]
+    assert free["stretch_mean"] < 0.9 * penalised["stretch_mean"]
     moves = [row["pauses_per_hour"] + row["migrations_per_hour"] for row in (default, seldom)]
     assert moves[1] < moves[0]
 
@@ -136,14 +137,15 @@ def test_a_key_is_of_workload_policy_and_settings():
 def test_a_run_that_a_policy_ends_is_a_row_and_a_note(monkeypatch):
     class Idle:
         def decide(self, snapshot):
-            raise online.StoppedError("policy idle: never", None)
+            raise PolicyError(1, "is never placed")
 
     monkeypatch.setattr(online, "find_policy", lambda *_, **__: Idle())
     rows = run_case((Entry(label="a", policy="idle"),), SMALL)
     assert rows[0]["degradation"] is None
-    assert "never" in rows[0]["status"]
-    notes = failures([Sheet(pl.DataFrame(rows, schema=SCHEMA))])
-    assert notes == ("a: 1 of 1 runs did not end; the first: error: policy idle: never",)
+    assert rows[0]["status"].startswith("error: policy idle at ")
+    note = failures([Sheet(pl.DataFrame(rows, schema=SCHEMA))])
+    assert note == (f"a: 1 of 1 runs did not end; the first: {rows[0]['status']}",)
+    assert "job 1 is never placed" in note[0]
 
 
 def test_samples_are_nested_and_those_of_the_document():

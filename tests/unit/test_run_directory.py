@@ -279,5 +279,5 @@ def test_an_unfinished_write_is_not_taken_for_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr("dfrs.report.runs._jobs_frame", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_run(run, tmp_path, {}, "1")
-    with pytest.raises(InputError, match="summary.json"):
+    with pytest.raises(InputError, match=r"summary\.json"):
         read_run(tmp_path)

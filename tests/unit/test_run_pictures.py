@@ -162,7 +162,7 @@ def test_the_tail_says_how_many_fare_at_least_so_badly():
         assert y[np.searchsorted(x, value)] == share == np.mean(x >= value)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_run_can_be_drawn_and_the_bytes_repeat(tmp_path, seed):
     run = random_run(seed, partial=seed % 2 == 1)
     again = [tmp_path / "a", tmp_path / "b"]

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import fields
+from itertools import count
 
 import numpy as np
 import pytest
@@ -34,11 +35,6 @@ SETTINGS = {
     "unequal": Settings(capacity=np.array([[2.0, 1.5], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.5, 1.0]])),
     "nodes": Settings(node_events=NODE_EVENTS, penalty=Penalty(seconds=5.0)),
 }
-SMALL = {"per": 60.0}
-
-
-class MoverOffClosed(Mover):
-    """Mover whose kept jobs are on open nodes only, as it places all anew where nodes changed."""
 
 
 def simulate(workload, policy, settings="plain", watch=None):
@@ -108,8 +104,10 @@ def test_a_run_stopped_anywhere_saved_and_continued_is_the_uninterrupted_one(pol
         while run is None or not run.complete:
             left = pending.pop(0) if pending else 10**9
 
-            def watch(_done, counter=iter(range(1, 10**9)), left=left):
-                return next(counter) < left
+            seen = count(1)
+
+            def watch(_done, seen=seen, left=left):
+                return next(seen) < left
 
             run = simulation.run(watch)
             if not run.complete:
@@ -146,7 +144,9 @@ def test_a_partial_run_ends_when_it_was_stopped_even_if_nothing_was_logged_then(
 def rows(run):
     """(time, job, action) of each row."""
     e = run.events
-    return [(t, j, Action(a).name) for t, j, a in zip(e.time_s.tolist(), e.job.tolist(), e.action.tolist(), strict=True)]
+    return [
+        (t, j, Action(a).name) for t, j, a in zip(e.time_s.tolist(), e.job.tolist(), e.action.tolist(), strict=True)
+    ]
 
 
 def test_an_empty_workload_is_a_complete_run_without_events(tmp_path):
@@ -156,7 +156,9 @@ def test_an_empty_workload_is_a_complete_run_without_events(tmp_path):
 
 
 def test_jobs_that_can_never_run_are_refused_and_the_others_run(tmp_path):
-    workload = plain_workload([(0, 3, 0.1, 0.7, 5), (1, 2, 0.1, 0.7, 5), (2, 5, 0.1, 0.5, 5), (3, 4, 0.1, 0.5, 5)], nodes=2)
+    workload = plain_workload(
+        [(0, 3, 0.1, 0.7, 5), (1, 2, 0.1, 0.7, 5), (2, 5, 0.1, 0.5, 5), (3, 4, 0.1, 0.5, 5)], nodes=2
+    )
     run = Simulation(workload, FairShare(), "fair").run()
     assert run.refused == (0, 2)
     assert run.complete
@@ -365,7 +367,7 @@ def test_a_policy_that_waits_before_it_places_jobs_is_not_stopped():
 def test_a_policy_that_moves_jobs_more_often_than_a_penalty_lasts_is_stopped(monkeypatch, tmp_path):
     monkeypatch.setattr(simulator, "FRUITLESS_WAKES", 2000)
     workload = plain_workload([(0, 1, 1.0, 1.0, 35)] * 2, nodes=2)
-    with pytest.raises(StoppedError, match="policy swap at .*job 1 ") as caught:
+    with pytest.raises(StoppedError, match=r"policy swap at .*job 1 ") as caught:
         Simulation(workload, Swapper(10.0), "swap", Settings(penalty=Penalty(seconds=11.0))).run()
     assert caught.value.run.count(Action.MIGRATE).min() > 10
     files(caught.value.run, tmp_path)

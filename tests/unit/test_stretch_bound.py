@@ -298,7 +298,8 @@ def test_the_least_stretch_of_a_cut_is_its_root(workload, data):
     members = np.array(sorted(data.draw(st.sets(st.integers(0, len(workload) - 1), min_size=1))))
     capacity = Fraction(workload.nodes)
     exact = naive.root([exactly(workload)[j] for j in members], capacity)
-    got, evaluations = kernels.least_stretch(*columns(workload), members, float(capacity), 1.0)
+    submit, run, rate = columns(workload)
+    got, evaluations = kernels.least_stretch(submit, run, rate, run * rate, members, float(capacity), 1.0)
     assert Fraction(got) <= exact
     assert got == pytest.approx(float(exact), rel=1e-11)
     assert evaluations <= 30

@@ -61,8 +61,13 @@ class StretchBound:
     """Stretches at which all jobs were tried."""
 
 
-def stretch_bound(workload: Workload, *, capacity: float | None = None, schedule: bool = False) -> StretchBound:
-    """The least maximum (plain) stretch that any schedule can have, by Theorem 1.
+def stretch_bound(
+    workload: Workload, *, capacity: float | None = None, tau_s: float = 0.0, schedule: bool = False
+) -> StretchBound:
+    """The least maximum stretch that any schedule can have, by Theorem 1; the bounded stretch with `tau_s` above 0.
+
+    The bounded stretch is max(flow time, tau) / max(run time, tau): at most S, for S >= 1, where a job is done by
+    r_j + S * max(p_j, tau).
 
     `capacity` is the CPU of all nodes together in reference nodes; by default that of the workload's nodes. A workload
     without jobs has the bound 1. With `schedule`, the certificate has one that reaches the bound. The value passes the
@@ -78,8 +83,9 @@ def stretch_bound(workload: Workload, *, capacity: float | None = None, schedule
         )
         return StretchBound(value=1.0, certificate=certificate, iterations=0)
     origin = float(workload.submit_s[0])
-    problem = _Problem(workload.submit_s - origin, workload.run_s, workload.need * workload.tasks, total)
-    alone = problem.rate / total
+    scale, run = np.maximum(workload.run_s, tau_s), workload.run_s
+    problem = _Problem(workload.submit_s - origin, scale, run, workload.need * workload.tasks, total)
+    alone = problem.work / (total * problem.scale)
     value, critical = max(1.0, float(alone.max())), np.array([int(alone.argmax())])
     iterations = 0
     while True:
@@ -100,6 +106,7 @@ def stretch_bound(workload: Workload, *, capacity: float | None = None, schedule
 @dataclass(frozen=True, slots=True)
 class _Problem:
     submit: Floats
+    scale: Floats
     run: Floats
     rate: Floats
     capacity: float
@@ -111,7 +118,7 @@ class _Problem:
 
 def _greedy(problem: _Problem, stretch: float) -> tuple[kernels.Network, kernels.Flow]:
     """The intervals at `stretch`, and a first schedule in them."""
-    deadline = problem.submit + stretch * problem.run
+    deadline = problem.submit + stretch * problem.scale
     times = np.unique(np.concatenate([problem.submit, deadline]))
     begin, end = np.searchsorted(times, problem.submit), np.searchsorted(times, deadline)
     rows = np.concatenate([[0], np.cumsum(end - begin)])
@@ -140,7 +147,9 @@ def _failing(
         if not reached:
             continue
         members = np.sort(search.queue[:reached][search.queue[:reached] < len(problem.rate)])
-        root, _ = kernels.least_stretch(problem.submit, problem.run, problem.rate, members, problem.capacity, stretch)
+        root, _ = kernels.least_stretch(
+            problem.submit, problem.scale, problem.rate, work, members, problem.capacity, stretch
+        )
         if root > stretch * (1.0 + PROGRESS):
             return root, members
     return None

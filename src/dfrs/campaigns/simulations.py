@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -136,5 +137,5 @@ def _restore(simulation: Simulation, path: Path, key: str) -> None:
             if str(state["key"]) != key:
                 raise InputError(f"{path}: was saved with other settings: remove it, or leave out --resume")
             simulation.restore(state)
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise InputError(f"{path}: cannot be read: {error}; remove it to begin anew") from None

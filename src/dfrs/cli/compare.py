@@ -49,6 +49,12 @@ def compare(
     if as_json:
         print_json(rows)
         return
+    show_runs(rows)
+
+
+def show_runs(rows: Runs) -> None:
+    """A table of the summaries of runs, by workload and then by maximum stretch."""
+    rows = sorted(rows, key=_order)
     shown = [c for c in COLUMNS if any(_metric(row, c[1]) is not None for row in rows)]
     table = _table(rows, shown)
     if not out.is_terminal:

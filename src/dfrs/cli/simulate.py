@@ -94,10 +94,7 @@ def simulate(
             trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed
         )
         for odd in report.oddities:
-            err.print(
-                f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})",
-                style="yellow", markup=False, soft_wrap=True,
-            )  # fmt: skip
+            _warn(f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})")
         workloads.append(workload)
     places = directories(workloads, names, output)
     with _stoppable() as stop:
@@ -193,26 +190,15 @@ def _run_all(tasks: "Iterable[Task]", jobs: int, stop: threading.Event, resume: 
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    from rich.table import Table
+    from dfrs.cli.compare import show_runs
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("workload", "policy"):
-        table.add_column(title)
-    for title in ("jobs", "max stretch", "x bound", "mean stretch", "mean wait s", "pauses", "migrations"):
-        table.add_column(title, justify="right")
     for row in rows:
-        metrics = row["metrics"]
-        degradation = metrics.get("degradation_from_bound")
-        table.add_row(
-            row["workload"]["name"], row["policy"], f"{metrics['jobs_finished']:,}",
-            f"{metrics['stretch_max']:,.2f}", "" if degradation is None else f"{degradation:,.2f}",
-            f"{metrics['stretch_mean']:,.2f}", f"{metrics['wait_mean_s']:,.0f}",
-            f"{metrics['pauses']:,}", f"{metrics['migrations']:,}",
-        )  # fmt: skip
         if row["refused"]:
-            err.print(
-                f"{row['directory']}: {len(row['refused'])} jobs cannot run on this cluster: refused", style="yellow"
-            )
+            _warn(f"{row['directory']}: {len(row['refused'])} jobs refused: larger than the cluster")
         if not row["complete"]:
-            err.print(f"{row['directory']}: interrupted; continue it with --resume", style="yellow", markup=False)
-    out.print(table)
+            _warn(f"{row['directory']}: interrupted; continue it with --resume")
+    show_runs(rows)
+
+
+def _warn(text: str) -> None:
+    err.print(text, style="yellow", markup=False, soft_wrap=True)

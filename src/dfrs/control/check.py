@@ -1,10 +1,12 @@
 """Trust no plan: whether a policy's target can be performed, in one line if not."""
 
+from numbers import Real
+
 import numpy as np
 
 from dfrs.kernels import reconcile as kernels
 from dfrs.model import tolerances
-from dfrs.model.decisions import PolicyError, Snapshot, Target
+from dfrs.model.decisions import PolicyError, Reason, Snapshot, Target
 
 _ROW_RULES = {
     kernels.BAD_YIELD: "would have yield {yield_}: must be in [0, 1]",
@@ -20,11 +22,16 @@ _NODE_RULES = {
 
 def check(snapshot: Snapshot, target: Target) -> None:
     """Raise PolicyError where `target` has the wrong shape or is not admissible for `snapshot`."""
+    if not isinstance(target, Target):
+        raise PolicyError(None, f"gave {type(target).__name__}: must be a Target")
     _check_shape("task_nodes", target.task_nodes, snapshot.task_nodes)
     _check_shape("yields", target.yields, snapshot.jobs["yield_"])
-    if target.reasons.size and len(target.reasons) != len(snapshot.jobs):
-        raise PolicyError(None, f"gave {len(target.reasons)} reasons for {len(snapshot.jobs)} jobs")
-    if target.wake_at_s is not None and not target.wake_at_s > snapshot.now_s:
+    if not isinstance(target.reasons, np.ndarray) or target.reasons.size:
+        _check_shape("reasons", target.reasons, snapshot.jobs["id"])
+        if not ((target.reasons >= 0) & (target.reasons < len(Reason))).all():
+            raise PolicyError(None, f"gave reasons out of 0 to {len(Reason) - 1}")
+    wake_at_s = target.wake_at_s
+    if wake_at_s is not None and not (isinstance(wake_at_s, Real) and wake_at_s > snapshot.now_s):
         raise PolicyError(None, f"wants to be woken at {target.wake_at_s}, which is not after {snapshot.now_s}")
     code, row, node = kernels.admissible(
         snapshot.jobs, snapshot.first, target.task_nodes, target.yields, snapshot.capacity, tolerances.CAPACITY

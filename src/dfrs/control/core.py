@@ -61,6 +61,11 @@ class Core:
         """Whether any job has a yield above 0."""
         return bool((self._jobs["yield_"][: self._rows] > 0).any())
 
+    def gets_on(self, now_s: float) -> bool:
+        """Whether any job makes progress before `now_s`, if nothing changes until then."""
+        jobs = self._jobs[: self._rows]
+        return bool(((jobs["yield_"] > 0) & (jobs["ready_s"] < now_s)).any())
+
     def snapshot(self, cause: Cause = Cause.WAKE, subject: int = -1) -> Snapshot:
         """The present, frozen."""
         jobs = self._jobs[: self._rows]
@@ -74,7 +79,7 @@ class Core:
 
         Raises InputError for an event that cannot be true, PolicyError where the policy's answer cannot be performed.
         """
-        if now_s < self._now_s:
+        if not now_s >= self._now_s:
             raise InputError(f"event at {now_s} s after one at {self._now_s} s: time does not go back")
         ledger.advance(self._jobs, self._rows, self._now_s, now_s)
         self._now_s = now_s
@@ -85,7 +90,7 @@ class Core:
             return self._decide(_SUBMISSION, self._admit(event))
         if isinstance(event, Complete):
             self._remove(event.job_id)
-            return self._decide(_COMPLETION, -1)
+            return self._decide(_COMPLETION, -1) if event.last else NOTHING
         if isinstance(event, NodeChange):
             lost = self._change(event)
             return joined(lost, self._decide(Cause.NODES, -1))
@@ -100,7 +105,7 @@ class Core:
         except PolicyError:
             raise
         except Exception as error:
-            raise PolicyError(None, f"raised {type(error).__name__}: {error}") from error
+            raise PolicyError(None, f"raised {type(error).__name__}: {' '.join(str(error).split())}") from error
         check(snapshot, target)
         commands, after, order, steps = reconcile(snapshot, target)
         self.wake_at_s = target.wake_at_s
@@ -121,6 +126,13 @@ class Core:
 
     def _admit(self, event: Submit) -> int:
         row = self._rows
+        if event.tasks < 1 or not 0 < event.need <= 1 or not 0 <= event.memory <= 1:
+            raise InputError(
+                f"job {event.job_id}: {event.tasks} tasks of need {event.need} and memory {event.memory}: must be at "
+                "least 1, above 0 and at most 1, and from 0 to 1"
+            )
+        if ledger.row_of(self._jobs, row, event.job_id) >= 0:
+            raise InputError(f"job {event.job_id}: is in the system already")
         if row + 1 >= len(self._jobs):
             self._jobs = grown(self._jobs, row + 2)
             self._first = grown(self._first, len(self._jobs) + 1)
@@ -157,6 +169,7 @@ class Core:
         count = 0
         if event.condition == Condition.DOWN:
             count = ledger.lose_node(self._jobs, self._first, self._nodes, self._rows, event.node, lost)
+        self._jobs["since_s"][lost[:count]] = self._now_s
         gone = self._jobs[lost[:count]]
         for serial in gone["serial"].tolist():
             self.journal.note(self._now_s, Action.LOST, serial, Reason.NODE_LOST)

@@ -21,9 +21,10 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """A job is done."""
+    """A job is done. Unless it is the `last` of those done at this instant, the policy is not asked yet."""
 
     job_id: int
+    last: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
-"""Greedy, GreedyP and GreedyPM: a job comes in without, or at the expense of, those that run (000 sections 5.2.1, 5.2.3).
+"""Greedy, GreedyP, GreedyPM: a job comes in without, or at the expense of, those that run (000 sections 5.2.1, 5.2.3).
 
 Layout and columns as in `dfrs.kernels.loads`. A row's room on a node is how many of its tasks fit there by memory; a
 node that is closed or has no CPU has none. `tolerance` is how far memory may pass the capacity.
 """
+
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +20,9 @@ ROOM, FREED, GAVE_WAY, MOVED_FOR = 1, 2, 3, 4
 
 
 @kernel
-def _room_at(n: int, memory: float, most: int, used: Floats, capacity: Floats, open_nodes: Bools, tolerance: float):
+def _room_at(
+    n: int, memory: float, most: int, used: Floats, capacity: Floats, open_nodes: Bools, tolerance: float
+) -> int:
     """Tasks of `memory` for which node `n` has room, at most `most`."""
     if not open_nodes[n] or capacity[n, 0] <= 0.0:
         return 0
@@ -40,7 +47,7 @@ def count_room(
 
 
 @kernel
-def place_by_load(jobs, first: Ints, slots: Ints, r: int, used: Floats, capacity: Floats, room: Ints) -> None:
+def place_by_load(jobs: Any, first: Ints, slots: Ints, r: int, used: Floats, capacity: Floats, room: Ints) -> None:
     """Each task of row `r` on the node whose CPU load would be least with it, ties to the lowest index (5.2.1).
 
     `room` (N,) must sum to at least the row's tasks; `slots`, `used` and `room` are modified.
@@ -73,7 +80,7 @@ def place_by_load(jobs, first: Ints, slots: Ints, r: int, used: Floats, capacity
 
 @kernel
 def _start_if_room(
-    jobs, first: Ints, slots: Ints, r: int, used: Floats, capacity: Floats, open_nodes: Bools, tolerance: float,
+    jobs: Any, first: Ints, slots: Ints, r: int, used: Floats, capacity: Floats, open_nodes: Bools, tolerance: float,
     room: Ints,
 ) -> bool:  # fmt: skip
     """Place row `r` where it fits without changing any other; whether it does."""
@@ -85,7 +92,7 @@ def _start_if_room(
 
 @kernel
 def _shift(
-    jobs, first: Ints, slots: Ints, r: int, sign: float, memory: float, most: int, used: Floats, capacity: Floats,
+    jobs: Any, first: Ints, slots: Ints, r: int, sign: float, memory: float, most: int, used: Floats, capacity: Floats,
     open_nodes: Bools, tolerance: float,
 ) -> int:  # fmt: skip
     """Add or take away row `r`; by how much that changes the sum of the room for tasks of `memory`."""
@@ -101,7 +108,7 @@ def _shift(
 
 @kernel
 def choose_to_pause(
-    jobs, first: Ints, slots: Ints, subject: int, room: int, order: Ints, used: Floats, capacity: Floats,
+    jobs: Any, first: Ints, slots: Ints, subject: int, room: int, order: Ints, used: Floats, capacity: Floats,
     open_nodes: Bools, tolerance: float, marked: Ints,
 ) -> int:  # fmt: skip
     """Which rows must give way to `subject`, by increasing priority into `marked` (R,); their number, 0 if in vain.
@@ -140,7 +147,7 @@ def choose_to_pause(
 
 @kernel
 def admit(
-    jobs, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, subject: int, mode: int, now_s: float,
+    jobs: Any, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, subject: int, mode: int, now_s: float,
     priorities: int, tolerance: float, slots: Ints, reasons: Ints,
 ) -> None:  # fmt: skip
     """Place the newly submitted row `subject` by `mode` GREEDY, GREEDY_P or GREEDY_PM, or leave all as it is.
@@ -162,9 +169,7 @@ def admit(
     order = np.empty(jobs.size, dtype=np.int64)
     marked = np.empty(jobs.size, dtype=np.int64)
     by_priority(jobs, now_s, priorities, order)
-    count = choose_to_pause(
-        jobs, first, slots, subject, total, order, used, capacity, open_nodes, tolerance, marked
-    )  # fmt: skip
+    count = choose_to_pause(jobs, first, slots, subject, total, order, used, capacity, open_nodes, tolerance, marked)
     if count == 0:
         return
     for k in range(count):
@@ -187,7 +192,7 @@ def admit(
 
 @kernel
 def readmit(
-    jobs, first: Ints, capacity: Floats, open_nodes: Bools, now_s: float, priorities: int, tolerance: float,
+    jobs: Any, first: Ints, capacity: Floats, open_nodes: Bools, now_s: float, priorities: int, tolerance: float,
     slots: Ints, reasons: Ints,
 ) -> None:  # fmt: skip
     """Greedy for all rows that wait or are paused, by decreasing priority; `slots` and `reasons` are modified."""

@@ -5,6 +5,11 @@ as in `dfrs.kernels.loads`. Only nodes that cannot give all their rows yield 1 m
 same make one.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
+from typing import Any
+
 import numpy as np
 
 from dfrs.kernels.convex import minimize_inverse
@@ -31,7 +36,7 @@ def _tight_nodes(used: Floats, capacity: Floats, index: Ints) -> int:
 
 @kernel
 def constraints(
-    jobs, first: Ints, slots: Ints, capacity: Floats, matrix: Floats, limit: Floats, index: Ints
+    jobs: Any, first: Ints, slots: Ints, capacity: Floats, matrix: Floats, limit: Floats, index: Ints
 ) -> int:  # fmt: skip
     """One row for each different tight node: needs of each job there (`matrix`, (N, R)) and CPU (`limit`, (N,)).
 
@@ -118,7 +123,7 @@ def _free_rows(
 
 
 @kernel
-def within_capacity(jobs, first: Ints, slots: Ints, capacity: Floats, yields: Floats) -> None:
+def within_capacity(jobs: Any, first: Ints, slots: Ints, capacity: Floats, yields: Floats) -> None:
     """Scale the rows of nodes that rounding has overfilled down to what they have; `yields` (R,) in place."""
     nodes = capacity.shape[0]
     load = np.zeros(nodes)
@@ -138,7 +143,7 @@ def within_capacity(jobs, first: Ints, slots: Ints, capacity: Floats, yields: Fl
 
 @kernel
 def _reduced(
-    jobs, first: Ints, slots: Ints, capacity: Floats, low: Floats, column: Ints
+    jobs: Any, first: Ints, slots: Ints, capacity: Floats, low: Floats, column: Ints
 ) -> tuple[Floats, Floats]:  # fmt: skip
     """The program that is left beside `low` (R,): (matrix (m, n), limit (m,)) over the rows numbered in `column` (R,).
 
@@ -164,7 +169,7 @@ def _reduced(
 
 @kernel
 def average_yields(
-    jobs, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, worth: Floats, yields: Floats
+    jobs: Any, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, worth: Floats, yields: Floats
 ) -> None:
     """The largest sum of worth * yield, no row below what the largest common level (see `fill`) gives it.
 
@@ -191,7 +196,7 @@ def average_yields(
 
 @kernel
 def average_stretch(
-    jobs, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, floor: float, yields: Floats
+    jobs: Any, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, floor: float, yields: Floats
 ) -> None:
     """The least sum of estimated stretches, each slope / (yield - base); bounds as in `average_yields`.
 

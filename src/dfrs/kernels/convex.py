@@ -5,6 +5,9 @@ above 0. Every iterate is feasible; the gap to the best is certified by the Lagr
 because the objective is separable.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 import numpy as np
 
 from dfrs.kernels.jit import Floats, kernel

@@ -5,6 +5,11 @@ owns slots first[r] to first[r + 1] of a slot array, each with the node of a tas
 columns of `capacity` (N, 2) and `used` (N, 2) are CPU and memory.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
+from typing import Any
+
 import numpy as np
 
 from dfrs.kernels.jit import Floats, Ints, kernel
@@ -18,7 +23,7 @@ _FEW = 48
 
 
 @kernel
-def add_use(jobs, first: Ints, slots: Ints, r: int, sign: float, used: Floats) -> None:
+def add_use(jobs: Any, first: Ints, slots: Ints, r: int, sign: float, used: Floats) -> None:
     """Add (or, with sign -1, take away) the needs and memory of placed row `r`; `used` in place."""
     need = sign * jobs[r].need
     memory = sign * jobs[r].memory
@@ -28,7 +33,7 @@ def add_use(jobs, first: Ints, slots: Ints, r: int, sign: float, used: Floats) -
 
 
 @kernel
-def node_use(jobs, first: Ints, slots: Ints, used: Floats) -> None:
+def node_use(jobs: Any, first: Ints, slots: Ints, used: Floats) -> None:
     """CPU needs and memory of the tasks on each node, into `used`."""
     used[:] = 0.0
     for r in range(jobs.size):
@@ -47,7 +52,7 @@ def largest_load(used: Floats, capacity: Floats) -> float:
 
 
 @kernel
-def priority(jobs, r: int, now_s: float, kind: int) -> float:
+def priority(jobs: Any, r: int, now_s: float, kind: int) -> float:
     """Priority of row `r` times its weight (000 section 5.2.3); infinite at virtual time 0."""
     virtual = jobs[r].virtual_s
     if not virtual > 0.0:
@@ -60,7 +65,7 @@ def priority(jobs, r: int, now_s: float, kind: int) -> float:
 
 
 @kernel
-def by_priority(jobs, now_s: float, kind: int, order: Ints) -> None:
+def by_priority(jobs: Any, now_s: float, kind: int, order: Ints) -> None:
     """Rows by decreasing priority, into `order` (R,); of two equal ones the earlier submission comes first."""
     rows = jobs.size
     key = np.empty(rows)

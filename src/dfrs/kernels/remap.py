@@ -8,10 +8,15 @@ less of (a tie goes to memory), or from the other list. A row's tasks are alike 
 count; and a run of equal nodes is filled at once while no group it takes from runs out: both are exact.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
+from typing import Any
+
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
-from dfrs.kernels.loads import RUNNING, by_priority
+from dfrs.kernels.loads import RUNNING
 from dfrs.kernels.reconcile import keep_slots
 
 PACKED, LEFT_OUT = 5, 6
@@ -25,7 +30,7 @@ width` times the upper end; `floor` is the least yield."""
 
 
 @kernel
-def find_pinned(jobs, now_s: float, pin: int, pin_s: float, pinned: Bools) -> None:
+def find_pinned(jobs: Any, now_s: float, pin: int, pin_s: float, pinned: Bools) -> None:
     """Running rows with a flow time (PIN_FLOW) or virtual time (PIN_VIRTUAL) below `pin_s`, into `pinned` (R,)."""
     for r in range(jobs.size):
         age = jobs[r].virtual_s if pin == PIN_VIRTUAL else now_s - jobs[r].submit_s
@@ -121,7 +126,9 @@ def _repeats(left: Ints, picks: Ints, taken: Ints) -> int:
 
 
 @kernel
-def _volume_left(size: Floats, left: Ints, preload: Floats, capacity: Floats, open_nodes: Bools) -> tuple[Floats, Floats]:
+def _volume_left(
+    size: Floats, left: Ints, preload: Floats, capacity: Floats, open_nodes: Bools
+) -> tuple[Floats, Floats]:
     """(CPU, memory) of all tasks to place, and of all open nodes beside their preload."""
     wanted = np.zeros(2)
     ahead = np.zeros(2)
@@ -203,7 +210,14 @@ def yields_at(level: float, base: Floats, slope: Floats, search: Search, rows: B
 
 @kernel
 def _preload(
-    jobs, first: Ints, before: Ints, fixed: Bools, yields: Floats, capacity: Floats, tolerance: float, preload: Floats
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    fixed: Bools,
+    yields: Floats,
+    capacity: Floats,
+    tolerance: float,
+    preload: Floats,
 ) -> bool:
     """What the rows that are `fixed` take at `yields`, into `preload` (N, 2); whether their nodes have it."""
     preload[:] = 0.0
@@ -212,15 +226,15 @@ def _preload(
             for s in range(first[r], first[r + 1]):
                 preload[before[s], 0] += jobs[r].need * yields[r]
                 preload[before[s], 1] += jobs[r].memory
+    fits = True
     for n in range(capacity.shape[0]):
-        if preload[n, 0] > capacity[n, 0] + tolerance:
-            return False
-    return True
+        fits &= preload[n, 0] <= capacity[n, 0] + tolerance
+    return fits
 
 
 @kernel
 def pack_at(
-    jobs, first: Ints, before: Ints, rows: Bools, pinned: Bools, yields: Floats, by_memory: Ints, by_cpu: Ints,
+    jobs: Any, first: Ints, before: Ints, rows: Bools, pinned: Bools, yields: Floats, by_memory: Ints, by_cpu: Ints,
     capacity: Floats, open_nodes: Bools, tolerance: float, slots: Ints,
 ) -> bool:  # fmt: skip
     """Pack `rows` at `yields`, the `pinned` ones where they are `before`; into `slots`. Returns success.
@@ -259,7 +273,14 @@ def pack_at(
 
 @kernel
 def uncrowded(
-    jobs, first: Ints, before: Ints, order: Ints, pinned: Bools, capacity: Floats, open_nodes: Bools, tolerance: float
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    order: Ints,
+    pinned: Bools,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
 ) -> int:
     """How many rows of `order`, from its start, memory alone does not rule out: by its sum, or by large tasks.
 
@@ -289,7 +310,14 @@ def uncrowded(
 
 @kernel
 def upper_end(
-    jobs, base: Floats, slope: Floats, strict: bool, rows: Bools, pinned: Bools, capacity: Floats, open_nodes: Bools
+    jobs: Any,
+    base: Floats,
+    slope: Floats,
+    strict: bool,
+    rows: Bools,
+    pinned: Bools,
+    capacity: Floats,
+    open_nodes: Bools,
 ) -> float:
     """A level that no packing of `rows` can pass: by yields of at most 1, and by the sum of CPU.
 
@@ -331,7 +359,7 @@ def upper_end(
 
 
 @kernel
-def _sorted_rows(jobs, rows: Bools, count: int) -> tuple[Ints, Ints]:
+def _sorted_rows(jobs: Any, rows: Bools, count: int) -> tuple[Ints, Ints]:
     """The `count` rows in the mask `rows` by decreasing memory and by decreasing need, ties by index."""
     some = np.flatnonzero(rows)
     memory = np.empty(count)
@@ -344,7 +372,7 @@ def _sorted_rows(jobs, rows: Bools, count: int) -> tuple[Ints, Ints]:
 
 @kernel
 def search_level(
-    jobs, first: Ints, before: Ints, rows: Bools, pinned: Bools, base: Floats, slope: Floats, search: Search,
+    jobs: Any, first: Ints, before: Ints, rows: Bools, pinned: Bools, base: Floats, slope: Floats, search: Search,
     order: Ints, capacity: Floats, open_nodes: Bools, tolerance: float, slots: Ints,
 ) -> float:  # fmt: skip
     """The highest level found at which `rows` can be packed, with the packing in `slots`.
@@ -387,19 +415,15 @@ def search_level(
 
 @kernel
 def remap(
-    jobs, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, now_s: float, priorities: int, pin: int,
-    pin_s: float, base: Floats, slope: Floats, search: Search, tolerance: float, slots: Ints, reasons: Ints,
+    jobs: Any, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, order: Ints, pinned: Bools, base: Floats,
+    slope: Floats, search: Search, tolerance: float, slots: Ints, reasons: Ints,
 ) -> float:  # fmt: skip
     """Pack all rows anew into `slots`; `reasons` (R,) is filled. Returns the level of the packing.
 
-    Tasks that find themselves on a node where their row was keep their slot.
+    `order` has the rows by decreasing priority; `pinned` (R,) rows may lose their nodes, but not change them. Tasks
+    that find themselves on a node where their row was keep their slot.
     """
-    rows = jobs.size
-    order = np.empty(rows, dtype=np.int64)
-    chosen = np.ones(rows, dtype=np.bool_)
-    pinned = np.empty(rows, dtype=np.bool_)
-    by_priority(jobs, now_s, priorities, order)
-    find_pinned(jobs, now_s, pin, pin_s, pinned)
+    chosen = np.ones(jobs.size, dtype=np.bool_)
     level = search_level(
         jobs, first, before, chosen, pinned, base, slope, search, order, capacity, open_nodes, tolerance, slots
     )
@@ -409,9 +433,9 @@ def remap(
 
 @kernel
 def settle(
-    jobs, first: Ints, before: Ints, chosen: Bools, pinned: Bools, nodes: int, slots: Ints, reasons: Ints
+    jobs: Any, first: Ints, before: Ints, chosen: Bools, pinned: Bools, nodes: int, slots: Ints, reasons: Ints
 ) -> None:
-    """Make a packing a decision: pinned rows keep their slots, those not chosen have none, others keep what they can."""
+    """Make a packing a decision: pinned rows keep their slots, those not chosen have none, others those they can."""
     alike = np.zeros(nodes, dtype=np.int64)
     for r in range(jobs.size):
         begin, end = first[r], first[r + 1]

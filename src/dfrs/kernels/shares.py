@@ -1,9 +1,14 @@
-"""CPU shares for tasks that are on their nodes: the yield of each row, equal or max-min fair (000 sections 5.2.5, 5.2.6).
+"""CPU shares of tasks that are on nodes: the yield of each row, equal or max-min fair (000 sections 5.2.5, 5.2.6).
 
 Layout and columns as in `dfrs.kernels.loads`. A row's yield is a line over a common *level*:
 base + slope * level, at least `floor` and at most 1. With base 0 and slope 1 the level is the yield itself; with the
 lines of `stretch_lines` it is the inverse of the estimated stretch.
 """
+
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +19,7 @@ IDLE, RISING, DONE = range(3)
 
 
 @kernel
-def stretch_lines(jobs, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
+def stretch_lines(jobs: Any, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
     """Lines (R,) of the yield that gives each row the estimated stretch 1 / level at now + horizon (000 5.2.6).
 
     level = (virtual time + yield * horizon) / (flow time + horizon).
@@ -40,7 +45,7 @@ def _scaled_floor(used: Floats, capacity: Floats, floor: float) -> float:
 
 @kernel
 def fill(
-    jobs, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, floor: float, one_step: bool,
+    jobs: Any, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, floor: float, one_step: bool,
     yields: Floats,
 ) -> float:  # fmt: skip
     """Raise the common level as far as it goes; who meets a full node or yield 1 stays, the others go on.
@@ -102,7 +107,9 @@ def fill(
         else:
             for r in range(rows):
                 if state[r] != DONE and event[r] <= level:
-                    left -= _turn(jobs, first, slots, r, base, slope, floor, room, fixed, rate, rising, state, event, yields)
+                    left -= _turn(
+                        jobs, first, slots, r, base, slope, floor, room, fixed, rate, rising, state, event, yields
+                    )
         if left < before and stop == np.inf:
             stop = level
             if one_step:
@@ -116,7 +123,7 @@ def fill(
 
 @kernel
 def _turn(
-    jobs, first: Ints, slots: Ints, r: int, base: Floats, slope: Floats, floor: float, room: Floats, fixed: Floats,
+    jobs: Any, first: Ints, slots: Ints, r: int, base: Floats, slope: Floats, floor: float, room: Floats, fixed: Floats,
     rate: Floats, rising: Ints, state: Ints, event: Floats, yields: Floats,
 ) -> int:  # fmt: skip
     """Row `r` begins to rise from the floor, or arrives at yield 1; returns how many rows (0, 1) are done by that."""
@@ -154,7 +161,7 @@ def _leave(
 @kernel
 def _freeze_full(
     first: Ints, slots: Ints, base: Floats, slope: Floats, level: float, tight: Ints, room: Floats, fixed: Floats,
-    rate: Floats, rising: Ints, state: Ints, jobs, yields: Floats,
+    rate: Floats, rising: Ints, state: Ints, jobs: Any, yields: Floats,
 ) -> int:  # fmt: skip
     """All rows on nodes that are full at `level` stay where they are; how many they are."""
     full = np.zeros(room.size, dtype=np.bool_)

@@ -5,6 +5,9 @@ tableau is condensed: one column for each nonbasic variable. Every nonbasic vari
 from its upper bound downwards.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel

@@ -1,9 +1,10 @@
 """Max-stretch feasibility as a flow (000 section 5.1.2, Theorem 1): greedy schedule, augmenting paths, cuts.
 
-Jobs are indexed in order of submission. At stretch S job j may run from `submit[j]` to `submit[j] + S * run[j]`, at
-most at `rate[j]`, and needs the work `run[j] * rate[j]`; all together run at most at `capacity`. Releases and deadlines
-cut time into T intervals; each job's window is a contiguous range of them. Times are in seconds, rates in reference
-nodes, work in reference nodes times seconds.
+Jobs are indexed in order of submission. At stretch S job j may run from `submit[j]` to `submit[j] + S * scale[j]`, at
+most at `rate[j]`, and wants some work (its run time times its rate); all together run at most at `capacity`. The scale
+is the run time, or for bounded stretches something larger. Releases and deadlines cut time into T intervals; each job's
+window is a contiguous range of them. Times are in seconds, rates in reference nodes, work in reference nodes times
+seconds.
 """
 
 from typing import NamedTuple
@@ -71,7 +72,7 @@ class Search(NamedTuple):
 
 @kernel
 def cut_capacity(
-    submit: Floats, run: Floats, rate: Floats, members: Ints, capacity: float, stretch: float
+    submit: Floats, scale: Floats, rate: Floats, members: Ints, capacity: float, stretch: float
 ) -> tuple[float, float]:
     """Work that the jobs `members` (increasing) can get within their windows, and its slope in `stretch`.
 
@@ -81,7 +82,7 @@ def cut_capacity(
     origin = submit[members[0]]
     deadline = np.empty(count)
     for k in range(count):
-        deadline[k] = (submit[members[k]] - origin) + stretch * run[members[k]]
+        deadline[k] = (submit[members[k]] - origin) + stretch * scale[members[k]]
     work, slope, rates, now = 0.0, 0.0, 0.0, 0.0
     released = 0
     order = np.argsort(deadline)
@@ -97,15 +98,15 @@ def cut_capacity(
         now = float(deadline[k])
         before = min(capacity, rates)
         rates = max(rates - float(rate[members[k]]), 0.0)
-        slope += float(run[members[k]]) * (before - min(capacity, rates))
+        slope += float(scale[members[k]]) * (before - min(capacity, rates))
     return work, slope
 
 
 @kernel
 def least_stretch(
-    submit: Floats, run: Floats, rate: Floats, members: Ints, capacity: float, stretch: float
+    submit: Floats, scale: Floats, rate: Floats, wanted: Floats, members: Ints, capacity: float, stretch: float
 ) -> tuple[float, int]:
-    """The least stretch from `stretch` on at which `members` pass their own cut, and how many were evaluated.
+    """The least stretch from `stretch` on at which `members` can get the work they want, and how many were evaluated.
 
     What the members can get does not decrease with the stretch and is linear in pieces: Newton steps within a bracket,
     bisection between. The result never passes the root: where rounding could hide that a stretch is too small, the
@@ -113,16 +114,16 @@ def least_stretch(
     """
     needed = 0.0
     for j in members:
-        needed += run[j] * rate[j]
+        needed += wanted[j]
     needed -= ROUNDING * (members.shape[0] + 4) * needed
     low, high, evaluations = stretch, stretch, 1
-    work, slope = cut_capacity(submit, run, rate, members, capacity, low)
+    work, slope = cut_capacity(submit, scale, rate, members, capacity, low)
     if work >= needed:
         return stretch, evaluations
     while high < 1e300:
         high *= 2.0
         evaluations += 1
-        at_high, slope_high = cut_capacity(submit, run, rate, members, capacity, high)
+        at_high, slope_high = cut_capacity(submit, scale, rate, members, capacity, high)
         if at_high >= needed:
             break
         low, work, slope = high, at_high, slope_high
@@ -137,7 +138,7 @@ def least_stretch(
             elif step <= high * (1.0 + ROOT_WIDTH):
                 trial = max(trial, high * (1.0 - 0.9 * ROOT_WIDTH))
         evaluations += 1
-        at_trial, slope_trial = cut_capacity(submit, run, rate, members, capacity, trial)
+        at_trial, slope_trial = cut_capacity(submit, scale, rate, members, capacity, trial)
         if at_trial < needed:
             low, work, slope = trial, at_trial, slope_trial
         else:

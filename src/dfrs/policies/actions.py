@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
+import numpy as np
+
 from dfrs.kernels import admission, loads, remap
 from dfrs.model import tolerances
 from dfrs.model.decisions import Snapshot
-from dfrs.model.instance import Ints
-from dfrs.policies.lines import Lines, YieldLines
+from dfrs.model.instance import Bools, Ints
+from dfrs.policies.lines import YIELDS, Lines
 
 MARGIN = tolerances.CAPACITY / 2
 """How far memory may pass a node's capacity here; the rest of the tolerance is for those who add in another order."""
@@ -54,6 +56,10 @@ class Pin:
     seconds: float = 0.0
 
 
+MOVABLE = Pin()
+"""All may be moved."""
+
+
 class Action(Protocol):
     """Changes placements."""
 
@@ -95,15 +101,24 @@ class Readmit:
 class Remap:
     """MCB, or with the lines of stretches MCB-stretch: everything anew by VP_CPMAX."""
 
-    lines: Lines = YieldLines()
+    lines: Lines = YIELDS
     priority: Priority = Priority.FLOW_VIRTUAL_SQUARED
-    pin: Pin = Pin()
+    pin: Pin = MOVABLE
 
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
         """As `dfrs.kernels.remap.remap`."""
+        order, pinned = order_and_pinned(snapshot, self.priority, self.pin)
         base, slope = self.lines(snapshot)
         remap.remap(
-            snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open, snapshot.now_s,
-            self.priority.value, self.pin.kind.value, self.pin.seconds, base, slope, self.lines.search, MARGIN, slots,
-            reasons,
+            snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open, order, pinned, base,
+            slope, self.lines.search, MARGIN, slots, reasons,
         )  # fmt: skip
+
+
+def order_and_pinned(snapshot: Snapshot, priority: Priority, pin: Pin) -> tuple[Ints, Bools]:
+    """(R,) rows by decreasing priority, and (R,) which may not be moved."""
+    rows = len(snapshot.jobs)
+    order, pinned = np.empty(rows, np.int64), np.empty(rows, np.bool_)
+    loads.by_priority(snapshot.jobs, snapshot.now_s, priority.value, order)
+    remap.find_pinned(snapshot.jobs, snapshot.now_s, pin.kind.value, pin.seconds, pinned)
+    return order, pinned

@@ -1,4 +1,4 @@
-"""What the names of policies, and the parts they are made of, mean; `dfrs policies` and the reference are made of it."""
+"""What the names of policies, and the parts they are made of, mean; the reference is made of it."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "what is left over",
         ("/OPT=MIN", "max-min: raise the least happy, then the next (default)", "000 5.2.5"),
         ("/OPT=AVG", "the largest average yield, or least average stretch", "000 5.2.5, 5.2.6"),
-        ("/OPT=MAX", "with /stretch-per: the largest stretch as small as possible, then the next (default)", "000 5.2.6"),
+        ("/OPT=MAX", "with /stretch-per: the largest stretch least, then the next (default)", "000 5.2.6"),
         ("/OPT=NONE", "nobody above the least happy", "000 5.2.5"),
     ),
     *_entries(
@@ -58,7 +58,7 @@ CATALOGUE: tuple[Entry, ...] = (
     ),
     *_entries(
         "packing",
-        ("/VP_CPSUM, /MCB8, ...", "another vector packing instead of VP_CPMAX; see dfrs algorithms", "000 4.2.5, 001 3.4"),
+        ("/VP_CPSUM, /MCB8, ...", "another packing instead of VP_CPMAX; see dfrs algorithms", "000 4.2.5, 001 3.4"),
         ("/WINDOW=2", "one list of tasks instead of one for each resource", "000 4.2.5"),
     ),
 )  # fmt: skip

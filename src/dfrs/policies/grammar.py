@@ -4,8 +4,8 @@
 
 The first part says what is done on a submission; `*`, that placements are also made on a completion; `per`, that all
 jobs are mapped anew periodically (every 600 s), `stretch-per`, that this is done for the least stretch. Further parts,
-each at most once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`,
-`PRIO=VT|FLOW/VT|FLOW/VT^2`, a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
+each at most once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or
+`MVT=SECONDS`, `PRIO=VT|FLOW/VT|FLOW/VT^2`, a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
 """
 
 import difflib
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dfrs.model.errors import InputError
-from dfrs.policies.actions import Action, Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
+from dfrs.policies.actions import MOVABLE, Action, Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
 from dfrs.policies.dfrs import Dfrs
-from dfrs.policies.lines import Lines, StretchLines, YieldLines
+from dfrs.policies.lines import YIELDS, Lines, StretchLines
 from dfrs.policies.packers import DEFAULT_PACKING, PACKINGS, VectorRemap
 from dfrs.policies.shares import AverageStretch, AverageYield, MaxMin, Shares
 
@@ -42,7 +42,7 @@ class Spec:
     period_s: float | None = None
     stretch: bool = False
     share: str = ""
-    pin: Pin = Pin()
+    pin: Pin = MOVABLE
     priority: str = "FLOW/VT^2"
     packing: str = DEFAULT_PACKING
     window: int = 1
@@ -168,15 +168,14 @@ def _check(name: str, spec: Spec, seen: set[str]) -> None:
 def build(name: str, spec: Spec) -> Dfrs:
     """The policy, under that name."""
     priority = _PRIORITIES[spec.priority]
-    yield_lines = YieldLines()
-    lines: Lines = yield_lines
+    lines: Lines = YIELDS
     shares: Shares
     if spec.stretch:
         lines = stretch_lines = StretchLines(spec.period_s or PERIOD_S)
         shares = AverageStretch(lines=stretch_lines) if spec.share == "AVG" else _level_shares(spec, lines)
     else:
-        shares = AverageYield(lines=yield_lines) if spec.share == "AVG" else _level_shares(spec, lines)
-    pack = _packer(spec, yield_lines, priority)
+        shares = AverageYield() if spec.share == "AVG" else _level_shares(spec, lines)
+    pack = _packer(spec, YIELDS, priority)
     start: Action | None = pack if spec.submission == "MCB" else None
     restart: Action | None = start
     if spec.submission in _MODES:

@@ -92,6 +92,9 @@ class StretchLines:
         return base, slope
 
 
+YIELDS = YieldLines()
+
+
 def next_multiple(now_s: float, period_s: float) -> float:
     """The first multiple of `period_s` after `now_s`."""
     k = floor(now_s / period_s) + 1

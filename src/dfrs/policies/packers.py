@@ -12,11 +12,10 @@ from dfrs.allocate.packing import MULTI_CAPACITY, VECTOR_PACKINGS, VectorPacking
 from dfrs.kernels import packing as kernels
 from dfrs.kernels import remap
 from dfrs.kernels.jit import Plan
-from dfrs.kernels.loads import by_priority
 from dfrs.model.decisions import CPU, MEMORY, Snapshot
 from dfrs.model.instance import Bools, Floats, Ints
-from dfrs.policies.actions import MARGIN, Pin, Priority
-from dfrs.policies.lines import Lines, YieldLines
+from dfrs.policies.actions import MARGIN, MOVABLE, Pin, Priority, order_and_pinned
+from dfrs.policies.lines import YIELDS, Lines
 
 DEFAULT_PACKING = "VP_CPMAX"
 PACKINGS = VECTOR_PACKINGS | MULTI_CAPACITY
@@ -51,21 +50,17 @@ class VectorRemap:
 
     packing: str = DEFAULT_PACKING
     window: int = 1
-    lines: Lines = YieldLines()
+    lines: Lines = YIELDS
     priority: Priority = Priority.FLOW_VIRTUAL_SQUARED
-    pin: Pin = Pin()
+    pin: Pin = MOVABLE
 
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
         """Pack the most jobs by priority that can be packed at the least level, at the highest level found."""
         jobs = snapshot.jobs
-        rows = len(jobs)
-        order = np.empty(rows, np.int64)
-        by_priority(jobs, snapshot.now_s, self.priority.value, order)
-        pinned = np.empty(rows, np.bool_)
-        remap.find_pinned(jobs, snapshot.now_s, self.pin.kind.value, self.pin.seconds, pinned)
+        order, pinned = order_and_pinned(snapshot, self.priority, self.pin)
         base, slope = self.lines(snapshot)
         strict, least, width, relative, _ = self.lines.search
-        chosen = np.ones(rows, np.bool_)
+        chosen = np.ones(len(jobs), np.bool_)
         after = self._pack(snapshot, chosen, pinned, base, slope, least)
         for r in order[::-1].tolist():
             if after is not None:
@@ -98,7 +93,7 @@ class VectorRemap:
         self, snapshot: Snapshot, chosen: Bools, pinned: Bools, base: Floats, slope: Floats, level: float
     ) -> Ints | None:
         """(slots,) of a packing of the `chosen` rows, the pinned ones where they are, or None where none was found."""
-        jobs, first = snapshot.jobs, snapshot.first
+        jobs = snapshot.jobs
         yields = np.empty(len(jobs))
         if not remap.yields_at(level, base, slope, self.lines.search, chosen, yields):
             return None

@@ -32,13 +32,13 @@ def find_policy(name: str) -> Policy:
     if name in BATCH:
         return BATCH[name]()
     known = (*BATCH, *TABLE_5_1)
-    if "/" not in name and "*" not in name and name not in SUBMISSIONS:
+    if name.isalpha() and name not in SUBMISSIONS:
         upper = {k.upper(): k for k in known}
         near = [upper[k] for k in difflib.get_close_matches(name.upper(), upper, n=3, cutoff=0.6)]
         if near:
             raise InputError(f'policy "{name}": there is no such policy; did you mean {" or ".join(near)}?')
         raise InputError(
-            f'policy "{name}": there is no such policy; policies are {", ".join(BATCH)}, and names as in Table 5.1 of the '
-            f"dissertation, such as GreedyPM*/per/OPT=MIN/MVT=600"
+            f'policy "{name}": there is no such policy; policies are {", ".join(BATCH)}, '
+            f"and names such as GreedyPM*/per/OPT=MIN/MVT=600"
         )
     return build(name, parse(name))

@@ -9,7 +9,7 @@ from dfrs.kernels import average
 from dfrs.kernels.shares import fill
 from dfrs.model.decisions import Snapshot
 from dfrs.model.instance import Floats, Ints
-from dfrs.policies.lines import Lines, StretchLines, YieldLines
+from dfrs.policies.lines import YIELDS, Lines, StretchLines
 
 
 class Shares(Protocol):
@@ -27,7 +27,7 @@ class MaxMin:
     With `even` nobody is raised beyond the least happy: OPT=NONE.
     """
 
-    lines: Lines = YieldLines()
+    lines: Lines = YIELDS
     even: bool = False
 
     def __call__(self, snapshot: Snapshot, slots: Ints, /) -> Floats:
@@ -44,7 +44,7 @@ class MaxMin:
 class AverageYield:
     """OPT=AVG: the largest average yield with nobody below the largest minimum."""
 
-    lines: Lines = YieldLines()
+    lines: Lines = YIELDS
 
     def __call__(self, snapshot: Snapshot, slots: Ints, /) -> Floats:
         """As `dfrs.kernels.average.average_yields`."""

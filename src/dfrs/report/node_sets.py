@@ -7,7 +7,7 @@ import numpy as np
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 
-_ITEM = re.compile(r"(\d+)(?:-(\d+))?(?:\*(\d+))?")
+_ITEM = re.compile(r"(\d+)(?:-(\d+))?(?:\*([1-9]\d*))?")
 
 
 def node_set(nodes: Ints) -> str:
@@ -18,7 +18,7 @@ def node_set(nodes: Ints) -> str:
     for node in nodes.tolist():
         counts[node] = counts.get(node, 0) + 1
     parts: list[str] = []
-    begin = previous = -2
+    begin = previous = -3
     times = 0
     for node in [*sorted(counts), -1]:
         if node == previous + 1 and counts[node] == times:
@@ -37,7 +37,7 @@ def parse_node_set(text: str) -> Ints:
     nodes: list[int] = []
     for item in text.split():
         match = _ITEM.fullmatch(item)
-        if match is None:
+        if match is None or int(match[2] or match[1]) < int(match[1]):
             raise InputError(f'nodes = "{text}": "{item}" must be a node, a range a-b, or either with *tasks')
         begin = int(match[1])
         for node in range(begin, int(match[2] or begin) + 1):

@@ -176,9 +176,18 @@ def read_run(directory: Path) -> Run:
     """The run whose files are in `directory`. Raises InputError, naming file and rule, where they cannot be read."""
     document = read_summary(directory)
     try:
-        return _read_run(directory, document)
+        run = _read_run(directory, document)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{directory}: the files do not belong together: {type(error).__name__} {error}") from None
+    except InputError as error:
+        prefix = "" if str(directory) in str(error) else f"{directory}: "
+        raise InputError(f"{prefix}{error}") from None
+    nodes = len(run.capacity)
+    if run.capacity.shape != (nodes, 2):
+        raise InputError(f"{directory / 'summary.json'}: configuration.capacity: must be [CPU, memory] of each node")
+    if not np.isfinite(run.events.time_s).all() or (run.events.nodes >= nodes).any():
+        raise InputError(f"{directory / 'events.csv'}: every time must be finite, every node below {nodes}")
+    return run
 
 
 def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:

@@ -20,7 +20,7 @@ from dfrs.sim.world import World
 IDLE_WAKES = 100
 """A policy that is asked so often while no job makes progress and none is to come will never place them."""
 FRUITLESS_WAKES = 100_000
-"""So many wakes in a row with neither submission nor completion: jobs are moved more often than a penalty lasts."""
+"""So many wakes in a row without progress of any job: jobs are moved more often than a penalty lasts."""
 WATCHED = 256
 """Events between two looks at `watch`."""
 
@@ -66,6 +66,9 @@ class Simulation:
         self._clock = Clock(self.settings.order)
         self._submitted = 0
         self._node_events = sorted(self.settings.node_events, key=lambda pair: pair[0])
+        for time_s, change in self._node_events:
+            if not 0 <= change.node < len(self.capacity):
+                raise InputError(f"node event at {time_s} s: node {change.node}: there are {len(self.capacity)}")
         self._node_events_seen = 0
         self.done = 0
         self.now_s = -np.inf
@@ -86,9 +89,10 @@ class Simulation:
             waking = isinstance(event, Wake)
             if waking and now_s != self._core.wake_at_s:
                 continue
+            got_on = waking and self._core.gets_on(now_s)
             changes = self._step(now_s, event, job)
             idle = idle + 1 if waking and not changes and not self._hopeful() else 0
-            since_progress = since_progress + 1 if waking else 0
+            since_progress = since_progress + 1 if waking and not got_on else 0
             if idle > IDLE_WAKES:
                 raise self._stopped(self._starving(f"is not placed, though the policy was asked {IDLE_WAKES} times"))
             if since_progress > FRUITLESS_WAKES:
@@ -103,19 +107,21 @@ class Simulation:
         if isinstance(event, Complete):
             world.complete(job)
             self.done += 1
+            one_by_one = self.settings.order == "submissions-first"
+            event = Complete(event.job_id, last=one_by_one or world.next_completion()[0] > now_s)
         elif isinstance(event, Submit):
             self._submitted += 1
             self._schedule_submission()
         elif isinstance(event, NodeChange):
             self._node_events_seen += 1
         due_s = core.wake_at_s
+        self.now_s = now_s
         try:
             commands = core.handle(event, now_s)
         except PolicyError as error:
             if isinstance(error, InputError):
                 raise
-            raise self._stopped(error, now_s) from error
-        self.now_s = now_s
+            raise self._stopped(error) from error
         if len(commands):
             world.perform(commands, now_s)
             ready = world.acknowledgement()
@@ -148,16 +154,15 @@ class Simulation:
         idle = waiting["id"][waiting["yield_"] == 0]
         return PolicyError(int(idle[0] if len(idle) else waiting["id"][0]), problem)
 
-    def _stopped(self, error: PolicyError, now_s: float | None = None) -> StoppedError:
-        time_s = self.now_s if now_s is None else now_s
-        return StoppedError(f"policy {self.name} at {time_s:.17g} s: {error}", self._result(complete=False))
+    def _stopped(self, error: PolicyError) -> StoppedError:
+        return StoppedError(f"policy {self.name} at {self.now_s:.17g} s: {error}", self._result(complete=False))
 
     def _result(self, *, complete: bool) -> Run:
         events = self._core.journal.events()
         jobs = np.where(events.job >= 0, self._accepted[events.job], -1) if len(self._accepted) else events.job
         return Run(
             workload=self.workload, policy=self.name, capacity=self.capacity, penalty=self.settings.penalty,
-            events=replace(events, job=jobs), complete=complete, end_s=self.now_s if len(events) else 0.0,
+            events=replace(events, job=jobs), complete=complete, end_s=self.now_s if np.isfinite(self.now_s) else 0.0,
             refused=self.refused, seed=self.settings.seed,
             configuration={
                 "order": self.settings.order, "exclusive": getattr(self._core.policy, "exclusive", False),

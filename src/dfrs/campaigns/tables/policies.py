@@ -67,23 +67,27 @@ def studies(
     model = "Lublin model, 128 nodes, 1,000 jobs, trace k with seed k"
     scaled_to = scaled_cases(scaled)
     loads = sorted({case.load for case in scaled_to if case.load is not None})
-    told = f"{loads[0]:g} to {loads[-1]:g}" if loads else ""
+    told = " to ".join(dict.fromkeys(f"{load:g}" for load in (*loads[:1], *loads[-1:])))
     sets: dict[str, tuple[tuple[Case, ...], int, str]] = {
         "weeks": (week_cases(weeks), 182, "HPC2N, 120 nodes: {} weeks"),
         "unscaled": (unscaled_cases(unscaled), 100, model + ": {} traces"),
-        "scaled": (scaled_to, 900, f"{model}, scaled to loads of {told}: {{}} traces"),
+        "scaled": (scaled_to, 900, f"{model}, scaled to load {told}: {{}} traces"),
     }
     penalties = " or ".join(f"{seconds:g} s" for seconds in sorted({entry.penalty_s for entry in runs}))
     return {
         part: Study(
             name=f"online-{name}-{part}",
-            sample=f"{text.format(_share(len(cases), whole))}; penalty {penalties}.",
+            sample=f"{text.format(_share(len(cases), whole))}; {_count(len(runs))}, penalty {penalties}.",
             cases=cases,
             entries=tuple(runs),
         )
         for part, (cases, whole, text) in sets.items()
         if cases
     }
+
+
+def _count(policies: int) -> str:
+    return f"{policies} policies" if policies > 1 else "one policy"
 
 
 def _share(count: int, whole: int) -> str:

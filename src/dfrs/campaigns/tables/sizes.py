@@ -74,14 +74,14 @@ class Size:
 QUICK = Size(
     name="quick", packing=81, genetic=9, rounding=6, diving=2, chekuri=3, programs=1, programs_services=128, small=27,
     clusters_small=144, clusters_exact=72, clusters_large=54, clusters_rounding=3, clusters_parallel=54, quality=18,
-    quality_long=6, quality_longest=1, quality_small=9, unscaled=1, scaled=2, weeks=1, all_unscaled=1, all_scaled=1,
-    all_weeks=1, periods=4, periods_unscaled=1, periods_scaled=1, periods_weeks=1,
+    quality_long=6, quality_longest=1, quality_small=9, unscaled=3, scaled=9, weeks=2, all_unscaled=1, all_scaled=1,
+    all_weeks=1, periods=4, periods_unscaled=2, periods_scaled=3, periods_weeks=2,
 )  # fmt: skip
 STANDARD = Size(
     name="standard", packing=1458, genetic=81, rounding=54, diving=9, chekuri=27, programs=1, programs_services=512,
     small=486, clusters_small=1440, clusters_exact=432, clusters_large=540, clusters_rounding=27,
-    clusters_parallel=540, quality=486, quality_long=54, quality_longest=4, quality_small=54, unscaled=20, scaled=54,
-    weeks=20, all_unscaled=4, all_scaled=9, all_weeks=4, periods=8, periods_unscaled=10, periods_scaled=18,
+    clusters_parallel=540, quality=486, quality_long=54, quality_longest=4, quality_small=54, unscaled=100, scaled=108,
+    weeks=30, all_unscaled=5, all_scaled=18, all_weeks=3, periods=8, periods_unscaled=20, periods_scaled=45,
     periods_weeks=10,
 )  # fmt: skip
 FULL = Size(
