@@ -18,11 +18,11 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## Allocate 200 services to 64 nodes by seven algorithms; a table and a picture
-	@mkdir -p out
-	$(BIN)/dfrs generate services --nodes 64 --services 200 --slack 0.3 --seed 1 -o out/demo.json
-	$(BIN)/dfrs allocate out/demo.json -a GREEDYLIGHT,GREEDY,MCB8,VP_FFSUM,VP_CPSUM,VP_PPMAX,BEST -o out/demo.allocation.json --picture out/demo.png
-	$(BIN)/dfrs validate out/demo.allocation.json
+demo: $(READY) ## Replay 1,000 jobs on 128 nodes under three policies: tables, checked runs, pictures
+	$(BIN)/dfrs simulate examples/demo.swf.gz -p FCFS -p EASY -p 'GreedyPM*/per/OPT=MIN/MVT=600' --seed 1 -o out/demo
+	$(BIN)/dfrs validate out/demo
+	$(BIN)/dfrs plot out/demo/FCFS out/demo/EASY 'out/demo/GreedyPM+_per_OPT=MIN_MVT=600' -o out/demo
+	$(BIN)/dfrs plot 'out/demo/GreedyPM+_per_OPT=MIN_MVT=600' -o out/demo
 
 lint: $(READY) ## Style, types, and who may import whom
 	$(BIN)/ruff check src tests benchmarks

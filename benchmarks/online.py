@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from dfrs.policies.registry import TABLE_5_1, find_policy
 from rich.table import Table
 
 from benchmarks.accasim_peer import accasim_cpu_s
@@ -18,6 +17,7 @@ from benchmarks.common import console, peak_memory_mib
 from dfrs.bounds.stretch import stretch_bound
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
+from dfrs.policies.registry import TABLE_5_1, find_policy
 from dfrs.sim.run import Settings, Simulation
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.load import load_workload

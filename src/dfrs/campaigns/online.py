@@ -15,9 +15,8 @@ from pathlib import Path
 import polars as pl
 
 import dfrs
-from dfrs.bounds.stretch import stretch_bound
 from dfrs.campaigns.runner import Part, Row, Schema, study_key
-from dfrs.metrics.schedule import summarize
+from dfrs.campaigns.simulations import measured
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.registry import find_policy
@@ -32,8 +31,6 @@ HPC2N_FILE = "HPC2N-2002-2.2-cln.swf.gz"
 HPC2N_NODES = 120
 NODE_BYTES = 8e9
 """Memory of a node, for bandwidths (000 section 6.1)."""
-TAU_S = 10.0
-"""Of the bounded stretch."""
 
 _METRICS = (
     "stretch_max", "stretch_mean", "bounded_stretch_max", "bounded_stretch_mean", "pauses_per_job", "pauses_per_hour",
@@ -48,12 +45,12 @@ SCHEMA: Schema = {
     **dict.fromkeys(_METRICS, pl.Float64), "runtime_s": pl.Float64,
 }  # fmt: skip
 """`target_load` is null for traces as they come. `degradation` is the maximum stretch over `stretch_bound`,
-`bounded_degradation` the maximum bounded stretch over the same. Metrics are those of `dfrs.metrics.schedule.summarize`;
-null where the policy ended the run (`status` says why). `runtime_s` is the time of the simulation alone."""
+`bounded_degradation` the maximum bounded stretch over its own bound. Metrics are those of
+`dfrs.metrics.schedule.summarize`; null where the policy ended the run (`status` says why). `runtime_s` is the time of the simulation alone."""
 
 _CODE = (
     "allocate/packing.py", "bounds/stretch.py", "control", "kernels", "metrics/schedule.py", "model", "policies", "sim",
-    "workloads", "campaigns/online.py", "campaigns/runner.py",
+    "workloads", "campaigns/online.py", "campaigns/runner.py", "campaigns/simulations.py",
 )  # fmt: skip
 _TOGETHER = 8
 """Entries that one part runs on a case: enough to spread few cases over processes."""
@@ -148,13 +145,13 @@ class Study:
 
 def run_case(entries: tuple[Entry, ...], case: Case) -> list[Row]:
     """One row per entry."""
-    workload, bound = _prepared(case)
+    workload = _prepared(case)
     shared = dict.fromkeys(SCHEMA) | case.columns()
-    shared |= {"load": workload.load, "jobs": len(workload), "stretch_bound": bound}
-    return [shared | _run(workload, bound, entry) for entry in entries]
+    shared |= {"load": workload.load, "jobs": len(workload)}
+    return [shared | _run(workload, entry) for entry in entries]
 
 
-def _run(workload: Workload, bound: float, entry: Entry) -> Row:
+def _run(workload: Workload, entry: Entry) -> Row:
     named: Row = {"algorithm": entry.label, "policy": entry.policy, "penalty_s": entry.penalty_s}
     policy = find_policy(entry.policy)
     settings = Settings(penalty=Penalty(seconds=entry.penalty_s, node_bytes=NODE_BYTES))
@@ -164,20 +161,19 @@ def _run(workload: Workload, bound: float, entry: Entry) -> Row:
     except StoppedError as error:
         return named | {"status": f"error: {error}", "runtime_s": time.perf_counter() - started}
     seconds = time.perf_counter() - started
-    metrics = summarize(run, tau_s=TAU_S, stretch_bound=bound)
-    bounded = metrics["bounded_stretch_max"]
+    metrics = measured(run, bound=True)
     return named | {name: metrics[name] for name in _METRICS} | {
         "status": "complete",
+        "stretch_bound": metrics["stretch_bound"],
         "degradation": metrics["degradation_from_bound"],
-        "bounded_degradation": None if bounded is None else bounded / bound,
+        "bounded_degradation": metrics["bounded_degradation_from_bound"],
         "runtime_s": seconds,
     }  # fmt: skip
 
 
 @lru_cache(maxsize=2)
-def _prepared(case: Case) -> tuple[Workload, float]:
-    workload = case.workload()
-    return workload, stretch_bound(workload).value
+def _prepared(case: Case) -> Workload:
+    return case.workload()
 
 
 @cache

@@ -8,9 +8,7 @@ from dfrs.cli.console import out, print_json
 
 
 def policies(
-    names: Annotated[
-        bool, typer.Option("--names", help="All published names and the batch policies.")
-    ] = False,
+    names: Annotated[bool, typer.Option("--names", help="All published names and the batch policies.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.console import err, print_json, progress
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def simulate(
         Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
     ] = None,
     seed: Seed = 0,
-    bound: Annotated[bool, typer.Option(help="Compute the lower bound on the maximum stretch of each trace.")] = True,
+    bound: Annotated[bool, typer.Option(help="State how far from the best possible each run is.")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the run directories.")] = Path(
         "out/runs"
@@ -99,14 +99,10 @@ def simulate(
     places = directories(workloads, names, output)
     with _stoppable() as stop:
         tasks = (
-            Task(
-                workload=workload, policy=name, directory=places[w, p], stretch_bound=limit,
-                settings=settings,
-            )
+            Task(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
             for w, workload in enumerate(workloads)
-            for limit in [_bound(workload, settings) if bound and not stop.is_set() else None]
             for p, name in enumerate(names)
-        )  # fmt: skip
+        )
         rows = _run_all(tasks, sum(map(len, workloads)) * len(names), stop, resume)
     if as_json:
         print_json({"runs": rows, "interrupted": stop.is_set()})
@@ -136,13 +132,6 @@ def _settings(
         node_events=() if node_events is None else read_node_events(node_events),
         seed=seed,
     )
-
-
-def _bound(workload: "Workload", settings: "Settings") -> float:
-    from dfrs.bounds.stretch import stretch_bound
-
-    total = None if settings.capacity is None else float(settings.capacity[:, 0].sum())
-    return stretch_bound(workload, capacity=total).value
 
 
 @contextmanager

@@ -19,16 +19,18 @@ _NODE_RULES = {
     kernels.CPU_OVER: "node {node} would give out more CPU than it has",
 }
 
+_LAST_REASON = max(Reason)
 
-def check(snapshot: Snapshot, target: Target) -> None:
+
+def check(snapshot: Snapshot, target: object) -> None:
     """Raise PolicyError where `target` has the wrong shape or is not admissible for `snapshot`."""
     if not isinstance(target, Target):
         raise PolicyError(None, f"gave {type(target).__name__}: must be a Target")
     _check_shape("task_nodes", target.task_nodes, snapshot.task_nodes)
     _check_shape("yields", target.yields, snapshot.jobs["yield_"])
-    if not isinstance(target.reasons, np.ndarray) or target.reasons.size:
+    if np.size(target.reasons):
         _check_shape("reasons", target.reasons, snapshot.jobs["id"])
-        if not ((target.reasons >= 0) & (target.reasons < len(Reason))).all():
+        if int(target.reasons.min()) < 0 or int(target.reasons.max()) > _LAST_REASON:
             raise PolicyError(None, f"gave reasons out of 0 to {len(Reason) - 1}")
     wake_at_s = target.wake_at_s
     if wake_at_s is not None and not (isinstance(wake_at_s, Real) and wake_at_s > snapshot.now_s):

@@ -1,5 +1,7 @@
 """Columns that grow: rows of a log written without making an object each."""
 
+from typing import Any
+
 import numpy as np
 
 from dfrs.kernels.jit import Floats, Ints, kernel
@@ -7,7 +9,7 @@ from dfrs.kernels.jit import Floats, Ints, kernel
 
 @kernel
 def append_commands(
-    jobs, first: Ints, after: Ints, yields: Floats, moved: Ints, reasons: Ints, fallback: int, order: Ints,
+    jobs: Any, first: Ints, after: Ints, yields: Floats, moved: Ints, reasons: Ints, fallback: int, order: Ints,
     steps: Ints, columns: tuple[Ints, Ints, Floats, Ints, Ints], bounds: Ints, nodes: Ints,
 ) -> None:  # fmt: skip
     """Write K commands into `columns` = (serial, job id, yields, moved, reason) (K,), `bounds` (K + 1,) and `nodes`.

@@ -4,6 +4,8 @@
 `task_nodes`.
 """
 
+from typing import Any
+
 from dfrs.kernels.jit import Floats, Ints, kernel
 
 WAITING, RUNNING = 0, 1
@@ -11,7 +13,7 @@ NOT_FOUND = -1
 
 
 @kernel
-def advance(jobs, rows: int, then_s: float, now_s: float) -> None:
+def advance(jobs: Any, rows: int, then_s: float, now_s: float) -> None:
     """Add to the virtual time of the first `rows` jobs what their yields make of [then_s, now_s]; in place.
 
     A job makes no progress before its `ready_s`.
@@ -24,7 +26,7 @@ def advance(jobs, rows: int, then_s: float, now_s: float) -> None:
 
 
 @kernel
-def row_of(jobs, rows: int, job_id: int) -> int:
+def row_of(jobs: Any, rows: int, job_id: int) -> int:
     """The row of the job with that id, or NOT_FOUND."""
     for r in range(rows):
         if jobs[r].id == job_id:
@@ -33,7 +35,7 @@ def row_of(jobs, rows: int, job_id: int) -> int:
 
 
 @kernel
-def remove_row(jobs, first: Ints, task_nodes: Ints, rows: int, row: int) -> None:
+def remove_row(jobs: Any, first: Ints, task_nodes: Ints, rows: int, row: int) -> None:
     """Take a row and its slots out; later rows move up. All three arrays are modified."""
     begin = first[row]
     width = first[row + 1] - begin
@@ -45,7 +47,7 @@ def remove_row(jobs, first: Ints, task_nodes: Ints, rows: int, row: int) -> None
 
 
 @kernel
-def set_ready(jobs, rows: int, serials: Ints, ready_s: Floats) -> None:
+def set_ready(jobs: Any, rows: int, serials: Ints, ready_s: Floats) -> None:
     """Note from when on these jobs make progress; jobs that are gone are passed over. Serials count up by row."""
     for k in range(serials.size):
         low = 0
@@ -61,7 +63,7 @@ def set_ready(jobs, rows: int, serials: Ints, ready_s: Floats) -> None:
 
 
 @kernel
-def lose_node(jobs, first: Ints, task_nodes: Ints, rows: int, node: int, lost: Ints) -> int:
+def lose_node(jobs: Any, first: Ints, task_nodes: Ints, rows: int, node: int, lost: Ints) -> int:
     """Return the jobs with a task on `node` to the queue without their progress. Their rows go into `lost`; count."""
     count = 0
     for r in range(rows):

@@ -4,6 +4,8 @@
 `since_s` is accounted, the yield is `rate` since then, and nothing progresses before `ready_s`.
 """
 
+from typing import Any
+
 import numpy as np
 
 from dfrs.kernels.jit import Floats, Ints, kernel
@@ -13,7 +15,7 @@ LOST = 6
 
 
 @kernel
-def _account(table, j: int, now_s: float) -> None:
+def _account(table: Any, j: int, now_s: float) -> None:
     """Bring job j's progress up to now; what was due by now is done to the last bit."""
     if table[j].finish_s <= now_s:
         table[j].progress_s = table[j].run_s
@@ -25,7 +27,7 @@ def _account(table, j: int, now_s: float) -> None:
 
 
 @kernel
-def _predict(table, j: int, now_s: float) -> None:
+def _predict(table: Any, j: int, now_s: float) -> None:
     """When job j will be done if nothing changes."""
     left = table[j].run_s - table[j].progress_s
     if left <= 0.0:
@@ -38,7 +40,7 @@ def _predict(table, j: int, now_s: float) -> None:
 
 @kernel
 def perform(
-    table, running: Ints, count: int, now_s: float, commands: tuple[Ints, Ints, Floats, Ints], penalty_s: float,
+    table: Any, running: Ints, count: int, now_s: float, commands: tuple[Ints, Ints, Floats, Ints], penalty_s: float,
     copy_s: float, serials: Ints, ready_s: Floats,
 ) -> tuple[int, int]:  # fmt: skip
     """Carry out `commands` = (action, job, yields, tasks moved) (K,) on `table` and the first `count` of `running`.
@@ -90,7 +92,7 @@ def drop(running: Ints, count: int, job: int) -> int:
 
 
 @kernel
-def next_completion(table, running: Ints, count: int) -> tuple[float, int]:
+def next_completion(table: Any, running: Ints, count: int) -> tuple[float, int]:
     """(time, job) of the earliest completion among the running, ties to the one submitted first; (inf, -1) if none."""
     time_s = np.inf
     job = -1

@@ -4,6 +4,8 @@ Layout as in `dfrs.model.decisions`: row r owns slots first[r] to first[r + 1] o
 the node of a task or -1 in all of a row's slots. The resources are CPU (0) and memory (1).
 """
 
+from typing import Any
+
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
@@ -18,7 +20,7 @@ KEEP = -1
 
 @kernel
 def admissible(
-    jobs, first: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float
+    jobs: Any, first: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float
 ) -> tuple[int, int, int]:
     """Whether a target can be: (OK or what is wrong, row or -1, node or -1).
 
@@ -51,7 +53,7 @@ def admissible(
 
 
 @kernel
-def closed_arrival(jobs, first: Ints, before: Ints, after: Ints, open_nodes: Bools) -> tuple[int, int]:
+def closed_arrival(jobs: Any, first: Ints, before: Ints, after: Ints, open_nodes: Bools) -> tuple[int, int]:
     """The first (row, node) of which a task comes to a closed node, or (-1, -1); after `keep_slots`."""
     for r in range(jobs.size):
         for s in range(first[r], first[r + 1]):
@@ -89,7 +91,9 @@ def keep_slots(before: Ints, after: Ints, begin: int, end: int, count: Ints) -> 
 
 
 @kernel
-def classify(jobs, first: Ints, before: Ints, after: Ints, yields: Floats, nodes: int, kind: Ints, moved: Ints) -> int:
+def classify(
+    jobs: Any, first: Ints, before: Ints, after: Ints, yields: Floats, nodes: int, kind: Ints, moved: Ints
+) -> int:
     """What each row needs, into `kind` (R,), and how many of its tasks move, into `moved` (R,); returns the changes.
 
     Also rearranges `after` by `keep_slots`.
@@ -122,7 +126,7 @@ def classify(jobs, first: Ints, before: Ints, after: Ints, yields: Floats, nodes
 
 
 @kernel
-def _add(jobs, first: Ints, at: Ints, r: int, yield_: float, sign: float, used: Floats) -> None:
+def _add(jobs: Any, first: Ints, at: Ints, r: int, yield_: Any, sign: float, used: Floats) -> None:
     """Add (or, with sign -1, take away) what row r uses where `at` places it; `used` (N, 2) in place."""
     for s in range(first[r], first[r + 1]):
         used[at[s], 0] += sign * jobs[r].need * yield_
@@ -141,7 +145,7 @@ def _fits(first: Ints, after: Ints, r: int, used: Floats, capacity: Floats, tole
 
 @kernel
 def order_moves(
-    jobs, first: Ints, before: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float, kind: Ints,
+    jobs: Any, first: Ints, before: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float, kind: Ints,
     order: Ints, steps: Ints, filled: int,
 ) -> int:  # fmt: skip
     """Append the migrations to (`order`, `steps`) so that each finds room when its turn comes; the new length.
@@ -197,7 +201,7 @@ def order_moves(
 
 @kernel
 def plan(
-    jobs, first: Ints, before: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float, kind: Ints,
+    jobs: Any, first: Ints, before: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float, kind: Ints,
     order: Ints, steps: Ints,
 ) -> int:  # fmt: skip
     """The commands in order: (`order`, `steps`) (2R,) name row and action; returns their number.
@@ -236,7 +240,7 @@ def plan(
 
 @kernel
 def commit(
-    jobs, first: Ints, task_nodes: Ints, after: Ints, yields: Floats, now_s: float, order: Ints, steps: Ints
+    jobs: Any, first: Ints, task_nodes: Ints, after: Ints, yields: Floats, now_s: float, order: Ints, steps: Ints
 ) -> None:
     """Make the target the present: states, yields and counts of `jobs`, and `task_nodes`; in place."""
     for k in range(order.size):

@@ -292,24 +292,28 @@ def utilisation_timeline(run: Run) -> UtilisationTimeline:
     )
 
 
-def summarize(run: Run, *, tau_s: float = 10.0, stretch_bound: float | None = None) -> Metrics:
+def summarize(
+    run: Run, *, tau_s: float = 10.0, stretch_bound: float | None = None, bounded_stretch_bound: float | None = None
+) -> Metrics:
     """Every metric of a run, the unit in its key; None where nothing defines it (no job finished, say).
 
     Statistics of jobs are over finished ones; `stretch_p90` is the quantile 0.9 (linear between order statistics).
     The span is from the first submission to the end of the log; averages over time of yields are over the part of it
     in which a job runs (`jain_index_present_mean`: in which a job is present). Utilisation is relative to the
-    nodes that are not down. One GB is 1e9 bytes. `stretch_bound` is a lower bound on the maximum stretch.
+    nodes that are not down. One GB is 1e9 bytes. `stretch_bound` and `bounded_stretch_bound` are lower
+    bounds on the maximum stretch and, for the same `tau_s`, on the maximum bounded stretch.
     """
     intervals = job_intervals(run)
-    return (
-        _job_metrics(run, intervals, tau_s, stretch_bound)
-        | _use_metrics(run, intervals)
-        | _yield_metrics(intervals)
-        | _move_metrics(run)
-    )
+    metrics = _job_metrics(run, intervals, tau_s)
+    for kind, bound in (("", stretch_bound), ("bounded_", bounded_stretch_bound)):
+        if bound is not None:
+            worst = metrics[f"{kind}stretch_max"]
+            metrics[f"{kind}stretch_bound"] = bound
+            metrics[f"{kind}degradation_from_bound"] = None if worst is None else worst / bound
+    return metrics | _use_metrics(run, intervals) | _yield_metrics(intervals) | _move_metrics(run)
 
 
-def _job_metrics(run: Run, intervals: Intervals, tau_s: float, stretch_bound: float | None) -> Metrics:
+def _job_metrics(run: Run, intervals: Intervals, tau_s: float) -> Metrics:
     work, jobs = run.workload, len(run.workload)
     done = np.isfinite(run.finish_s)
     flow = (run.finish_s - work.submit_s)[done]
@@ -330,11 +334,7 @@ def _job_metrics(run: Run, intervals: Intervals, tau_s: float, stretch_bound: fl
         "tau_s": tau_s,
     }
     metrics |= _statistics("stretch", stretch) | _statistics("bounded_stretch", bounded)
-    metrics |= _statistics("wait", (run.start_s - work.submit_s)[done], "_s") | _statistics("flow", flow, "_s")
-    if stretch_bound is not None:
-        metrics["stretch_bound"] = stretch_bound
-        metrics["degradation_from_bound"] = float(stretch.max()) / stretch_bound if finished else None
-    return metrics
+    return metrics | _statistics("wait", (run.start_s - work.submit_s)[done], "_s") | _statistics("flow", flow, "_s")
 
 
 def _statistics(label: str, values: Floats, unit: str = "") -> Metrics:

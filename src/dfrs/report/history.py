@@ -14,6 +14,11 @@ from dfrs.metrics.schedule import penalties
 from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
 
+_STAGE: dict[int, int] = {
+    Action.FINISH: 0, Action.LOST: 0, Action.PAUSE: 1, Action.MIGRATE: 2, Action.START: 3, Action.RESUME: 3,
+}  # fmt: skip
+"""The order in which the steps of one decision are performed; changes of yields come before and after."""
+
 
 @dataclass(slots=True)
 class Presence:
@@ -31,7 +36,10 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """Rows `first` to `last` (exclusive) of the log happen at `time_s`."""
+    """Rows `first` to `last` (exclusive) of the log are performed together at `time_s`.
+
+    Several decisions at one time, for jobs submitted in the same second for instance, are instants of their own.
+    """
 
     time_s: float
     first: int
@@ -72,14 +80,28 @@ class Replay:
 
     def __iter__(self) -> Iterator[Instant]:
         """Each instant of the log, before its rows are applied."""
-        times = self.run.events.time_s
-        starts = np.flatnonzero(np.diff(times, prepend=np.nan) != 0.0).tolist()
-        for first, last in pairwise([*starts, len(times)]):
-            instant = Instant(float(times[first]), first, last)
+        times = self.run.events.time_s.tolist()
+        for first, last in pairwise([*self._begins(times), len(times)]):
+            instant = Instant(times[first], first, last)
             self.arrive(instant.time_s)
             yield instant
             for row in instant.rows:
                 self._apply(row, instant.time_s)
+
+    def _begins(self, times: list[float]) -> list[int]:
+        """First rows of the instants: a new time, a step that comes earlier in a decision, or a job once more."""
+        begins: list[int] = []
+        seen: set[int] = set()
+        before_s, stage = None, 0
+        for row, (time_s, job, action) in enumerate(zip(times, self.job, self.action, strict=True)):
+            if time_s != before_s or _STAGE.get(action, stage) < stage or job in seen:
+                begins.append(row)
+                seen.clear()
+                stage = 0
+            before_s, stage = time_s, _STAGE.get(action, stage)
+            if job >= 0:
+                seen.add(job)
+        return begins
 
     def arrive(self, time_s: float) -> None:
         """Let the jobs submitted until `time_s` wait; done for each instant."""

@@ -6,7 +6,8 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 
-from dfrs.campaigns.online import TAU_S, Case, Entry, Study
+from dfrs.campaigns.online import Case, Entry, Study
+from dfrs.campaigns.simulations import TAU_S
 from dfrs.campaigns.tables.measures import Sheet, mean, nan
 from dfrs.campaigns.tables.published_b import Table, algorithms, published
 from dfrs.campaigns.tables.sizes import Size, scaled_cases, unscaled_cases, week_cases
@@ -43,7 +44,7 @@ NO_WEEKS = (
     "DFRS_TRACES to that."
 )
 STRETCH = (
-    "Degradation is the maximum bounded stretch over the bound of Theorem 1. Bounded: times below "
+    "Degradation is the maximum bounded stretch over its bound by Theorem 1. Bounded: times below "
     f"{TAU_S:g} s count as {TAU_S:g} s. The text speaks of bounded stretch in its conclusion only (5.5), but the "
     "published figures cannot be without: under FCFS jobs of 1 s wait for a day, and by plain stretch that gives ten "
     "times what the tables show."
