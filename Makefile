@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench reproduce lock clean clean-kernels
+.PHONY: help demo test test-slow lint bench reproduce lock clean clean-kernels
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -30,8 +30,11 @@ lint: $(READY) ## Style, types, and who may import whom
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-test: lint ## Style, types, imports, and all tests
-	$(BIN)/pytest
+test: lint ## Style, types, imports, and all tests but the slow ones
+	$(BIN)/pytest -n auto
+
+test-slow: $(READY) ## Every published policy with every option on three traces, checked independently
+	$(BIN)/pytest -n auto -m slow
 
 bench: $(READY) ## Speed, memory, and a peer in the same run
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation VectorPack==0.1.5

@@ -10,7 +10,7 @@ from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.instance import Bools, Floats, Ints
 from tests import strategies
 from tests.cases import Source
-from tests.online_cases import NO_NODE, job_table, random_nodes
+from tests.online_cases import job_table, random_nodes
 
 EXACT = (4, 8)
 """Grains at which sums of sizes are exact, so that ties are ties."""
@@ -62,28 +62,33 @@ def present_yields(jobs: Any, first: Ints, capacity: Floats, at: Ints) -> Floats
     return np.array([fair if r in placed else 0.0 for r in range(len(jobs))])
 
 
-def policy_case(source: Source, *, grains: tuple[int, ...] = EXACT, alike: bool = False, rows: int = 8) -> PolicyCase:
-    """Often crowded, with ties. With `alike` all nodes are open reference nodes."""
+def policy_case(source: Source, *, grains: tuple[int, ...] = EXACT, crowded: bool = False) -> PolicyCase:
+    """With ties, and nodes of several sizes, some of them closed. With `crowded` many run where one more wants in."""
     grain = source.pick(grains)
-    nodes, count = source.integer(1, 6), source.integer(1, rows)
+    nodes, count = source.integer(1, 6), source.integer(1, 8)
+    if crowded:
+        nodes, count = source.integer(2, 4), source.integer(6, 12)
     now_s = 5_000.0
     capacity = np.ones((nodes, 2))
     is_open = np.ones(nodes, np.bool_)
-    if not alike and source.integer(0, 2) == 0:
+    if source.integer(0, 2) == 0:
         sizes = [(source.pick((0.0, 0.5, 1.0, 1.0, 1.0, 2.0)), source.pick((0.5, 1.0, 2.0))) for _ in range(nodes)]
         capacity = np.array(sizes)
-    if not alike and source.integer(0, 2) == 0:
+    if source.integer(0, 2) == 0:
         is_open = np.array([source.integer(0, 3) > 0 for _ in range(nodes)])
     jobs, first = job_table(source, count, now_s, grain)
     largest = source.pick((grain // 2, grain))
+    subject = source.integer(0, count - 1)
     for r in range(count):
         jobs["memory"][r] = source.integer(0, largest) / grain
+        if crowded:
+            jobs["memory"][r] = source.integer(1, grain // 2 if r != subject else grain) / grain
         jobs["submit_s"][r] = now_s - source.pick((0.0, 30.0, 200.0, 700.0, 4500.0))
         jobs["weight"][r] = source.pick((1.0, 1.0, 1.0, 2.0, 0.5))
     jobs["submit_s"].sort()
-    before = random_nodes(source, jobs, first, capacity, source.permutation(count).tolist())
-    subject = source.integer(0, count - 1)
-    before[first[subject] : first[subject + 1]] = NO_NODE
+    order = source.permutation(count).tolist()
+    order.remove(subject)
+    before = random_nodes(source, jobs, first, capacity, order)
     for r in range(count):
         if before[first[r]] < 0 and r != subject and source.integer(0, 1):
             jobs["state"][r] = PAUSED
@@ -100,8 +105,8 @@ def policy_case(source: Source, *, grains: tuple[int, ...] = EXACT, alike: bool 
     )  # fmt: skip
 
 
-def alike_case(source: Source) -> PolicyCase:
-    return policy_case(source, alike=True)
+def crowded_case(source: Source) -> PolicyCase:
+    return policy_case(source, crowded=True)
 
 
 def placed_case(source: Source) -> PolicyCase:

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import dfrs
 from dfrs.allocate.registry import ALGORITHMS
+from dfrs.metrics.run_files import EVENTS, JOBS
+from dfrs.policies.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -50,3 +54,33 @@ def test_every_algorithm_is_in_the_reference():
     text = (ROOT / "docs/reference/algorithms.md").read_text()
     for name, algorithm in ALGORITHMS.items():
         assert f"| `{name}` | {algorithm.family} | {algorithm.summary} |" in text
+
+
+def test_every_policy_is_in_the_reference_and_nothing_else():
+    text = (ROOT / "docs/reference/policies.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{e.name}` | {e.group} | {e.meaning} | {e.source} |" for e in CATALOGUE]
+
+
+def named_in_first_column(text):
+    """What stands in backticks in the first column of the tables of a page."""
+    rows = re.findall(r"^\| (`[^|]*`) \|", text, re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def test_every_metric_is_in_the_reference_and_nothing_else():
+    one = np.ones(1)
+    workload = dfrs.Workload(
+        job_id=np.array([1]), submit_s=one, tasks=np.array([1]), need=one, memory=one, run_s=one, estimate_s=one,
+        user=np.array([1]), weight=one, nodes=1,
+    )  # fmt: skip
+    metrics = dfrs.summarize(dfrs.simulate(workload, "FCFS"), stretch_bound=1.0, bounded_stretch_bound=1.0)
+    text = (ROOT / "docs/reference/metrics.md").read_text()
+    assert named_in_first_column(text) == set(metrics)
+
+
+@pytest.mark.parametrize(("heading", "columns"), [("**jobs.csv**", JOBS), ("**events.csv**", EVENTS)])
+def test_every_column_of_a_run_is_in_the_reference_and_nothing_else(heading, columns):
+    text = (ROOT / "docs/reference/files.md").read_text()
+    part = text.partition(heading)[2].partition("\n**")[0]
+    assert named_in_first_column(part) == set(columns)

@@ -11,6 +11,7 @@ from hypothesis import assume, given
 from dfrs import InputError, generate_services
 from dfrs.workloads import files
 from dfrs.workloads.documents import InstanceDocument
+from dfrs.workloads.writing import write_text
 from tests.strategies import parallel_instances
 from tests.unit.test_validate import shop
 
@@ -81,9 +82,9 @@ def test_writing_to_a_full_disk_leaves_the_old_file(tmp_path):
         pytest.skip("needs the right to mount a small file system")
     try:
         path = tmp_path / "x.json"
-        files.write_text(path, "old")
+        write_text(path, "old")
         with pytest.raises(InputError, match="No space left"):
-            files.write_text(path, "x" * 200_000)
+            write_text(path, "x" * 200_000)
         assert path.read_text() == "old"
         assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
     finally:

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from dfrs.kernels import admission, loads
 from tests.naive import compare_policies as compare
-from tests.policy_cases import drawn, policy_case
+from tests.policy_cases import crowded_case, drawn, policy_case
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,10 @@ from tests.policy_cases import drawn, policy_case
 @given(case=drawn(policy_case))
 def test_the_kernel_equals_its_twin(kernel, comparison, case):
     got, expected = comparison(kernel, case)
+    assert got == expected
+
+
+@given(case=drawn(crowded_case))
+def test_giving_way_equals_its_twin(case):
+    got, expected = compare.admit(admission.admit, case)
     assert got == expected

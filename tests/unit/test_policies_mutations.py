@@ -47,7 +47,7 @@ def _plain(space: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
 
 
 def admit(name, *mutations):
-    return Inner(admission, name, compare.admit, cases.policy_case, mutations, "admit")
+    return Inner(admission, name, compare.admit, cases.crowded_case, mutations, "admit")
 
 
 def mcb(name, *mutations):
@@ -188,7 +188,7 @@ SUBJECTS = (
     mcb(
         "_repeats",
         ("// taken[picks[k]]", "// 1"),
-        ("taken[picks[k]] = 0", "pass"),
+        ("taken[picks[k]] += 1", "taken[picks[k]] = 1"),
         ("times = min(times,", "times = max(0,"),
     ),
     mcb(
@@ -197,7 +197,7 @@ SUBJECTS = (
         ("left[p] -= n - begin - 1", "left[p] -= 0"),
         ("head = np.array([0, middle])", "head = np.array([0, 0])"),
         ("ahead[0] -= (capacity[begin, 0] - preload[begin, 0]) * (n - begin)", "ahead[0] -= 1.5 * (n - begin)"),
-        ("if not open_nodes[n]:\n            n += 1\n            continue\n", ""),
+        ("if not open_nodes[n]:", "if False:"),
         ("return unplaced == 0", "return True"),
     ),
     mcb(
@@ -268,12 +268,10 @@ SUBJECTS = (
         ("event[r] = (floor - base[r]) / slope[r]", "event[r] = 0.5"),
         ("if used[n, 0] > capacity[n, 0]:", "if used[n, 0] > 2.0 * capacity[n, 0]:"),
         ("if here < step:", "if here > step:"),
-        ("step = min(step, event[r])", "step = event[r]"),
     ),
     fill(
         "_turn",
         ("rate[n] += need * slope[r]", "rate[n] += slope[r]"),
-        ("rising[n] += 1", "pass"),
         ("event[r] = (1.0 - base[r]) / slope[r]", "event[r] = 0.9"),
         ("_leave(r, need, 1.0,", "_leave(r, need, 0.0,"),
     ),
@@ -281,7 +279,6 @@ SUBJECTS = (
         "_leave",
         ("room[n] -= need * value", "pass"),
         ("rate[n] -= need * slope[r]", "rate[n] -= need"  " * 0.5"),
-        ("rising[n] -= 1", "rising[n] = 0"),
     ),
     fill(
         "_freeze_full",

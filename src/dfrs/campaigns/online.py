@@ -46,7 +46,8 @@ SCHEMA: Schema = {
 }  # fmt: skip
 """`target_load` is null for traces as they come. `degradation` is the maximum stretch over `stretch_bound`,
 `bounded_degradation` the maximum bounded stretch over its own bound. Metrics are those of
-`dfrs.metrics.schedule.summarize`; null where the policy ended the run (`status` says why). `runtime_s` is the time of the simulation alone."""
+`dfrs.metrics.schedule.summarize`; null where the policy ended the run (`status` says why). `runtime_s` is the time of
+the simulation alone."""
 
 _CODE = (
     "allocate/packing.py", "bounds/stretch.py", "control", "kernels", "metrics/schedule.py", "model", "policies", "sim",

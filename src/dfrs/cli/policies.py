@@ -14,7 +14,8 @@ def policies(
 ) -> None:
     """List the policies: batch ones by name, fractional ones by the parts their names are made of.
 
-    A name is [ON SUBMISSION][*][/per|/stretch-per][/more parts]: GreedyPM*/per/OPT=MIN/MVT=600.
+    A name has the action on submission, * for one on completion, /per or /stretch-per, and more parts:
+    GreedyPM*/per/OPT=MIN/MVT=600.
 
     Example: dfrs policies
     """

@@ -23,8 +23,8 @@ POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 
 Traces = Annotated[list[Path], typer.Argument(help="SWF files, .gz or plain.", show_default=False)]
 Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
-Annotate = Annotated[str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, processors.")]
-Estimates = Annotated[str, typer.Option(help="What batch policies know: perfect, user, or a factor of the run time.")]
+Annotate = Annotated[str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, smp:CORES:GIB, none.")]
+Estimates = Annotated[str, typer.Option(help="What batch policies know: perfect, user, raised, none, or a factor.")]
 Overrun = Annotated[str, typer.Option(help="Jobs longer than requested: keep, or cut at the request.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]

@@ -93,7 +93,7 @@ class Core:
             return self._decide(_COMPLETION, -1) if event.last else NOTHING
         if isinstance(event, NodeChange):
             lost = self._change(event)
-            return joined(lost, self._decide(Cause.NODES, -1))
+            return joined(lost, self._decide(Cause.NODES, -1)) if event.last else lost
         return self._decide(_WAKE, -1)
 
     def _decide(self, cause: Cause, subject: int) -> Commands:

@@ -16,7 +16,11 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A node, by index, failed, is being drained, or is back."""
+    """A node, by index, failed, is being drained, or is back.
+
+    Unless it is the `last` of those at its instant, the policy is not asked yet.
+    """
 
     node: int
     condition: Condition
+    last: bool = True

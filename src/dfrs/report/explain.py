@@ -184,6 +184,8 @@ class Teller:
         at = f"{on} at yield {replay.yield_[row]:.3f}"
         cost = f"; no progress for {replay.penalty_s[row]:g} s" if replay.penalty_s[row] else ""
         if action == Action.START:
+            if self.run.start_s[job] < now_s:
+                return f"started anew {at}"
             waited_s = now_s - float(work.submit_s[job])
             return f"started {at}, " + (f"after waiting {clock(waited_s)}" if waited_s > 0 else "at once")
         if action == Action.RESUME:

@@ -266,8 +266,6 @@ def _comparison_figure(runs: Sequence[Run], names: Sequence[str], bounds: Sequen
     _tails(tail, runs, names, bounds)
     _dress(tail, "Share of jobs whose stretch is at least …", "jobs", legend=False)
     tail.grid(axis="x", color=GRID)
-    if len(runs) <= 8 and tail.get_legend_handles_labels()[0]:
-        tail.legend(frameon=False, loc="best", labelcolor=INK, fontsize=9)
     _bars(bars, runs, names, bounds)
     begin_s = min(float(_edges(run)[0]) for run in runs)
     edges = np.linspace(begin_s, max(float(_edges(run)[-1]) for run in runs), COLUMNS // 4 + 1)

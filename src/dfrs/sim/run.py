@@ -114,6 +114,8 @@ class Simulation:
             self._schedule_submission()
         elif isinstance(event, NodeChange):
             self._node_events_seen += 1
+            left = self._node_events[self._node_events_seen :]
+            event = replace(event, last=not left or left[0][0] > now_s)
         due_s = core.wake_at_s
         self.now_s = now_s
         try:
