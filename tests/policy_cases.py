@@ -88,6 +88,8 @@ def policy_case(source: Source, *, grains: tuple[int, ...] = EXACT, crowded: boo
     jobs["submit_s"].sort()
     order = source.permutation(count).tolist()
     order.remove(subject)
+    if not crowded:
+        order = order[: source.pick((count, count // 2, count // 4))]
     before = random_nodes(source, jobs, first, capacity, order)
     for r in range(count):
         if before[first[r]] < 0 and r != subject and source.integer(0, 1):

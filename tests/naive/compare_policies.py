@@ -14,7 +14,7 @@ from tests.policy_cases import PolicyCase
 TOLERANCE = 5e-10
 MODES = ("Greedy", "GreedyP", "GreedyPM")
 KINDS = range(3)
-PINS = ((0, 0.0), (1, 600.0), (2, 600.0))
+PINS = ((0, 600.0), (1, 600.0), (2, 600.0))
 YIELD_SEARCH = (False, 0.01, 0.01, 0.0, 0.0)
 STRETCH_SEARCH = (True, 0.0, 0.0, 0.01, 0.01)
 HORIZON_S = 600.0
@@ -180,28 +180,34 @@ def upper_end(kernel: Kernel, case: PolicyCase) -> Pair:
 
 
 def max_min(kernel: Kernel, case: PolicyCase) -> Pair:
-    """Plain yields, beside water-filling in fractions."""
-    yields = np.full(case.rows, 7.0)
-    ones = np.ones(case.rows)
-    kernel(records(kernel, case.jobs), case.first, case.before, case.capacity, 0 * ones, ones, 0.0, False, yields)
-    return yields.round(9).tolist(), [round(float(y), 9) for y in fair_yields(case)]
+    """Yields and weighted yields, beside water-filling in fractions."""
+    got, expected = [], []
+    for slope in (np.ones(case.rows), case.jobs["weight"].copy()):
+        yields = np.full(case.rows, 7.0)
+        kernel(
+            records(kernel, case.jobs), case.first, case.before, case.capacity, 0 * slope, slope, 0.0, False, yields
+        )  # fmt: skip
+        got.append(yields.round(8).tolist())
+        expected.append([round(float(y), 8) for y in fair_yields(case, slope)])
+    return got, expected
 
 
-def fair_yields(case: PolicyCase) -> list[Fraction]:
-    """The lexicographically largest sorted yields, exactly: raise all, stop those on a node that is full."""
+def fair_yields(case: PolicyCase, slope: np.ndarray) -> list[Fraction]:
+    """Yields slope * level, at most 1, exactly: raise the level, stop those on a node that is full."""
     where = case.where()
     need = {r: Fraction(case.jobs["need"][r].item()) for r in where}
-    cpu = [Fraction(c) for c in case.capacity[:, 0].tolist()]
+    rise = {r: Fraction(slope[r].item()) for r in where}
     done: dict[int, Fraction] = {}
     while len(done) < len(where):
-        level, full = Fraction(1), set(where)
-        for n, size in enumerate(cpu):
-            given = sum((need[r] * y * where[r].count(n) for r, y in done.items()), Fraction(0))
-            rising = [r for r in where if r not in done and n in where[r]]
-            rate = sum((need[r] * where[r].count(n) for r in rising), Fraction(0))
-            if rising and (size - given) / rate < level:
-                level, full = (size - given) / rate, set()
-            if rising and (size - given) / rate == level and level < 1:
-                full |= set(rising)
-        done |= {r: level for r in full if r not in done}
+        left = where.keys() - done.keys()
+        level = min(1 / rise[r] for r in left)
+        full: set[int] = set()
+        for n, size in enumerate(map(Fraction, case.capacity[:, 0].tolist())):
+            free = size - sum((need[r] * y * where[r].count(n) for r, y in done.items()), Fraction(0))
+            here = [r for r in left if n in where[r]]
+            rate = sum((need[r] * rise[r] * where[r].count(n) for r in here), Fraction(0))
+            if here and free / rate <= level:
+                full = set(here) | (full if free / rate == level else set())
+                level = free / rate
+        done |= {r: rise[r] * level for r in left if r in full or rise[r] * level == 1}
     return [done.get(r, Fraction(0)) for r in range(case.rows)]

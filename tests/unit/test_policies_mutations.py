@@ -122,8 +122,6 @@ SUBJECTS = (
     admit(
         "choose_to_pause",
         ("range(order.size - 1, -1, -1)", "range(order.size)"),
-        ("if room >= tasks:\n            break", "pass"),
-        ("if room < tasks:", "if False:"),
         ("for k in range(count - 1, -1, -1):\n        r = marked[k]", "for k in range(count):\n        r = marked[k]"),
         ("if room + change >= tasks:", "if room + change > tasks:"),
         ("            room += change\n", "            room += 0\n"),
@@ -136,7 +134,6 @@ SUBJECTS = (
         ("reasons[marked[k]] = GAVE_WAY", "reasons[marked[k]] = ROOM"),
         ("reasons[r] = MOVED_FOR", "reasons[r] = reasons[r]"),
         ("for k in range(count - 1, -1, -1):", "for k in range(count):"),
-        ("    node_use(jobs, first, slots, used)\n    if not", "    if not"),
         ("slots[first[marked[k]] : first[marked[k] + 1]] = -1", "slots[first[marked[0]] : first[marked[0] + 1]] = -1"),
     ),
     Inner(
@@ -147,7 +144,6 @@ SUBJECTS = (
             ("free += max(here, 0.0)", "free = max(here, 0.0)"),
             ("r = order[k]", "r = k"),
             ("reasons[r] = FREED", "reasons[r] = ROOM"),
-            ("jobs[r].memory > most or", "jobs[r].memory >= most or"),
         ),
     ),
     Inner(
@@ -167,13 +163,12 @@ SUBJECTS = (
     mcb(
         "_next",
         ("left[cursor] == 0 or", ""),
-        ("size[cursor, 1] > memory", "size[cursor, 1] >= memory"),
+        ("size[cursor, 1] > memory", "size[cursor, 1] > cpu"),
         ("or size[cursor, 0] > cpu", ""),
     ),
     mcb(
         "_same_node",
-        ("and preload[a, 1] == preload[b, 1]", ""),
-        ("and preload[a, 0] == preload[b, 0]", ""),
+        ("and preload[a, 0] == preload[b, 0]\n        and preload[a, 1] == preload[b, 1]", ""),
         ("and capacity[a, 1] == capacity[b, 1]", ""),
         ("open_nodes[a] == open_nodes[b]", "True"),
     ),
@@ -183,7 +178,6 @@ SUBJECTS = (
         ("memory = capacity[n, 1] + tolerance - preload[n, 1]", "memory = capacity[n, 1] + tolerance"),
         ("cpu_load += size", "cpu_load -= size"),
         ("by_cpu = _next(size, left, by_cpu, groups, memory, cpu)\n                p = by_cpu", "p = groups"),
-        ("else 1.0\n    by_memory", "else 0.0\n    by_memory"),
     ),
     mcb(
         "_repeats",
@@ -231,7 +225,7 @@ SUBJECTS = (
         ("tasks -= 0 if open_nodes[before[s]] else 1", "pass"),
         ("2.0 * jobs[r].memory", "4.0 * jobs[r].memory"),
         ("free < 0.0", "free < 0.5"),
-        ("largest = max(largest, capacity[n, 1])", "largest = capacity[n, 1]"),
+        ("hosts += 1", "hosts = 1"),
     ),
     Inner(
         remap, "upper_end", compare.upper_end, cases.policy_case,
@@ -282,7 +276,7 @@ SUBJECTS = (
     ),
     fill(
         "_freeze_full",
-        ("<= level", "<= 0.9 * level"),
+        ("<= level", "<= 1e9 * level"),
         ("here |= full[slots[s]]", "here = full[slots[s]]"),
         ("full[n] = rising[n] > 0 and", "full[n] = rising[n] > 1 and"),
     ),

@@ -58,6 +58,9 @@ def simulate(
     node_events: Annotated[
         Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
     ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="CSV with columns job_id,weight or user,weight, for policies with /WEIGHT.")
+    ] = None,
     seed: Seed = 0,
     bound: Annotated[bool, typer.Option(help="State how far from the best possible each run is.")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
@@ -79,6 +82,7 @@ def simulate(
     from dfrs.campaigns.simulations import Task, directories
     from dfrs.policies.registry import find_policy
     from dfrs.workloads.load import load_workload
+    from dfrs.workloads.weights import with_weights
 
     names = policies or [POLICY]
     for name in names:
@@ -95,7 +99,7 @@ def simulate(
         )
         for odd in report.oddities:
             _warn(f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})")
-        workloads.append(workload)
+        workloads.append(workload if weights is None else with_weights(workload, weights))
     places = directories(workloads, names, output)
     with _stoppable() as stop:
         tasks = (

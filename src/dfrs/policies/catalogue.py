@@ -57,6 +57,13 @@ CATALOGUE: tuple[Entry, ...] = (
         ("/PRIO=VT", "1 / virtual time", "000 5.2.3"),
     ),
     *_entries(
+        "beyond the documents",
+        ("/due, /due=S", "MCB when some stretch has doubled, at a multiple of S seconds (600)", "000 8.3.1"),
+        ("/WEIGHT", "yields in proportion to the jobs' weights, as far as 1", "000 8.3.1"),
+        ("/DECAY=S", "yields less for long-running jobs: halved after S seconds of virtual time", "000 8.3.1"),
+        ("/BUDGET=X", "MCB migrates at most the memory of X nodes an hour; ADAPT chooses what", "000 6.2, 8.3.1"),
+    ),
+    *_entries(
         "packing",
         ("/VP_CPSUM, /MCB8, ...", "another packing instead of VP_CPMAX; see dfrs algorithms", "000 4.2.5, 001 3.4"),
         ("/WINDOW=2", "one list of tasks instead of one for each resource", "000 4.2.5"),

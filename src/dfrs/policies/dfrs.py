@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfrs.model.decisions import Cause, Snapshot, Target
+from dfrs.model.instance import Floats
 from dfrs.policies.actions import Action
+from dfrs.policies.beyond import Deadlines
 from dfrs.policies.lines import next_multiple
 from dfrs.policies.shares import Shares
 
@@ -26,6 +28,8 @@ class Dfrs:
     shares: Shares
     period_s: float | None = None
     """Wakes are at the multiples of this, while there are jobs."""
+    deadlines: Deadlines | None = None
+    """Wakes are at these instead."""
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot."""
@@ -40,13 +44,17 @@ class Dfrs:
             action = self.on_nodes
         slots = snapshot.task_nodes.copy()
         if action is None and cause is Cause.SUBMISSION:
-            return Target(slots, snapshot.jobs["yield_"].copy(), self._wake_at(snapshot))
+            yields = snapshot.jobs["yield_"].copy()
+            return Target(slots, yields, self._wake_at(snapshot, yields))
         reasons = np.zeros(len(snapshot.jobs), np.int64)
         if action is not None:
             action(snapshot, slots, reasons)
-        return Target(slots, self.shares(snapshot, slots), self._wake_at(snapshot), reasons)
+        yields = self.shares(snapshot, slots)
+        return Target(slots, yields, self._wake_at(snapshot, yields), reasons)
 
-    def _wake_at(self, snapshot: Snapshot) -> float | None:
+    def _wake_at(self, snapshot: Snapshot, yields: Floats) -> float | None:
+        if self.deadlines is not None:
+            return self.deadlines(snapshot, yields)
         if self.period_s is None or not len(snapshot.jobs):
             return None
         return next_multiple(snapshot.now_s, self.period_s)

@@ -1,11 +1,12 @@
 """Names of DFRS policies (000 section 5.2.4): what a name may be made of, and the policy it stands for.
 
-    [Greedy|GreedyP|GreedyPM|MCB][*][/per[=SECONDS]|/stretch-per[=SECONDS]][/PART…]
+    [Greedy|GreedyP|GreedyPM|MCB][*][/per[=SECONDS]|/stretch-per[=SECONDS]|/due[=SECONDS]][/PART…]
 
 The first part says what is done on a submission; `*`, that placements are also made on a completion; `per`, that all
-jobs are mapped anew periodically (every 600 s), `stretch-per`, that this is done for the least stretch. Further parts,
-each at most once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or
-`MVT=SECONDS`, `PRIO=VT|FLOW/VT|FLOW/VT^2`, a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
+jobs are mapped anew periodically (every 600 s), `stretch-per`, that this is done for the least stretch, `due`, that it
+is done when a stretch doubles. Further parts, each at most once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`:
+`MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`, `PRIO=VT|FLOW/VT|FLOW/VT^2`, `WEIGHT`, `DECAY=SECONDS`,
+`BUDGET=NODES`, a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
 """
 
 import difflib
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from dfrs.model.errors import InputError
 from dfrs.policies.actions import MOVABLE, Action, Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
+from dfrs.policies.beyond import Budgeted, Deadlines, ScaledLines
 from dfrs.policies.dfrs import Dfrs
 from dfrs.policies.lines import YIELDS, Lines, StretchLines
 from dfrs.policies.packers import DEFAULT_PACKING, PACKINGS, VectorRemap
@@ -40,6 +42,10 @@ class Spec:
     submission: str = ""
     star: bool = False
     period_s: float | None = None
+    due: bool = False
+    weighted: bool = False
+    decay_s: float = math.inf
+    budget: float = math.inf
     stretch: bool = False
     share: str = ""
     pin: Pin = MOVABLE
@@ -103,6 +109,24 @@ def _set_period(spec: Spec, key: str, value: str | None) -> Spec:
     return replace(spec, stretch=key == "stretch-per", period_s=PERIOD_S if value is None else seconds(value))
 
 
+def _set_due(spec: Spec, _key: str, value: str | None) -> Spec:
+    return replace(spec, due=True, period_s=PERIOD_S if value is None else seconds(value))
+
+
+def _set_weight(spec: Spec, _key: str, value: str | None) -> Spec:
+    if value is not None:
+        raise ValueError("takes no value: weights come with the jobs")
+    return replace(spec, weighted=True)
+
+
+def _set_decay(spec: Spec, _key: str, value: str | None) -> Spec:
+    return replace(spec, decay_s=seconds(value))
+
+
+def _set_budget(spec: Spec, _key: str, value: str | None) -> Spec:
+    return replace(spec, budget=seconds(value))
+
+
 def _set_share(spec: Spec, _key: str, value: str | None) -> Spec:
     if value not in {"MIN", "MAX", "AVG", "NONE"}:
         raise ValueError("must be OPT=MIN, AVG or NONE, with stretch-per OPT=MAX, AVG or NONE")
@@ -132,13 +156,17 @@ def _set_window(spec: Spec, _key: str, value: str | None) -> Spec:
 _SETTINGS: dict[str, Callable[[Spec, str, str | None], Spec]] = {
     "per": _set_period,
     "stretch-per": _set_period,
+    "due": _set_due,
+    "WEIGHT": _set_weight,
+    "DECAY": _set_decay,
+    "BUDGET": _set_budget,
     "OPT": _set_share,
     "MFT": _set_pin,
     "MVT": _set_pin,
     "PRIO": _set_priority,
     "WINDOW": _set_window,
 }
-_KINDS = {"per": "period", "stretch-per": "period", "MFT": "age below which jobs are not moved"}
+_KINDS = {"per": "period", "stretch-per": "period", "due": "period", "MFT": "age below which jobs are not moved"}
 _KINDS["MVT"] = _KINDS["MFT"]
 
 
@@ -157,6 +185,12 @@ def _check(name: str, spec: Spec, seen: set[str]) -> None:
         rule = "a packing is for MCB, and nothing here uses MCB: leave it out, or add /per"
     elif "WINDOW" in seen and PACKINGS[spec.packing].method not in {"CP", "PP"}:
         rule = f"{spec.packing} has no window: WINDOW is for Choose and Permutation Pack"
+    elif not spec.packs and spec.budget < math.inf:
+        rule = "BUDGET limits what MCB migrates, and nothing here uses MCB: leave it out, or add /per"
+    elif spec.stretch and (spec.weighted or spec.decay_s < math.inf):
+        rule = "WEIGHT and DECAY scale yields: they do not go with /stretch-per"
+    elif spec.share == "AVG" and (spec.weighted or spec.decay_s < math.inf):
+        rule = "WEIGHT and DECAY need OPT=MIN or NONE: an average knows no level"
     elif spec.stretch and spec.share == "MIN":
         rule = "stretches are made small: OPT=MAX, AVG or NONE"
     elif not spec.stretch and spec.share == "MAX":
@@ -169,13 +203,16 @@ def build(name: str, spec: Spec) -> Dfrs:
     """The policy, under that name."""
     priority = _PRIORITIES[spec.priority]
     lines: Lines = YIELDS
+    if spec.weighted or spec.decay_s < math.inf:
+        lines = ScaledLines(weighted=spec.weighted, decay_s=spec.decay_s)
+    aim = lines
     shares: Shares
     if spec.stretch:
         lines = stretch_lines = StretchLines(spec.period_s or PERIOD_S)
         shares = AverageStretch(lines=stretch_lines) if spec.share == "AVG" else _level_shares(spec, lines)
     else:
         shares = AverageYield() if spec.share == "AVG" else _level_shares(spec, lines)
-    pack = _packer(spec, YIELDS, priority)
+    pack = _packer(spec, aim, priority)
     start: Action | None = pack if spec.submission == "MCB" else None
     restart: Action | None = start
     if spec.submission in _MODES:
@@ -189,6 +226,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         on_nodes=restart,
         shares=shares,
         period_s=spec.period_s,
+        deadlines=Deadlines(spec.period_s or PERIOD_S) if spec.due else None,
     )
 
 
@@ -197,6 +235,11 @@ def _level_shares(spec: Spec, lines: Lines) -> MaxMin:
 
 
 def _packer(spec: Spec, lines: Lines, priority: Priority) -> Action:
+    pack = _unlimited_packer(spec, lines, priority)
+    return pack if spec.budget == math.inf else Budgeted(remap=pack, amount=spec.budget)
+
+
+def _unlimited_packer(spec: Spec, lines: Lines, priority: Priority) -> Action:
     if spec.packing == DEFAULT_PACKING and spec.window == 1:
         return Remap(lines=lines, priority=priority, pin=spec.pin)
     return VectorRemap(packing=spec.packing, window=spec.window, lines=lines, priority=priority, pin=spec.pin)

@@ -1,0 +1,159 @@
+"""Weights, decay, deadlines and budgets: what they promise, on whole runs."""
+
+import numpy as np
+import pytest
+
+from dfrs.control.core import HOUR_S
+from dfrs.metrics.schedule import tasks_moved
+from dfrs.model.errors import InputError
+from dfrs.model.run import Action, Penalty
+from dfrs.policies.beyond import Deadlines, ScaledLines
+from dfrs.policies.registry import find_policy
+from dfrs.sim.run import Settings, Simulation
+from dfrs.workloads.annotate import to_workload
+from dfrs.workloads.lublin import Lublin, generate
+from dfrs.workloads.transform import scale_to_load
+from dfrs.workloads.weights import with_weights
+
+MAIN = "GreedyP*/per/OPT=MIN/MVT=600"
+
+
+def workload(seed=3, jobs=120, load=0.9, nodes=16):
+    made = to_workload(generate(Lublin.of(jobs=jobs, nodes=nodes), seed=seed), nodes=nodes, seed=seed)[0]
+    return scale_to_load(made, load)
+
+
+def run(work, name):
+    return Simulation(work, find_policy(name), name, Settings(penalty=Penalty(seconds=300.0))).run()
+
+
+class Spy:
+    """Looks at every snapshot and target of a policy."""
+
+    def __init__(self, name, look):
+        self.policy, self.look = find_policy(name), look
+
+    def decide(self, snapshot):
+        target = self.policy.decide(snapshot)
+        self.look(snapshot, target)
+        return target
+
+
+@pytest.mark.parametrize("amount", [0.5, 2.0, 4.0])
+def test_a_budget_holds_in_every_hour_and_binds(amount):
+    work = workload()
+    moved = {}
+    for name in (MAIN, f"{MAIN}/BUDGET={amount}"):
+        made = run(work, name)
+        migrates = made.events.action == Action.MIGRATE
+        memory = (tasks_moved(made) * made.workload.memory[made.events.job])[migrates]
+        times = made.events.time_s[migrates]
+        moved[name] = max((memory[(times > t - HOUR_S) & (times <= t)].sum() for t in times), default=0.0)
+    assert moved[f"{MAIN}/BUDGET={amount}"] <= amount + 1e-9 < moved[MAIN]
+
+
+def test_weights_part_the_yield_where_cpu_is_short():
+    seen = []
+
+    def look(snapshot, target):
+        weight, yields = snapshot.jobs["weight"], target.yields
+        placed = yields > 0
+        if placed.sum() > 1 and yields[placed].max() < 1.0:
+            seen.append(np.ptp(weight[placed]) > 0 and yields[placed].max() > 1.5 * yields[placed].min())
+
+    work = workload(nodes=4, jobs=80)
+    work = work.with_columns(weight=np.where(np.arange(len(work)) % 2 == 0, 4.0, 1.0))
+    Simulation(work, Spy(f"{MAIN}/WEIGHT", look), "x").run()
+    assert any(seen)
+
+
+def test_equal_weights_and_slow_decay_change_nothing():
+    work = workload()
+    plain = run(work, MAIN)
+    assert np.array_equal(run(work, f"{MAIN}/WEIGHT").finish_s, plain.finish_s)
+    assert not np.array_equal(run(work, f"{MAIN}/DECAY=60").finish_s, plain.finish_s)
+
+
+def test_a_long_running_job_is_due_less():
+    def look(snapshot, _target):
+        _, part = ScaledLines(decay_s=100.0)(snapshot)
+        assert ((part > 0) & (part <= 1)).all()
+        assert (np.argsort(part, kind="stable") == np.argsort(-snapshot.jobs["virtual_s"], kind="stable")).all()
+        assert part == pytest.approx(100.0 / (100.0 + snapshot.jobs["virtual_s"]))
+
+    Simulation(workload(jobs=40), Spy(MAIN, look), "x").run()
+
+
+def test_it_wakes_when_a_stretch_has_doubled_and_not_much_sooner():
+    checked = 0
+
+    def look(snapshot, target):
+        nonlocal checked
+        wake_at_s = target.wake_at_s
+        assert wake_at_s == Deadlines(60.0)(snapshot, target.yields)
+        if wake_at_s is None:
+            return
+        assert wake_at_s > snapshot.now_s
+        assert wake_at_s % 60.0 == 0.0
+        virtual = snapshot.jobs["virtual_s"]
+        if not (virtual > 0).all():
+            return
+        checked += 1
+        stretch = np.maximum(snapshot.flow_s / virtual, 1.0)
+        limit = np.exp2(np.floor(np.log2(stretch)) + 1.0)
+
+        def at(seconds):
+            return (snapshot.flow_s + seconds) / (virtual + target.yields * seconds)
+
+        assert (at(wake_at_s + 60.0 - snapshot.now_s) >= limit * (1 - 1e-9)).any()
+        if wake_at_s - 60.0 > snapshot.now_s:
+            assert (at(wake_at_s - snapshot.now_s - 1e-6) <= limit * (1 + 1e-9)).all()
+
+    Simulation(workload(load=1.2), Spy("GreedyP*/due=60/OPT=MIN", look), "x").run()
+    assert checked
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("Greedy*/BUDGET=3", "nothing here uses MCB"),
+        (f"{MAIN}/BUDGET=0", "above 0"),
+        (f"{MAIN}/WEIGHT=2", "takes no value"),
+        ("/stretch-per/WEIGHT", "do not go with"),
+        ("/per/OPT=AVG/DECAY=60", "an average knows no level"),
+        ("/per/due", "another part for the period"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(name, rule):
+    with pytest.raises(InputError, match=rule):
+        find_policy(name)
+
+
+def test_a_file_gives_weights_to_jobs_or_users(tmp_path):
+    work = workload(jobs=5)
+    work = work.with_columns(user=np.array([1, 1, 2, 2, 3]))
+    file = tmp_path / "w.csv"
+    file.write_text("user,weight\n2,4\n")
+    assert with_weights(work, file).weight.tolist() == [1, 1, 4, 4, 1]
+    file.write_text(f"job_id,weight\n{work.job_id[0]},0.5\n")
+    assert with_weights(work, file).weight.tolist() == [0.5, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "columns must be"),
+        ("job,weight\n1,2\n", "columns must be"),
+        ("user,weight\n1\n", ":2:.*a number and"),
+        ("user,weight\n1,0\n", "above 0"),
+        ("user,weight\n-1,nan\n", "above 0"),
+        ("user,weight\n77,2\n", "no such user"),
+    ],
+)
+def test_a_bad_file_of_weights_is_one_line(tmp_path, text, rule):
+    work = workload(jobs=5).with_columns(user=np.array([1, 1, 2, 2, 3]))
+    file = tmp_path / "w.csv"
+    file.write_text(text)
+    with pytest.raises(InputError, match=rule) as caught:
+        with_weights(work, file)
+    assert "\n" not in str(caught.value)
