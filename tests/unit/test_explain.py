@@ -13,11 +13,14 @@ from typer.testing import CliRunner
 from dfrs.cli.explain import explain
 from dfrs.metrics.schedule import summarize, virtual_time
 from dfrs.model.errors import InputError
+from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
+from dfrs.policies.registry import find_policy
 from dfrs.report.explain import find_job, stories, story_document, tell
 from dfrs.report.history import Replay
 from dfrs.report.runs import write_run
 from dfrs.report.witness import answer, answer_document
+from dfrs.sim.run import Simulation
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 
@@ -227,3 +230,19 @@ def test_priorities_are_those_of_the_definition():
             flow = instant.time_s - run.workload.submit_s[job]
             expected = np.inf if virtual == 0 else flow / virtual**2
             assert replay.priority(job, instant.time_s) == expected
+
+
+def test_a_job_started_and_paused_at_one_time_has_both_in_its_story():
+    jobs = 3
+    three = Workload(
+        job_id=np.arange(1, 4), submit_s=np.array([0.0, 10.0, 10.0]), tasks=np.ones(jobs, np.int64),
+        need=np.ones(jobs), memory=np.full(jobs, 0.6), run_s=np.full(jobs, 50.0), estimate_s=np.full(jobs, np.nan),
+        user=np.full(jobs, -1), weight=np.ones(jobs), nodes=1,
+    )  # fmt: skip
+    run = Simulation(three, find_policy("GreedyP*"), "GreedyP*").run()
+    story = tell(run, 1)
+    told = [(step.time_s, step.action) for step in story.steps]
+    assert [action for time_s, action in told if time_s == 10.0][:3] == ["submit", "start", "pause"]
+    paused = next(step for step in story.steps if step.action == "pause")
+    assert paused.pause is not None
+    assert paused.pause.for_jobs == (3,)

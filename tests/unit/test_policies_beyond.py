@@ -109,7 +109,7 @@ def test_it_wakes_when_a_stretch_has_doubled_and_not_much_sooner():
         if wake_at_s - 60.0 > snapshot.now_s:
             assert (at(wake_at_s - snapshot.now_s - 1e-6) <= limit * (1 + 1e-9)).all()
 
-    Simulation(workload(load=1.2), Spy("GreedyP*/due=60/OPT=MIN", look), "x").run()
+    Simulation(workload(load=6.0), Spy("GreedyP*/due=60/OPT=MIN", look), "x").run()
     assert checked
 
 

@@ -107,7 +107,7 @@ SUBJECTS = (
     ),
     admit(
         "place_by_load",
-        ("load[n] = (used[n, 0] + need) / capacity[n, 0] if room[n] > 0 else np.inf\n        level", "load[n] = n\n        level"),
+        ("level = min(level, load[n])", "level = 100.0"),
         ("if load[n] <= level:", "if load[n] < np.inf:"),
         ("used[n, 1] += jobs[r].memory", "pass"),
         ("room[n] -= 1", "pass"),
@@ -277,8 +277,8 @@ SUBJECTS = (
     fill(
         "_freeze_full",
         ("<= level", "<= 1e9 * level"),
-        ("here |= full[slots[s]]", "here = full[slots[s]]"),
-        ("full[n] = rising[n] > 0 and", "full[n] = rising[n] > 1 and"),
+        ("min(1.0, max(0.0, base[r] + slope[r] * level))", "1.0"),
+        ("stopped += 1", "stopped += 2"),
     ),
 )  # fmt: skip
 

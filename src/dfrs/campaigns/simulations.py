@@ -95,7 +95,8 @@ def kept(task: Task) -> dict[str, object] | None:
         raise InputError(
             f"{task.directory}: holds a run with other settings: choose another directory, or leave out --resume"
         )
-    return document if document["complete"] else None
+    bounded = not task.bound or "degradation_from_bound" in document["metrics"]
+    return document if document["complete"] and bounded else None
 
 
 def perform(

@@ -187,7 +187,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
     for row in rows:
         if row["refused"]:
-            _warn(f"{row['directory']}: {len(row['refused'])} jobs refused: larger than the cluster")
+            _warn(f"{row['directory']}: refused because larger than the cluster: {len(row['refused'])}")
         if not row["complete"]:
             _warn(f"{row['directory']}: interrupted; continue it with --resume")
     show_runs(rows)

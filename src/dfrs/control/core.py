@@ -99,6 +99,8 @@ class Core:
     def _decide(self, cause: Cause, subject: int) -> Commands:
         while self._moves and self._moves[0][0] <= self._now_s - HOUR_S:
             self._moved -= self._moves.popleft()[1]
+        if not self._moves:
+            self._moved = 0.0
         snapshot = self.snapshot(cause, subject)
         try:
             target = self.policy.decide(snapshot)
