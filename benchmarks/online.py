@@ -55,7 +55,7 @@ def dfrs_policies() -> None:
     made = table("1,000-job Lublin traces, 128 nodes, penalty 300 s", "policy", "traces", "mean", "max", "goal", "met")
     named = {name: f"{name}/OPT={'MAX' if 'stretch' in name else 'MIN'}" for name in TABLE_5_1}
     limited = [f"{name}/MVT=600" for name in named.values() if "per" in name or "MCB" in name]
-    for name in (MAIN, *named.values(), *limited):
+    for name in dict.fromkeys((MAIN, *named.values(), *limited)):
         seconds(workloads[0], name)
         chosen = workloads if name == MAIN else workloads[:SAMPLE]
         times = [seconds(workload, name) for workload in chosen]
