@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import compilation, err, out, print_json, progress
+from dfrs.cli.console import compilation, out, print_json, progress, tell_odd
 from dfrs.cli.simulate import Annotate, AsJson, Nodes, Overrun, Seed, Traces
 
 if TYPE_CHECKING:
     from dfrs.bounds.stretch import StretchBound
     from dfrs.model.jobs import Workload
+
+NAMED = 20
+"""So many critical jobs are listed."""
 
 
 def bound(
@@ -48,11 +51,7 @@ def bound(
         for trace in traces:
             bar.update(task, description=trace.name)
             workload, report = load_workload(trace, nodes=count, annotate=annotate, overrun=overrun, seed=seed)
-            for odd in report.oddities:
-                err.print(
-                    f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})",
-                    style="yellow", markup=False, soft_wrap=True,
-                )  # fmt: skip
+            tell_odd(trace, report)
             answers.append(_answer(trace, workload, total))
             bar.advance(task)
     if as_json:
@@ -75,6 +74,7 @@ class _Answer:
         return self.workload.job_id[self.bound.certificate.jobs].tolist()
 
     def document(self) -> dict[str, object]:
+        """The answer in JSON's types."""
         return {
             "trace": str(self.trace),
             "jobs": len(self.workload),
@@ -113,4 +113,6 @@ def _show(answers: list[_Answer]) -> None:
         )  # fmt: skip
     out.print(table)
     if len(answers) == 1 and answers[0].critical:
-        out.print("critical jobs: " + " ".join(map(str, answers[0].critical)), markup=False)
+        ids = answers[0].critical
+        more = f" and {len(ids) - NAMED:,} more; --json has all" if len(ids) > NAMED else ""
+        out.print("critical jobs: " + " ".join(map(str, ids[:NAMED])) + more, markup=False)

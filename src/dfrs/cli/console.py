@@ -4,11 +4,16 @@ import json
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba.core import event
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from dfrs.workloads.oddities import Report
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -57,6 +62,17 @@ compilation = _Compilation()
 def tell_about_compilation() -> None:
     """Have the first compilation of a kernel in this process announced on standard error, and all of them timed."""
     event.register("numba:compile", compilation)
+
+
+def warn(text: str) -> None:
+    """One line on standard error about what the user may not have wanted."""
+    err.print(text, style="yellow", markup=False, soft_wrap=True)
+
+
+def tell_odd(trace: Path, report: "Report") -> None:
+    """A line for each kind of oddity of a trace: rule, number, what was done, the first."""
+    for odd in report.oddities:
+        warn(f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import err, print_json, progress
+from dfrs.cli.console import print_json, progress, tell_odd, warn
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def simulate(
         workload, report = load_workload(
             trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed
         )
-        for odd in report.oddities:
-            _warn(f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})")
+        tell_odd(trace, report)
         workloads.append(workload if weights is None else with_weights(workload, weights))
     places = directories(workloads, names, output)
     with _stoppable() as stop:
@@ -187,11 +186,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
     for row in rows:
         if row["refused"]:
-            _warn(f"{row['directory']}: refused because larger than the cluster: {len(row['refused'])}")
+            warn(f"{row['directory']}: refused because larger than the cluster: {len(row['refused'])}")
         if not row["complete"]:
-            _warn(f"{row['directory']}: interrupted; continue it with --resume")
+            warn(f"{row['directory']}: interrupted; continue it with --resume")
     show_runs(rows)
-
-
-def _warn(text: str) -> None:
-    err.print(text, style="yellow", markup=False, soft_wrap=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import err, out, print_json
+from dfrs.cli.console import err, out, print_json, tell_odd
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -140,11 +140,7 @@ def _read(trace: Path, strict: bool) -> "Swf":
     from dfrs.workloads.swf import read_swf
 
     swf = read_swf(trace, strict=strict)
-    for o in swf.report.oddities:
-        err.print(
-            f"{trace}: {o.rule}: {o.count} ({o.handled}; first: {o.examples[0]})",
-            style="yellow", markup=False, soft_wrap=True,
-        )  # fmt: skip
+    tell_odd(trace, swf.report)
     return swf
 
 

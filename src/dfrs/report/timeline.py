@@ -214,7 +214,7 @@ def _stretches_figure(run: Run, bound: float | None) -> Figure:
     _plain_log(right.xaxis)
     _plain_log(right.yaxis)
     right.set_xlabel("processing time, s", color=QUIET)
-    _dress(right, "Each job's stretch by its processing time", "stretch")
+    _dress(right, "Stretch by processing time", "stretch")
     return figure
 
 

@@ -58,6 +58,7 @@ class _Witness:
         self.ids = run.workload.job_id
 
     def state(self, job: int, time_s: float) -> tuple[str, list[str]]:
+        """What the job was doing, in a word, and sentences about it."""
         work, replay = self.run.workload, self.replay
         if time_s < work.submit_s[job]:
             return "absent", [f"It was not there yet: it is submitted at {clock(float(work.submit_s[job]))}."]

@@ -46,12 +46,11 @@ NO_WEEKS = (
 STRETCH = (
     "Degradation is the maximum bounded stretch over its bound by Theorem 1. Bounded: times below "
     f"{TAU_S:g} s count as {TAU_S:g} s. The text speaks of bounded stretch in its conclusion only (5.5), but the "
-    "published figures cannot be without: under FCFS jobs of 1 s wait for a day, and by plain stretch that gives ten "
+    "published figures cannot be without: under FCFS jobs of 1 s wait for a day, and by plain stretch that gives many "
     "times what the tables show."
 )
 EASY = (
-    "EASY, with the perfect estimates that the text gives it, comes out better than published: about three times on "
-    "synthetic traces, 1.7 times on HPC2N. "
+    "EASY, with the perfect estimates that the text gives it, comes out much better than published. "
     "Ours starts every job of a year of KTH's trace at the time at which an independent simulator does."
 )
 """Notes of the pages."""
