@@ -14,7 +14,8 @@ from dfrs.campaigns.tables import ITEMS
 from dfrs.campaigns.tables.d000_figure_6_1 import periods
 from dfrs.campaigns.tables.d000_tables_b import deviation
 from dfrs.campaigns.tables.measures import Sheet
-from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, TABLE_5_2, failures, heavy
+from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, failures, heavy
+from dfrs.policies.registry import TABLE_5_2
 from dfrs.campaigns.tables.published_b import MOVES, STATISTICS, algorithms, published
 from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, scaled_cases, unscaled_cases, week_cases
 from dfrs.model.decisions import PolicyError

@@ -1,9 +1,9 @@
-"""Studies of off-line algorithms: every algorithm on every random instance."""
+"""Cells of off-line algorithms: an instance under an algorithm (000 section 4.3, 001 section 4.1)."""
 
-import hashlib
 import time
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,10 +11,11 @@ import polars as pl
 from dfrs.allocate.registry import Options, find
 from dfrs.allocate.second_phase import SecondPhase, maximize
 from dfrs.bounds.yields import lp_bound
-from dfrs.campaigns.runner import Part, Row, Schema, study_key
+from dfrs.campaigns.cells import Kind, Row, Schema
 from dfrs.model.allocation import Outcome, Status
-from dfrs.model.errors import DfrsError, InfeasibleError
+from dfrs.model.errors import InfeasibleError
 from dfrs.model.instance import Instance
+from dfrs.workloads.files import read_instance
 from dfrs.workloads.services import (
     Scenario,
     VirtualClusterScenario,
@@ -25,7 +26,7 @@ from dfrs.workloads.services import (
 SCHEMA: Schema = {
     "nodes": pl.Int64, "services": pl.Int64, "dims": pl.Int64, "slack": pl.Float64, "sigma": pl.Float64,
     "rho": pl.Float64, "memory_cov": pl.Float64, "cpu_cov": pl.Float64, "parallel": pl.Boolean, "seed": pl.Int64,
-    "algorithm": pl.String, "status": pl.String, "bound": pl.Float64, "minimum_yield": pl.Float64,
+    "file": pl.String, "method": pl.String, "settings": pl.String, "bound": pl.Float64, "minimum_yield": pl.Float64,
     "searched_yield": pl.Float64, "average_before": pl.Float64, "average_after": pl.Float64,
     "utilization_before": pl.Float64, "utilization_after": pl.Float64, "runtime_s": pl.Float64,
 }  # fmt: skip
@@ -33,10 +34,10 @@ SCHEMA: Schema = {
 `searched_yield` also for algorithms that do not search. `before` and `after` are about the second phase. `runtime_s`
 is the time of the algorithm alone."""
 
-_CODE = (
-    "allocate", "bounds/yields.py", "kernels", "model", "workloads/services.py", "campaigns/offline.py",
-    "campaigns/runner.py",
-)  # fmt: skip
+_CODE = ("allocate", "bounds/yields.py", "kernels", "model", "workloads/services.py", "campaigns/offline.py")
+OPTIONS = ("time_limit_s", "rounds", "window", "pair_order", "search", "dominance")
+"""The options that a campaign may set."""
+_MOMENT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,13 @@ class Case:
 
     scenario: Scenario | VirtualClusterScenario
     seed: int
+
+    @property
+    def name(self) -> str:
+        """Says all of it."""
+        said = " ".join(f"{f.name}={_short(getattr(self.scenario, f.name))}" for f in fields(self.scenario))
+        which = "services" if isinstance(self.scenario, Scenario) else "virtual-clusters"
+        return f"{which}-{self.seed} {said}"
 
     def instance(self) -> Instance:
         """Generate it."""
@@ -66,79 +74,96 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileCase:
+    """An instance file. `digest` is that of the file, which may move but not change."""
+
+    path: Path = field(compare=False)
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """Says all of it."""
+        return f"{self.path.name} sha256={self.digest[:12]}"
+
+    def instance(self) -> Instance:
+        """Read it."""
+        return read_instance(self.path)
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {"file": self.path.name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One algorithm with its options, under the label that the results give it."""
+    """One algorithm with its options, under the label that tables give it."""
 
     label: str
     algorithm: str
     options: Options = field(default_factory=Options)
     second_phase: SecondPhase = "none"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
-    """Every entry on every case. `sample` says in a sentence which instances these are.
-
-    `timed`: run one at a time, with nothing else of ours beside it.
-    """
-
-    name: str
-    sample: str
-    cases: tuple[Case, ...]
-    entries: tuple[Entry, ...]
-    timed: bool = False
+    @property
+    def settings(self) -> str:
+        """Every option that is set otherwise than it would be, and the second phase."""
+        usual = Options()
+        said = {name: getattr(self.options, name) for name in OPTIONS}
+        told = [f"{name}={_short(value)}" for name, value in said.items() if value != getattr(usual, name)]
+        return " ".join([*told, f"second_phase={self.second_phase}"])
 
     @property
-    def runs(self) -> int:
-        """How many rows it gives."""
-        return len(self.cases) * len(self.entries)
+    def name(self) -> str:
+        """Algorithm and settings."""
+        return f"{self.algorithm} | {self.settings}"
 
-    @property
-    def schema(self) -> Schema:
-        """The columns of a row."""
-        return SCHEMA
-
-    @property
-    def key(self) -> str:
-        """Changes with the instances, the algorithms, their options, and the code that is run."""
-        return study_key((self.cases, self.entries, self.timed), _CODE)
-
-    def warm(self) -> None:
-        """Load or compile what the entries need."""
-        warm(self.entries)
-
-    def parts(self) -> list[Part]:
-        """Every entry on one instance, for each."""
-        return [partial(run_case, self.entries, case) for case in self.cases]
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {"method": self.algorithm, "settings": self.settings}
 
 
-def run_case(entries: tuple[Entry, ...], case: Case) -> list[Row]:
-    """One row per entry. An instance without LPBOUND has no solution: nothing is run on it."""
+def _short(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prepared:
+    """An instance and its LPBOUND, None where that is infeasible."""
+
+    instance: Instance
+    bound: float | None
+
+
+@lru_cache(maxsize=2)
+def prepare(case: Case | FileCase) -> Prepared:
+    """Generate or read the instance, and bound it."""
     instance = case.instance()
     try:
-        bound = lp_bound(instance)
+        return Prepared(instance=instance, bound=lp_bound(instance))
     except InfeasibleError:
-        bound = None
-    shared = dict.fromkeys(SCHEMA) | case.columns() | {"bound": bound}
-    return [
-        shared | {"algorithm": entry.label} | (_run(instance, entry) if bound is not None else _hopeless())
-        for entry in entries
-    ]
+        return Prepared(instance=instance, bound=None)
 
 
-def _run(instance: Instance, entry: Entry) -> Row:
-    told = f"{instance.name} {entry.label}"
-    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(told.encode()).digest()[:8]))
+def run(prepared: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
+    """One row. An instance without LPBOUND has no solution: nothing is run on it."""
+    instance, bound = prepared.instance, prepared.bound
+    shape: Row = {"nodes": len(instance.nodes), "services": len(instance.services), "dims": len(instance.resources)}
+    hopeless = shape | {"status": str(Status.INFEASIBLE), "bound": bound}
+    if bound is None:
+        return hopeless
     algorithm = find(entry.algorithm).build(entry.options)
+    rng = np.random.default_rng(seed)
     started = time.perf_counter()
     try:
         outcome = algorithm(instance, rng)
     except InfeasibleError:
-        return _hopeless()
-    except DfrsError as error:
-        return {"status": f"error: {error}", "runtime_s": time.perf_counter() - started}
+        return hopeless
     seconds = time.perf_counter() - started
-    return {"status": str(outcome.status), "runtime_s": seconds} | _measures(instance, entry, outcome)
+    if keep is not None:
+        from dfrs.campaigns.kept import keep_allocation  # noqa: PLC0415 - most are not kept, and need no pictures
+
+        keep_allocation(instance, outcome, entry.label, keep)
+    told = {"status": str(outcome.status), "bound": bound, "runtime_s": seconds}
+    return shape | told | _measures(instance, entry, outcome)
 
 
 def _measures(instance: Instance, entry: Entry, outcome: Outcome) -> Row:
@@ -158,13 +183,12 @@ def _measures(instance: Instance, entry: Entry, outcome: Outcome) -> Row:
     return row
 
 
-def _hopeless() -> Row:
-    return {"status": str(Status.INFEASIBLE)}
+def warm(entry: Entry) -> None:
+    """Run the entry on a few services, for a moment."""
+    tiny = Case(scenario=Scenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0)
+    limit_s = entry.options.time_limit_s
+    brief = replace(entry.options, time_limit_s=_MOMENT_S if limit_s is None else min(limit_s, _MOMENT_S))
+    run(prepare(tiny), replace(entry, options=brief), 0, None)
 
 
-def warm(entries: tuple[Entry, ...]) -> None:
-    """Load or compile what the entries need, on instances of a few services."""
-    tiny = dissertation_instance(Scenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), 0)
-    for entry in {(e.algorithm, e.second_phase): e for e in entries}.values():
-        limit = None if entry.options.time_limit_s is None else min(entry.options.time_limit_s, 0.05)
-        _run(tiny, replace(entry, options=replace(entry.options, time_limit_s=limit)))
+OFFLINE = Kind(name="offline", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)

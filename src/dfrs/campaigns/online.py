@@ -1,201 +1,219 @@
-"""Studies of on-line policies: every policy on every workload (000 sections 5.3 and 5.4, chapter 6).
+"""Cells of on-line policies: a workload under a policy (000 sections 5.3 and 5.4, chapter 6).
 
-One row is one cell: a workload, a policy, its settings and a seed. Workloads are named, not stored: each process makes
-or reads its own.
+Workloads are named, not stored: each process makes or reads its own.
 """
 
 import hashlib
-import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 
 import polars as pl
 
-import dfrs
-from dfrs.campaigns.runner import Part, Row, Schema, study_key
+from dfrs.campaigns.cells import Kind, Row, Schema
 from dfrs.campaigns.simulations import measured
+from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.registry import find_policy
-from dfrs.sim.run import Settings, Simulation, StoppedError
+from dfrs.sim.kernel import Order
+from dfrs.sim.run import Settings, Simulation
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.load import load_workload
 from dfrs.workloads.lublin import Lublin, generate
-from dfrs.workloads.transform import scale_to_load, week
+from dfrs.workloads.transform import scale_to_load, slice_jobs, week
 
-LUBLIN_JOBS = 1_000
-HPC2N_FILE = "HPC2N-2002-2.2-cln.swf.gz"
-HPC2N_NODES = 120
-NODE_BYTES = 8e9
+NODE_GB = 8.0
 """Memory of a node, for bandwidths (000 section 6.1)."""
+GB = 1e9
 
-_METRICS = (
-    "stretch_max", "stretch_mean", "bounded_stretch_max", "bounded_stretch_mean", "pauses_per_job", "pauses_per_hour",
-    "migrations_per_job", "migrations_per_hour", "pause_gb_per_s", "pause_and_resume_gb_per_s", "migration_gb_per_s",
-    "migration_of_whole_jobs_gb_per_s",
+_FIGURES = ("max", "mean", "p50", "p90", "p95", "p99")
+METRICS = (
+    "jobs_finished", "jobs_refused", "makespan_s", "span_s",
+    *(f"{kind}_{figure}" for kind in ("stretch", "bounded_stretch") for figure in _FIGURES),
+    *(f"{kind}_{figure}_s" for kind in ("wait", "flow") for figure in _FIGURES),
+    "stretch_bound", "degradation_from_bound", "bounded_stretch_bound", "bounded_degradation_from_bound",
+    "cpu_utilisation", "useful_cpu_utilisation", "memory_utilisation",
+    "minimum_yield_mean", "median_yield_mean", "jain_index_mean", "jain_index_present_mean",
+    "pauses_per_job", "pauses_per_hour", "migrations_per_job", "migrations_per_hour",
+    "pause_gb_per_s", "pause_and_resume_gb_per_s", "migration_gb_per_s", "migration_of_whole_jobs_gb_per_s",
 )  # fmt: skip
+"""Of `dfrs.metrics.schedule.summarize`."""
 
 SCHEMA: Schema = {
-    "trace": pl.String, "number": pl.Int64, "target_load": pl.Float64, "load": pl.Float64, "jobs": pl.Int64,
-    "algorithm": pl.String, "policy": pl.String, "penalty_s": pl.Float64,
-    "status": pl.String, "stretch_bound": pl.Float64, "degradation": pl.Float64, "bounded_degradation": pl.Float64,
-    **dict.fromkeys(_METRICS, pl.Float64), "runtime_s": pl.Float64,
+    "trace": pl.String, "number": pl.Int64, "nodes": pl.Int64, "target_load": pl.Float64, "load": pl.Float64,
+    "jobs": pl.Int64, "policy": pl.String, "penalty_s": pl.Float64, "bandwidth_gb_s": pl.Float64,
+    "node_memory_gb": pl.Float64, "order": pl.String, **dict.fromkeys(METRICS, pl.Float64), "runtime_s": pl.Float64,
 }  # fmt: skip
-"""`target_load` is null for traces as they come. `degradation` is the maximum stretch over `stretch_bound`,
-`bounded_degradation` the maximum bounded stretch over its own bound. Metrics are those of
-`dfrs.metrics.schedule.summarize`; null where the policy ended the run (`status` says why). `runtime_s` is the time of
-the simulation alone."""
+"""`number` is the trace's seed, or its week. `target_load` is null for traces as they come. Metrics are null where the
+run failed. `runtime_s` is the time of the simulation alone."""
 
 _CODE = (
     "allocate/packing.py", "bounds/stretch.py", "control", "kernels", "metrics/schedule.py", "model", "policies", "sim",
-    "workloads", "campaigns/online.py", "campaigns/runner.py", "campaigns/simulations.py",
+    "workloads", "campaigns/online.py", "campaigns/simulations.py",
 )  # fmt: skip
-_TOGETHER = 8
-"""Entries that one part runs on a case: enough to spread few cases over processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LublinTrace:
-    """Trace `number` of the Lublin model on 128 nodes, as it comes or scaled to an offered load (000 section 5.3.2).
+    """Trace `seed` of the Lublin model, as it comes or scaled to an offered load (000 section 5.3.2).
 
-    `number` is the seed of both the model (its own generator, so the reference traces bit for bit) and the annotation
-    "dfrs".
+    `seed` is that of both the model (its own generator, so the reference traces bit for bit) and the annotation.
     """
 
-    number: int
+    seed: int
     load: float | None = None
-    jobs: int = LUBLIN_JOBS
+    jobs: int = 1_000
+    nodes: int = 128
+    annotate: str = "dfrs"
+    estimates: str = "perfect"
+
+    @property
+    def name(self) -> str:
+        """Says all of it."""
+        return f"lublin-{self.seed} jobs={self.jobs} nodes={self.nodes} {_treated(self)}"
 
     def workload(self) -> Workload:
         """Generate it."""
-        trace = generate(Lublin.of(jobs=self.jobs), seed=self.number)
-        workload, _ = to_workload(trace, annotate="dfrs", estimates="perfect", seed=self.number)
+        trace = generate(Lublin.of(jobs=self.jobs, nodes=self.nodes), seed=self.seed)
+        workload, _ = to_workload(trace, annotate=self.annotate, estimates=self.estimates, seed=self.seed)
         return workload if self.load is None else scale_to_load(workload, self.load)
 
     def columns(self) -> Row:
         """What names it in the results."""
-        return {"trace": "lublin", "number": self.number, "target_load": self.load}
+        return {"trace": "lublin", "number": self.seed, "nodes": self.nodes, "target_load": self.load}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hpc2nWeek:
-    """Week `number`, from 1, of the HPC2N trace on 120 nodes (000 section 5.3.2). `digest` is that of its file."""
+class TracePart:
+    """A trace file, or a week or some jobs of it, as it comes or scaled to an offered load.
 
-    number: int
+    `digest` is that of the file, which may move but not change. `nodes` None is what its header says. `week` counts
+    from 1, `first` and `end` from 0.
+    """
+
+    path: Path = field(compare=False)
     digest: str
-    path: Path = field(repr=False)
+    nodes: int | None = None
+    annotate: str = "dfrs"
+    estimates: str = "perfect"
+    seed: int = 0
+    week: int | None = None
+    first: int | None = None
+    end: int | None = None
+    load: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Says all of it."""
+        part = f" week={self.week}" if self.week is not None else ""
+        part += f" jobs={self.first}:{self.end}" if self.first is not None else ""
+        nodes = "" if self.nodes is None else f" nodes={self.nodes}"
+        return f"{_stem(self.path)}{part}{nodes} {_treated(self)} seed={self.seed} sha256={self.digest[:12]}"
 
     def workload(self) -> Workload:
-        """Read it. Raises InputError where the file is gone or there is no such week."""
-        return week(_hpc2n(self.path), self.number)
+        """Read it. Raises InputError where the file is gone or another, or has no such part."""
+        if file_digest(self.path) != self.digest:
+            raise InputError(f"{self.path}: has changed since the campaign was read")
+        workload = _whole(self.path, self.nodes, self.annotate, self.estimates, self.seed)
+        if self.week is not None:
+            workload = week(workload, self.week)
+        if self.first is not None and self.end is not None:
+            workload = slice_jobs(workload, self.first, self.end)
+        return workload if self.load is None else scale_to_load(workload, self.load)
 
     def columns(self) -> Row:
         """What names it in the results."""
-        return {"trace": "hpc2n", "number": self.number}
+        number = self.seed if self.week is None else self.week
+        return {"trace": _stem(self.path), "number": number, "target_load": self.load}
 
 
-Case = LublinTrace | Hpc2nWeek
+def _treated(case: LublinTrace | TracePart) -> str:
+    load = "" if case.load is None else f"load={case.load:.12g} "
+    return f"{load}annotate={case.annotate} estimates={case.estimates}"
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".swf")
+
+
+Case = LublinTrace | TracePart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A policy with its settings, under the label that the results give it."""
+    """A policy with its settings, under the label that tables give it."""
 
     label: str
     policy: str
     penalty_s: float = 300.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Study:
-    """Every entry on every case. `sample` says in a sentence which workloads these are."""
-
-    name: str
-    sample: str
-    cases: tuple[Case, ...]
-    entries: tuple[Entry, ...]
-    timed: bool = False
+    bandwidth_gb_s: float | None = None
+    node_memory_gb: float = NODE_GB
+    order: Order = "completions-first"
 
     @property
-    def runs(self) -> int:
-        """How many rows it gives."""
-        return len(self.cases) * len(self.entries)
+    def name(self) -> str:
+        """Policy and settings."""
+        copied = "" if self.bandwidth_gb_s is None else f" bandwidth_gb_s={self.bandwidth_gb_s:.12g}"
+        memory = f"node_memory_gb={self.node_memory_gb:.12g}"
+        return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}"
 
     @property
-    def schema(self) -> Schema:
-        """The columns of a row."""
-        return SCHEMA
+    def settings(self) -> Settings:
+        """Of the simulation."""
+        rate = None if self.bandwidth_gb_s is None else self.bandwidth_gb_s * GB
+        penalty = Penalty(seconds=self.penalty_s, bytes_per_s=rate, node_bytes=self.node_memory_gb * GB)
+        return Settings(penalty=penalty, order=self.order)
 
-    @property
-    def key(self) -> str:
-        """Changes with the workloads, the policies, their settings, and the code that is run."""
-        return study_key((self.cases, self.entries, self.timed), _CODE)
-
-    def warm(self) -> None:
-        """Load or compile what the entries need, on a trace of a few jobs."""
-        run_case(self.entries, LublinTrace(number=1, jobs=20))
-
-    def parts(self) -> list[Part]:
-        """A few entries on one workload, for each."""
-        groups = [self.entries[k : k + _TOGETHER] for k in range(0, len(self.entries), _TOGETHER)]
-        return [partial(run_case, group, case) for case in self.cases for group in groups]
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {
+            "policy": self.policy, "penalty_s": self.penalty_s, "bandwidth_gb_s": self.bandwidth_gb_s,
+            "node_memory_gb": self.node_memory_gb, "order": self.order,
+        }  # fmt: skip
 
 
-def run_case(entries: tuple[Entry, ...], case: Case) -> list[Row]:
-    """One row per entry."""
-    workload = _prepared(case)
-    shared = dict.fromkeys(SCHEMA) | case.columns()
-    shared |= {"load": workload.load, "jobs": len(workload)}
-    return [shared | _run(workload, entry) for entry in entries]
-
-
-def _run(workload: Workload, entry: Entry) -> Row:
-    named: Row = {"algorithm": entry.label, "policy": entry.policy, "penalty_s": entry.penalty_s}
-    policy = find_policy(entry.policy)
-    settings = Settings(penalty=Penalty(seconds=entry.penalty_s, node_bytes=NODE_BYTES))
+def run(workload: Workload, entry: Entry, seed: int, keep: Path | None) -> Row:
+    """Simulate, and measure. Raises what the policy raises, StoppedError among it."""
+    del seed  # policies are functions of their snapshots: nothing here is left to chance
+    simulation = Simulation(workload, find_policy(entry.policy), entry.policy, entry.settings)
     started = time.perf_counter()
-    try:
-        run = Simulation(workload, policy, entry.policy, settings).run()
-    except StoppedError as error:
-        return named | {"status": f"error: {error}", "runtime_s": time.perf_counter() - started}
+    result = simulation.run()
     seconds = time.perf_counter() - started
-    metrics = measured(run, bound=True)
-    return named | {name: metrics[name] for name in _METRICS} | {
-        "status": "complete",
-        "stretch_bound": metrics["stretch_bound"],
-        "degradation": metrics["degradation_from_bound"],
-        "bounded_degradation": metrics["bounded_degradation_from_bound"],
-        "runtime_s": seconds,
-    }  # fmt: skip
+    metrics = measured(result, bound=True)
+    if keep is not None:
+        from dfrs.campaigns.kept import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+
+        keep_run(result, metrics, keep)
+    row: Row = {"status": "complete", "nodes": workload.nodes, "load": workload.load, "jobs": len(workload)}
+    return row | {name: metrics[name] for name in METRICS if name in metrics} | {"runtime_s": seconds}
 
 
 @lru_cache(maxsize=2)
-def _prepared(case: Case) -> Workload:
+def prepare(case: Case) -> Workload:
+    """The case's workload."""
     return case.workload()
 
 
-@cache
-def _hpc2n(path: Path) -> Workload:
-    workload, _ = load_workload(path, nodes=HPC2N_NODES, annotate="hpc2n", estimates="perfect")
+@lru_cache(maxsize=2)
+def _whole(path: Path, nodes: int | None, annotate: str, estimates: str, seed: int) -> Workload:
+    workload, _ = load_workload(path, nodes=nodes, annotate=annotate, estimates=estimates, seed=seed)
     return workload
 
 
-def hpc2n_weeks(numbers: Iterable[int]) -> tuple[Hpc2nWeek, ...]:
-    """These weeks of the HPC2N trace; none where its file is not there.
-
-    It is looked for in the directory DFRS_TRACES, else in shared/traces beside the checkout.
-    """
-    beside = Path(dfrs.__file__).parents[3] / "shared" / "traces"
-    path = Path(os.environ.get("DFRS_TRACES", beside)) / HPC2N_FILE
-    if not path.is_file():
-        return ()
-    digest = _file_digest(path)
-    return tuple(Hpc2nWeek(number=number, digest=digest, path=path) for number in numbers)
-
-
 @cache
-def _file_digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file. Raises InputError where it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def warm(entry: Entry) -> None:
+    """Run the entry on a few jobs."""
+    run(prepare(LublinTrace(seed=1, jobs=20)), entry, 0, None)
+
+
+ONLINE = Kind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)

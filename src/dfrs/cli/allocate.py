@@ -200,18 +200,14 @@ def _write(
 ) -> None:
     if best.allocation is None:
         return
-    from dfrs.report.documents import allocation_csv, outcome_document
+    from dfrs.report.documents import allocation_csv, allocation_file
     from dfrs.workloads.writing import write_text
 
     if output is not None:
-        import json
-
         if output.suffix.lower() == ".csv":
             text = allocation_csv(instance, best.allocation)
         else:
-            made_from = {"format": "dfrs-allocation/1", "instance": str(source[0]), "nodes": source[1]}
-            document = made_from | outcome_document(instance, best)
-            text = json.dumps(document, indent=1) + "\n"
+            text = allocation_file(instance, best, source=str(source[0]), nodes=source[1])
         write_text(output, text)
         err.print(f"{output}: allocation by {best.algorithm}", markup=False, style="dim")
     if picture is not None:

@@ -11,6 +11,7 @@ from dfrs.cli import (
     algorithms,
     allocate,
     bound,
+    campaign,
     compare,
     explain,
     generate,
@@ -71,11 +72,12 @@ def _root(
     tell_about_compilation()
 
 
-ALLOCATE, REPLAY, LOOK, MAKE = (
+ALLOCATE, REPLAY, LOOK, MAKE, MANY = (
     "Place services on nodes",
     "Replay traces under policies",
     "Look and check",
     "Make problems",
+    "Run many, and repeat published results",
 )
 
 app.command("allocate", rich_help_panel=ALLOCATE)(allocate.allocate)
@@ -89,7 +91,8 @@ app.command("plot", rich_help_panel=LOOK)(plot.plot)
 app.command("validate", rich_help_panel=LOOK)(validate.validate)
 app.add_typer(generate.app, name="generate", rich_help_panel=MAKE)
 app.add_typer(workload.app, name="workload", rich_help_panel=MAKE)
-app.command("reproduce", rich_help_panel="Repeat published results")(reproduce.reproduce)
+app.add_typer(campaign.app, name="campaign", rich_help_panel=MANY)
+app.command("reproduce", rich_help_panel=MANY)(reproduce.reproduce)
 
 
 def main() -> None:

@@ -1,15 +1,17 @@
 """`dfrs reproduce`: regenerate published tables and figures beside the published numbers."""
 
-import os
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.console import err, out, print_json, progress, warn
+from dfrs.cli.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
+    from dfrs.campaigns.runners import Runner
     from dfrs.campaigns.tables.item import Item
     from dfrs.campaigns.tables.sizes import Size
     from dfrs.report.tables import Grid, Report
@@ -21,27 +23,30 @@ def reproduce(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
     sample: Annotated[
-        str, typer.Option(help="quick, standard, full (days), or a number: so many times the standard.")
+        str, typer.Option(help="quick, standard, or the share of the document's instances that is run: 0.05.")
     ] = "standard",
+    full: Annotated[bool, typer.Option("--full", help="All instances of the document: days for some tables.")] = False,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Directory for Markdown, CSV, PNG and the results of runs.")
+        Path, typer.Option("--output", "-o", help="Directory for Markdown, CSV, PNG, campaign files and results.")
     ] = Path("out/reproduce"),
-    workers: Annotated[
-        int | None, typer.Option(help="Processes; default: one a core. What is timed runs alone.", min=1)
-    ] = None,
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_local: DaskLocal = None,
+    retry_failed: RetryFailed = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
     """Regenerate published tables and figures, ours beside theirs, on a stated sample.
 
-    Runs are kept in DIR/results: asking again, or for another table of the same runs, costs nothing.
+    Each is a campaign, whose file is written too. Results are kept in DIR/results: what was interrupted goes on, and
+    asking again, or for another table of the same runs, costs nothing. Exit status 1 if a run failed.
 
     Examples:
 
         dfrs reproduce --list
 
-        dfrs reproduce 000-table-4.4 --sample quick
+        dfrs reproduce 000-table-5.2 --sample 0.05
 
-        dfrs reproduce '001-*' best-quality -o out/reproduce --workers 2
+        dfrs reproduce '001-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
     """
     from dfrs.campaigns.tables import choose
     from dfrs.campaigns.tables.sizes import parse_size
@@ -50,20 +55,21 @@ def reproduce(
     if listed:
         _list(items, as_json)
         return
-    reports = _reports(items, parse_size(sample), output, workers or _cores())
+    size = parse_size("full" if full else sample)
+    with opened_runner(workers, dask, dask_local) as running:
+        reports, failed = _reports(items, size, output, running, retry_failed)
     if as_json:
         from dfrs.report.tables import document
 
-        print_json({"sample": sample, "reports": [document(report) for report in reports]})
-        return
-    for report in reports:
-        if names:
-            _show(report)
-    _summary(reports, output)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        print_json({"sample": size.name, "failed": failed, "reports": [document(report) for report in reports]})
+    else:
+        for report in reports:
+            if names:
+                _show(report)
+        _summary(reports, output)
+    if failed:
+        warn(f"{failed} runs failed: the pages say why; --retry-failed runs them again")
+        raise typer.Exit(1)
 
 
 def _list(items: "list[Item]", as_json: bool) -> None:
@@ -80,29 +86,40 @@ def _list(items: "list[Item]", as_json: bool) -> None:
     out.print(table)
 
 
-def _reports(items: "list[Item]", size: "Size", output: Path, workers: int) -> "list[Report]":
+def _reports(
+    items: "list[Item]", size: "Size", output: Path, running: "Runner", retry_failed: bool
+) -> "tuple[list[Report], int]":
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
-    from dfrs.campaigns.runner import runner
+    from dfrs.campaigns.engine import Engine
+    from dfrs.campaigns.results import failed_cells, study_frame
+    from dfrs.campaigns.spec import campaign_toml
+    from dfrs.campaigns.store import Store
     from dfrs.report.curves import draw
     from dfrs.report.tables import cells_csv, claims_csv, index, markdown
 
-    studies = {study.key: study.runs for item in items for study in item.needs(size).values()}
+    campaigns = {item.name: item.campaign(size) for item in items}
+    every = {cell.key: cell for campaign in campaigns.values() for cell in campaign.cells}
     reports: list[Report] = []
-    with (
-        progress(sum(studies.values())) as (bar, task),
-        runner(output / "results", workers, lambda runs: bar.advance(task, runs)) as running,
-    ):
+    store = Store(output / "results")
+    with closing(store), progress(len(every), counted=True) as (bar, task):
+        engine = Engine(store, running, lambda cells: bar.advance(task, cells))
+        left = dict(every)
         for item in items:
             bar.update(task, description=item.name)
-            report = item.report(size, running)
+            mine = [left.pop(cell.key) for cell in campaigns[item.name].cells if cell.key in left]
+            engine.run(mine, retry_failed=retry_failed)
+            report = item.report(size, lambda study: study_frame(study, store))
             _write(output / f"{report.name}.md", markdown(report))
+            if campaigns[item.name].studies:
+                _write(output / f"{report.name}.toml", campaign_toml(campaigns[item.name]))
             for picture in report.content.pictures:
                 draw(picture, output)
             reports.append(report)
+        failed = len(failed_cells(list(every.values()), store))
     _write(output / "README.md", index(reports, size.name))
     _write(output / "cells.csv", cells_csv(reports))
     _write(output / "claims.csv", claims_csv(reports))
-    return reports
+    return reports, failed
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,6 +1,7 @@
 """Every on-line policy under its name: what the CLI, the library, the tables and the tests all read."""
 
 import difflib
+from collections.abc import Mapping
 
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import InputError
@@ -12,6 +13,18 @@ TABLE_5_1 = (
     "GreedyPM*/per", "MCB*", "MCB/per", "MCB*/per", "/per", "/stretch-per",
 )  # fmt: skip
 """The combinations of 000 Table 5.1."""
+
+TABLE_5_2 = (
+    "FCFS", "EASY",
+    "Greedy*/OPT=MIN", "GreedyP*/OPT=MIN", "GreedyPM*/OPT=MIN",
+    "Greedy/per/OPT=MIN", "GreedyP/per/OPT=MIN", "GreedyPM/per/OPT=MIN",
+    "Greedy*/per/OPT=MIN", "GreedyP*/per/OPT=MIN", "GreedyPM*/per/OPT=MIN",
+    "GreedyP/per/OPT=MIN/MVT=600", "GreedyPM/per/OPT=MIN/MVT=600",
+    "GreedyP*/per/OPT=MIN/MVT=600", "GreedyPM*/per/OPT=MIN/MVT=600",
+    "MCB*/OPT=MIN/MVT=600", "MCB/per/OPT=MIN/MVT=600", "MCB*/per/OPT=MIN/MVT=600",
+    "/per/OPT=MIN/MVT=600", "/stretch-per/OPT=MAX/MVT=600",
+)  # fmt: skip
+"""The policies of 000 Table 5.2, in its order."""
 
 PUBLISHED_AGES = ("", "/MFT=300", "/MFT=600", "/MVT=300", "/MVT=600")
 """Half a penalty and one penalty (000 section 5.3.1)."""
@@ -25,6 +38,14 @@ def all_published() -> list[str]:
         for share in (("AVG", "MAX") if combination == "/stretch-per" else ("AVG", "MIN"))
         for age in (PUBLISHED_AGES if "per" in combination or "MCB" in combination else ("",))
     ]
+
+
+SETS: Mapping[str, tuple[str, ...]] = {
+    "table-5.1": TABLE_5_1,
+    "table-5.2": TABLE_5_2,
+    "appendix-b": ("FCFS", "EASY", *all_published()),
+}
+"""Names for many policies at once."""
 
 
 def find_policy(name: str) -> Policy:

@@ -48,7 +48,7 @@ class Series:
     """One curve, or one group of points, of equally many `x` and `y`; NaN leaves a gap.
 
     `bound` is drawn as a limit, `points` as markers without a line, `marked` as both. `names` are written beside
-    the points.
+    the points. `low` and `high`, as many as there are of `y` or none, bound a band behind the curve.
     """
 
     label: str
@@ -57,6 +57,8 @@ class Series:
     style: Style = "line"
     colour: int | None = None
     names: Sequence[str] = ()
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,8 @@ def _colours(panel: Panel) -> list[str]:
 
 def _panel(axes: Axes, panel: Panel, colours: list[str]) -> None:
     for k, (series, colour) in enumerate(zip(panel.series, colours, strict=True)):
+        if series.low:
+            axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15, linewidth=0.0, zorder=2)
         if series.style in {"points", "marked"}:
             marker = MARKERS[k % len(MARKERS)] if series.style == "points" and not series.names else "o"
             axes.plot(

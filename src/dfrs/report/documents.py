@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import numpy as np
 
@@ -42,6 +43,12 @@ def outcome_document(instance: Instance, outcome: Outcome) -> dict[str, object]:
             "scaled_yields": dict(zip(instance.services, allocation.scaled_yields.tolist(), strict=True)),
         }
     return document
+
+
+def allocation_file(instance: Instance, outcome: Outcome, *, source: str, nodes: int | None = None) -> str:
+    """The text of a `dfrs-allocation/1` file. `source` is the instance's file, `nodes` what was used instead of its."""
+    made_from = {"format": "dfrs-allocation/1", "instance": source, "nodes": nodes}
+    return json.dumps(made_from | outcome_document(instance, outcome), indent=1) + "\n"
 
 
 def allocation_csv(instance: Instance, allocation: Allocation) -> str:

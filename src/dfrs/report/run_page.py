@@ -1,15 +1,10 @@
 """One HTML page for a run: a file that opens anywhere, with its data, its style and its script inside.
 
 The page's Gantt diagram, timelines and table are drawn by the browser from the log itself, so one can look at any hour
-of it; the jobs' stories are those of `dfrs explain`. Numbers travel as little-endian arrays in base64. The page's parts
-are in `report/page/`.
+of it; the jobs' stories are those of `dfrs explain`.
 """
 
-import base64
-import json
 from collections.abc import Mapping
-from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +12,12 @@ import numpy as np
 
 from dfrs.metrics.schedule import penalties, summarize, utilisation_timeline, yield_timeline
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Floats, Ints
+from dfrs.model.instance import Floats
 from dfrs.model.run import Action, Run
 from dfrs.report.clock import clock
 from dfrs.report.explain import Step, stories
 from dfrs.report.gantt import JOB_COLOURS, busiest, colour_index
+from dfrs.report.page_parts import assemble, pack, write
 from dfrs.report.timeline import resample
 
 MOST_JOBS, MOST_CHANGES = 20_000, 300_000
@@ -49,31 +45,18 @@ def page(run: Run, metrics: Mapping[str, object] | None = None) -> str:
             f"at most {MOST_JOBS} and {MOST_CHANGES}"
         )
     known = dict(metrics) if metrics is not None else dict(summarize(run))
-    text = json.dumps(_document(run, known), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    parts = resources.files("dfrs.report").joinpath("page")
-    pieces = {
-        "title": escape(f"{run.policy} on {run.workload.name or 'the workload'}"),
-        "style": parts.joinpath("run.css").read_text(encoding="utf-8"),
-        "script": "\n".join(
-            parts.joinpath(name).read_text(encoding="utf-8") for name in ("data.js", "draw.js", "run.js")
-        ),
-        # A script element ends at the first "</", wherever it stands.
-        "data": text.replace("</", "<\\/"),
-    }
-    html = parts.joinpath("run.html").read_text(encoding="utf-8")
-    for name, piece in pieces.items():
-        head, tail = html.split(f"@@{name}@@")
-        html = head + piece + tail
-    return html
+    return assemble(
+        "run.html",
+        title=f"{run.policy} on {run.workload.name or 'the workload'}",
+        styles=("base.css", "run.css"),
+        scripts=("base.js", "data.js", "draw.js", "run.js"),
+        document=_document(run, known),
+    )
 
 
 def write_page(run: Run, path: Path, metrics: Mapping[str, object] | None = None) -> None:
     """Write the page to `path`. Raises InputError where that cannot be done."""
-    text = page(run, metrics)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot write the page: {error.strerror}") from None
+    write(page(run, metrics), path)
 
 
 def _document(run: Run, metrics: Mapping[str, object]) -> dict[str, Any]:
@@ -82,7 +65,7 @@ def _document(run: Run, metrics: Mapping[str, object]) -> dict[str, Any]:
     return {
         "policy": run.policy, "workload": work.name or "the workload", "complete": run.complete,
         "begin": begin_s, "end": max(run.end_s, begin_s + 1.0), "busy": list(busiest(run, 6 * 3600.0)),
-        "refused": len(run.refused), "cpu": _pack(run.capacity[:, 0], "f4"), "palette": list(JOB_COLOURS),
+        "refused": len(run.refused), "cpu": pack(run.capacity[:, 0], "f4"), "palette": list(JOB_COLOURS),
         "tiles": _tiles(run, metrics), "metrics": dict(metrics),
         "bound": metrics.get("stretch_bound"), "jobs": _jobs(run), "events": _events(run),
         "actions": [action.name.lower() for action in Action], "timeline": _timeline(run),
@@ -90,19 +73,14 @@ def _document(run: Run, metrics: Mapping[str, object]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _pack(values: Floats | Ints | list[int], kind: str) -> str:
-    """Little-endian array of NumPy type `kind` in base64."""
-    return base64.b64encode(np.asarray(values).astype(f"<{kind}").tobytes()).decode()
-
-
 def _jobs(run: Run) -> dict[str, Any]:
     work = run.workload
     return {
-        "id": work.job_id.tolist(), "user": work.user.tolist(), "tasks": _pack(work.tasks, "i4"),
-        "submit": _pack(work.submit_s, "f8"), "need": _pack(work.need, "f4"), "memory": _pack(work.memory, "f4"),
-        "run": _pack(work.run_s, "f8"), "start": _pack(run.start_s, "f8"), "finish": _pack(run.finish_s, "f8"),
-        "stretch": _pack(run.stretch, "f8"), "pauses": _pack(run.count(Action.PAUSE), "i4"),
-        "migrations": _pack(run.count(Action.MIGRATE), "i4"), "colour": _pack(colour_index(run), "u1"),
+        "id": work.job_id.tolist(), "user": work.user.tolist(), "tasks": pack(work.tasks, "i4"),
+        "submit": pack(work.submit_s, "f8"), "need": pack(work.need, "f4"), "memory": pack(work.memory, "f4"),
+        "run": pack(work.run_s, "f8"), "start": pack(run.start_s, "f8"), "finish": pack(run.finish_s, "f8"),
+        "stretch": pack(run.stretch, "f8"), "pauses": pack(run.count(Action.PAUSE), "i4"),
+        "migrations": pack(run.count(Action.MIGRATE), "i4"), "colour": pack(colour_index(run), "u1"),
     }  # fmt: skip
 
 
@@ -113,10 +91,10 @@ def _events(run: Run) -> dict[str, Any]:
     which = [known.setdefault(events.nodes_of(row).tobytes(), len(known)) for row in range(len(events))]
     lists = [np.frombuffer(key, dtype=events.nodes.dtype) for key in known]
     return {
-        "time": _pack(events.time_s, "f8"), "job": _pack(events.job, "i4"), "action": _pack(events.action, "u1"),
-        "yield": _pack(events.yield_, "f4"), "why": _pack(events.why, "u2"), "penalty": _pack(penalties(run), "f4"),
-        "list": _pack(which, "u4"), "first": _pack(np.cumsum([0, *map(len, lists)]), "u4"),
-        "nodes": _pack(np.concatenate(lists) if lists else np.zeros(0, np.int64), "u4"),
+        "time": pack(events.time_s, "f8"), "job": pack(events.job, "i4"), "action": pack(events.action, "u1"),
+        "yield": pack(events.yield_, "f4"), "why": pack(events.why, "u2"), "penalty": pack(penalties(run), "f4"),
+        "list": pack(which, "u4"), "first": pack(np.cumsum([0, *map(len, lists)]), "u4"),
+        "nodes": pack(np.concatenate(lists) if lists else np.zeros(0, np.int64), "u4"),
         "reasons": list(events.reasons),
     }  # fmt: skip
 
@@ -142,7 +120,7 @@ def _thin(time_s: Floats, series: Mapping[str, Floats]) -> dict[str, str]:
             for r in [resample(time_s, values, edges)]
         }
         time_s = edges
-    return {"time": _pack(time_s, "f8")} | {name: _pack(values, "f4") for name, values in series.items()}
+    return {"time": pack(time_s, "f8")} | {name: pack(values, "f4") for name, values in series.items()}
 
 
 def _stories(run: Run) -> list[list[Any]]:

@@ -1,4 +1,8 @@
-"""Published figures and ours side by side: what a reproduced table consists of, and how it is written down."""
+"""Published figures and ours side by side: what a reproduced table consists of, and how it is written down.
+
+A measured mean may stand with its confidence interval, so that a deviation can be told from what another sample would
+give. Pages and files have the interval; the terminal, which shows measured beside published, has no room for it.
+"""
 
 import csv
 import io
@@ -8,14 +12,21 @@ from itertools import groupby
 
 from dfrs.report.curves import Picture
 
+_INTERVALS = "[low, high]: 95 % bootstrap confidence interval of the mean."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One number: `published` is None where the document has none, `measured` where no instance gives one."""
+    """One number: `published` is None where the document has none, `measured` where no instance gives one.
+
+    `low` and `high` are the 95 % confidence interval of `measured`, both None where it has none.
+    """
 
     row: str
     measure: str
     measured: float | None
+    low: float | None = None
+    high: float | None = None
     instances: int
     published: float | None = None
     decimals: int = 2
@@ -87,7 +98,10 @@ def markdown(report: Report) -> str:
     for picture in report.content.pictures:
         lines += [f"![{picture.title}]({picture.name}.png)", ""]
     for grid in report.content.grids:
-        lines += [f"## {grid.title}", "", *_grid_lines(grid), ""]
+        lines += [f"## {grid.title}", ""]
+        if any(cell.low is not None for cell in grid.cells):
+            lines += [_INTERVALS, ""]
+        lines += [*_grid_lines(grid), ""]
     if report.content.claims:
         lines += ["## What the text says", "", *_claim_lines(report.content.claims), ""]
     if report.content.notes:
@@ -98,8 +112,8 @@ def markdown(report: Report) -> str:
 def grid_table(grid: Grid) -> list[list[str]]:
     """The grid as text, its heading first: per measure what is published, what was measured and the deviation.
 
-    A measure without any published number has one column. The last column counts instances: where measures of a
-    row rest on different ones, all counts.
+    A measure without any published number has one column. Intervals stand beside what was measured. The last column
+    counts instances: where measures of a row rest on different ones, all counts.
     """
     measures = list(dict.fromkeys(cell.measure for cell in grid.cells))
     known = {m for m in measures if any(c.published is not None for c in grid.cells if c.measure == m)}
@@ -118,7 +132,7 @@ def grid_table(grid: Grid) -> list[list[str]]:
 
 
 def brief_table(grid: Grid) -> list[list[str]]:
-    """The grid as text, its heading first: one column a measure, `measured (published)`."""
+    """The grid as text, its heading first: one column a measure, `measured (published)`, without intervals."""
     measures = list(dict.fromkeys(cell.measure for cell in grid.cells))
     table = [[grid.heading, *measures]]
     for row, group in groupby(grid.cells, key=lambda cell: cell.row):
@@ -128,15 +142,18 @@ def brief_table(grid: Grid) -> list[list[str]]:
 
 
 def cells_csv(reports: Iterable[Report]) -> str:
-    """Every cell on a line: report, table, row, measure, published, measured, deviation, instances."""
+    """Every cell on a line: report, table, row, measure, published, measured, low, high, deviation, instances."""
     rows = [
-        [r.name, g.title, c.row, c.measure, _exact(c.published), _exact(c.measured), _exact(c.deviation), c.instances]
+        [
+            r.name, g.title, c.row, c.measure,
+            *(_exact(value) for value in (c.published, c.measured, c.low, c.high, c.deviation)), c.instances,
+        ]
         for r in reports
         for g in r.content.grids
         for c in g.cells
-    ]
-    heading = ["report", "table", "row", "measure", "published", "measured", "deviation", "instances"]
-    return _csv([heading, *rows])
+    ]  # fmt: skip
+    numbers = ["published", "measured", "low", "high", "deviation"]
+    return _csv([["report", "table", "row", "measure", *numbers, "instances"], *rows])
 
 
 def claims_csv(reports: Iterable[Report]) -> str:
@@ -163,6 +180,8 @@ def document(report: Report) -> dict[str, object]:
                 "measure": cell.measure,
                 "published": cell.published,
                 "measured": cell.measured,
+                "low": cell.low,
+                "high": cell.high,
                 "deviation": cell.deviation,
                 "instances": cell.instances,
             }
@@ -218,6 +237,8 @@ def _cell_text(cell: Cell | None, compared: bool) -> list[str]:
     if cell is None:
         return [""] * (3 if compared else 1)
     measured = _text(cell.measured, cell.decimals)
+    if cell.low is not None:
+        measured += f" [{_text(cell.low, cell.decimals)}, {_text(cell.high, cell.decimals)}]"
     if not compared:
         return [measured]
     return [_text(cell.published, cell.decimals), measured, _text(cell.deviation, cell.decimals, sign=True)]

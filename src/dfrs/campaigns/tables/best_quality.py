@@ -4,10 +4,11 @@ import numpy as np
 
 from dfrs.allocate.packing import VECTOR_PACKINGS
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Entry, Study
+from dfrs.campaigns.offline import Entry
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.item import Item, Needs, Results
-from dfrs.campaigns.tables.measures import Sheet, mean, nan, relative_to
-from dfrs.campaigns.tables.sizes import Size, dissertation_cases, of
+from dfrs.campaigns.tables.measures import Sheet, mean, mean_cell, nan, relative_to
+from dfrs.campaigns.tables.sizes import Size, dissertation, of
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
 from dfrs.report.curves import Panel, Picture, Series, Style
@@ -35,7 +36,7 @@ def _needs(size: Size) -> Needs:
             name=f"best-{part}",
             sample=of(count, 486, f"BEST for {times}: 64 nodes, 200 and 500 services, one sample of each scenario")
             + " One run at a time.",
-            cases=dissertation_cases(count, services=_SERVICES),
+            sources=(dissertation(count, services=_SERVICES),),
             entries=(
                 *single,
                 *(
@@ -43,7 +44,7 @@ def _needs(size: Size) -> Needs:
                     for seconds in _TIMES[part]
                 ),
             ),
-            timed=True,
+            alone=True,
         )
     return needs
 
@@ -81,10 +82,10 @@ def _row(base: Sheet, sheet: Sheet, label: str) -> list[Cell]:
     seconds = sheet.column(label, "runtime_s")[chosen]
     count = int(chosen.sum())
     return [
-        Cell(row=label, measure="distance closed, %", measured=mean(share), instances=int((~np.isnan(share)).sum())),
-        Cell(row=label, measure="distance from bound, % (failure: 100)", measured=mean(distance), instances=count),
+        mean_cell(share, report="best-quality", row=label, measure="distance closed, %"),
+        mean_cell(distance, report="best-quality", row=label, measure="distance from bound, % (failure: 100)"),
         Cell(row=label, measure="failures", measured=float(failed.sum()), instances=count, decimals=0),
-        Cell(row=label, measure="seconds", measured=mean(seconds), instances=count, decimals=4),
+        mean_cell(seconds, report="best-quality", row=label, measure="seconds", decimals=4),
     ]
 
 

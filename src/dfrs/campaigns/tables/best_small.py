@@ -3,11 +3,12 @@
 import numpy as np
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Entry, Study
+from dfrs.campaigns.offline import Entry
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.d000_figure_4_3 import proven
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import mean, percent
-from dfrs.campaigns.tables.sizes import Size, dissertation_cases, of
+from dfrs.campaigns.tables.sizes import Size, dissertation, of
 from dfrs.campaigns.tables.studies import PROGRAM_LIMIT_S
 from dfrs.report.tables import Cell, Content, Grid
 from dfrs.workloads.services import SMALL_SERVICES
@@ -24,13 +25,13 @@ def _needs(size: Size) -> Needs:
             name="best-small",
             sample=of(size.quality_small, 72_900, "000's small set (4 nodes; 8, 10, 12 services)")
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each. One run at a time.",
-            cases=dissertation_cases(size.quality_small, nodes=4, services=SMALL_SERVICES),
+            sources=(dissertation(size.quality_small, small=True),),
             entries=(
                 Entry(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
                 Entry(label=_BEST, algorithm="BEST", options=Options(time_limit_s=1.0)),
                 Entry(label=_PACKING, algorithm=_PACKING),
             ),
-            timed=True,
+            alone=True,
         )
     }
 

@@ -3,16 +3,17 @@
 import numpy as np
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Entry, Study
+from dfrs.campaigns.offline import Entry
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import Sheet, mean, nan, percent, quantile, relative_to, say
-from dfrs.campaigns.tables.sizes import Size, dissertation_cases, of
+from dfrs.campaigns.tables.sizes import Size, dissertation, of
 from dfrs.campaigns.tables.studies import PROGRAM_LIMIT_S, entries
 from dfrs.model.allocation import Status
 from dfrs.model.instance import Bools, Floats
 from dfrs.report.curves import Panel, Picture, Series, Style
 from dfrs.report.tables import Cell, Claim, Content, Grid
-from dfrs.workloads.services import SLACKS, SMALL_SERVICES
+from dfrs.workloads.services import SLACKS
 
 PUBLISHED: dict[str, float] = {
     "LPBOUND to OPT, average": 14.63,
@@ -35,7 +36,7 @@ def _needs(size: Size) -> Needs:
             name="small",
             sample=of(size.small, 72_900, "000's small set (4 nodes; 8, 10, 12 services)")
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each; what it has not proven by then is left out.",
-            cases=dissertation_cases(size.small, nodes=4, services=SMALL_SERVICES),
+            sources=(dissertation(size.small, small=True),),
             entries=(
                 Entry(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
                 *entries("VP_CPSUM"),

@@ -2,7 +2,7 @@
 
 from dfrs.campaigns.online import Entry
 from dfrs.campaigns.tables.item import Item, Needs, Results
-from dfrs.campaigns.tables.measures import Sheet, mean
+from dfrs.campaigns.tables.measures import Sheet, mean_cell, mean_series
 from dfrs.campaigns.tables.policies import (
     BATCH,
     BEST,
@@ -12,13 +12,12 @@ from dfrs.campaigns.tables.policies import (
     degradation,
     entries,
     failures,
-    known,
     studies,
     table_5_2,
 )
 from dfrs.campaigns.tables.sizes import LOADS, Size
-from dfrs.report.curves import Panel, Picture, Series, Style
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.curves import Panel, Picture, Style
+from dfrs.report.tables import Claim, Content, Grid
 
 _THRASHING = "MCB*/per/OPT=MIN"
 _CURVES: dict[str, tuple[int, Style]] = {
@@ -53,7 +52,8 @@ def _content(results: Results) -> Content:
     picture = Picture(
         name="000-figure-5.1",
         title="Degradation from bound against load (000 Figure 5.1)",
-        subtitle=f"{count} scaled traces; maximum bounded stretch over the bound of Theorem 1, means",
+        subtitle=f"{count} scaled traces; maximum bounded stretch over the bound of Theorem 1, means; "
+        "bands: 95 % bootstrap confidence intervals of the mean",
         panels=(_panel("no penalty", free), _panel(f"penalty of {PENALTY_S:g} s", penalised)),
     )
     return Content(
@@ -82,11 +82,10 @@ def _short(label: str) -> str:
 
 
 def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
-    loads = _loads(sheets)
     series = tuple(
-        Series(
-            label=_short(label), colour=colour, style=style, x=loads,
-            y=[average(_at(sheets[label], load), label) for load in loads],
+        mean_series(
+            _short(label), sheets[label].parameter("target_load"), degradation(sheets[label], label), style, colour,
+            seed=f"000 Figure 5.1/{title}/{label}",
         )
         for label, (colour, style) in _CURVES.items()
     )  # fmt: skip
@@ -97,11 +96,13 @@ def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
 
 def _grid(title: str, sheets: dict[str, Sheet]) -> Grid:
     cells = [
-        Cell(row=_short(label), measure=f"load {load:g}", measured=mean(values), instances=known(values), decimals=1)
+        mean_cell(
+            degradation(_at(sheet, load), label), report=f"000 Figure 5.1/{title}", row=_short(label),
+            measure=f"load {load:g}", decimals=1,
+        )
         for label, sheet in sheets.items()
         for load in _loads(sheets)
-        for values in [degradation(_at(sheet, load), label)]
-    ]
+    ]  # fmt: skip
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 

@@ -1,10 +1,12 @@
 """000 Figure 6.1: what the rescheduling period does to stretch and bandwidth (section 6.3)."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dfrs.campaigns.online import Entry
 from dfrs.campaigns.tables.item import Item, Needs, Results
-from dfrs.campaigns.tables.measures import Sheet, mean, nan
+from dfrs.campaigns.tables.measures import Sheet, mean, mean_cell, nan
 from dfrs.campaigns.tables.moves import MEASURES, MOVED
 from dfrs.campaigns.tables.policies import (
     BEST,
@@ -14,7 +16,6 @@ from dfrs.campaigns.tables.policies import (
     degradation,
     failures,
     heavy,
-    known,
     studies,
 )
 from dfrs.campaigns.tables.sizes import Size
@@ -55,32 +56,36 @@ def _content(results: Results) -> Content:
     panels: list[Panel] = []
     grids: list[Grid] = []
     for measure, find in measures.items():
-        series = tuple(
-            Series(
-                label=_CURVES[part], x=periods_of(sheet), y=[nan(mean(find(sheet, label))) for label in sheet.labels]
-            )
-            for part, sheet in sheets.items()
-        )
-        panels.append(Panel(title="", x_label="rescheduling period, s", y_label=measure, series=series))
         cells = [
-            Cell(
-                row=label, measure=_CURVES[part], measured=mean(find(sheet, label)),
-                instances=known(find(sheet, label)),
-            )
+            mean_cell(find(sheet, label), report=f"000 Figure 6.1/{measure}", row=label, measure=_CURVES[part])
             for label in next(iter(sheets.values())).labels
             for part, sheet in sheets.items()
-        ]  # fmt: skip
+        ]
+        series = tuple(_curve(cells, _CURVES[part]) for part in sheets)
+        panels.append(Panel(title="", x_label="rescheduling period, s", y_label=measure, series=series))
         grids.append(Grid(title=measure[0].upper() + measure[1:], heading="period, s", cells=tuple(cells)))
     picture = Picture(
         name="000-figure-6.1",
         title="The rescheduling period: stretch against bandwidth (000 Figure 6.1)",
-        subtitle=f"{BEST}; means; penalty of 300 s",
+        subtitle=f"{BEST}; means; penalty of 300 s; bands: 95 % bootstrap confidence intervals of the mean",
         panels=tuple(panels),
     )
     notes = [STRETCH, *MOVED, *failures(results.values())]
     if "weeks" not in results:
         notes.append(NO_WEEKS)
     return Content(grids=tuple(grids), claims=tuple(_claims(sheets)), pictures=(picture,), notes=tuple(notes))
+
+
+def _curve(cells: Iterable[Cell], name: str) -> Series:
+    """The cells of one measure, whose rows are periods, as a curve in the band of their intervals."""
+    own = [cell for cell in cells if cell.measure == name]
+    return Series(
+        label=name,
+        x=[float(cell.row) for cell in own],
+        y=[nan(cell.measured) for cell in own],
+        low=[nan(cell.low) for cell in own],
+        high=[nan(cell.high) for cell in own],
+    )
 
 
 def periods_of(sheet: Sheet) -> list[float]:

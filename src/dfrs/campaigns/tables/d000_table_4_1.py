@@ -3,10 +3,10 @@
 import numpy as np
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Study
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import FAILURES, Published, Sheet, distance, distance_cells, percent, say
-from dfrs.campaigns.tables.sizes import Size, dissertation_cases, of
+from dfrs.campaigns.tables.sizes import Size, dissertation, of
 from dfrs.campaigns.tables.studies import PROGRAM_LIMIT_S, entries
 from dfrs.report.tables import Claim, Content, Grid
 
@@ -30,13 +30,13 @@ def _needs(size: Size) -> Needs:
         "rounding": Study(
             name="rounding",
             sample=of(size.rounding, 48_600, f"{what}, RRND, RRNDNZ and GREEDY"),
-            cases=dissertation_cases(size.rounding, services=_SERVICES),
+            sources=(dissertation(size.rounding, services=_SERVICES),),
             entries=entries("RRND", "RRNDNZ", "GREEDY", options=limit),
         ),
         "diving": Study(
             name="diving",
             sample=of(size.diving, 48_600, f"{what}, FASTDIVING and SLOWDIVING, {PROGRAM_LIMIT_S:g} s at most each"),
-            cases=dissertation_cases(size.diving, services=_SERVICES),
+            sources=(dissertation(size.diving, services=_SERVICES),),
             entries=entries(*_DIVING, "GREEDY", options=limit),
         ),
     }

@@ -1,13 +1,13 @@
 """000 Table 4.2, and the execution times that the text of 4.4.4 gives."""
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Case, Study
+from dfrs.campaigns.sources import ServicesSource
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import Sheet, mean
 from dfrs.campaigns.tables.sizes import Size
 from dfrs.campaigns.tables.studies import entries
 from dfrs.report.tables import Cell, Content, Grid
-from dfrs.workloads.services import Scenario
 
 SERVICES = (128, 256, 512)
 PUBLISHED: dict[str, tuple[float, float, float]] = {
@@ -27,30 +27,33 @@ TEXT: dict[str, float] = {
 LIMIT_S = 20.0
 
 
-def _case(nodes: int, services: int, seed: int) -> Case:
+def _instances(nodes: int, services: tuple[int, ...], samples: int) -> ServicesSource:
     """Parameters of 000 section 4.3; the number of resources is not stated there: four."""
-    return Case(scenario=Scenario(nodes=nodes, services=services, dims=4, slack=0.5, sigma=0.5, rho=0.25), seed=seed)
+    return ServicesSource(
+        nodes=(nodes,), services=services, dims=(4,), slack=(0.5,), sigma=(0.5,), rho=(0.25,),
+        seeds=tuple(range(samples)),
+    )  # fmt: skip
 
 
 def _needs(size: Size) -> Needs:
     limit = Options(time_limit_s=LIMIT_S)
-    sizes = [count for count in SERVICES if count <= size.programs_services]
+    sizes = tuple(count for count in SERVICES if count <= size.programs_services)
     named = ", ".join(str(count) for count in sizes)
     return {
         "programs": Study(
             name="times-programs",
             sample=f"64 nodes, {named} services, 4 resources, slack 0.5, sigma 0.5, rho 0.25: {size.programs} of "
             f"the 100 instances for each number of services, {LIMIT_S:g} s at most a run; one run at a time.",
-            cases=tuple(_case(64, count, seed) for count in sizes for seed in range(size.programs)),
+            sources=(_instances(64, sizes, size.programs),),
             entries=entries(*PUBLISHED, options=limit),
-            timed=True,
+            alone=True,
         ),
         "text": Study(
             name="times-packing",
             sample="1,024 nodes, 8,192 services, otherwise the same: one of the 100 instances; one run at a time.",
-            cases=(_case(1024, 8192, 0),),
+            sources=(_instances(1024, (8192,), 1),),
             entries=entries(*TEXT),
-            timed=True,
+            alone=True,
         ),
     }
 

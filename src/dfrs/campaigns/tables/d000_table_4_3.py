@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dfrs.campaigns.offline import Study
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import FAILURES, Published, advantage, distance_cells, mean, say
-from dfrs.campaigns.tables.sizes import Size, dissertation_cases, of
+from dfrs.campaigns.tables.sizes import Size, dissertation, of
 from dfrs.campaigns.tables.studies import entries
 from dfrs.report.tables import Claim, Content, Grid
 
@@ -21,7 +21,7 @@ def _needs(size: Size) -> Needs:
         "genetic": Study(
             name="genetic",
             sample=of(size.genetic, 72_900, "000's large set (64 nodes; 100, 200, 500 services)"),
-            cases=dissertation_cases(size.genetic),
+            sources=(dissertation(size.genetic),),
             entries=entries("GREEDY", "GA"),
         )
     }

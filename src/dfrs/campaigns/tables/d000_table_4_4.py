@@ -3,10 +3,10 @@
 import numpy as np
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Study
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import UNPUBLISHED, Published, Sheet, distance_cells, percent, say
-from dfrs.campaigns.tables.sizes import Size, dissertation_cases, of
+from dfrs.campaigns.tables.sizes import Size, dissertation, of
 from dfrs.campaigns.tables.studies import BEST, IN_TEXT_ORDER, LIGHT_MEMBERS, PROGRAM_LIMIT_S, entries, packing
 from dfrs.model import tolerances
 from dfrs.model.instance import Floats
@@ -41,7 +41,7 @@ def _needs(size: Size) -> Needs:
         "chekuri": Study(
             name="chekuri",
             sample=of(size.chekuri, 24_300, "For VP_CHEKURI, 000's large set with 100 services"),
-            cases=dissertation_cases(size.chekuri, services=(100,)),
+            sources=(dissertation(size.chekuri, services=(100,)),),
             entries=(
                 *entries(_CHEKURI, options=Options(search="midpoints", time_limit_s=PROGRAM_LIMIT_S)),
                 *entries(*(label for label in PUBLISHED if label.startswith("VP_"))),

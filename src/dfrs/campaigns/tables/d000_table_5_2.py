@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dfrs.campaigns.tables.item import Item, Needs, Results
-from dfrs.campaigns.tables.measures import mean
+from dfrs.campaigns.tables.measures import mean_cell
 from dfrs.campaigns.tables.policies import (
     BEST,
     EASY,
@@ -11,17 +11,18 @@ from dfrs.campaigns.tables.policies import (
     PUBLISHED_SETS,
     SETS,
     STRETCH,
-    TABLE_5_2,
     Averages,
     claim_on,
     degradation,
     failures,
-    known,
     order_claim,
     table_5_2,
 )
 from dfrs.campaigns.tables.published_b import published
 from dfrs.campaigns.tables.sizes import Size
+from dfrs.metrics.statistics import paired
+from dfrs.model.instance import Floats
+from dfrs.policies.registry import TABLE_5_2
 from dfrs.report.tables import Cell, Claim, Content, Grid
 
 _DFRS = TABLE_5_2[2:]
@@ -31,6 +32,10 @@ _LIMITED = TABLE_5_2[11:15]
 """The groups of greedy policies in the text: without and with periodic packing, and that with limited remapping."""
 _PACKING = TABLE_5_2[15:18]
 _PER, _STRETCH_PER = TABLE_5_2[18:]
+_PAIRED = (
+    f"Against {BEST}: the degradation of a policy over that of {BEST} on the same trace, geometric mean; above 1 the "
+    "policy is worse. It wins where its degradation is the smaller one; what is neither won nor lost is a tie."
+)
 
 
 def _needs(size: Size) -> Needs:
@@ -40,7 +45,8 @@ def _needs(size: Size) -> Needs:
 def _content(results: Results) -> Content:
     grids = [_grid(results, "Average degradation from bound", plain=False)]
     grids.append(_grid(results, "The same by plain stretch", plain=True))
-    notes = [STRETCH, EASY, *failures(results.values())]
+    grids.append(_against_best(results))
+    notes = [STRETCH, _PAIRED, EASY, *failures(results.values())]
     if "weeks" not in results:
         notes.append(NO_WEEKS)
     return Content(grids=tuple(grids), claims=tuple(_claims(results)), notes=tuple(notes))
@@ -48,15 +54,45 @@ def _content(results: Results) -> Content:
 
 def _grid(results: Results, title: str, *, plain: bool) -> Grid:
     cells = [
-        Cell(
-            row=label, measure=SETS[part], decimals=1, measured=mean(degradation(sheet, label, plain=plain)),
-            instances=known(degradation(sheet, label, plain=plain)),
-            published=None if plain else published(PUBLISHED_SETS[part], "mean", label),
+        mean_cell(
+            degradation(sheet, label, plain=plain), report=f"000 Table 5.2, {title}", row=label, measure=SETS[part],
+            decimals=1, published=None if plain else published(PUBLISHED_SETS[part], "mean", label),
         )
         for label in TABLE_5_2
         for part, sheet in results.items()
     ]  # fmt: skip
     return Grid(title=title, heading="policy", cells=tuple(cells))
+
+
+def _against_best(results: Results) -> Grid:
+    cells = [
+        cell
+        for label in TABLE_5_2
+        if label != BEST
+        for part, sheet in results.items()
+        for cell in _against(degradation(sheet, label), degradation(sheet, BEST), label, SETS[part])
+    ]
+    return Grid(title=f"Against {BEST} on the same traces", heading="policy", cells=tuple(cells))
+
+
+def _against(values: Floats, best: Floats, label: str, where: str) -> list[Cell]:
+    found = paired(values, best, seed=f"000 Table 5.2, against {BEST}/{label}/{where}")
+    ratio = found.ratio
+    shares = {"wins": found.wins, "losses": found.losses}
+    return [
+        Cell(
+            row=label, measure=f"{where}: ratio", measured=None if ratio is None else ratio.mean,
+            low=None if ratio is None else ratio.low, high=None if ratio is None else ratio.high,
+            instances=found.count,
+        ),
+        *(
+            Cell(
+                row=label, measure=f"{where}: {what}, %", decimals=0, instances=found.count,
+                measured=100.0 * count / found.count if found.count else None,
+            )
+            for what, count in shares.items()
+        ),
+    ]  # fmt: skip
 
 
 def _claims(results: Results) -> list[Claim]:

@@ -5,8 +5,9 @@ import numpy as np
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import mean, quantile, say
 from dfrs.campaigns.tables.moves import MEASURES, MOVED, cells
-from dfrs.campaigns.tables.policies import BEST, TABLE_5_2, failures, heavy, table_5_2
+from dfrs.campaigns.tables.policies import BEST, failures, heavy, table_5_2
 from dfrs.campaigns.tables.sizes import Size
+from dfrs.policies.registry import TABLE_5_2
 from dfrs.report.tables import Claim, Content, Grid
 
 _DFRS = TABLE_5_2[2:]

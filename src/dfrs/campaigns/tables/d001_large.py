@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from dfrs.campaigns.offline import Study
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.clusters import MEASURES, average_at, grid, picture
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import Sheet, mean, nan
-from dfrs.campaigns.tables.sizes import Size, cluster_cases, of
+from dfrs.campaigns.tables.sizes import Size, clusters, of
 from dfrs.campaigns.tables.studies import LOAD_GREEDY, ROUNDING, clusters_large, entries, with_average
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
@@ -21,15 +21,15 @@ def _needs(size: Size) -> Needs:
         "rounding": Study(
             name="clusters-rounding",
             sample=of(size.clusters_rounding, 10_800, "RRND and RRNZ, the same set"),
-            cases=cluster_cases(size.clusters_rounding, large=True),
+            sources=(clusters(size.clusters_rounding, large=True),),
             entries=with_average(*ROUNDING),
         ),
         "times": Study(
             name="clusters-large-times",
             sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
-            cases=cluster_cases(count, large=True),
+            sources=(clusters(count, large=True),),
             entries=entries(*_QUICK),
-            timed=True,
+            alone=True,
         ),
     }
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from dfrs.allocate.packing import MULTI_CAPACITY
-from dfrs.campaigns.offline import Study
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.clusters import MEASURES, average_at, grid, picture
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import Sheet, mean
-from dfrs.campaigns.tables.sizes import Size, cluster_cases
+from dfrs.campaigns.tables.sizes import Size, clusters
 from dfrs.campaigns.tables.studies import clusters_large, clusters_small, entries
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
@@ -23,9 +23,9 @@ def _times(size: Size, *, large: bool) -> Study:
     return Study(
         name="clusters-large-times-mcb" if large else "clusters-small-times-mcb",
         sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
-        cases=cluster_cases(count, large=large),
+        sources=(clusters(count, large=large),),
         entries=entries(*MULTI_CAPACITY),
-        timed=True,
+        alone=True,
     )
 
 

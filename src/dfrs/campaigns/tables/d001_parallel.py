@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from dfrs.campaigns.offline import Study
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.clusters import MEASURES, average_at, grid, picture
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import Sheet, mean, nan, relative_to
-from dfrs.campaigns.tables.sizes import Size, cluster_cases, of
+from dfrs.campaigns.tables.sizes import Size, clusters, of
 from dfrs.campaigns.tables.studies import entries, with_average
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
@@ -22,15 +22,15 @@ def _needs(size: Size) -> Needs:
             sample=of(
                 size.clusters_parallel, 10_800, "001's large set of parallel jobs (64 nodes; 100, 250, 500 tasks)"
             ),
-            cases=cluster_cases(size.clusters_parallel, large=True, parallel=True),
+            sources=(clusters(size.clusters_parallel, large=True, parallel=True),),
             entries=with_average(*_ALGORITHMS),
         ),
         "times": Study(
             name="clusters-parallel-times",
             sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
-            cases=cluster_cases(count, large=True, parallel=True),
+            sources=(clusters(count, large=True, parallel=True),),
             entries=entries(*_ALGORITHMS),
-            timed=True,
+            alone=True,
         ),
     }
 

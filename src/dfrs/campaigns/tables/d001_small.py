@@ -3,12 +3,13 @@
 import numpy as np
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Entry, Study
+from dfrs.campaigns.offline import Entry
+from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.clusters import MEASURES, grid, picture
 from dfrs.campaigns.tables.d000_figure_4_3 import proven
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import Sheet, advantage, mean, percent, say
-from dfrs.campaigns.tables.sizes import Size, cluster_cases, of
+from dfrs.campaigns.tables.sizes import Size, clusters, of
 from dfrs.campaigns.tables.studies import (
     LOAD_GREEDY,
     PROGRAM_LIMIT_S,
@@ -31,7 +32,7 @@ def _needs(size: Size) -> Needs:
             name="clusters-exact",
             sample=of(size.clusters_exact, 1_440, "OPT, and all curves, the same set")
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each; what it has not proven by then is left out.",
-            cases=cluster_cases(size.clusters_exact, large=False),
+            sources=(clusters(size.clusters_exact, large=False),),
             entries=(
                 Entry(label="OPT", algorithm="OPT", options=limit, second_phase="average"),
                 *with_average(*_HEURISTICS),
@@ -40,9 +41,9 @@ def _needs(size: Size) -> Needs:
         "times": Study(
             name="clusters-small-times",
             sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
-            cases=cluster_cases(count, large=False),
+            sources=(clusters(count, large=False),),
             entries=entries(*_HEURISTICS),
-            timed=True,
+            alone=True,
         ),
     }
 

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dfrs.campaigns.runner import Runner, Study
+import polars as pl
+
+from dfrs.campaigns.spec import Campaign, Study
 from dfrs.campaigns.tables.measures import Sheet
 from dfrs.campaigns.tables.sizes import Size
 from dfrs.report.tables import Content, Report
@@ -22,10 +24,15 @@ class Item:
     needs: Callable[[Size], Needs]
     content: Callable[[Results], Content]
 
-    def report(self, size: Size, runner: Runner) -> Report:
-        """Run what is not there yet, and make the report."""
+    def campaign(self, size: Size) -> Campaign:
+        """What has to be run for it."""
+        studies = tuple(self.needs(size).values())
+        return Campaign(name=self.name, description=f"{self.title}. {self.source}.", studies=studies)
+
+    def report(self, size: Size, frame: Callable[[Study], pl.DataFrame]) -> Report:
+        """The report, from the results of each study."""
         needs = self.needs(size)
-        results = {name: Sheet(runner.results(study)) for name, study in needs.items()}
+        results = {name: Sheet(frame(study)) for name, study in needs.items()}
         return Report(
             name=self.name,
             title=self.title,

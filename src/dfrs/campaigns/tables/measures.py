@@ -7,6 +7,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from dfrs.campaigns.cells import FAILED
+from dfrs.metrics.statistics import Interval, mean_interval
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
 from dfrs.report.curves import Series, Style
@@ -47,6 +49,10 @@ class Sheet:
     def status(self, label: str) -> list[str]:
         """(I,) how one algorithm ended."""
         return self._parts[label]["status"].to_list()
+
+    def messages(self, label: str) -> list[str]:
+        """Why runs of one algorithm failed: one message each."""
+        return self._parts[label].filter(pl.col("status") == FAILED)["message"].to_list()
 
     @cached_property
     def bound(self) -> Floats:
@@ -113,13 +119,19 @@ def distance(bound: Floats, yields: Floats) -> Distance:
 def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[Cell]:
     """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases."""
     d = distance(sheet.bound, yields)
-    measured = (d.average, d.relative, d.high, d.relative_high)
+    averages = (sheet.bound - yields, relative_to(sheet.bound, yields))
     cells = [
+        mean_cell(
+            values, report="distance", row=row, measure=measure, published=known, decimals=2 if "%" in measure else 3
+        )
+        for measure, known, values in zip(DISTANCES[:2], published[:2], averages, strict=True)
+    ]
+    cells += [
         Cell(
             row=row, measure=measure, published=known, measured=value, instances=d.solved,
             decimals=2 if "%" in measure else 3,
         )
-        for measure, known, value in zip(DISTANCES, published, measured, strict=False)
+        for measure, known, value in zip(DISTANCES[2:], published[2:4], (d.high, d.relative_high), strict=True)
     ]  # fmt: skip
     failed = np.isnan(yields)
     bases = (np.ones_like(failed), ~np.isnan(sheet.bound), sheet.solvable)
@@ -147,6 +159,22 @@ def mean(values: Floats) -> float | None:
     return float(known.mean()) if known.size else None
 
 
+def interval(values: Floats, *seed: str) -> Interval:
+    """The mean of what is not NaN with its 95 % confidence interval; `seed` says which it is: report, row, measure."""
+    return mean_interval(values, seed="/".join(seed))
+
+
+def mean_cell(
+    values: Floats, *, report: str, row: str, measure: str, decimals: int = 2, published: float | None = None
+) -> Cell:
+    """The mean of (I,) `values` with its interval, over the instances on which they are not NaN."""
+    found = interval(values, report, row, measure)
+    return Cell(
+        row=row, measure=measure, measured=found.mean, low=found.low, high=found.high, instances=found.count,
+        published=published, decimals=decimals,
+    )  # fmt: skip
+
+
 def quantile(values: Floats, q: float) -> float | None:
     """A quantile of what is not NaN; None of nothing."""
     known = values[~np.isnan(values)]
@@ -171,10 +199,22 @@ def along(x: Floats, values: Floats) -> tuple[list[float], list[float]]:
     return places, [nan(mean(values[x == place])) for place in places]
 
 
-def mean_series(label: str, x: Floats, values: Floats, style: Style = "line", colour: int | None = None) -> Series:
-    """The curve of the means of `values` over `x`."""
+def mean_series(
+    label: str,
+    x: Floats,
+    values: Floats,
+    style: Style = "line",
+    colour: int | None = None,
+    *,
+    seed: str | None = None,
+) -> Series:
+    """The curve of the means of `values` over `x`; with a seed, in the band of their 95 % confidence intervals."""
     places, means = along(x, values)
-    return Series(label=label, x=places, y=means, style=style, colour=colour)
+    if seed is None:
+        return Series(label=label, x=places, y=means, style=style, colour=colour)
+    found = [interval(values[x == place], seed, f"{place:g}") for place in places]
+    low, high = [nan(i.low) for i in found], [nan(i.high) for i in found]
+    return Series(label=label, x=places, y=means, low=low, high=high, style=style, colour=colour)
 
 
 def nan(value: float | None) -> float:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dfrs.campaigns.tables.measures import Sheet, mean, quantile
+from dfrs.campaigns.tables.measures import Sheet, mean_cell, quantile
 from dfrs.campaigns.tables.policies import known
 from dfrs.campaigns.tables.published_b import MOVES, Table, published
 from dfrs.report.tables import Cell
@@ -24,11 +24,13 @@ def cells(sheet: Sheet, label: str, table: Table) -> list[Cell]:
     """One policy's row: averages and maxima over traces."""
     row: list[Cell] = []
     for k, (heading, column) in enumerate(zip(_HEADINGS, MOVES, strict=True)):
-        values = sheet.column(label, MEASURES[table][k // 2])
+        values, theirs = sheet.column(label, MEASURES[table][k // 2]), published(table, column, label)
+        if k % 2 == 0:
+            row.append(mean_cell(values, report=f"000 Table {table}", row=label, measure=heading, published=theirs))
+            continue
         row.append(
             Cell(
-                row=label, measure=heading, measured=mean(values) if k % 2 == 0 else quantile(values, 1.0),
-                instances=known(values), published=published(table, column, label),
+                row=label, measure=heading, measured=quantile(values, 1.0), instances=known(values), published=theirs
             )
         )  # fmt: skip
     return row

@@ -6,25 +6,18 @@ from itertools import combinations
 import numpy as np
 import polars as pl
 
-from dfrs.campaigns.online import Case, Entry, Study
+from dfrs.campaigns.online import Entry
 from dfrs.campaigns.simulations import TAU_S
+from dfrs.campaigns.sources import Source
+from dfrs.campaigns.spec import Study
+from dfrs.campaigns.tables import sizes
 from dfrs.campaigns.tables.measures import Sheet, mean, nan
 from dfrs.campaigns.tables.published_b import Table, algorithms, published
-from dfrs.campaigns.tables.sizes import Size, scaled_cases, unscaled_cases, week_cases
+from dfrs.campaigns.tables.sizes import LOADS, Size
 from dfrs.model.instance import Floats
+from dfrs.policies.registry import TABLE_5_2
 from dfrs.report.tables import Claim
 
-TABLE_5_2 = (
-    "FCFS", "EASY",
-    "Greedy*/OPT=MIN", "GreedyP*/OPT=MIN", "GreedyPM*/OPT=MIN",
-    "Greedy/per/OPT=MIN", "GreedyP/per/OPT=MIN", "GreedyPM/per/OPT=MIN",
-    "Greedy*/per/OPT=MIN", "GreedyP*/per/OPT=MIN", "GreedyPM*/per/OPT=MIN",
-    "GreedyP/per/OPT=MIN/MVT=600", "GreedyPM/per/OPT=MIN/MVT=600",
-    "GreedyP*/per/OPT=MIN/MVT=600", "GreedyPM*/per/OPT=MIN/MVT=600",
-    "MCB*/OPT=MIN/MVT=600", "MCB/per/OPT=MIN/MVT=600", "MCB*/per/OPT=MIN/MVT=600",
-    "/per/OPT=MIN/MVT=600", "/stretch-per/OPT=MAX/MVT=600",
-)  # fmt: skip
-"""In the table's order."""
 BATCH = ("FCFS", "EASY")
 BEST = "GreedyPM*/per/OPT=MIN/MVT=600"
 """The policy that the text finds best."""
@@ -66,24 +59,23 @@ def studies(
 ) -> dict[str, Study]:
     """One study for each set of traces, of so many of them; without HPC2N where its trace is not there."""
     model = "Lublin model, 128 nodes, 1,000 jobs, trace k with seed k"
-    scaled_to = scaled_cases(scaled)
-    loads = sorted({case.load for case in scaled_to if case.load is not None})
+    loads = sorted(LOADS[-scaled:])
     told = " to ".join(dict.fromkeys(f"{load:g}" for load in (*loads[:1], *loads[-1:])))
-    sets: dict[str, tuple[tuple[Case, ...], int, str]] = {
-        "weeks": (week_cases(weeks), 182, "HPC2N, 120 nodes: {} weeks"),
-        "unscaled": (unscaled_cases(unscaled), 100, model + ": {} traces"),
-        "scaled": (scaled_to, 900, f"{model}, scaled to load {told}: {{}} traces"),
+    sets: dict[str, tuple[Callable[[int], Source | None], int, int, str]] = {
+        "weeks": (sizes.weeks, weeks, 182, "HPC2N, 120 nodes: {} weeks"),
+        "unscaled": (sizes.unscaled, unscaled, 100, model + ": {} traces"),
+        "scaled": (sizes.scaled, scaled, 900, f"{model}, scaled to load {told}: {{}} traces"),
     }
     penalties = " or ".join(f"{seconds:g} s" for seconds in sorted({entry.penalty_s for entry in runs}))
     return {
         part: Study(
-            name=f"online-{name}-{part}",
-            sample=f"{text.format(_share(len(cases), whole))}; {_count(len(runs))}, penalty {penalties}.",
-            cases=cases,
+            name=f"{name}-{part}",
+            sample=f"{text.format(_share(count, whole))}; {_count(len(runs))}, penalty {penalties}.",
+            sources=(source,),
             entries=tuple(runs),
         )
-        for part, (cases, whole, text) in sets.items()
-        if cases
+        for part, (make, count, whole, text) in sets.items()
+        if count and (source := make(count)) is not None
     }
 
 
@@ -102,7 +94,7 @@ def table_5_2(size: Size) -> dict[str, Study]:
 
 def degradation(sheet: Sheet, label: str, *, plain: bool = False) -> Floats:
     """(I,) degradation from bound; NaN where the policy ended the run."""
-    return sheet.column(label, "degradation" if plain else "bounded_degradation")
+    return sheet.column(label, "degradation_from_bound" if plain else "bounded_degradation_from_bound")
 
 
 def average(sheet: Sheet, label: str) -> float:
@@ -181,11 +173,11 @@ def order_claim(sheets: Mapping[str, Sheet], labels: Sequence[str]) -> Claim:
 
 
 def failures(sheets: Iterable[Sheet]) -> tuple[str, ...]:
-    """A note on each policy that ended runs, with the first reason."""
+    """A note on each entry with failed runs, with the first message."""
     notes: list[str] = []
     for sheet in sheets:
         for label in sheet.labels:
-            errors = [status for status in sheet.status(label) if status != "complete"]
-            if errors:
-                notes.append(f"{label}: {len(errors)} of {len(sheet)} runs did not end; the first: {errors[0]}")
+            messages = sheet.messages(label)
+            if messages:
+                notes.append(f"{label}: {len(messages)} of {len(sheet)} runs failed; the first: {messages[0]}")
     return tuple(notes)

@@ -1,20 +1,10 @@
 """How much of each published set is run, and which instances these are."""
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from dfrs.campaigns.offline import Case
-from dfrs.campaigns.online import Hpc2nWeek, LublinTrace, hpc2n_weeks
+from dfrs.campaigns.sources import DissertationSource, LublinSource, TraceSource, VirtualClusterSource, spread
 from dfrs.model.errors import InputError
-from dfrs.workloads.services import (
-    LARGE_SERVICES,
-    SMALL_SERVICES,
-    Scenario,
-    dissertation_sample,
-    dissertation_scenarios,
-    virtual_cluster_scenarios,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,88 +85,59 @@ _NAMED = {size.name: size for size in (QUICK, STANDARD, FULL)}
 
 
 def parse_size(text: str) -> Size:
-    """`quick`, `standard`, `full`, or a positive number: that many times the standard. Raises InputError."""
+    """`quick`, `standard`, `full`, or the share of the document's instances that is run. Raises InputError."""
     if text in _NAMED:
         return _NAMED[text]
     try:
-        factor = float(text)
+        share = float(text)
     except ValueError:
-        factor = math.nan
-    if not 0.0 < factor < math.inf:
-        raise InputError(f'sample "{text}": must be quick, standard, full or a positive number of times the standard')
+        share = math.nan
+    if not 0.0 < share <= 1.0:
+        raise InputError(
+            f'sample "{text}": must be quick, standard, full, or a share of the document\'s instances in (0, 1]'
+        )
     counts = {
-        field.name: max(1, min(getattr(FULL, field.name), round(factor * getattr(STANDARD, field.name))))
+        field.name: max(1, round(share * getattr(FULL, field.name)))
         for field in fields(Size)
         if field.name not in {"name", "programs_services", "periods"}
     }
-    return replace(STANDARD, name=f"{factor:g} x standard", **counts)
+    return replace(STANDARD, name=f"{100 * share:g} % of the documents' instances", **counts)
 
 
-def spread(settings: int, count: int) -> list[tuple[int, int]]:
-    """`count` pairs (setting, sample): all settings once before any twice, and any few of them spread evenly.
-
-    Steps of about the golden section of the number of settings, prime to it, visit the slow loops of a nested
-    list evenly and the fast ones in turn, which a division into equal parts would not.
-    """
-    step = next(s for s in range(round(settings * 0.618), settings + 1) if math.gcd(s, settings) == 1)
-    return [(k % settings * step % settings, k // settings) for k in range(count)]
+def dissertation(count: int, *, small: bool = False, services: tuple[int, ...] | None = None) -> DissertationSource:
+    """`count` instances of 000's large or small set."""
+    return DissertationSource(set="small" if small else "large", first=count, services=services)
 
 
-def dissertation_cases(
-    count: int,
-    *,
-    nodes: int = 64,
-    services: Sequence[int] = LARGE_SERVICES,
-    keep: Callable[[Scenario], bool] | None = None,
-) -> tuple[Case, ...]:
-    """`count` instances of the set of 000 section 4.3, with the seeds of the whole set, of the scenarios kept.
-
-    Slack varies fastest, then services and resources: a multiple of their combinations has each equally often.
-    """
-    whole = list(dissertation_scenarios(nodes, SMALL_SERVICES if nodes == 4 else LARGE_SERVICES))
-    kept = [k for k, s in enumerate(whole) if s.services in services and (keep is None or keep(s))]
-    kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
-    return tuple(
-        Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
-        for k, sample in spread(len(kept), count)
-    )
-
-
-def cluster_cases(count: int, *, large: bool, parallel: bool = False) -> tuple[Case, ...]:
-    """`count` instances of the sets of 001 sections 4.1 and 5.2: 10 samples a setting if small, 100 if large.
-
-    Slack varies fastest, then tasks.
-    """
-    whole = list(virtual_cluster_scenarios(large=large, parallel=parallel))
-    order = sorted(
-        range(len(whole)),
-        key=lambda k: (whole[k].memory_cov, whole[k].cpu_cov, whole[k].tasks, whole[k].slack),
-    )
-    samples = 100 if large else 10
-    return tuple(
-        Case(scenario=whole[order[k]], seed=order[k] * samples + sample) for k, sample in spread(len(whole), count)
-    )
+def clusters(count: int, *, large: bool, parallel: bool = False) -> VirtualClusterSource:
+    """`count` instances of 001's large or small set."""
+    return VirtualClusterSource(set="large" if large else "small", first=count, parallel=parallel)
 
 
 LOADS = tuple(tenths / 10 for tenths in range(1, 10))
 """Offered loads of the scaled traces (000 section 5.3.2)."""
+HPC2N_FILE = "HPC2N-2002-2.2-cln.swf.gz"
 _TRACES, _WEEKS = 100, 182
 
 
-def unscaled_cases(count: int) -> tuple[LublinTrace, ...]:
+def unscaled(count: int) -> LublinSource:
     """The first `count` of 000's 100 traces of the Lublin model."""
-    return tuple(LublinTrace(number=number) for number in range(1, min(count, _TRACES) + 1))
+    return LublinSource(name="unscaled", seeds=tuple(range(1, min(count, _TRACES) + 1)))
 
 
-def scaled_cases(count: int) -> tuple[LublinTrace, ...]:
+def scaled(count: int) -> LublinSource:
     """`count` of the 900 traces made of them by scaling. High loads come first, and trace 1 at all loads before 2."""
-    whole = [LublinTrace(number=number, load=load) for number in range(1, _TRACES + 1) for load in reversed(LOADS)]
-    return tuple(whole[:count])
+    seeds = tuple(range(1, min(_TRACES, math.ceil(count / len(LOADS))) + 1))
+    return LublinSource(name="scaled", seeds=seeds, loads=tuple(reversed(LOADS)), first=count)
 
 
-def week_cases(count: int) -> tuple[Hpc2nWeek, ...]:
-    """`count` of HPC2N's 182 weeks, spread evenly; none where the trace is not there."""
-    return hpc2n_weeks(week + 1 for week, _ in spread(_WEEKS, min(count, _WEEKS)))
+def weeks(count: int) -> TraceSource | None:
+    """`count` of HPC2N's 182 weeks on 120 nodes, spread evenly; None where the trace is not there."""
+    numbers = tuple(week + 1 for week, _ in spread(_WEEKS, min(count, _WEEKS)))
+    try:
+        return TraceSource(name="weeks", file=HPC2N_FILE, nodes=120, annotate="hpc2n", weeks=numbers)
+    except InputError:
+        return None
 
 
 def of(count: int, whole: int, what: str) -> str:

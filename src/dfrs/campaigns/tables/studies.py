@@ -3,8 +3,9 @@
 from dfrs.allocate.greedy import GREEDIES, LIGHT
 from dfrs.allocate.packing import MULTI_CAPACITY, VECTOR_PACKINGS
 from dfrs.allocate.registry import Options
-from dfrs.campaigns.offline import Entry, Study
-from dfrs.campaigns.tables.sizes import Size, cluster_cases, dissertation_cases, of
+from dfrs.campaigns.offline import Entry
+from dfrs.campaigns.spec import Study
+from dfrs.campaigns.tables.sizes import Size, clusters, dissertation, of
 
 PUBLISHED = Options(search="midpoints", pair_order="index")
 """What the published figures of VP_* and MCB* come from."""
@@ -36,7 +37,7 @@ def packing(size: Size) -> Study:
     return Study(
         name="large",
         sample=of(size.packing, 72_900, "000's large set (64 nodes; 100, 200, 500 services)"),
-        cases=dissertation_cases(size.packing),
+        sources=(dissertation(size.packing),),
         entries=(
             *entries(*VECTOR_PACKINGS),
             *(Entry(label=label, algorithm=name, options=TEXT_ORDER) for label, name in IN_TEXT_ORDER.items()),
@@ -56,7 +57,7 @@ def clusters_small(size: Size) -> Study:
     return Study(
         name="clusters-small",
         sample=of(size.clusters_small, 1_440, "001's small set (4 nodes; 6, 8, 10, 12 tasks)"),
-        cases=cluster_cases(size.clusters_small, large=False),
+        sources=(clusters(size.clusters_small, large=False),),
         entries=with_average(*MULTI_CAPACITY, *LOAD_GREEDY, *ROUNDING),
     )
 
@@ -66,6 +67,6 @@ def clusters_large(size: Size) -> Study:
     return Study(
         name="clusters-large",
         sample=of(size.clusters_large, 10_800, "001's large set (64 nodes; 100, 250, 500 tasks)"),
-        cases=cluster_cases(size.clusters_large, large=True),
+        sources=(clusters(size.clusters_large, large=True),),
         entries=with_average(*MULTI_CAPACITY, *LOAD_GREEDY),
     )

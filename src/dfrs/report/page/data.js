@@ -1,15 +1,7 @@
-"use strict";
 // The run as arrays, and what follows from its log: spans of time in which a job kept nodes and yield.
 
-const KINDS = { f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array };
-
-function unpack(text, kind) {
-  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return new KINDS[kind](bytes.buffer);
-}
-
 function readRun() {
-  const run = JSON.parse(document.getElementById("data").textContent);
+  const run = JSON.parse($("data").textContent);
   const kinds = {
     jobs: { tasks: "i4", submit: "f8", need: "f4", memory: "f4", run: "f8", start: "f8", finish: "f8", stretch: "f8",
       pauses: "i4", migrations: "i4", colour: "u1" },

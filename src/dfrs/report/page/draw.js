@@ -197,13 +197,6 @@ function valueAt(time, values, t) {
   return low > 0 && low <= values.length ? values[low - 1] : NaN;
 }
 
-const make = (tag, attributes, text) => {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  return node;
-};
-
 // Complementary distribution of the stretch, both axes logarithmic.
 function drawTail(place, stretches, bound) {
   const sorted = Array.from(stretches).filter((s) => s === s).sort((a, b) => a - b), n = sorted.length;

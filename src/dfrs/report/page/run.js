@@ -2,8 +2,7 @@
 
 const run = readRun();
 const past = replay(run);
-const gantt = new Gantt(document.getElementById("gantt"), run, past);
-const $ = (id) => document.getElementById(id);
+const gantt = new Gantt($("gantt"), run, past);
 const whole = { from: run.begin, to: run.end };
 let view = { from: Math.max(run.begin, run.busy[0]), to: Math.min(run.end, run.busy[1]) };
 let chosen = -1, drawn = 0, wide = true;

@@ -1,0 +1,215 @@
+"""What campaigns are made of: cells, each a case (what is run on) under an entry (what is run, how).
+
+A cell has a name that says everything its result depends on but the code. Its key and its seed are functions of that
+name, so that results repeat bit for bit wherever and in whatever order cells are run, but for times and for what a
+time limit allows.
+"""
+
+import ast
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+import dfrs
+from dfrs.model.errors import DfrsError, InputError
+
+Row = dict[str, object]
+Schema = Mapping[str, type[pl.DataType]]
+
+FAILED = "failed"
+"""Status of a cell that raised; its message is in the column `message`."""
+OWN: Schema = {"key": pl.String, "cell": pl.String, "status": pl.String, "message": pl.String, "cell_s": pl.Float64}
+"""Columns that the results of all kinds have: `cell` is the name, `cell_s` what the cell took with its preparation."""
+
+_MESSAGE = 500
+_LIBRARIES = ("numpy", "numba", "highspy")
+"""Their versions count as code."""
+
+
+class Case(Protocol):
+    """What is run on: equal cases have equal names."""
+
+    @property
+    def name(self) -> str:
+        """Says everything that the case is made from."""
+        ...
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        ...
+
+
+class Entry(Protocol):
+    """What is run, how. `label` is how tables call it, and no part of the cell's name."""
+
+    @property
+    def label(self) -> str:
+        """How tables call it."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Says every setting."""
+        ...
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How cells of one kind are run. All functions are of a module, so that other processes find them."""
+
+    name: str
+    schema: Schema
+    """Columns of its results beside OWN."""
+    code: tuple[str, ...]
+    """Source files and directories, relative to the package, that results depend on."""
+    prepare: Callable[[Any], Any]
+    """From a case to what `run` takes: done once for several entries."""
+    run: Callable[[Any, Any, int, Path | None], Row]
+    """Prepared case, entry, seed, and the directory that keeps the run itself, if it is to be kept."""
+    warm: Callable[[Any], object]
+    """Load or compile what an entry needs."""
+
+    @property
+    def columns(self) -> Schema:
+        """Of a row of results."""
+        return {**OWN, **self.schema}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One run. With `alone`, nothing else of ours runs beside it, as its time is what is asked for."""
+
+    kind: Kind
+    case: Case
+    entry: Entry
+    alone: bool = False
+    key: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", hashlib.sha256(self.name.encode()).hexdigest()[:16])
+
+    @property
+    def name(self) -> str:
+        """Stable: case and entry with everything the result depends on but the code."""
+        return f"{self.case.name} | {self.entry.name}" + (" | alone" if self.alone else "")
+
+    @property
+    def seed(self) -> int:
+        """Of whatever chance plays in the run: from the name alone."""
+        return int.from_bytes(hashlib.sha256(f"seed of {self.name}".encode()).digest()[:6])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Cells of one case, to be run one after the other in one process. `keep` is where runs themselves are kept."""
+
+    cells: tuple[Cell, ...]
+    code: str
+    keep: Path | None = None
+
+
+def perform(work: Work) -> list[Row]:
+    """One row a cell. A cell that raises gives a row that says so.
+
+    Raises InputError where this process has other code than the one that asks.
+    """
+    kind, case = work.cells[0].kind, work.cells[0].case
+    if code_digest(kind.code) != work.code:
+        raise InputError(f"a worker has other code of dfrs {dfrs.__version__}: install the same on every machine")
+    for cell in work.cells:
+        _warm(kind, cell.entry)
+    started = time.perf_counter()
+    try:
+        prepared = kind.prepare(case)
+    except Exception as error:  # whatever is wrong with one case must not end the others
+        return [failure(cell, error) for cell in work.cells]
+    preparing_s = (time.perf_counter() - started) / len(work.cells)
+    return [_run(cell, prepared, preparing_s, work.keep) for cell in work.cells]
+
+
+def _run(cell: Cell, prepared: object, preparing_s: float, keep: Path | None) -> Row:
+    started = time.perf_counter()
+    try:
+        row = cell.kind.run(prepared, cell.entry, cell.seed, None if keep is None else keep / cell.key)
+    except Exception as error:  # a policy may raise anything
+        row = failure(cell, error)
+    else:
+        row = _shared(cell) | row
+    return row | {"cell_s": preparing_s + time.perf_counter() - started}
+
+
+def failure(cell: Cell, error: Exception | str) -> Row:
+    """The row of a cell that gave no result."""
+    told = str(error) if isinstance(error, DfrsError | str) else f"{type(error).__name__}: {error}"
+    return _shared(cell) | {"status": FAILED, "message": " ".join(told.split())[:_MESSAGE]}
+
+
+def _shared(cell: Cell) -> Row:
+    names = {"key": cell.key, "cell": cell.name}
+    return dict.fromkeys(cell.kind.columns) | names | cell.case.columns() | cell.entry.columns()
+
+
+_warmed: set[tuple[str, str]] = set()
+
+
+def _warm(kind: Kind, entry: Entry) -> None:
+    """Load or compile, once a process, what an entry needs. What fails here fails again where it is recorded."""
+    if (kind.name, entry.name) in _warmed:
+        return
+    _warmed.add((kind.name, entry.name))
+    try:
+        kind.warm(entry)
+    except Exception:
+        return
+
+
+def warm(cells: Sequence[Cell]) -> None:
+    """Load or compile what these cells need in this process; others then find it compiled."""
+    for cell in cells:
+        _warm(cell.kind, cell.entry)
+
+
+@cache
+def code_digest(parts: tuple[str, ...]) -> str:
+    """Changes with the source files `parts`, relative to the package, and with the libraries that compute.
+
+    Comments, docstrings and layout do not count: results that took hours outlive a better sentence.
+    """
+    root = Path(dfrs.__file__).parent
+    digest = hashlib.sha256()
+    for part in parts:
+        path = root / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.relative_to(root).as_posix().encode())
+            digest.update(_meaning(file.read_bytes()).encode())
+    for library in _LIBRARIES:
+        digest.update(f"{library} {version(library)}".encode())
+    return digest.hexdigest()[:12]
+
+
+def _meaning(source: bytes) -> str:
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [statement for statement in body if not _is_text(statement)]  # type: ignore[attr-defined]
+    return ast.dump(tree)
+
+
+def _is_text(statement: object) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )

@@ -1,0 +1,77 @@
+"""How long a campaign will take, from what some of its cells took."""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from dfrs.campaigns.cells import Cell
+from dfrs.campaigns.sources import spread
+from dfrs.campaigns.spec import Campaign
+from dfrs.campaigns.store import Store
+
+PROBES = 3
+"""Cells of each entry on each source that are measured before anything is said."""
+_TWO_SIDED_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Seconds of one core: of the whole campaign, of what is left, and the standard error of both.
+
+    `cells` are all, `left` those without a result, `measured` those whose time is known.
+    """
+
+    cells: int
+    left: int
+    measured: int
+    whole_s: float
+    left_s: float
+    error_s: float
+
+    def interval_s(self, seconds: float) -> tuple[float, float]:
+        """About 95 %: the estimate `seconds` less and more 1.96 standard errors."""
+        return max(0.0, seconds - _TWO_SIDED_95 * self.error_s), seconds + _TWO_SIDED_95 * self.error_s
+
+
+def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[Cell]]:
+    """Cells that may take about the same time: of one entry on one source."""
+    strata: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+    for study in campaign.studies:
+        for source in study.sources:
+            for cell in study.cells_of(source):
+                strata[study.name, source.name, cell.entry.name].append(cell)
+    return strata
+
+
+def probes(campaign: Campaign, store: Store) -> list[Cell]:
+    """Cells to run so that PROBES of each stratum are known, spread evenly over its cases; fewer where it has fewer."""
+    chosen: list[Cell] = []
+    for cells in _strata(campaign).values():
+        known = store.known(cells[0].kind)
+        missing = PROBES - sum(cell.key in known for cell in cells)
+        places = [place for place, _ in spread(len(cells), len(cells))]
+        chosen += [cells[k] for k in places if cells[k].key not in known][: max(0, missing)]
+    # Case by case, so that what is prepared for one entry serves the next.
+    return sorted(chosen, key=lambda cell: cell.case.name)
+
+
+def estimate(campaign: Campaign, store: Store) -> Estimate:
+    """From the times of the cells in the store, stratum by stratum."""
+    taken: dict[str, float] = {}
+    for kind in {study.kind.name: study.kind for study in campaign.studies}.values():
+        frame = store.results(kind)
+        pairs = zip(frame["key"].to_list(), frame["cell_s"].to_list(), strict=True)
+        taken |= {key: seconds for key, seconds in pairs if seconds is not None}
+    cells = left = measured = 0
+    whole_s = left_s = variance = 0.0
+    for stratum in _strata(campaign).values():
+        times = [taken[cell.key] for cell in stratum if cell.key in taken]
+        rest = len(stratum) - len(times)
+        mean = sum(times) / len(times) if times else 0.0
+        cells, left, measured = cells + len(stratum), left + rest, measured + len(times)
+        whole_s, left_s = whole_s + sum(times) + rest * mean, left_s + rest * mean
+        if len(times) > 1:
+            variance += rest**2 * sum((t - mean) ** 2 for t in times) / (len(times) - 1) / len(times)
+    return Estimate(
+        cells=cells, left=left, measured=measured, whole_s=whole_s, left_s=left_s, error_s=math.sqrt(variance)
+    )

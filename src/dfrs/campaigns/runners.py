@@ -1,0 +1,135 @@
+"""Who runs cells: this process, processes of this machine, or a Dask cluster, all behind one protocol."""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Protocol
+
+from dfrs.campaigns.cells import Cell, Row, Work, perform, warm
+
+_AHEAD = 2
+"""Pieces of work for each worker that are on their way: one that runs, one that waits, so that none idles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """Work with its rows, one a cell; None where the worker ended while it had the work."""
+
+    work: Work
+    rows: list[Row] | None
+
+
+class Runner(Protocol):
+    """Runs work. `close` ends what it started; nothing else outlives it."""
+
+    @property
+    def workers(self) -> int:
+        """How many pieces run at a time, at present."""
+        ...
+
+    def start(self, cells: Sequence[Cell]) -> None:
+        """Have the workers load what these cells need."""
+        ...
+
+    def map(self, work: Iterable[Work]) -> Iterator[Done]:
+        """Each piece with its rows as soon as they are there, in any order. Takes `work` as workers become free."""
+        ...
+
+    def close(self) -> None:
+        """End the workers, without waiting for what they have not begun."""
+        ...
+
+
+class InProcess:
+    """One piece after the other, in this process."""
+
+    workers = 1
+
+    def start(self, cells: Sequence[Cell]) -> None:
+        """Each piece loads what it needs."""
+
+    def map(self, work: Iterable[Work]) -> Iterator[Done]:
+        """In order."""
+        for piece in work:
+            yield Done(work=piece, rows=perform(piece))
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class Processes:
+    """`workers` processes on this machine."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+
+    def start(self, cells: Sequence[Cell]) -> None:
+        """Start the processes; while they load, compile here what is not compiled yet, once for all."""
+        pool = self._running()
+        for _ in range(self.workers):
+            pool.submit(os.getpid)
+        warm(cells)
+
+    def _running(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            # Not forked: libraries that have started threads do not survive that.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_start_worker)
+        return self._pool
+
+    def map(self, work: Iterable[Work]) -> Iterator[Done]:
+        """As Runner says. Where a process ends, all that was on its way comes back without rows."""
+        pieces = iter(work)
+        waiting: dict[Future[list[Row]], Work] = {}
+        while True:
+            while len(waiting) < _AHEAD * self.workers and (piece := next(pieces, None)) is not None:
+                waiting[self._submit(piece)] = piece
+            if not waiting:
+                return
+            ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            if any(isinstance(future.exception(), BrokenProcessPool) for future in ended):
+                # The pool ends all its processes when one has ended: whatever was on its way is lost with it.
+                ended, _ = wait(waiting)
+                self.close()
+            for future in ended:
+                lost = isinstance(future.exception(), BrokenProcessPool)
+                yield Done(work=waiting.pop(future), rows=None if lost else future.result())
+
+    def _submit(self, piece: Work) -> Future[list[Row]]:
+        try:
+            return self._running().submit(perform, piece)
+        except BrokenProcessPool:
+            self.close()
+            return self._running().submit(perform, piece)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+def _start_worker() -> None:
+    # The terminal sends Ctrl-C to all processes: workers then end at once and leave the message to the parent.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

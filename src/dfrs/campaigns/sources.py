@@ -1,0 +1,300 @@
+"""What a campaign is run on, as its file says it: each source gives cases, in a fixed order.
+
+Sources are what `[[workloads]]` and `[[instances]]` of a campaign file hold. A sample of a set, `first` of its cases,
+is contained in every larger one.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+import dfrs
+from dfrs.campaigns import offline, online
+from dfrs.model.errors import InputError
+from dfrs.workloads.annotate import Annotation
+from dfrs.workloads.services import (
+    LARGE_SERVICES,
+    SMALL_SERVICES,
+    Scenario,
+    dissertation_sample,
+    dissertation_scenarios,
+    virtual_cluster_scenarios,
+)
+
+_MOST_NUMBERS = 1_000_000
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+
+
+def spread(settings: int, count: int) -> list[tuple[int, int]]:
+    """`count` pairs (setting, sample): all settings once before any twice, and any few of them spread evenly.
+
+    Steps of about the golden section of the number of settings, prime to it, visit the slow loops of a nested
+    list evenly and the fast ones in turn, which a division into equal parts would not.
+    """
+    step = next(s for s in range(round(settings * 0.618), settings + 1) if math.gcd(s, settings) == 1)
+    return [(k % settings * step % settings, k // settings) for k in range(count)]
+
+
+def find_trace(name: str, beside: Path) -> Path:
+    """Where a trace file is: as named, or relative to `beside`, DFRS_TRACES, or shared/traces beside the checkout.
+
+    Raises InputError where it is in none of them.
+    """
+    checkout = Path(dfrs.__file__).parents[3] / "shared" / "traces"
+    places = [beside, Path(os.environ.get("DFRS_TRACES", checkout))]
+    for place in places:
+        if (path := place / name).is_file():
+            return path
+    looked = " and ".join(str(place) for place in places)
+    raise InputError(f"{name}: there is no such file (looked in {looked}; DFRS_TRACES says where traces are)")
+
+
+def _numbers(value: object) -> object:
+    """`7`, `[1, 2, 5]` or `"1-100, 150"` as numbers; anything else is refused later, as it stands."""
+    if isinstance(value, int):
+        return [value]
+    if not isinstance(value, str):
+        return value
+    numbers: list[int] = []
+    for part in value.split(","):
+        found = _RANGE.fullmatch(part)
+        if found is None:
+            raise ValueError('must be numbers and ranges, as in "1-10, 15"')
+        low, high = int(found[1]), int(found[2] or found[1])
+        if high < low or high - low >= _MOST_NUMBERS:
+            raise ValueError(f"{part.strip()}: a range must go up, by fewer than {_MOST_NUMBERS:,} numbers")
+        numbers += range(low, high + 1)
+    return numbers
+
+
+def _compact(numbers: Sequence[int]) -> str:
+    """As text, with ranges where numbers follow each other."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def one_or_several(value: object) -> object:
+    """A value alone stands for a list of one."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("must be different")
+    return values
+
+
+def _annotation(value: str) -> str:
+    try:
+        Annotation.parse(value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+Numbers = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...],
+    BeforeValidator(_numbers), AfterValidator(_different), PlainSerializer(_compact), Field(min_length=1),
+]  # fmt: skip
+"""In a file a number, a list, or text such as "1-100"."""
+Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Loads = Annotated[tuple[Load, ...], BeforeValidator(one_or_several), AfterValidator(_different)]
+Annotate = Annotated[str, AfterValidator(_annotation)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(one_or_several), AfterValidator(_different)]
+Parts = Annotated[
+    tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...],
+    BeforeValidator(one_or_several), AfterValidator(_different),
+]  # fmt: skip
+
+
+class Strict(BaseModel):
+    """A part of a campaign file: a field it does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LublinSource(Strict):
+    """Traces of the Lublin model: every seed as it comes, or at every load; seed by seed."""
+
+    model: Literal["lublin"] = "lublin"
+    name: str = "lublin"
+    jobs: Count = 1_000
+    nodes: Count = 128
+    seeds: Numbers
+    loads: Loads = ()
+    annotate: Annotate = "dfrs"
+    estimates: str = "perfect"
+    first: Count | None = None
+    """Only so many of them."""
+
+    def cases(self) -> tuple[online.Case, ...]:
+        """Seeds in the slow, loads in the fast loop."""
+        loads: Sequence[float | None] = self.loads or (None,)
+        every = (
+            online.LublinTrace(
+                seed=seed, load=load, jobs=self.jobs, nodes=self.nodes, annotate=self.annotate, estimates=self.estimates
+            )
+            for seed, load in product(self.seeds, loads)
+        )
+        return tuple(case for _, case in zip(_upto(self.first), every, strict=False))
+
+
+class TraceSource(Strict):
+    """A trace file: the whole of it, weeks, or a slice of its jobs; every part as it comes, or at every load."""
+
+    model: Literal["swf"] = "swf"
+    name: str = ""
+    """The file's name where none is given."""
+    file: str
+    path: Annotated[Path, Field(exclude=True)] = Path()
+    """Where the file was found."""
+    nodes: Count | None = None
+    annotate: Annotate = "dfrs"
+    estimates: str = "perfect"
+    seeds: Numbers = (0,)
+    """Of the annotation."""
+    weeks: Numbers | None = None
+    jobs: str | None = Field(default=None, pattern=r"^\d+:\d+$")
+    """`FIRST:END`, counted from 0."""
+    loads: Loads = ()
+
+    def model_post_init(self, context: object, /) -> None:
+        """Find the file, relative to the campaign's directory."""
+        object.__setattr__(self, "path", find_trace(self.file, _directory(context)))
+        if not self.name:
+            object.__setattr__(self, "name", Path(self.file).name.removesuffix(".gz").removesuffix(".swf"))
+
+    def cases(self) -> tuple[online.Case, ...]:
+        """Weeks in the slow loop, then seeds, then loads. Raises InputError where the file cannot be read."""
+        digest = online.file_digest(self.path)
+        weeks: Sequence[int | None] = self.weeks or (None,)
+        loads: Sequence[float | None] = self.loads or (None,)
+        first, end = map(int, self.jobs.split(":")) if self.jobs else (None, None)
+        return tuple(
+            online.TracePart(
+                path=self.path, digest=digest, nodes=self.nodes, annotate=self.annotate, estimates=self.estimates,
+                seed=seed, week=number, first=first, end=end, load=load,
+            )
+            for number, seed, load in product(weeks, self.seeds, loads)
+        )  # fmt: skip
+
+
+class ServicesSource(Strict):
+    """Random instances as those of 000 section 4.3, every combination of the settings with every seed."""
+
+    model: Literal["services"] = "services"
+    name: str = "services"
+    nodes: Counts = (64,)
+    services: Counts
+    dims: Counts = (2,)
+    slack: Parts
+    sigma: Parts = (0.5,)
+    rho: Parts = (0.0,)
+    seeds: Numbers
+
+    def cases(self) -> tuple[offline.Case, ...]:
+        """Nodes in the slowest loop, seeds in the fastest. Raises InputError for a scenario that is none."""
+        settings = product(self.nodes, self.services, self.dims, self.slack, self.sigma, self.rho)
+        scenarios = [
+            Scenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=sigma, rho=rho)
+            for nodes, services, dims, slack, sigma, rho in settings
+        ]
+        return tuple(offline.Case(scenario=scenario, seed=seed) for scenario in scenarios for seed in self.seeds)
+
+
+class DissertationSource(Strict):
+    """The `first` instances of the sets of 000: `large` (section 4.3: 64 nodes) or `small` (4.4.6: 4 nodes).
+
+    Instances have the seeds of the whole set. Slack varies fastest, then services and resources: a multiple of their
+    combinations has each equally often.
+    """
+
+    model: Literal["000"] = "000"
+    name: str = "000"
+    set: Literal["large", "small"]
+    first: Count
+    services: Counts | None = None
+    """Only instances with so many."""
+
+    def cases(self) -> tuple[offline.Case, ...]:
+        """All scenarios once before any twice."""
+        small = self.set == "small"
+        whole = list(dissertation_scenarios(4 if small else 64, SMALL_SERVICES if small else LARGE_SERVICES))
+        kept = [k for k, s in enumerate(whole) if self.services is None or s.services in self.services]
+        if not kept:
+            raise InputError(f"{self.name}: services = {self.services}: the set has none of these")
+        kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
+        return tuple(
+            offline.Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
+            for k, sample in spread(len(kept), self.first)
+        )
+
+
+class VirtualClusterSource(Strict):
+    """The `first` instances of the sets of 001 sections 4.1 and 5.2 (`parallel`). Slack varies fastest, then tasks."""
+
+    model: Literal["001"] = "001"
+    name: str = "001"
+    set: Literal["large", "small"]
+    first: Count
+    parallel: bool = False
+
+    def cases(self) -> tuple[offline.Case, ...]:
+        """All settings once before any twice; the whole set has 10 samples a setting if small, 100 if large."""
+        large = self.set == "large"
+        whole = list(virtual_cluster_scenarios(large=large, parallel=self.parallel))
+        order = sorted(
+            range(len(whole)),
+            key=lambda k: (whole[k].memory_cov, whole[k].cpu_cov, whole[k].tasks, whole[k].slack),
+        )
+        samples = 100 if large else 10
+        return tuple(
+            offline.Case(scenario=whole[order[k]], seed=order[k] * samples + sample)
+            for k, sample in spread(len(whole), self.first)
+        )
+
+
+class InstanceFiles(Strict):
+    """Instance files."""
+
+    model: Literal["files"] = "files"
+    name: str = "files"
+    files: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)]
+    paths: Annotated[tuple[Path, ...], Field(exclude=True)] = ()
+    """Where they were found."""
+
+    def model_post_init(self, context: object, /) -> None:
+        """Find the files, relative to the campaign's directory."""
+        object.__setattr__(self, "paths", tuple(_directory(context) / name for name in self.files))
+
+    def cases(self) -> tuple[offline.FileCase, ...]:
+        """In the order given. Raises InputError where one cannot be read."""
+        return tuple(offline.FileCase(path=path, digest=online.file_digest(path)) for path in self.paths)
+
+
+Workloads = Annotated[LublinSource | TraceSource, Field(discriminator="model")]
+Instances = Annotated[
+    ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles, Field(discriminator="model")
+]
+Source = LublinSource | TraceSource | ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles
+
+
+def _directory(context: object) -> Path:
+    """Of the campaign's file; the present one where there is none."""
+    return Path(context["directory"]) if isinstance(context, dict) else Path()
+
+
+def _upto(first: int | None) -> Iterable[int]:
+    return range(_MOST_NUMBERS if first is None else first)

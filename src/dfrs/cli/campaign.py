@@ -1,0 +1,401 @@
+"""`dfrs campaign`: thousands of runs from one file, on this machine or a cluster; what is done is never lost."""
+
+import io
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import err, out, print_json, progress, warn
+from dfrs.cli.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
+    from dfrs.campaigns.cells import Cell
+    from dfrs.campaigns.estimate import Estimate
+    from dfrs.campaigns.spec import Campaign
+    from dfrs.campaigns.store import Store
+    from dfrs.campaigns.summary import Summaries
+
+SOME_FAILED = 1
+_SHOWN = 10
+
+app = typer.Typer(help="Run many simulations or allocations.", no_args_is_help=True, rich_markup_mode="rich")
+
+File = Annotated[Path, typer.Argument(help="Campaign file (TOML).", show_default=False)]
+StoreAt = Annotated[
+    Path | None, typer.Option("--store", help="Directory of results; default: FILE without .toml, with .results.")
+]
+MeasureNames = Annotated[
+    list[str] | None, typer.Option("--measure", "-m", help="Column to summarise; several times for several.")
+]
+Baseline = Annotated[str | None, typer.Option(help="Entry that the others are compared with; default: the first.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+@app.command("run")
+def run(
+    file: File,
+    store: StoreAt = None,
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_local: DaskLocal = None,
+    retry_failed: RetryFailed = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the cells of a campaign that have no result yet. Interrupted or killed, the same command goes on.
+
+    A run that fails is recorded with its message and does not stop the others. Exit status 1 if any failed.
+
+    Examples:
+
+        dfrs campaign run loads.toml
+
+        dfrs campaign run loads.toml --dask tcp://10.0.0.1:8786
+    """
+    from dfrs.campaigns.engine import Engine
+    from dfrs.campaigns.spec import read_campaign
+
+    campaign = read_campaign(file)
+    started_s = time.monotonic()
+    with (
+        closing(_store(file, store)) as results,
+        opened_runner(workers, dask, dask_local) as runner,
+        progress(len(campaign.cells), counted=True) as (bar, task),
+    ):
+        bar.update(task, description=campaign.name)
+        engine = Engine(results, runner, lambda cells: bar.advance(task, cells), keep_runs=campaign.keep_runs)
+        tally = engine.run(campaign.cells, retry_failed=retry_failed)
+        where = results.directory
+    seconds = time.monotonic() - started_s
+    if as_json:
+        print_json(
+            {
+                "campaign": campaign.name, "cells": tally.cells, "kept": tally.kept, "run": tally.run,
+                "failed": tally.failed, "store": str(where),
+            }
+        )  # fmt: skip
+    else:
+        rate = f", {tally.run / seconds:,.1f} a second" if tally.run and seconds > 0 else ""
+        err.print(
+            f"{campaign.name}: {tally.cells:,} cells, {tally.kept:,} were there, {tally.run:,} run in "
+            f"{_duration(seconds)}{rate}; results in {where}",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+    if tally.failed:
+        warn(f"{tally.failed} of {tally.cells} cells failed: dfrs campaign status {file} says why")
+        raise typer.Exit(SOME_FAILED)
+
+
+@app.command("status")
+def status(
+    file: File,
+    store: StoreAt = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say how long the whole takes; runs a few cells of each kind first.")
+    ] = False,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """What of a campaign is done, what failed and why, and how long the rest takes.
+
+    Example: dfrs campaign status loads.toml --estimate
+    """
+    from dfrs.campaigns.results import failed_cells, progress_of
+    from dfrs.campaigns.spec import read_campaign
+
+    campaign = read_campaign(file)
+    with closing(_store(file, store)) as results:
+        found = _estimated(campaign, results, workers) if estimate else None
+        states = [progress_of(study, results) for study in campaign.studies]
+        failed = failed_cells(campaign.cells, results)
+        others = [
+            path.name
+            for kind in {study.kind.name: study.kind for study in campaign.studies}.values()
+            for path in results.others(kind)
+        ]
+    if as_json:
+        print_json(
+            {
+                "campaign": campaign.name,
+                "studies": [
+                    {"study": s.study, "cells": s.cells, "done": s.done, "failed": s.failed, "seconds": s.seconds}
+                    for s in states
+                ],
+                "failed": [{"key": cell.key, "cell": cell.name, "message": message} for cell, message in failed],
+                "estimate": None if found is None else _estimate_document(*found),
+                "results_of_other_code": others,
+            }
+        )
+        return
+    table = _plain_table("study", "cells", "done", "failed", "to do", "core time")
+    for s in states:
+        numbers = (s.cells, s.done, s.failed, s.cells - s.done - s.failed)
+        table.add_row(s.study, *(f"{n:,}" for n in numbers), _duration(s.seconds))
+    out.print(table)
+    for cell, message in failed[:_SHOWN]:
+        out.print(f"failed: {cell.key} {cell.name}: {message}", markup=False, soft_wrap=True)
+    if len(failed) > _SHOWN:
+        out.print(f"and {len(failed) - _SHOWN} more; --json has all")
+    if found is not None:
+        _tell_estimate(*found)
+    if others:
+        err.print(f"not used, of other code: {', '.join(others)}", markup=False, style="dim", soft_wrap=True)
+
+
+@app.command("results")
+def results(
+    file: File,
+    store: StoreAt = None,
+    measures: MeasureNames = None,
+    baseline: Baseline = None,
+    as_json: AsJson = False,
+) -> None:
+    """Means with 95 % bootstrap intervals, and how entries compare on the same cases.
+
+    Example: dfrs campaign results loads.toml -m bounded_stretch_mean --baseline EASY
+    """
+    with closing(_store(file, store)) as kept:
+        summaries = _summaries(file, kept, measures, baseline)
+        if as_json:
+            print_json(_results_document(summaries))
+            return
+        _show_means(summaries)
+        _show_comparisons(summaries)
+
+
+@app.command("export")
+def export(
+    file: File,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .html, .csv or .parquet.")],
+    store: StoreAt = None,
+    measures: MeasureNames = None,
+    baseline: Baseline = None,
+    times: Annotated[bool, typer.Option("--times", help="In a table: how long each run took, too.")] = False,
+) -> None:
+    """Write the report (.html: one file with tables, curves and every run) or the table of all results.
+
+    Without --times, the same results give the same bytes.
+
+    Examples:
+
+        dfrs campaign export loads.toml -o loads.html
+
+        dfrs campaign export loads.toml -o loads.parquet --times
+    """
+    from dfrs.campaigns.results import TIMES, campaign_frame
+    from dfrs.report.campaign_page import write_campaign_page
+    from dfrs.workloads.writing import write_bytes
+
+    ending = output.suffix.lower()
+    if ending not in {".html", ".csv", ".parquet"}:
+        raise InputError(f"{output}: the ending must be .html, .csv or .parquet")
+    with closing(_store(file, store)) as kept:
+        summaries = _summaries(file, kept, measures, baseline)
+        if ending == ".html":
+            page = summaries.page(file, output.parent)
+            write_campaign_page(page, output)
+            told = f"report of {len(page.runs):,} runs"
+        else:
+            frame = campaign_frame(summaries.campaign, kept)
+            frame = frame if times else frame.drop(TIMES)
+            write_bytes(output, _table_bytes(frame, ending))
+            told = f"{len(frame):,} results"
+    err.print(f"{output}: {told}", markup=False, style="dim", soft_wrap=True)
+
+
+@app.command("show")
+def show(
+    file: File,
+    cell: Annotated[str, typer.Argument(help="Key of a cell, or the beginning of it.", show_default=False)],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Directory for the run; default: out/cells/KEY.")
+    ] = None,
+) -> None:
+    """Run one cell again and keep the run itself: its directory with log, metrics and a page, or its allocation.
+
+    Example: dfrs campaign show loads.toml 3f9a
+    """
+    from dfrs.campaigns.cells import FAILED, Work, code_digest, perform
+    from dfrs.campaigns.kept import front
+    from dfrs.campaigns.spec import read_campaign
+
+    campaign = read_campaign(file)
+    chosen = _cell(campaign, file, cell)
+    parent = Path("out/cells") if output is None else output.parent
+    work = Work(cells=(chosen,), code=code_digest(chosen.kind.code), keep=parent)
+    row = perform(work)[0]
+    out.print(chosen.name, markup=False, soft_wrap=True)
+    if row["status"] == FAILED:
+        warn(f"failed: {row['message']}")
+        raise typer.Exit(SOME_FAILED)
+    made = parent / chosen.key
+    if output is not None and made != output:
+        if output.exists():
+            raise InputError(f"{output}: is there already; the run is in {made}")
+        made = made.rename(output)
+    err.print(f"{front(made) or made}", markup=False, soft_wrap=True)
+
+
+def _store(file: Path, store: Path | None) -> "Store":
+    from dfrs.campaigns.store import Store
+
+    return Store(file.with_suffix(".results") if store is None else store)
+
+
+def _summaries(file: Path, store: "Store", measures: list[str] | None, baseline: str | None) -> "Summaries":
+    from dfrs.campaigns.results import failed_cells
+    from dfrs.campaigns.spec import check_report, read_campaign
+    from dfrs.campaigns.summary import Summaries
+
+    campaign = read_campaign(file)
+    check_report(campaign, measures or (), baseline)
+    kinds = {study.kind.name: study.kind for study in campaign.studies}
+    known = {key for kind in kinds.values() for key in store.known(kind)}
+    there = sum(cell.key in known for cell in campaign.cells)
+    if not there:
+        raise InputError(f"{store.directory}: holds no results of this campaign: dfrs campaign run {file}")
+    if there < len(campaign.cells):
+        warn(f"{len(campaign.cells) - there:,} of {len(campaign.cells):,} cells have no result yet")
+    if failed := failed_cells(campaign.cells, store):
+        warn(f"{len(failed):,} cells failed: dfrs campaign status {file} says why")
+    return Summaries(campaign, store, measures=measures or (), baseline=baseline)
+
+
+def _cell(campaign: "Campaign", file: Path, text: str) -> "Cell":
+    matching = [cell for cell in campaign.cells if cell.key.startswith(text) or cell.name == text]
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise InputError(f'{file}: cell "{text}": there is no such key; dfrs campaign export FILE -o X.csv has all')
+    raise InputError(f'{file}: cell "{text}": {len(matching)} keys begin like that')
+
+
+def _estimated(campaign: "Campaign", store: "Store", workers: int | None) -> "tuple[Estimate, int]":
+    from dfrs.campaigns.engine import Engine
+    from dfrs.campaigns.estimate import estimate, probes
+    from dfrs.campaigns.runners import cores
+
+    chosen = probes(campaign, store)
+    with (
+        opened_runner(workers, None, None) as runner,
+        progress(len(chosen), visible=bool(chosen), counted=True) as (bar, task),
+    ):
+        bar.update(task, description="measuring")
+        Engine(store, runner, lambda cells: bar.advance(task, cells)).run(chosen)
+    return estimate(campaign, store), workers or cores()
+
+
+def _estimate_document(found: "Estimate", workers: int) -> dict[str, object]:
+    return {
+        "workers": workers,
+        "measured_cells": found.measured,
+        "whole_s": found.whole_s / workers,
+        "whole_interval_s": [s / workers for s in found.interval_s(found.whole_s)],
+        "left_s": found.left_s / workers,
+        "left_interval_s": [s / workers for s in found.interval_s(found.left_s)],
+    }
+
+
+def _tell_estimate(found: "Estimate", workers: int) -> None:
+    on = "one process" if workers == 1 else f"{workers} processes"
+    for what, seconds, cells in (("all", found.whole_s, found.cells), ("the rest", found.left_s, found.left)):
+        low, high = (_duration(s / workers) for s in found.interval_s(seconds))
+        out.print(f"{what}: {cells:,} cells, {_duration(seconds / workers)} on {on} (95 %: {low} to {high})")
+    err.print(f"from the times of {found.measured:,} cells", style="dim")
+
+
+def _results_document(summaries: "Summaries") -> dict[str, object]:
+    return {
+        "campaign": summaries.campaign.name,
+        "means": [
+            {
+                "group": group.name, "entry": label, "measure": m.key, "mean": mean.mean, "low": mean.low,
+                "high": mean.high, "count": mean.count, "failed": failed,
+            }
+            for group, label, m, mean, failed in summaries.means()
+        ],
+        "comparisons": [
+            {
+                "group": group.name, "entry": label, "baseline": baseline, "measure": m.key, "count": found.count,
+                "wins": found.wins, "ties": found.ties, "losses": found.losses,
+                "ratio": found.ratio and found.ratio.mean, "ratio_low": found.ratio and found.ratio.low,
+                "ratio_high": found.ratio and found.ratio.high, "difference": found.difference.mean,
+                "difference_low": found.difference.low, "difference_high": found.difference.high,
+                "p_value": found.p_value,
+            }
+            for group, label, baseline, m, found in summaries.comparisons()
+        ],
+    }  # fmt: skip
+
+
+def _show_means(summaries: "Summaries") -> None:
+    rows: dict[tuple[str, str], list[str]] = {}
+    counts: dict[tuple[str, str], tuple[set[int], int]] = {}
+    for group, label, _, mean, failed in summaries.means():
+        place = (group.name, label)
+        rows.setdefault(place, []).append(_interval(mean.mean, mean.low, mean.high))
+        counts[place] = (counts.get(place, (set(), 0))[0] | {mean.count}, failed)
+    for group in summaries.groups:
+        titles = [m.title + (f", {m.unit}" if m.unit else "") for m in summaries.measures_of(group)]
+        table = _plain_table("entry", "runs", *titles, title=group.name)
+        for (name, label), cells in rows.items():
+            if name == group.name:
+                known, failed = counts[name, label]
+                runs = " / ".join(f"{n:,}" for n in sorted(known)) + (f" ({failed} failed)" if failed else "")
+                table.add_row(label, runs, *cells)
+        out.print(table)
+    out.print("mean [95 % bootstrap interval]", style="dim")
+
+
+def _show_comparisons(summaries: "Summaries") -> None:
+    tables: dict[tuple[str, str, str], Table] = {}
+    for group, label, baseline, m, found in summaries.comparisons():
+        place = (group.name, m.title, baseline)
+        if place not in tables:
+            title = f"{group.name}: {m.title}, against {baseline} on the same cases"
+            tables[place] = _plain_table("entry", "cases", "ratio", "better", "same", "worse", "p", title=title)
+        ratio = found.ratio
+        told = "" if ratio is None else _interval(ratio.mean, ratio.low, ratio.high)
+        p = "" if found.p_value is None else f"{found.p_value:.1g}"
+        numbers = (found.wins, found.ties, found.losses)
+        tables[place].add_row(label, f"{found.count:,}", told, *(f"{n:,}" for n in numbers), p)
+    for table in tables.values():
+        out.print(table)
+
+
+def _plain_table(first: str, *others: str, title: str = "") -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, title=title or None, title_justify="left")
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=False)
+    return table
+
+
+def _interval(mean: float | None, low: float | None, high: float | None) -> str:
+    if mean is None:
+        return ""
+    return f"{mean:,.4g}" if low is None or high is None else f"{mean:,.4g} [{low:,.4g}, {high:,.4g}]"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _table_bytes(frame: "pl.DataFrame", ending: str) -> bytes:
+    if ending == ".csv":
+        return frame.write_csv().encode()
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()

@@ -1,0 +1,379 @@
+"""Intervals and paired comparisons: against twins that share nothing with them, and where pages show them."""
+
+import csv
+import math
+import subprocess
+import sys
+import warnings
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dfrs.campaigns.tables import d000_table_5_2
+from dfrs.campaigns.tables.measures import Sheet, distance_cells, mean_cell, mean_series
+from dfrs.campaigns.tables.policies import BEST
+from dfrs.campaigns.tables.published_b import algorithms
+from dfrs.metrics.statistics import Interval, mean_interval, paired
+from dfrs.model.errors import InputError
+from dfrs.report import curves
+from dfrs.report.curves import Panel, Picture, Series
+from dfrs.report.tables import Cell, Content, Grid, Report, brief_table, cells_csv, document, markdown
+
+NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-6)
+SAMPLES = st.lists(NUMBERS, min_size=2, max_size=30).map(np.array)
+FEW = 300
+"""Resamples, where only what holds for any number of them is asked."""
+
+
+@pytest.fixture(autouse=True)
+def _no_warning_escapes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def draw(kind, count, seed=0):
+    return getattr(np.random.default_rng(seed), kind)(size=count)
+
+
+def percentile_twin(values, resamples=4000, seed=1):
+    """A percentile bootstrap, one resample at a time."""
+    generator = np.random.default_rng(seed)
+    means = sorted(math.fsum(generator.choice(values, len(values))) / len(values) for _ in range(resamples))
+    return means[round(0.025 * resamples)], means[round(0.975 * resamples)]
+
+
+@pytest.mark.parametrize("kind", ["normal", "exponential", "lognormal", "random"])
+@pytest.mark.parametrize("count", [8, 12, 40])
+def test_an_interval_is_the_one_of_scipy(kind, count):
+    values, many = draw(kind, count), 100_000
+    ours = mean_interval(values, seed="s", resamples=many)
+    drawn = {"n_resamples": many, "batch": 10_000, "rng": 5}
+    theirs = stats.bootstrap((values,), np.mean, method="BCa", **drawn).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours.low == pytest.approx(theirs.low, abs=0.01 * width)
+    assert ours.high == pytest.approx(theirs.high, abs=0.01 * width)
+
+
+def test_an_interval_is_corrected_for_skew():
+    values = np.append(draw("normal", 30), [8.0, 12.0])
+    ours = mean_interval(values, seed="s", resamples=20_000)
+    low, high = percentile_twin(values, 20_000)
+    assert ours.low > low + 0.03 * (high - low)
+    assert ours.high > high + 0.05 * (high - low)
+    mirrored = mean_interval(-values, seed="s", resamples=20_000)
+    assert mirrored.low == pytest.approx(-ours.high, abs=0.05 * (high - low))
+    assert mirrored.high == pytest.approx(-ours.low, abs=0.05 * (high - low))
+
+
+def test_without_skew_an_interval_is_the_plain_one():
+    values = draw("normal", 200)
+    values = np.concatenate([values, -values])
+    ours = mean_interval(values, seed="s", resamples=20_000)
+    low, high = percentile_twin(values)
+    normal = 1.96 * values.std() / math.sqrt(len(values))
+    for bound, twin, expected in ((ours.low, low, -normal), (ours.high, high, normal)):
+        assert bound == pytest.approx(twin, abs=0.05 * normal * 2)
+        assert bound == pytest.approx(expected, abs=0.05 * normal * 2)
+
+
+@pytest.mark.parametrize(("kind", "truth"), [("normal", 0.0), ("exponential", 1.0)])
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_the_mean_is_in_as_many_intervals_as_they_say(kind, truth, confidence):
+    samples = draw(kind, (800, 60))
+    found = [mean_interval(v, seed=str(k), confidence=confidence, resamples=400) for k, v in enumerate(samples)]
+    inside = np.mean([i.low <= truth <= i.high for i in found])
+    assert inside == pytest.approx(confidence, abs=0.035)
+    below, above = np.mean([i.low > truth for i in found]), np.mean([i.high < truth for i in found])
+    assert min(below, above) > 0.2 * (1 - confidence)
+
+
+def test_four_times_the_instances_halve_the_interval():
+    few, many = (mean_interval(draw("normal", n), seed="s") for n in (400, 1600))
+    assert (few.high - few.low) / (many.high - many.low) == pytest.approx(2.0, rel=0.15)
+
+
+@given(SAMPLES)
+def test_an_interval_lies_within_the_values_and_is_in_order(values):
+    found = mean_interval(values, seed="s", resamples=FEW)
+    rounding = 1e-12 * np.abs(values).max()
+    assert values.min() - rounding <= found.low <= found.high <= values.max() + rounding
+    assert found.mean == values.mean()
+    assert found.count == len(values)
+
+
+@given(SAMPLES, st.randoms())
+def test_the_order_of_the_instances_does_not_matter(values, random):
+    shuffled = values.tolist()
+    random.shuffle(shuffled)
+    one, other = (mean_interval(v, seed="s", resamples=FEW) for v in (values, np.array(shuffled)))
+    assert (one.low, one.high) == (other.low, other.high)
+    assert one.mean == pytest.approx(other.mean, rel=1e-9, abs=1e-6)
+
+
+@given(SAMPLES, st.sampled_from([0.1, 3.0, 7e5]))
+def test_an_interval_has_the_unit_of_the_values(values, unit):
+    one, other = mean_interval(values, seed="s", resamples=FEW), mean_interval(values * unit, seed="s", resamples=FEW)
+    near = 1e-9 * unit * np.abs(values).max()
+    assert other.low == pytest.approx(one.low * unit, abs=near)
+    assert other.high == pytest.approx(one.high * unit, abs=near)
+
+
+def test_resamples_that_tie_with_the_mean_count_half_whatever_their_rounding():
+    """Of {-x, 0, x} the interval is symmetric: of all 27 resamples 7 have the mean of the values itself."""
+    values = [Fraction(-1, 10), Fraction(0), Fraction(1, 10)]
+    sums = [sum(chosen) for chosen in product(values, repeat=3)]
+    assert (sum(s < 0 for s in sums), sum(s == 0 for s in sums)) == (10, 7)
+    found = mean_interval(np.array([1.1, 1.2, 1.3]), seed="s", resamples=20_000)
+    assert found.low + found.high == pytest.approx(2.4, abs=0.01)
+
+
+def test_the_seed_alone_decides():
+    values = draw("lognormal", 50)
+    assert mean_interval(values, seed="s") == mean_interval(values, seed="s")
+    assert mean_interval(values, seed="s") != mean_interval(values, seed="t")
+
+
+def test_what_is_not_there_is_left_out():
+    values = draw("exponential", 20)
+    holes = np.insert(values, [0, 7, 7, 20], np.nan)
+    assert mean_interval(holes, seed="s") == mean_interval(values, seed="s")
+    nothing = Interval(mean=None, low=None, high=None, count=0)
+    assert mean_interval(np.full(3, np.nan), seed="s") == mean_interval(np.zeros(0), seed="s") == nothing
+    assert mean_interval(np.array([np.nan, 3.0]), seed="s") == Interval(mean=3.0, low=None, high=None, count=1)
+
+
+def test_values_that_are_all_the_same_are_certain():
+    for count in (2, 3, 50):
+        found = mean_interval(np.full(count, 0.1), seed="s")
+        assert found.low == found.high == found.mean == np.full(count, 0.1).mean()
+
+
+@pytest.mark.parametrize(
+    "values", [[1.0] * 60 + [1e9], [-1e9] + [0.0] * 60, [0.0, 5e-324, 0.0], [0.1, 0.1 + 2e-17, 0.3]]
+)
+def test_extremes_have_an_interval(values):
+    values = np.array(values)
+    for resamples, confidence in product((1, 2, 200), (0.0, 0.95, 1 - 1e-10)):
+        for seed in "abcdef":
+            found = mean_interval(values, seed=seed, confidence=confidence, resamples=resamples)
+            assert values.min() <= found.low <= found.high <= values.max()
+
+
+def test_many_instances_take_little_time_and_memory():
+    """A jackknife of these would hold 2.5e9 values, all resamples at once 1e8."""
+    import time
+    import tracemalloc
+
+    values = draw("exponential", 50_000)
+    begin = time.process_time()
+    tracemalloc.start()
+    mean_interval(values, seed="s", resamples=200)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
+    assert time.process_time() - begin < 3.0
+
+
+def test_pairing_removes_what_the_instances_share():
+    shared = 100.0 * draw("lognormal", 80)
+    a = shared + draw("normal", 80, 1)
+    b = shared + 1.0 + draw("normal", 80, 2)
+    found = paired(a, b, seed="s")
+    alone = [mean_interval(v, seed="s") for v in (a, b)]
+    assert alone[0].high > alone[1].low
+    assert found.difference.high < 0
+    assert found.difference.high - found.difference.low < 0.05 * (alone[0].high - alone[0].low)
+    assert found.difference.mean == (a - b).mean()
+    assert found.p_value < 1e-6
+    assert found.wins > 1.5 * found.losses
+
+
+def test_wins_are_of_the_better():
+    a = np.array([1.0, 5.0, 3.0, 3.0, np.nan, 2.0, -7.0, 0.0])
+    b = np.array([2.0, 4.0, 3.0, 3.0 * (1 + 1e-12), 1.0, np.nan, -6.0, 0.0])
+    low = paired(a, b, seed="s")
+    assert (low.count, low.wins, low.ties, low.losses) == (6, 2, 3, 1)
+    high = paired(a, b, seed="s", lower_is_better=False)
+    assert (high.count, high.wins, high.ties, high.losses) == (6, 1, 3, 2)
+    assert (low.difference, low.p_value) == (high.difference, high.p_value)
+    assert low.difference.mean == pytest.approx(-1 / 6)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=9))
+def test_turned_around_a_comparison_says_the_same(pairs):
+    a, b = np.array(pairs, float).reshape(-1, 2).T
+    one, other = paired(a, b, seed="s", resamples=FEW), paired(b, a, seed="s", resamples=FEW)
+    assert (one.count, one.wins, one.ties, one.losses) == (other.count, other.losses, other.ties, other.wins)
+    assert one.wins + one.ties + one.losses == len(pairs)
+    assert one.p_value == other.p_value
+    if pairs:
+        assert one.difference.mean == -other.difference.mean
+
+
+def test_a_ratio_is_a_geometric_mean():
+    a, b = np.array([2.0, 8.0, 6.0]), np.array([1.0, 1.0, 12.0])
+    found = paired(a, b, seed="s").ratio
+    assert found.mean == pytest.approx(2.0)
+    assert 0.5 - 1e-12 <= found.low <= 2.0 <= found.high <= 8.0 + 1e-12
+    wide = draw("lognormal", 100)
+    turned = [
+        paired(x, y, seed="s", resamples=20_000).ratio for x, y in ((wide, wide[::-1] * 3), (wide[::-1] * 3, wide))
+    ]
+    assert turned[0].mean == pytest.approx(1 / 3)
+    assert turned[0].low == pytest.approx(1 / turned[1].high, rel=0.02)
+    logs = mean_interval(np.log(wide) - np.log(wide[::-1] * 3), seed="t", resamples=20_000)
+    assert turned[0].high == pytest.approx(math.exp(logs.high), rel=0.02)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0])
+def test_without_positive_values_there_is_no_ratio(wrong):
+    assert paired(np.array([1.0, wrong]), np.array([1.0, 2.0]), seed="s").ratio is None
+    assert paired(np.array([1.0, 3.0]), np.array([wrong, 2.0]), seed="s").ratio is None
+    assert paired(np.array([1.0, np.nan]), np.array([4.0, wrong]), seed="s").ratio.mean == 0.25
+
+
+def signed_rank_twin(differences):
+    """Wilcoxon's p-value by all assignments of signs."""
+    order = sorted(differences, key=abs)
+    seen = sum(rank for rank, d in enumerate(order, 1) if d > 0)
+    sums = [sum(rank for rank, up in enumerate(signs, 1) if up) for signs in product((0, 1), repeat=len(order))]
+    tails = (sum(s <= seen for s in sums), sum(s >= seen for s in sums))
+    return min(1.0, 2 * min(tails) / len(sums))
+
+
+def test_a_p_value_counts_signs_of_ranks():
+    for seed in range(5):
+        differences = draw("normal", 9, seed) + 0.7
+        b = draw("random", 9, seed)
+        found = paired(b + differences, b, seed="s").p_value
+        assert found == pytest.approx(signed_rank_twin(differences.tolist()))
+        # Instances on which they tie say nothing.
+        tied = paired(np.append(b + differences, [1.0, 2.0]), np.append(b, [1.0, 2.0]), seed="s")
+        assert tied.p_value == pytest.approx(found)
+        assert tied.ties == 2
+
+
+def test_too_few_pairs_have_no_p_value():
+    a, b = np.arange(1.0, 7.0), np.zeros(6)
+    assert paired(a, b, seed="s").p_value == pytest.approx(2 / 64)
+    assert paired(a[:5], b[:5], seed="s").p_value is None
+    assert paired(np.append(a[:5], np.nan), b, seed="s").p_value is None
+    same = paired(a, a * (1 + 1e-13), seed="s")
+    assert (same.ties, same.p_value) == (6, None)
+
+
+def test_columns_of_other_instances_are_refused():
+    with pytest.raises(InputError, match="same instances"):
+        paired(np.zeros(3), np.zeros(1), seed="s")
+    empty = paired(np.zeros(0), np.zeros(0), seed="s")
+    assert (empty.count, empty.difference.mean, empty.ratio.mean, empty.p_value) == (0, None, None, None)
+
+
+def test_scipy_is_imported_by_what_needs_it():
+    code = (
+        "import sys, numpy; from dfrs.metrics.statistics import mean_interval\n"
+        "mean_interval(numpy.arange(9.0), seed='s'); sys.exit('scipy.stats' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+SURE = Cell(row="a", measure="m", measured=4.712, low=4.08, high=5.63, instances=9, published=4.8, decimals=1)
+UNSURE = Cell(row="b", measure="m", measured=1234.5, instances=1, decimals=1)
+
+
+def report_of(*grids):
+    return Report(name="n", title="t", source="s", samples=(), content=Content(grids=grids))
+
+
+def test_a_page_shows_intervals_and_says_once_a_grid_what_they_are():
+    page = markdown(report_of(*(Grid(title=t, heading="row", cells=(SURE, UNSURE)) for t in "xy")))
+    assert "| a | 4.8 | 4.7 [4.1, 5.6] | -0.1 | 9 |" in page
+    assert "| b |  | 1,234.5 |  | 1 |" in page
+    assert page.count("\n\n[low, high]: 95 % bootstrap confidence interval of the mean.\n\n|") == 2
+    assert "bootstrap" not in markdown(report_of(Grid(title="x", heading="row", cells=(UNSURE,))))
+    assert brief_table(Grid(title="x", heading="row", cells=(SURE,)))[1] == ["a", "4.7 (4.8)"]
+
+
+def test_files_hold_intervals():
+    report = report_of(Grid(title="x", heading="row", cells=(SURE, UNSURE)))
+    sure, unsure = csv.DictReader(cells_csv([report]).splitlines())
+    assert list(sure)[4:9] == ["published", "measured", "low", "high", "deviation"]
+    assert [sure[k] for k in ("measured", "low", "high", "deviation")] == ["4.712", "4.08", "5.63", "-0.088"]
+    assert [unsure[k] for k in ("measured", "low", "high", "deviation")] == ["1234.5", "", "", ""]
+    cells = document(report)["cells"]
+    assert [(cell["low"], cell["high"]) for cell in cells] == [(4.08, 5.63), (None, None)]
+
+
+def test_a_cell_is_a_mean_with_its_interval():
+    values = np.append(draw("exponential", 30), np.nan)
+    cell = mean_cell(values, report="r", row="a", measure="m", published=1.0, decimals=3)
+    found = mean_interval(values, seed="r/a/m")
+    assert (cell.measured, cell.low, cell.high, cell.instances) == (found.mean, found.low, found.high, 30)
+    assert (cell.row, cell.measure, cell.published, cell.decimals) == ("a", "m", 1.0, 3)
+
+
+def test_averages_over_instances_have_intervals_and_percentiles_have_none():
+    bounds, yields = draw("random", 40) + 1.0, np.where(np.arange(40) % 8, draw("random", 40, 1), np.nan)
+    frame = pl.DataFrame({"algorithm": "A", "bound": bounds, "minimum_yield": yields}).fill_nan(None)
+    cells = distance_cells(Sheet(frame), "A", yields)
+    assert [cell.measure for cell in cells if cell.low is not None] == ["dfb", "dfb, %"]
+    for cell, values in zip(cells, (bounds - yields, 100 * (1 - yields / bounds)), strict=False):
+        assert cell.measured == pytest.approx(np.nanmean(values))
+        assert cell.low < cell.measured < cell.high
+        assert cell.instances == 35
+
+
+def test_policies_are_compared_on_the_same_traces(monkeypatch):
+    shared = draw("lognormal", 40) + 1.0
+    columns = dict.fromkeys(algorithms(), shared)
+    columns |= {"EASY": 3.0 * shared, "FCFS": shared * np.where(np.arange(40) % 4, 2.0, 0.5)}
+    columns["FCFS"][:4] = np.nan
+    monkeypatch.setattr(d000_table_5_2, "degradation", lambda _, label: columns[label])
+    grid = d000_table_5_2._against_best({"scaled": Sheet(pl.DataFrame({"algorithm": []}))})
+    cells = {(cell.row, cell.measure): cell for cell in grid.cells}
+    assert BEST in grid.title
+    assert BEST not in {cell.row for cell in grid.cells}
+    easy, fcfs = cells["EASY", "scaled: ratio"], cells["FCFS", "scaled: ratio"]
+    assert (easy.measured, easy.low, easy.high) == pytest.approx((3.0, 3.0, 3.0))
+    assert fcfs.measured == pytest.approx(2.0**0.5)
+    assert 1.0 < fcfs.low < fcfs.measured < fcfs.high < 2.0
+    assert [cells["FCFS", f"scaled: {what}, %"].measured for what in ("wins", "losses")] == [25.0, 75.0]
+    assert {cell.instances for cell in grid.cells if cell.row == "FCFS"} == {36}
+    assert cells["GreedyP*/per/OPT=MIN/MVT=600", "scaled: wins, %"].measured == 0.0
+
+
+def test_a_band_is_the_interval_at_each_place():
+    x, values = np.repeat([0.3, 0.1, 0.2], 20), draw("exponential", 60)
+    values[x == 0.2] = np.nan
+    series = mean_series("a", x, values, seed="s")
+    found = mean_interval(values[x == 0.1], seed="s/0.1")
+    assert (series.y[0], series.low[0], series.high[0]) == (found.mean, found.low, found.high)
+    assert series.x == [0.1, 0.2, 0.3]
+    assert np.isnan([series.y[1], series.low[1], series.high[1]]).all()
+    assert mean_series("a", x, values).low == ()
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+def test_a_band_is_drawn_behind_its_curve_in_its_colour(log_y):
+    x, hole = [1.0, 2.0, 3.0, 4.0], math.nan
+    series = (
+        Series(label="a", x=x, y=[2.0, 3.0, hole, 3.0], low=[1.0, 2.0, hole, 2.0], high=[3.0, 9.0, hole, 4.0]),
+        Series(label="b", x=x, y=[5.0] * 4),
+    )
+    panel = Panel(title="", x_label="x", y_label="y", series=series, log_y=log_y)
+    figure = curves._figure(Picture(name="n", title="t", subtitle="s", panels=(panel,)))
+    axes = figure.axes[0]
+    curves.plt.close(figure)
+    (band,) = axes.collections
+    assert band.get_facecolor()[0][:3] == pytest.approx(curves.mpl.colors.to_rgb(axes.lines[0].get_color()))
+    assert band.get_zorder() < axes.lines[0].get_zorder()
+    assert band.get_datalim(axes.transData).ymax == 9.0
+    assert axes.get_ylim()[1] > 9.0
