@@ -5,37 +5,61 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+import tomllib
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.campaigns.offline import SCHEMA, Case, Entry, Study
-from dfrs.campaigns.runner import Runner
-from dfrs.campaigns.tables import ITEMS
+from dfrs.campaigns.cells import Cell
+from dfrs.campaigns.engine import Engine
+from dfrs.campaigns.offline import OFFLINE, Case, Entry
+from dfrs.campaigns.results import TIMES, study_frame
+from dfrs.campaigns.runners import InProcess, Processes
+from dfrs.campaigns.spec import Study, build_campaign, campaign_toml
+from dfrs.campaigns.store import Store
+from dfrs.campaigns.tables import ITEMS, d000_table_4_2, sizes
 from dfrs.campaigns.tables.best_quality import closed
 from dfrs.campaigns.tables.d000_table_4_5 import dominates
 from dfrs.campaigns.tables.measures import Sheet, degradation, distance, distance_cells, relative_to
-from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, dissertation_cases, parse_size, spread
+from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, dissertation, parse_size
 from dfrs.campaigns.tables.studies import PUBLISHED
+from dfrs.cli.main import main
 from dfrs.model.errors import InputError
 from dfrs.workloads.services import Scenario
+from tests.traces import needs_traces
 
 DFRS = Path(sys.executable).with_name("dfrs")
-TINY = "0.006"
+TINY = "0.0001"
+SCHEMA = {"algorithm": pl.String, **OFFLINE.columns}
 
 
-def dfrs(*arguments, cwd):
-    return subprocess.run([DFRS, *arguments], cwd=cwd, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def dfrs(monkeypatch, capsys):
+    """`dfrs` in this process: exit status, standard output, standard error."""
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dfrs", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return called
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
+    """Reports and results, without weeks of HPC2N: every process would read the whole trace."""
     folder = tmp_path_factory.mktemp("reproduce")
-    names = ["000-table-4.4", "000-figure-4.2", "000-table-4.7", "000-table-6.1", "001-table-1", "001-figures-2-5"]
-    done = dfrs("reproduce", *names, "--sample", TINY, "-o", "r", "--workers", "2", cwd=folder)
+    names = ["000-table-4.4", "000-figure-4.2", "000-table-4.7", "000-table-5.2", "000-table-6.1", "001-table-1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DFRS_TRACES", str(folder))
+        done = subprocess.run(
+            [DFRS, "reproduce", *names, "001-figures-2-5", "--sample", TINY, "-o", "r", "--workers", "2"], cwd=folder,
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -62,7 +86,7 @@ def test_an_online_page_has_the_policies_in_the_published_order(made):
 def test_cells_are_consistent(made):
     with (made / "r/cells.csv").open() as file:
         cells = list(csv.DictReader(file))
-    assert {c["report"] for c in cells} >= {"000-table-4.4", "000-table-4.7", "001-table-1"}
+    assert {c["report"] for c in cells} >= {"000-table-4.4", "000-table-4.7", "000-table-5.2", "001-table-1"}
     for cell in cells:
         assert int(cell["instances"]) >= 0
         if cell["published"] and cell["measured"]:
@@ -80,17 +104,22 @@ def test_pictures_and_index_are_there(made):
     assert "[001-table-1](001-table-1.md)" in index
 
 
-def test_results_are_kept_and_hold_certificates(made):
-    kept = {path: path.stat().st_mtime_ns for path in (made / "r/results").iterdir()}
-    assert all(path.suffix == ".parquet" for path in kept)
-    done = dfrs("reproduce", "000-table-4.7", "--sample", TINY, "-o", "r", "--json", cwd=made)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)["reports"][0]
-    assert report["name"] == "000-table-4.7"
-    assert {path: path.stat().st_mtime_ns for path in (made / "r/results").iterdir()} == kept
-    large = next(path for path in kept if path.name.startswith("large-"))
-    frame = pl.read_parquet(large)
-    assert dict(frame.schema) == SCHEMA
+def files_of(folder):
+    return {path: path.stat().st_mtime_ns for path in (folder / "r/results").rglob("*") if path.is_file()}
+
+
+def test_results_are_kept_and_hold_certificates(made, dfrs):
+    kept = files_of(made)
+    assert len([path for path in kept if path.suffix == ".parquet"]) >= 2
+    status, out, _ = dfrs("reproduce", "000-table-4.7", "--sample", TINY, "-o", made / "r", "--workers", 1, "--json")
+    assert status == 0
+    document = json.loads(out)
+    assert document["failed"] == 0
+    assert [report["name"] for report in document["reports"]] == ["000-table-4.7"]
+    assert files_of(made) == kept
+    frame = pl.concat(pl.read_parquet(path) for path in kept if path.parent.name.startswith("offline-"))
+    assert dict(frame.schema) == OFFLINE.columns
+    assert frame["key"].is_unique().all()
     solved = frame.filter(pl.col("minimum_yield").is_not_null())
     assert (solved["minimum_yield"] <= solved["bound"] + 1e-9).all()
     searched = solved.filter(pl.col("searched_yield").is_not_null())
@@ -100,20 +129,88 @@ def test_results_are_kept_and_hold_certificates(made):
     assert (phased["average_after"] >= phased["average_before"] - 1e-9).all()
 
 
-def test_what_is_wrong_is_one_line_with_the_nearest_name(tmp_path):
-    done = dfrs("reproduce", "000-tabel-4.4", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "000-table-4.4" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    done = dfrs("reproduce", "--sample", "huge", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "quick, standard, full" in done.stderr
+def nothing_to_run(dfrs, directory, name):
+    """The number of runs of the campaign file beside a page, all of which are kept."""
+    kept = files_of(directory)
+    file = directory / f"r/{name}.toml"
+    status, out, _ = dfrs("campaign", "run", file, "--store", directory / "r/results", "--workers", 1, "--json")
+    document = json.loads(out)
+    assert (status, document["campaign"]) == (0, name)
+    assert (document["run"], document["failed"], document["kept"]) == (0, 0, document["cells"])
+    assert files_of(directory) == kept
+    return document["cells"]
+
+
+@pytest.mark.parametrize("name", ["000-table-4.4", "000-table-5.2", "001-table-1"])
+def test_the_campaign_file_beside_a_page_is_of_the_runs_that_the_page_shows(made, dfrs, name):
+    campaign = build_campaign(tomllib.loads((made / f"r/{name}.toml").read_text()), made)
+    assert nothing_to_run(dfrs, made, name) == len(campaign.cells) > 0
+
+
+@pytest.mark.parametrize(("name", "cells"), [("000-table-4.2", 10), ("000-figure-6.1", 4)])
+def test_so_is_that_of_runs_that_run_alone_and_that_of_a_figure(tmp_path, monkeypatch, dfrs, name, cells):
+    size = replace(QUICK, periods=2, periods_unscaled=1, periods_scaled=1, periods_weeks=1)
+    monkeypatch.setattr(sizes, "parse_size", lambda _: size)
+    monkeypatch.setattr(d000_table_4_2, "LIMIT_S", 0.05)
+    monkeypatch.setenv("DFRS_TRACES", str(tmp_path))
+    assert dfrs("reproduce", name, "-o", tmp_path / "r", "--workers", 1)[0] == 0
+    assert nothing_to_run(dfrs, tmp_path, name) == cells
+    campaign = build_campaign(tomllib.loads((tmp_path / f"r/{name}.toml").read_text()), tmp_path)
+    assert {cell.name.endswith(" | alone") for cell in campaign.cells} == {name == "000-table-4.2"}
+
+
+def same_after_a_file(campaign):
+    again = build_campaign(tomllib.loads(campaign_toml(campaign)), Path())
+    assert (again.name, again.description) == (campaign.name, campaign.description)
+    assert [study.name for study in again.studies] == [study.name for study in campaign.studies]
+    for one, other in zip(campaign.studies, again.studies, strict=True):
+        assert (one.sample, one.alone, one.kind) == (other.sample, other.alone, other.kind)
+        told, read = ([(cell.name, cell.key, cell.entry.label) for cell in study.cells] for study in (one, other))
+        assert told == read
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_the_campaign_of_every_item_is_the_same_after_a_file(name):
+    campaign = ITEMS[name].campaign(QUICK)
+    if campaign.studies:
+        same_after_a_file(campaign)
+
+
+@needs_traces
+def test_weeks_of_a_trace_are_among_those_campaigns():
+    studies = [study for item in ITEMS.values() for study in item.campaign(QUICK).studies]
+    assert any("HPC2N" in cell.name for study in studies for cell in study.cells)
+
+
+def test_what_is_wrong_is_one_line_with_the_nearest_name(tmp_path, dfrs):
+    status, out, err = dfrs("reproduce", "000-tabel-4.4", "-o", tmp_path / "r")
+    assert (status, out) == (2, "")
+    assert "000-table-4.4" in err
+    assert len(err.strip().splitlines()) == 1
+    status, out, err = dfrs("reproduce", "--sample", "huge", "-o", tmp_path / "r")
+    assert (status, out) == (2, "")
+    assert "quick, standard, full" in err
+    assert "(0, 1]" in err
+    assert len(err.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_everything_promised_is_listed(tmp_path):
-    done = dfrs("reproduce", "--list", "--json", cwd=tmp_path)
-    names = {item["name"] for item in json.loads(done.stdout)}
+def test_a_directory_of_something_else_is_left_as_it_is(tmp_path, dfrs):
+    (tmp_path / "r/results").mkdir(parents=True)
+    (tmp_path / "r/results/theirs").write_text("x")
+    status, _, err = dfrs("reproduce", "000-table-4.7", "--sample", TINY, "-o", tmp_path / "r", "--workers", 1)
+    assert status == 2
+    assert "is no store of results" in err
+    assert len(err.strip().splitlines()) == 1
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()] == [
+        "r/results/theirs"
+    ]
+
+
+def test_everything_promised_is_listed(dfrs):
+    status, out, _ = dfrs("reproduce", "--list", "--json")
+    assert status == 0
+    names = {item["name"] for item in json.loads(out)}
     assert names == set(ITEMS)
     assert names >= {f"000-table-4.{k}" for k in range(1, 8)} | {f"000-figure-4.{k}" for k in range(1, 4)}
     assert names >= {f"000-tables-b{k}" for k in range(1, 7)} | {f"000-figure-{k}.1" for k in (5, 6)}
@@ -122,27 +219,34 @@ def test_everything_promised_is_listed(tmp_path):
 
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
-        name="s",
-        sample="",
-        cases=dissertation_cases(3, nodes=4, services=(8,)),
-        entries=tuple(Entry(label=n, algorithm=n, options=PUBLISHED) for n in ("GREEDY_S1_P7", "VP_CPSUM", "GA")),
-    )
-    one = Runner(tmp_path / "1", 1).results(study)
-    several = Runner(tmp_path / "2", 2)
-    two = several.results(study)
-    several.close()
-    assert one.drop("runtime_s").equals(two.drop("runtime_s"))
+        name="s", sources=(dissertation(3, small=True, services=(8,)),),
+        entries=tuple(Entry(label=n, algorithm=n, options=PUBLISHED) for n in ("GREEDY_S1_P7", "VP_CPSUM", "RRND")),
+    )  # fmt: skip
+    frames = []
+    for name, runner in (("one", InProcess()), ("two", Processes(2))):
+        store = Store(tmp_path / name)
+        tally = Engine(store, runner).run(study.cells)
+        runner.close()
+        assert (tally.run, tally.failed) == (9, 0)
+        frames.append(study_frame(study, store).drop(TIMES))
+        store.close()
+    assert frames[0]["key"].to_list() == [cell.key for cell in study.cells]
+    assert frames[0].equals(frames[1])
 
 
 def test_a_result_is_kept_under_what_was_run():
     scenario = Scenario(nodes=2, services=3, dims=2, slack=0.5, sigma=0.25, rho=0.0)
-    study = Study(
-        name="s", sample="", cases=(Case(scenario=scenario, seed=0),), entries=(Entry(label="a", algorithm="VP_CPSUM"),)
-    )
-    other = replace(study, cases=(Case(scenario=scenario, seed=1),))
-    third = replace(study, entries=(Entry(label="a", algorithm="VP_CPSUM", options=PUBLISHED),))
-    assert len({study.key, other.key, third.key}) == 3
-    assert replace(study, sample="said otherwise").key == study.key
+    entry = Entry(label="a", algorithm="VP_CPSUM")
+    cell = Cell(kind=OFFLINE, case=Case(scenario=scenario, seed=0), entry=entry)
+    others = [
+        replace(cell, case=Case(scenario=scenario, seed=1)), replace(cell, alone=True),
+        replace(cell, case=Case(scenario=replace(scenario, rho=0.5), seed=0)),
+        replace(cell, entry=replace(entry, algorithm="VP_CPMAX")),
+        replace(cell, entry=replace(entry, options=PUBLISHED)),
+        replace(cell, entry=replace(entry, second_phase="average")),
+    ]  # fmt: skip
+    assert len({cell.key, *(other.key for other in others)}) == 7
+    assert replace(cell, entry=replace(entry, label="said otherwise")).key == cell.key
 
 
 def rows(*runs):
@@ -203,31 +307,29 @@ def test_distance_closed_starts_at_zero_where_vp_cpsum_fails():
     assert np.isnan(share[2:]).all()
 
 
-@pytest.mark.parametrize(("settings", "count"), [(729, 81), (486, 54), (108, 27), (144, 576)])
-def test_samples_are_spread(settings, count):
-    picked = spread(settings, count)
-    assert len(set(picked)) == count
-    fast = min(27, count)
-    assert len({k % fast for k, _ in picked}) == fast
-    assert {s for _, s in picked} == set(range(-(-count // settings)))
-
-
-def test_a_thin_sample_has_every_slack_and_size_equally_often():
-    cases = dissertation_cases(54, services=(100, 200))
-    seen = [(c.scenario.slack, c.scenario.services, c.scenario.dims) for c in cases]
-    assert len(set(seen)) == 54
-
-
 def test_sizes_are_parsed_and_bounded():
     assert parse_size("quick") is QUICK
-    assert parse_size("0.5").packing == round(0.5 * STANDARD.packing)
-    assert parse_size("1e9").packing == FULL.packing
-    for wrong in ("0", "-1", "nan", "inf", "much"):
-        with pytest.raises(InputError):
+    assert parse_size("standard") is STANDARD
+    assert parse_size("full") is FULL
+    for share in (1e-9, 0.0001, 0.5, 1.0):
+        size = parse_size(str(share))
+        for field in fields(FULL):
+            if field.name not in {"name", "programs_services", "periods"}:
+                whole = getattr(FULL, field.name)
+                assert getattr(size, field.name) == max(1, round(share * whole)) <= whole, field.name
+    for wrong in ("0", "-1", "nan", "inf", "much", "1.01", "1e9", "50 %", ""):
+        with pytest.raises(InputError, match="quick, standard, full"):
             parse_size(wrong)
+
+
+def test_samples_of_every_size_are_no_larger_than_the_document():
+    for size in (QUICK, STANDARD, parse_size(TINY)):
+        for field in fields(FULL):
+            if field.name != "name":
+                assert 1 <= getattr(size, field.name) <= getattr(FULL, field.name), (size.name, field.name)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs processor affinity")
 def test_timed_studies_are_marked():
     for name in ("best-quality", "best-small", "000-table-4.2"):
-        assert all(study.timed for study in ITEMS[name].needs(QUICK).values())
+        assert all(study.alone for study in ITEMS[name].needs(QUICK).values())

@@ -8,23 +8,38 @@ import pytest
 
 from dfrs.bounds.stretch import stretch_bound
 from dfrs.campaigns import online
-from dfrs.campaigns.online import SCHEMA, Entry, LublinTrace, Study, run_case
-from dfrs.campaigns.runner import Runner
+from dfrs.campaigns.cells import Cell, Work, code_digest, perform
+from dfrs.campaigns.engine import Engine
+from dfrs.campaigns.online import ONLINE, Entry, LublinTrace
+from dfrs.campaigns.results import TIMES, study_frame
+from dfrs.campaigns.runners import InProcess, Processes
+from dfrs.campaigns.sources import LublinSource
+from dfrs.campaigns.spec import Study
+from dfrs.campaigns.store import Store
 from dfrs.campaigns.tables import ITEMS
 from dfrs.campaigns.tables.d000_figure_6_1 import periods
 from dfrs.campaigns.tables.d000_tables_b import deviation
 from dfrs.campaigns.tables.measures import Sheet
 from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, failures, heavy
-from dfrs.policies.registry import TABLE_5_2
 from dfrs.campaigns.tables.published_b import MOVES, STATISTICS, algorithms, published
-from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, scaled_cases, unscaled_cases, week_cases
+from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, scaled, unscaled, weeks
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import DfrsError
+from dfrs.policies.registry import TABLE_5_2
 from tests.traces import needs_traces
 
-SMALL = LublinTrace(number=3, jobs=60)
-ONLINE = [name for name, item in ITEMS.items() if item.source.startswith(("000 section 5", "000 section 6", "000 app"))]
+SMALL = LublinTrace(seed=3, jobs=60)
+ONLINE_ITEMS = [
+    name for name, item in ITEMS.items() if item.source.startswith(("000 section 5", "000 section 6", "000 app"))
+]
 TABLES = {"weeks": "B1", "unscaled": "B2", "scaled": "B3"}
+SCHEMA = {"algorithm": pl.String, **ONLINE.columns}
+
+
+def run_all(entries, case):
+    """The row of each entry, in their order."""
+    cells = tuple(Cell(kind=ONLINE, case=case, entry=entry) for entry in entries)
+    return perform(Work(cells=cells, code=code_digest(ONLINE.code)))
 
 
 def as_published(part, loads=(0.9,)):
@@ -32,7 +47,7 @@ def as_published(part, loads=(0.9,)):
     rows = [
         dict.fromkeys(SCHEMA)
         | {"algorithm": label, "status": "complete", "target_load": load, "number": 1}
-        | {"bounded_degradation": published(TABLES[part], "mean", label), "degradation": 1.0}
+        | {"bounded_degradation_from_bound": published(TABLES[part], "mean", label), "degradation_from_bound": 1.0}
         | {"pause_and_resume_gb_per_s": published("B4", "pmtn_mean", label)}
         | {"migration_gb_per_s": published("B4", "mig_mean", label)}
         for load in loads
@@ -67,14 +82,14 @@ def test_the_published_numbers_are_consistent_with_each_other():
 
 
 def test_a_trace_is_scaled_to_its_load_with_the_same_jobs():
-    whole = LublinTrace(number=7).workload()
+    whole = LublinTrace(seed=7).workload()
     assert len(whole) == 1000
     assert whole.nodes == 128
     for load in (0.1, 0.9):
-        scaled = LublinTrace(number=7, load=load).workload()
-        assert scaled.load == pytest.approx(load, rel=1e-9)
-        assert (scaled.run_s == whole.run_s).all()
-        assert (scaled.memory == whole.memory).all()
+        other = LublinTrace(seed=7, load=load).workload()
+        assert other.load == pytest.approx(load, rel=1e-9)
+        assert (other.run_s == whole.run_s).all()
+        assert (other.memory == whole.memory).all()
 
 
 def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
@@ -82,19 +97,19 @@ def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
         Entry(label="a", policy="FCFS"), Entry(label="b", policy="FCFS", penalty_s=0.0),
         Entry(label="c", policy="EASY"),
     )  # fmt: skip
-    one, other, easy = run_case(entries, SMALL)
-    assert set(one) == set(SCHEMA)
+    one, other, easy = run_all(entries, SMALL)
+    assert set(one) == set(ONLINE.columns)
     assert one["stretch_bound"] == stretch_bound(SMALL.workload()).value
     for row in (one, easy):
         assert row["status"] == "complete"
-        assert row["degradation"] == pytest.approx(row["stretch_max"] / row["stretch_bound"])
-        assert row["degradation"] >= 1.0
-        assert row["bounded_degradation"] <= row["degradation"]
+        assert row["degradation_from_bound"] == pytest.approx(row["stretch_max"] / row["stretch_bound"])
+        assert row["degradation_from_bound"] >= 1.0
+        assert row["bounded_degradation_from_bound"] <= row["degradation_from_bound"]
         assert row["pauses_per_job"] == row["migration_gb_per_s"] == 0
-    assert (one["algorithm"], one["policy"], one["penalty_s"]) == ("a", "FCFS", 300.0)
-    assert {k: v for k, v in one.items() if k not in {"algorithm", "penalty_s", "runtime_s"}} == {
-        k: v for k, v in other.items() if k not in {"algorithm", "penalty_s", "runtime_s"}
-    }
+    assert (one["policy"], one["penalty_s"], one["order"]) == ("FCFS", 300.0, "completions-first")
+    assert (one["trace"], one["number"], one["jobs"], one["nodes"]) == ("lublin", 3, 60, 128)
+    different = {name for name in one if one[name] != other[name]}
+    assert {"key", "cell", "penalty_s"} <= different <= {"key", "cell", "penalty_s", *TIMES}
 
 
 def test_penalty_and_period_reach_the_simulation():
@@ -103,7 +118,7 @@ def test_penalty_and_period_reach_the_simulation():
         Entry(label="d", policy=BEST.replace("/per", "/per=6000")),
         Entry(label="e", policy="MCB*/OPT=MIN"), Entry(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
     )  # fmt: skip
-    default, same, seldom, penalised, free = run_case(entries, LublinTrace(number=3, jobs=300, load=0.9))
+    default, same, seldom, penalised, free = run_all(entries, LublinTrace(seed=3, jobs=300, load=0.9))
     figures = [(row["stretch_mean"], row["pauses_per_hour"], row["migrations_per_hour"]) for row in (default, same)]
     assert figures[0] == figures[1]
     assert free["stretch_mean"] < 0.9 * penalised["stretch_mean"]
@@ -113,54 +128,92 @@ def test_penalty_and_period_reach_the_simulation():
 
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
-        name="s", sample="", cases=(SMALL, replace(SMALL, number=4)),
+        name="s", sources=(LublinSource(seeds=(3, 4), jobs=60),),
         entries=tuple(Entry(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
     )  # fmt: skip
-    one = Runner(tmp_path / "1", 1).results(study)
-    several = Runner(tmp_path / "2", 2)
-    two = several.results(study)
-    several.close()
-    assert len(one) == study.runs
-    assert one.drop("runtime_s").equals(two.drop("runtime_s"))
+    frames = []
+    for name, runner in (("one", InProcess()), ("two", Processes(2))):
+        store = Store(tmp_path / name)
+        tally = Engine(store, runner).run(study.cells)
+        runner.close()
+        assert (tally.run, tally.failed) == (len(study.cells), 0)
+        frames.append(study_frame(study, store).drop(TIMES))
+        store.close()
+    assert frames[0]["key"].to_list() == [cell.key for cell in study.cells]
+    assert frames[0].equals(frames[1])
 
 
-def test_a_key_is_of_workload_policy_and_settings():
-    study = Study(name="s", sample="", cases=(SMALL,), entries=(Entry(label="a", policy="FCFS"),))
+def test_a_key_is_of_workload_policy_and_settings_and_not_of_labels():
+    entry = Entry(label="a", policy="FCFS")
+    cell = Cell(kind=ONLINE, case=SMALL, entry=entry)
     others = [
-        replace(study, cases=(replace(SMALL, load=0.5),)),
-        replace(study, entries=(Entry(label="a", policy="EASY"),)),
-        replace(study, entries=(Entry(label="a", policy="FCFS", penalty_s=0.0),)),
-    ]
-    assert len({study.key, *(other.key for other in others)}) == 4
-    assert replace(study, sample="said otherwise").key == study.key
+        replace(cell, case=replace(SMALL, load=0.5)), replace(cell, case=replace(SMALL, estimates="requested")),
+        replace(cell, entry=replace(entry, policy="EASY")), replace(cell, entry=replace(entry, penalty_s=0.0)),
+        replace(cell, entry=replace(entry, bandwidth_gb_s=1.0)),
+        replace(cell, entry=replace(entry, node_memory_gb=4.0)),
+        replace(cell, entry=replace(entry, order="submissions-first")), replace(cell, alone=True),
+    ]  # fmt: skip
+    assert len({cell.key, *(other.key for other in others)}) == 9
+    assert len({cell.seed, *(other.seed for other in others)}) == 9
+    assert replace(cell, entry=replace(entry, label="said otherwise")).key == cell.key
+
+
+class Raising:
+    """A policy that raises at once."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def decide(self, snapshot):
+        raise self.error
 
 
 def test_a_run_that_a_policy_ends_is_a_row_and_a_note(monkeypatch):
-    class Idle:
-        def decide(self, snapshot):
-            raise PolicyError(1, "is never placed")
-
-    monkeypatch.setattr(online, "find_policy", lambda *_, **__: Idle())
-    rows = run_case((Entry(label="a", policy="idle"),), SMALL)
-    assert rows[0]["degradation"] is None
-    assert rows[0]["status"].startswith("error: policy idle at ")
-    note = failures([Sheet(pl.DataFrame(rows, schema=SCHEMA))])
-    assert note == (f"a: 1 of 1 runs did not end; the first: {rows[0]['status']}",)
+    monkeypatch.setattr(online, "find_policy", lambda _: Raising(PolicyError(1, "is never placed")))
+    row = run_all((Entry(label="a", policy="idle"),), SMALL)[0]
+    assert row["status"] == "failed"
+    assert row["message"].startswith("policy idle at ")
+    assert row["degradation_from_bound"] is None
+    assert (row["policy"], row["number"], row["nodes"]) == ("idle", 3, 128)
+    note = failures([Sheet(pl.DataFrame([row | {"algorithm": "a"}], schema=SCHEMA))])
+    assert note == (f"a: 1 of 1 runs failed; the first: {row['message']}",)
     assert "job 1 is never placed" in note[0]
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (DfrsError("no such\n  thing"), "no such thing"),
+        (ZeroDivisionError("by nothing"), "ZeroDivisionError: by nothing"),
+    ],
+)
+def test_an_error_of_ours_is_not_taken_for_one_of_the_policy(monkeypatch, error, message):
+    entry = Entry(label="a", policy="idle")
+    monkeypatch.setattr(online, "find_policy", lambda _: Raising(error))
+    policys = run_all((entry,), SMALL)[0]
+    assert policys["message"].startswith("policy idle at ")
+
+    def raising(_):
+        raise error
+
+    monkeypatch.setattr(online, "find_policy", raising)
+    ours = run_all((entry,), SMALL)[0]
+    assert (ours["status"], ours["message"]) == ("failed", message)
+
+
 def test_samples_are_nested_and_those_of_the_document():
-    assert len(unscaled_cases(FULL.unscaled)) == 100
-    assert len(set(scaled_cases(FULL.scaled))) == 900
-    for cases in (unscaled_cases, scaled_cases):
-        assert cases(STANDARD.scaled)[: QUICK.scaled] == cases(QUICK.scaled)
-    assert [case.load for case in scaled_cases(9)] == [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
+    assert len(unscaled(FULL.unscaled).cases()) == 100
+    assert len(set(scaled(FULL.scaled).cases())) == 900
+    for source in (unscaled, scaled):
+        assert source(STANDARD.scaled).cases()[: QUICK.scaled] == source(QUICK.scaled).cases()
+    assert [case.load for case in scaled(9).cases()] == [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
 
 
 @needs_traces
 def test_a_week_of_hpc2n_is_seven_days_on_120_nodes():
-    cases = week_cases(FULL.weeks)
-    assert len({case.number for case in cases}) == 182
+    cases = weeks(FULL.weeks).cases()
+    assert sorted(case.week for case in cases) == list(range(1, 183))
+    assert weeks(STANDARD.weeks).cases() == cases[: STANDARD.weeks]
     workload = cases[0].workload()
     assert workload.nodes == 120
     assert 0 <= workload.submit_s[0] <= workload.submit_s[-1] < 7 * 86_400
@@ -174,7 +227,7 @@ def test_periods_are_those_of_the_figure():
 
 
 def test_heavy_traces_are_those_of_load_07_and_more():
-    sheet = as_published("scaled", loads=[case.load for case in scaled_cases(9)])
+    sheet = as_published("scaled", loads=[case.load for case in scaled(9).cases()])
     assert sorted(heavy(sheet).parameter("target_load").tolist()) == [0.7, 0.8, 0.9]
 
 
@@ -203,7 +256,9 @@ def test_the_published_results_have_no_deviation_and_their_order_is_theirs():
 
 def test_the_order_claim_fails_where_the_order_is_turned():
     sheet = as_published("unscaled")
-    turned = Sheet(sheet.frame.with_columns(bounded_degradation=1.0 / pl.col("bounded_degradation")))
+    turned = Sheet(
+        sheet.frame.with_columns(bounded_degradation_from_bound=1.0 / pl.col("bounded_degradation_from_bound"))
+    )
     order = ITEMS["000-table-5.2"].content({"unscaled": turned}).claims[0]
     assert order.holds is False
     assert order.measured == "unscaled 0 %"
@@ -211,7 +266,7 @@ def test_the_order_claim_fails_where_the_order_is_turned():
 
 def test_without_hpc2n_its_columns_are_left_out_and_the_page_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("DFRS_TRACES", str(tmp_path))
-    assert week_cases(5) == ()
+    assert weeks(5) is None
     for name in ("000-table-5.2", "000-figure-6.1"):
         assert set(ITEMS[name].needs(QUICK)) == {"unscaled", "scaled"}
     assert ITEMS["000-tables-b1"].needs(QUICK) == {}
@@ -221,15 +276,7 @@ def test_without_hpc2n_its_columns_are_left_out_and_the_page_says_how_to_get_it(
     assert NO_WEEKS in content.notes
 
 
-def test_an_error_of_ours_is_not_taken_for_one_of_the_policy(monkeypatch):
-    def unknown(*_, **__):
-        raise DfrsError("no such policy")
-
-    monkeypatch.setattr(online, "find_policy", unknown)
-    with pytest.raises(DfrsError, match="no such policy"):
-        run_case((Entry(label="a", policy="?"),), SMALL)
-
-
 def test_all_items_are_there():
-    assert len(ONLINE) == 10
-    assert all(study.runs > 0 for name in ONLINE for study in ITEMS[name].needs(QUICK).values())
+    assert len(ONLINE_ITEMS) == 10
+    studies = [study for name in ONLINE_ITEMS for study in ITEMS[name].needs(QUICK).values()]
+    assert all(len(study.cells) > 0 and study.kind is ONLINE for study in studies)

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dfrs.campaigns.tables import d000_table_5_2
+from dfrs.campaigns.tables import d000_figure_5_1, d000_figure_6_1, d000_table_5_2, d000_tables_b
 from dfrs.campaigns.tables.measures import Sheet, distance_cells, mean_cell, mean_series
-from dfrs.campaigns.tables.policies import BEST
+from dfrs.campaigns.tables.moves import MEASURES
+from dfrs.campaigns.tables.policies import BEST, TOGETHER
 from dfrs.campaigns.tables.published_b import algorithms
 from dfrs.metrics.statistics import Interval, mean_interval, paired
 from dfrs.model.errors import InputError
@@ -144,9 +145,11 @@ def test_what_is_not_there_is_left_out():
     values = draw("exponential", 20)
     holes = np.insert(values, [0, 7, 7, 20], np.nan)
     assert mean_interval(holes, seed="s") == mean_interval(values, seed="s")
-    nothing = Interval(mean=None, low=None, high=None, count=0)
+    nothing = Interval(mean=None, low=None, high=None, count=0, clusters=0)
     assert mean_interval(np.full(3, np.nan), seed="s") == mean_interval(np.zeros(0), seed="s") == nothing
-    assert mean_interval(np.array([np.nan, 3.0]), seed="s") == Interval(mean=3.0, low=None, high=None, count=1)
+    assert mean_interval(np.array([np.nan, 3.0]), seed="s") == Interval(
+        mean=3.0, low=None, high=None, count=1, clusters=1
+    )
 
 
 def test_values_that_are_all_the_same_are_certain():
@@ -179,6 +182,167 @@ def test_many_instances_take_little_time_and_memory():
     tracemalloc.stop()
     assert peak < 20e6
     assert time.process_time() - begin < 3.0
+
+
+def clustered(count, spread=1.0, seed=0, most=9):
+    """So many clusters of 1 to `most` values about one of their own; (I,) values and labels, in any order."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(count), rng.integers(1, most + 1, size=count)))
+    return rng.normal(size=count)[labels] * spread + 0.5 * rng.normal(size=len(labels)), labels
+
+
+def clustered_percentile_twin(values, clusters, resamples, seed=1):
+    """A percentile bootstrap of whole clusters, one at a time."""
+    generator = np.random.default_rng(seed)
+    members = {}
+    for value, cluster in zip(values.tolist(), clusters.tolist(), strict=True):
+        members.setdefault(cluster, []).append(value)
+    means = []
+    for _ in range(resamples):
+        drawn = [value for cluster in generator.choice([*members], len(members)) for value in members[cluster]]
+        means.append(math.fsum(drawn) / len(drawn))
+    means.sort()
+    return means[round(0.025 * resamples)], means[round(0.975 * resamples)]
+
+
+@pytest.mark.parametrize(("count", "most"), [(60, 9), (30, 40)])
+def test_without_skew_an_interval_of_clusters_is_the_plain_one(count, most):
+    values, labels = clustered(count, most=most)
+    values, labels = np.concatenate([values, -values]), np.concatenate([labels, labels + count])
+    ours = mean_interval(values, seed="s", clusters=labels, resamples=20_000)
+    low, high = clustered_percentile_twin(values, labels, 4000)
+    assert (ours.low, ours.high) == pytest.approx((low, high), abs=0.05 * (high - low))
+    alone = mean_interval(values, seed="s", resamples=20_000)
+    assert alone.high - alone.low < 0.7 * (high - low)
+    assert (ours.count, ours.clusters, alone.clusters) == (len(values), 2 * count, len(values))
+
+
+@pytest.mark.parametrize("most", [1, 3, 30])
+@pytest.mark.parametrize("count", [8, 12, 40])
+def test_an_interval_of_clusters_is_the_one_of_scipy(count, most):
+    """Which draws sums and sizes in pairs, and leaves out one pair after the other."""
+    values, labels = clustered(count, seed=count, most=most)
+    values = np.exp(values + labels / count)
+    sums, sizes = np.bincount(labels, values), np.bincount(labels)
+    ours = mean_interval(values, seed="s", clusters=labels, resamples=100_000)
+    theirs = stats.bootstrap(
+        (sums, sizes), lambda s, n, axis: s.sum(axis=axis) / n.sum(axis=axis), method="BCa", paired=True,
+        n_resamples=100_000, batch=10_000, rng=5,
+    ).confidence_interval  # fmt: skip
+    width = theirs.high - theirs.low
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.012 * width)
+
+
+def test_of_values_that_share_something_the_mean_is_in_as_many_intervals_as_they_say():
+    """Taken for independent, of clusters of five on average, they would be in far fewer."""
+    inside, alone = 0, 0
+    for seed in range(800):
+        values, labels = clustered(50, seed=seed)
+        found = mean_interval(values, seed=str(seed), clusters=labels, resamples=400)
+        inside += found.low <= 0.0 <= found.high
+        found = mean_interval(values, seed=str(seed), resamples=200)
+        alone += found.low <= 0.0 <= found.high
+    assert inside / 800 == pytest.approx(0.95, abs=0.03)
+    assert alone / 800 < 0.75
+
+
+@given(SAMPLES, st.randoms(), st.sampled_from([int, float, str]))
+def test_clusters_of_one_instance_are_none(values, random, kind):
+    labels = np.array([kind(label) for label in random.sample(range(-50, 50), len(values))])
+    plain = mean_interval(values, seed="s", resamples=FEW)
+    assert mean_interval(values, seed="s", clusters=labels, resamples=FEW) == plain
+
+
+def test_pairs_in_clusters_of_one_are_in_none():
+    a, b, labels = draw("lognormal", 30), draw("lognormal", 30, 1), np.random.default_rng(2).permutation(30)
+    assert paired(a, b, seed="s", clusters=labels) == paired(a, b, seed="s")
+
+
+@given(st.lists(st.tuples(NUMBERS, st.integers(0, 5)), min_size=2, max_size=30), st.randoms())
+def test_neither_the_order_of_clusters_nor_their_names_matter(pairs, random):
+    found = []
+    names = random.sample("abcdef", 6)
+    for name in (int, lambda k: names[k]):
+        values, labels = zip(*pairs, strict=True)
+        labels = np.array([name(label) for label in labels])
+        found.append(mean_interval(np.array(values), seed="s", clusters=labels, resamples=FEW))
+        random.shuffle(pairs)
+    one, other = found
+    assert (one.low, one.high, one.clusters) == (other.low, other.high, other.clusters)
+    if one.low is not None:
+        rounding = 1e-12 * max(abs(value) for value in values)
+        assert min(values) - rounding <= one.low <= one.high <= max(values) + rounding
+    assert (one.low is None) == (one.clusters < 2)
+
+
+def test_as_many_copies_of_every_instance_make_nothing_surer():
+    values = draw("lognormal", 40)
+    once = mean_interval(values, seed="s")
+    copies = mean_interval(np.tile(values, 9), seed="s", clusters=np.tile(np.arange(40), 9))
+    assert (copies.low, copies.high) == pytest.approx((once.low, once.high))
+    assert (copies.count, copies.clusters) == (360, 40)
+
+
+def test_clusters_that_are_alike_are_certain():
+    same = mean_interval(np.array([1.0, 3.0, 2.0, 2.0]), seed="s", clusters=np.array([0, 0, 1, 1]))
+    assert (same.mean, same.low, same.high) == (2.0, 2.0, 2.0)
+    uneven = mean_interval(np.array([-1.0, 1.0, 0.0]), seed="s", clusters=np.array([0, 0, 1]))
+    assert (uneven.low, uneven.high) == (0.0, 0.0)
+    equal = mean_interval(np.full(5, 0.1), seed="s", clusters=np.array([0, 0, 0, 1, 1]))
+    assert (equal.low, equal.high) == (equal.mean, equal.mean)
+
+
+def test_one_cluster_alone_has_no_interval():
+    for values in (np.ones(4), np.arange(4.0)):
+        found = mean_interval(values, seed="s", clusters=np.zeros(4))
+        assert found == Interval(mean=values.mean(), low=None, high=None, count=4, clusters=1)
+
+
+def test_what_is_not_there_is_left_out_of_its_cluster():
+    values, labels = clustered(12)
+    holes, marked = np.insert(values, [0, 7, 20], np.nan), np.insert(labels, [0, 7, 20], [99, 3, 4])
+    plain = mean_interval(values, seed="s", clusters=labels)
+    assert mean_interval(holes, seed="s", clusters=marked) == plain
+    ones = np.ones_like(holes)
+    found = paired(holes, ones, seed="s", clusters=marked)
+    assert found.difference == mean_interval(values - 1.0, seed="s", clusters=labels)
+    assert paired(ones, holes, seed="s", clusters=marked).count == len(values)
+
+
+def test_pairs_of_one_cluster_are_drawn_together():
+    effect, labels = clustered(40)
+    shared = 100.0 * draw("lognormal", len(labels))
+    a, b = shared * np.exp(effect), shared
+    found, alone = paired(a, b, seed="s", clusters=labels), paired(a, b, seed="s")
+    assert found.difference == mean_interval(a - b, seed="s", clusters=labels)
+    logs = mean_interval(np.log(a) - np.log(b), seed="s", clusters=labels)
+    assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(logs.low), math.exp(logs.high)))
+    assert (found.ratio.count, found.ratio.clusters) == (len(labels), 40)
+    assert found.ratio.high / found.ratio.low > 1.3 * alone.ratio.high / alone.ratio.low
+    assert (found.count, found.wins, found.ties, found.losses) == (alone.count, alone.wins, alone.ties, alone.losses)
+
+
+def test_a_p_value_is_of_clusters():
+    means, labels = draw("normal", 9) + 0.7, np.repeat(np.arange(9), 5)
+    differences = means[labels] + np.tile([-2.0, -1.0, 0.0, 1.0, 2.0], 9)
+    b = draw("random", 45)
+    found = paired(b + differences, b, seed="s", clusters=labels)
+    assert found.p_value == pytest.approx(signed_rank_twin(means.tolist()))
+    assert paired(b + differences, b, seed="s").p_value < 0.5 * found.p_value
+    few = labels < 5
+    assert paired((b + differences)[few], b[few], seed="s", clusters=labels[few]).p_value is None
+    # Clusters that tie say nothing, and an instance that ties is one without a difference.
+    tied = paired(np.append(b + differences, b[:10]), np.append(b, b[:10] * (1 + 1e-13)), seed="s",
+                  clusters=np.append(labels, [9] * 10))  # fmt: skip
+    assert tied.p_value == pytest.approx(found.p_value)
+
+
+def test_clusters_of_other_instances_are_refused():
+    with pytest.raises(InputError, match="same instances"):
+        mean_interval(np.zeros(3), seed="s", clusters=np.zeros(2))
+    with pytest.raises(InputError, match="same instances"):
+        paired(np.zeros(3), np.ones(3), seed="s", clusters=np.zeros(4))
+    assert mean_interval(np.zeros(0), seed="s", clusters=np.zeros(0)).clusters == 0
 
 
 def test_pairing_removes_what_the_instances_share():
@@ -317,6 +481,10 @@ def test_a_cell_is_a_mean_with_its_interval():
     cell = mean_cell(values, report="r", row="a", measure="m", published=1.0, decimals=3)
     found = mean_interval(values, seed="r/a/m")
     assert (cell.measured, cell.low, cell.high, cell.instances) == (found.mean, found.low, found.high, 30)
+    pairs = np.arange(31) // 2
+    drawn = mean_cell(values, report="r", row="a", measure="m", clusters=pairs)
+    found = mean_interval(values, seed="r/a/m", clusters=pairs)
+    assert (drawn.low, drawn.high, drawn.instances) == (found.low, found.high, 30)
     assert (cell.row, cell.measure, cell.published, cell.decimals) == ("a", "m", 1.0, 3)
 
 
@@ -336,8 +504,9 @@ def test_policies_are_compared_on_the_same_traces(monkeypatch):
     columns = dict.fromkeys(algorithms(), shared)
     columns |= {"EASY": 3.0 * shared, "FCFS": shared * np.where(np.arange(40) % 4, 2.0, 0.5)}
     columns["FCFS"][:4] = np.nan
+    numbers = np.repeat(np.arange(10), 4)[np.random.default_rng(3).permutation(40)]
     monkeypatch.setattr(d000_table_5_2, "degradation", lambda _, label: columns[label])
-    grid = d000_table_5_2._against_best({"scaled": Sheet(pl.DataFrame({"algorithm": []}))})
+    grid = d000_table_5_2._against_best({"scaled": Sheet(pl.DataFrame({"algorithm": BEST, "number": numbers}))})
     cells = {(cell.row, cell.measure): cell for cell in grid.cells}
     assert BEST in grid.title
     assert BEST not in {cell.row for cell in grid.cells}
@@ -345,9 +514,48 @@ def test_policies_are_compared_on_the_same_traces(monkeypatch):
     assert (easy.measured, easy.low, easy.high) == pytest.approx((3.0, 3.0, 3.0))
     assert fcfs.measured == pytest.approx(2.0**0.5)
     assert 1.0 < fcfs.low < fcfs.measured < fcfs.high < 2.0
+    seed = f"000 Table 5.2, against {BEST}/FCFS/scaled"
+    drawn = paired(columns["FCFS"], shared, seed=seed, clusters=numbers).ratio
+    assert (fcfs.low, fcfs.high) == (drawn.low, drawn.high)
     assert [cells["FCFS", f"scaled: {what}, %"].measured for what in ("wins", "losses")] == [25.0, 75.0]
     assert {cell.instances for cell in grid.cells if cell.row == "FCFS"} == {36}
     assert cells["GreedyP*/per/OPT=MIN/MVT=600", "scaled: wins, %"].measured == 0.0
+
+
+MEANS = {
+    "Table 5.2": (d000_table_5_2.ITEM, 2 * 20),
+    "Table B.3": (d000_tables_b.ITEMS[2], 118),
+    "Table B.4": (d000_tables_b.ITEMS[3], 2 * 116),
+    "Table B.5": (d000_tables_b.ITEMS[4], 2 * 116),
+    "Figure 5.1": (d000_figure_5_1.ITEM, 2 * 2 * 10),
+    "Figure 6.1": (d000_figure_6_1.ITEM, 2 * 2 * 2 * 2),
+}
+"""Pages, and how many means of one set of traces they show."""
+
+
+@pytest.mark.parametrize("page", MEANS)
+def test_traces_made_from_one_are_drawn_together(page):
+    """Three copies of each of twelve traces are as sure as twelve traces."""
+    item, shown = MEANS[page]
+    labels = ("600", "12000") if page == "Figure 6.1" else algorithms()
+    once = draw("lognormal", 12)
+    numbers = np.random.default_rng(4).permutation(np.repeat(np.arange(12), 3))
+    columns = ["bounded_degradation_from_bound", "degradation_from_bound", *MEASURES["B4"], *MEASURES["B5"]]
+    one = pl.DataFrame({"number": numbers, "target_load": 0.7, "status": "completed", "message": None})
+    one = one.with_columns(**dict.fromkeys(columns, once[numbers]))
+    sheet = Sheet(pl.concat(one.with_columns(algorithm=pl.lit(label)) for label in labels))
+    studies = ("penalty", "free", "thrashing") if page == "Figure 5.1" else ("scaled",)
+    content = item.content(dict.fromkeys(studies, sheet))
+    assert TOGETHER in content.notes
+    drawn = [curve for picture in content.pictures for panel in picture.panels for curve in panel.series]
+    bands = [place for curve in drawn for place in zip(curve.y, curve.low, curve.high, strict=True)]
+    cells = [(cell.measured, cell.low, cell.high) for grid in content.grids for cell in grid.cells]
+    found = mean_interval(once, seed="s")
+    # Ratios to the best policy are all 1.
+    means = [(mean, low, high) for mean, low, high in cells + bands if low is not None and low < high]
+    assert len(means) == shown
+    for mean, low, high in means:
+        assert (high - low) * found.mean == pytest.approx((found.high - found.low) * mean, rel=0.15)
 
 
 def test_a_band_is_the_interval_at_each_place():
@@ -359,6 +567,10 @@ def test_a_band_is_the_interval_at_each_place():
     assert series.x == [0.1, 0.2, 0.3]
     assert np.isnan([series.y[1], series.low[1], series.high[1]]).all()
     assert mean_series("a", x, values).low == ()
+    clusters = np.tile(np.repeat(np.arange(5), 4), 3)
+    series = mean_series("a", x, values, seed="s", clusters=clusters)
+    found = mean_interval(values[x == 0.3], seed="s/0.3", clusters=clusters[x == 0.3])
+    assert (series.low[2], series.high[2]) == (found.low, found.high)
 
 
 @pytest.mark.parametrize("log_y", [False, True])

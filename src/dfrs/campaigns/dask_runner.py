@@ -6,10 +6,13 @@ to the store. Where a worker ends, Dask gives its work to another.
 
 import logging
 import time
+from asyncio import CancelledError
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
+from distributed.client import FutureCancelledError
+from distributed.comm.core import CommClosedError
 
 from dfrs.campaigns.cells import Cell, Row, Work, perform
 from dfrs.campaigns.runners import Done
@@ -28,13 +31,15 @@ class DaskRunner:
     """
 
     def __init__(self, address: str | None = None, *, local: int = 0) -> None:
-        # Lost connections are told by us in one line.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        # What goes wrong is told by us, in one line.
+        for name in [name for name in logging.Logger.manager.loggerDict if name.startswith(("distributed", "tornado"))]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._cluster = None
         if local:
             self._cluster = LocalCluster(
-                n_workers=local, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-            )
+                n_workers=local, threads_per_worker=1, processes=True, host="127.0.0.1",
+                dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+            )  # fmt: skip
         try:
             self._client = Client(self._cluster or address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
@@ -65,8 +70,8 @@ class DaskRunner:
         """As Runner says. Raises DfrsError where the scheduler is lost."""
         pieces = iter(work)
         waiting: dict[Future[Any], Work] = {}
-        ended: Any = as_completed(loop=self._client.loop, raise_errors=False)
         try:
+            ended: Any = as_completed(loop=self._client.loop, raise_errors=False)
             while True:
                 while len(waiting) < _AHEAD * self.workers and (piece := next(pieces, None)) is not None:
                     future = self._client.submit(perform, piece, pure=False)
@@ -76,23 +81,25 @@ class DaskRunner:
                     return
                 future = next(ended)
                 piece = waiting.pop(future)
-                yield Done(work=piece, rows=self._rows(future))
+                yield Done(work=piece, rows=_rows(future))
+        except (CommClosedError, CancelledError, FutureCancelledError, TimeoutError) as error:
+            raise DfrsError(f"{self.address}: the Dask scheduler is gone: what is done is kept; run again") from error
         finally:
             for future in waiting:
                 future.cancel()
-
-    def _rows(self, future: Future[Any]) -> list[Row] | None:
-        if future.cancelled() or future.status == "lost":
-            raise DfrsError(f"{self.address}: the Dask scheduler is gone: what is done is kept; run again")
-        error: Any = future.exception()
-        if isinstance(error, KilledWorker):
-            return None
-        if error is not None:
-            raise error
-        return future.result()
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()
+
+
+def _rows(future: "Future[Any]") -> list[Row] | None:
+    """What the work gave; None where its worker ended too often. Raises what it raised."""
+    error: Any = future.exception()
+    if isinstance(error, KilledWorker):
+        return None
+    if error is not None:
+        raise error
+    return future.result()

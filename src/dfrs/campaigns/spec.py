@@ -272,8 +272,12 @@ def _combined(items: Iterable[dict[str, Any]], settings: Strict) -> Iterable[tup
         free = {name: values for name, values in lists.items() if name not in item}
         for chosen in product(*free.values()):
             setting = dict(zip(free, chosen, strict=True))
-            told = "".join(f" {name}={setting[name]}" for name, values in free.items() if len(values) > 1)
+            told = "".join(f" {name}={_brief(setting[name])}" for name, values in free.items() if len(values) > 1)
             yield setting | item, told
+
+
+def _brief(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _online_entry(item: Mapping[str, Any], told: str) -> online.Entry:

@@ -34,7 +34,7 @@ _MANY = 32
 
 
 class Store:
-    """Results under `directory`, made where it is not there. Raises InputError where it cannot be, or is none."""
+    """Results under `directory`, made with the first claim or result. Raises InputError where it is no store."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -42,19 +42,16 @@ class Store:
         self._failed: dict[str, dict[str, bool]] = {}
         self._new: dict[str, list[Row]] = {}
         self._claims: dict[str, int] = {}
+        self._locks: int | None = None
         try:
-            self._prepare()
-            self._locks = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            if (directory / _MARK).exists():
+                self._check(directory / _MARK)
+            elif directory.exists() and any(directory.iterdir()):
+                raise InputError(f"{directory}: is no store of results: choose a new or an empty directory")
         except OSError as error:
-            raise InputError(f"{directory}: cannot keep results there: {error.strerror}") from None
+            raise InputError(f"{directory}: cannot read: {error.strerror}") from None
 
-    def _prepare(self) -> None:
-        mark = self.directory / _MARK
-        if not mark.exists():
-            if self.directory.exists() and any(self.directory.iterdir()):
-                raise InputError(f"{self.directory}: is no store of results: choose a new or an empty directory")
-            self.directory.mkdir(parents=True, exist_ok=True)
-            write_text(mark, json.dumps({"format": FORMAT}) + "\n")
+    def _check(self, mark: Path) -> None:
         try:
             document = json.loads(mark.read_text(encoding="utf-8"))
         except ValueError:
@@ -66,9 +63,24 @@ class Store:
                 "choose another directory; nothing was changed"
             )
 
+    def _made(self) -> int:
+        """The file of locks, with the directory that it is in."""
+        if self._locks is None:
+            mark = self.directory / _MARK
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                if not mark.exists():
+                    write_text(mark, json.dumps({"format": FORMAT}) + "\n")
+                self._locks = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            except OSError as error:
+                raise InputError(f"{self.directory}: cannot keep results there: {error.strerror}") from None
+        return self._locks
+
     def close(self) -> None:
         """Give up all claims. What was not flushed is lost."""
-        os.close(self._locks)
+        if self._locks is not None:
+            os.close(self._locks)
+            self._locks = None
 
     def folder(self, kind: Kind) -> Path:
         """Where results of this kind by this code are."""
@@ -89,7 +101,7 @@ class Store:
         """
         place = int(hashlib.sha256(f"{code_digest(cell.kind.code)} {cell.key}".encode()).hexdigest()[:15], 16)
         try:
-            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+            fcntl.lockf(self._made(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except OSError as error:
             return error.errno in _NO_LOCKS
         self._claims[cell.key] = place
@@ -99,7 +111,7 @@ class Store:
         """Let others have the cell with this key."""
         place = self._claims.pop(key, None)
         if place is not None:
-            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, place)
+            fcntl.lockf(self._made(), fcntl.LOCK_UN, 1, place)
 
     def known(self, kind: Kind) -> dict[str, bool]:
         """Whether it failed, for the key of each cell there is a result of, those of other processes among them."""
@@ -152,6 +164,7 @@ class Store:
             return
         frame = _frame(kind, rows)
         folder = self.folder(kind)
+        self._made()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path = self._write(folder, frame)

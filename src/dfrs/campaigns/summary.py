@@ -38,8 +38,8 @@ _TITLES = {
 }
 _UNITS = {"_gb_per_s": "GB/s", "_gb_s": "GB/s", "_s": "s", "_gb": "GB"}
 _NOTES = (
-    "Means are over the runs that did not fail. [low, high] are 95 % bootstrap confidence intervals; one trace at several "
-    "loads is drawn as a whole.",
+    "Means are over the runs that did not fail. [low, high] are 95 % bootstrap confidence intervals; one trace at "
+    "several loads is drawn as a whole.",
     "A ratio is the geometric mean over the cases that both have: below 1 the first has less. p is of Wilcoxon's "
     "signed-rank test.",
 )
@@ -103,20 +103,20 @@ class Summaries:
             for label, part in group.parts.items():
                 failed = int((part["status"] == FAILED).sum())
                 for m in self.measures_of(group):
-                    seed = f"{group.name} {label} {m.key}"
+                    seed = f"{group.name} {m.key}"
                     mean = mean_interval(_floats(part, m.key), seed=seed, clusters=group.clusters(part))
                     yield group, label, m, mean, failed
 
     def comparisons(self) -> Iterator[tuple[Group, str, str, Measure, Paired]]:
         """Group, entry, baseline, measure, and how they compare on the cases that both have."""
         for group in self.groups:
-            baseline = self._baseline_of(group)
+            baseline = self.baseline_of(group)
             for label, m in ((label, m) for label in group.parts for m in self.measures_of(group)):
                 if label == baseline or baseline is None:
                     continue
                 both = group.parts[label].join(group.parts[baseline], on="case", suffix="_baseline")
                 yield group, label, baseline, m, paired(
-                    _floats(both, m.key), _floats(both, f"{m.key}_baseline"), seed=f"{group.name} {label} {m.key}",
+                    _floats(both, m.key), _floats(both, f"{m.key}_baseline"), seed=f"{group.name} {m.key}",
                     lower_is_better=m.better == "low", clusters=group.clusters(both),
                 )  # fmt: skip
 
@@ -131,7 +131,7 @@ class Summaries:
                 for place in sorted(places):
                     there = places[place].filter(pl.col("status") != FAILED)
                     for m in self.measures_of(group):
-                        seed = f"{group.name} {label} {m.key} {place[0]}"
+                        seed = f"{group.name} {m.key} {place[0]}"
                         mean = mean_interval(_floats(there, m.key), seed=seed)
                         yield group, label, m, float(place[0]), mean, tuple(there["key"].to_list())
 
@@ -191,7 +191,8 @@ class Summaries:
         """Those that the kind of its runs has."""
         return [m for m in self.measures if m.key in group.frame.columns]
 
-    def _baseline_of(self, group: Group) -> str | None:
+    def baseline_of(self, group: Group) -> str | None:
+        """The entry that others of the group are compared with; None where it is not among them."""
         if self._baseline is not None:
             return self._baseline if self._baseline in group.parts else None
         return next(iter(group.parts), None)

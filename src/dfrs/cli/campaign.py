@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dfrs.campaigns.spec import Campaign
     from dfrs.campaigns.store import Store
     from dfrs.campaigns.summary import Summaries
+    from dfrs.metrics.statistics import Paired
 
 SOME_FAILED = 1
 _SHOWN = 10
@@ -165,8 +166,7 @@ def results(
         if as_json:
             print_json(_results_document(summaries))
             return
-        _show_means(summaries)
-        _show_comparisons(summaries)
+        _show(summaries)
 
 
 @app.command("export")
@@ -334,39 +334,44 @@ def _results_document(summaries: "Summaries") -> dict[str, object]:
     }  # fmt: skip
 
 
-def _show_means(summaries: "Summaries") -> None:
-    rows: dict[tuple[str, str], list[str]] = {}
-    counts: dict[tuple[str, str], tuple[set[int], int]] = {}
-    for group, label, _, mean, failed in summaries.means():
-        place = (group.name, label)
-        rows.setdefault(place, []).append(_interval(mean.mean, mean.low, mean.high))
-        counts[place] = (counts.get(place, (set(), 0))[0] | {mean.count}, failed)
+def _show(summaries: "Summaries") -> None:
+    """A table for each group and measure: means, and beside them the comparison with the baseline."""
+    compared = {(group.name, label, m.key): found for group, label, _, m, found in summaries.comparisons()}
+    rows: dict[tuple[str, str], list[list[str]]] = {}
+    for group, label, m, mean, failed in summaries.means():
+        found = compared.get((group.name, label, m.key))
+        runs = f"{mean.count:,}" + (f" ({failed} failed)" if failed else "")
+        cells = [label, runs, _number(mean.mean), _interval(mean.low, mean.high), *_comparison(found)]
+        rows.setdefault((group.name, m.key), []).append(cells)
     for group in summaries.groups:
-        titles = [m.title + (f", {m.unit}" if m.unit else "") for m in summaries.measures_of(group)]
-        table = _plain_table("entry", "runs", *titles, title=group.name)
-        for (name, label), cells in rows.items():
-            if name == group.name:
-                known, failed = counts[name, label]
-                runs = " / ".join(f"{n:,}" for n in sorted(known)) + (f" ({failed} failed)" if failed else "")
-                table.add_row(label, runs, *cells)
-        out.print(table)
-    out.print("mean [95 % bootstrap interval]", style="dim")
+        baseline = summaries.baseline_of(group)
+        for m in summaries.measures_of(group):
+            title = f"{group.name}: {m.title}" + (f", {m.unit}" if m.unit else "")
+            heading = ["entry", "runs", "mean", "95 %", f"times {baseline}", "95 %", "better/same/worse", "p"]
+            _fitting(title, heading, rows.get((group.name, m.key), []))
+    out.print("95 %: bootstrap interval; ratios, and better/same/worse, are on the same cases", style="dim")
 
 
-def _show_comparisons(summaries: "Summaries") -> None:
-    tables: dict[tuple[str, str, str], Table] = {}
-    for group, label, baseline, m, found in summaries.comparisons():
-        place = (group.name, m.title, baseline)
-        if place not in tables:
-            title = f"{group.name}: {m.title}, against {baseline} on the same cases"
-            tables[place] = _plain_table("entry", "cases", "ratio", "better", "same", "worse", "p", title=title)
-        ratio = found.ratio
-        told = "" if ratio is None else _interval(ratio.mean, ratio.low, ratio.high)
-        p = "" if found.p_value is None else f"{found.p_value:.1g}"
-        numbers = (found.wins, found.ties, found.losses)
-        tables[place].add_row(label, f"{found.count:,}", told, *(f"{n:,}" for n in numbers), p)
-    for table in tables.values():
-        out.print(table)
+def _comparison(found: "Paired | None") -> list[str]:
+    if found is None:
+        return ["", "", "", ""]
+    ratio = [_number(found.ratio.mean), _interval(found.ratio.low, found.ratio.high)] if found.ratio else ["", ""]
+    p = "" if found.p_value is None else "<0.001" if found.p_value < 0.001 else f"{found.p_value:.3f}"
+    return [*ratio, f"{found.wins}/{found.ties}/{found.losses}", p]
+
+
+def _fitting(title: str, heading: list[str], rows: list[list[str]]) -> None:
+    """The table with as many of its columns as the terminal has room for; all where the output is no terminal."""
+    widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
+    shown = len(heading)
+    if not out.is_terminal:
+        out.width = max(out.width, sum(widths) + 2 * len(widths))
+    while shown > 3 and sum(widths[:shown]) + 2 * (shown - 1) > out.width:
+        shown -= 1
+    table = _plain_table(heading[0], *heading[1:shown], title=title)
+    for row in rows:
+        table.add_row(*row[:shown])
+    out.print(table)
 
 
 def _plain_table(first: str, *others: str, title: str = "") -> "Table":
@@ -375,14 +380,19 @@ def _plain_table(first: str, *others: str, title: str = "") -> "Table":
     table = Table(box=None, header_style="bold", pad_edge=False, title=title or None, title_justify="left")
     table.add_column(first, no_wrap=True)
     for name in others:
-        table.add_column(name, justify="right", no_wrap=False)
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
-def _interval(mean: float | None, low: float | None, high: float | None) -> str:
-    if mean is None:
+def _number(value: float | None) -> str:
+    """Four digits, without powers of ten."""
+    if value is None:
         return ""
-    return f"{mean:,.4g}" if low is None or high is None else f"{mean:,.4g} [{low:,.4g}, {high:,.4g}]"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
 
 
 def _duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
     from dfrs.campaigns.runners import Runner
+    from dfrs.campaigns.spec import Campaign
     from dfrs.campaigns.tables.item import Item
     from dfrs.campaigns.tables.sizes import Size
     from dfrs.report.tables import Grid, Report
@@ -26,6 +27,9 @@ def reproduce(
         str, typer.Option(help="quick, standard, or the share of the document's instances that is run: 0.05.")
     ] = "standard",
     full: Annotated[bool, typer.Option("--full", help="All instances of the document: days for some tables.")] = False,
+    only_files: Annotated[
+        bool, typer.Option("--only-files", help="Write the campaign files, and run nothing.")
+    ] = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for Markdown, CSV, PNG, campaign files and results.")
     ] = Path("out/reproduce"),
@@ -46,6 +50,8 @@ def reproduce(
 
         dfrs reproduce 000-table-5.2 --sample 0.05
 
+        dfrs reproduce 000-table-5.2 --full --only-files
+
         dfrs reproduce '001-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
     """
     from dfrs.campaigns.tables import choose
@@ -56,6 +62,10 @@ def reproduce(
         _list(items, as_json)
         return
     size = parse_size("full" if full else sample)
+    if only_files:
+        for item in items:
+            _write_campaign(item.campaign(size), output)
+        return
     with opened_runner(workers, dask, dask_local) as running:
         reports, failed = _reports(items, size, output, running, retry_failed)
     if as_json:
@@ -92,9 +102,9 @@ def _reports(
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
     from dfrs.campaigns.engine import Engine
     from dfrs.campaigns.results import failed_cells, study_frame
-    from dfrs.campaigns.spec import campaign_toml
     from dfrs.campaigns.store import Store
     from dfrs.report.curves import draw
+    from dfrs.report.dots import Dots, draw_dots
     from dfrs.report.tables import cells_csv, claims_csv, index, markdown
 
     campaigns = {item.name: item.campaign(size) for item in items}
@@ -110,16 +120,23 @@ def _reports(
             engine.run(mine, retry_failed=retry_failed)
             report = item.report(size, lambda study: study_frame(study, store))
             _write(output / f"{report.name}.md", markdown(report))
-            if campaigns[item.name].studies:
-                _write(output / f"{report.name}.toml", campaign_toml(campaigns[item.name]))
+            _write_campaign(campaigns[item.name], output)
             for picture in report.content.pictures:
-                draw(picture, output)
+                draw_dots(picture, output) if isinstance(picture, Dots) else draw(picture, output)
             reports.append(report)
         failed = len(failed_cells(list(every.values()), store))
     _write(output / "README.md", index(reports, size.name))
     _write(output / "cells.csv", cells_csv(reports))
     _write(output / "claims.csv", claims_csv(reports))
     return reports, failed
+
+
+def _write_campaign(campaign: "Campaign", output: Path) -> None:
+    """Its file; none where a trace that it would be of is not there."""
+    from dfrs.campaigns.spec import campaign_toml
+
+    if campaign.studies:
+        _write(output / f"{campaign.name}.toml", campaign_toml(campaign))
 
 
 def _write(path: Path, text: str) -> None:

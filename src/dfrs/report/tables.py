@@ -6,11 +6,13 @@ give. Pages and files have the interval; the terminal, which shows measured besi
 
 import csv
 import io
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from dfrs.report.curves import Picture
+from dfrs.report.dots import Dot, Dots
 
 _INTERVALS = "[low, high]: 95 % bootstrap confidence interval of the mean."
 
@@ -65,7 +67,7 @@ class Content:
 
     grids: tuple[Grid, ...] = ()
     claims: tuple[Claim, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[Picture | Dots, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -89,6 +91,27 @@ class Report:
         """How many claims hold, of how many that can be decided."""
         decided = [claim.holds for claim in self.content.claims if claim.holds is not None]
         return sum(decided), len(decided)
+
+
+def dots(report: Report) -> Dots | None:
+    """The first grid with published numbers as a picture; None where there is none."""
+    for grid in report.content.grids:
+        known = {cell.measure for cell in grid.cells if cell.published is not None}
+        if known:
+            return Dots(
+                name=report.name,
+                title=report.title,
+                subtitle="dot: measured, with its 95 % interval where it is a mean; diamond: published",
+                dots=tuple(
+                    Dot(
+                        row=cell.row, measure=cell.measure, measured=_nan(cell.measured),
+                        published=_nan(cell.published), low=_nan(cell.low), high=_nan(cell.high),
+                    )
+                    for cell in grid.cells
+                    if cell.measure in known
+                ),
+            )  # fmt: skip
+    return None
 
 
 def markdown(report: Report) -> str:
@@ -255,6 +278,10 @@ def _text(value: float | None, decimals: int, *, sign: bool = False) -> str:
     if value is None:
         return ""
     return f"{value:{'+' if sign else ''},.{decimals}f}"
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _exact(value: float | None) -> str:

@@ -8,10 +8,12 @@ from dfrs.campaigns.tables.policies import (
     BEST,
     PENALTY_S,
     STRETCH,
+    TOGETHER,
     average,
     degradation,
     entries,
     failures,
+    origins,
     studies,
     table_5_2,
 )
@@ -63,7 +65,7 @@ def _content(results: Results) -> Content:
         ),
         claims=tuple(_claims(penalised, free, count)),
         pictures=(picture,),
-        notes=(STRETCH, *failures(results.values())),
+        notes=(STRETCH, TOGETHER, *failures(results.values())),
     )
 
 
@@ -85,7 +87,7 @@ def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
     series = tuple(
         mean_series(
             _short(label), sheets[label].parameter("target_load"), degradation(sheets[label], label), style, colour,
-            seed=f"000 Figure 5.1/{title}/{label}",
+            seed=f"000 Figure 5.1/{title}/{label}", clusters=origins(sheets[label]),
         )
         for label, (colour, style) in _CURVES.items()
     )  # fmt: skip
@@ -98,7 +100,7 @@ def _grid(title: str, sheets: dict[str, Sheet]) -> Grid:
     cells = [
         mean_cell(
             degradation(_at(sheet, load), label), report=f"000 Figure 5.1/{title}", row=_short(label),
-            measure=f"load {load:g}", decimals=1,
+            measure=f"load {load:g}", decimals=1, clusters=origins(_at(sheet, load)),
         )
         for label, sheet in sheets.items()
         for load in _loads(sheets)

@@ -16,6 +16,7 @@ from dfrs.campaigns.tables.policies import (
     degradation,
     failures,
     heavy,
+    origins,
     studies,
 )
 from dfrs.campaigns.tables.sizes import Size
@@ -57,10 +58,13 @@ def _content(results: Results) -> Content:
     grids: list[Grid] = []
     for measure, find in measures.items():
         cells = [
-            mean_cell(find(sheet, label), report=f"000 Figure 6.1/{measure}", row=label, measure=_CURVES[part])
+            mean_cell(
+                find(sheet, label), report=f"000 Figure 6.1/{measure}", row=label, measure=_CURVES[part],
+                clusters=origins(sheet),
+            )
             for label in next(iter(sheets.values())).labels
             for part, sheet in sheets.items()
-        ]
+        ]  # fmt: skip
         series = tuple(_curve(cells, _CURVES[part]) for part in sheets)
         panels.append(Panel(title="", x_label="rescheduling period, s", y_label=measure, series=series))
         grids.append(Grid(title=measure[0].upper() + measure[1:], heading="period, s", cells=tuple(cells)))

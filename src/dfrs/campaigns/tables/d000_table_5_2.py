@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dfrs.campaigns.tables.item import Item, Needs, Results
-from dfrs.campaigns.tables.measures import mean_cell
+from dfrs.campaigns.tables.measures import Sheet, mean_cell
 from dfrs.campaigns.tables.policies import (
     BEST,
     EASY,
@@ -11,17 +11,18 @@ from dfrs.campaigns.tables.policies import (
     PUBLISHED_SETS,
     SETS,
     STRETCH,
+    TOGETHER,
     Averages,
     claim_on,
     degradation,
     failures,
     order_claim,
+    origins,
     table_5_2,
 )
 from dfrs.campaigns.tables.published_b import published
 from dfrs.campaigns.tables.sizes import Size
 from dfrs.metrics.statistics import paired
-from dfrs.model.instance import Floats
 from dfrs.policies.registry import TABLE_5_2
 from dfrs.report.tables import Cell, Claim, Content, Grid
 
@@ -46,7 +47,7 @@ def _content(results: Results) -> Content:
     grids = [_grid(results, "Average degradation from bound", plain=False)]
     grids.append(_grid(results, "The same by plain stretch", plain=True))
     grids.append(_against_best(results))
-    notes = [STRETCH, _PAIRED, EASY, *failures(results.values())]
+    notes = [STRETCH, TOGETHER, _PAIRED, EASY, *failures(results.values())]
     if "weeks" not in results:
         notes.append(NO_WEEKS)
     return Content(grids=tuple(grids), claims=tuple(_claims(results)), notes=tuple(notes))
@@ -57,6 +58,7 @@ def _grid(results: Results, title: str, *, plain: bool) -> Grid:
         mean_cell(
             degradation(sheet, label, plain=plain), report=f"000 Table 5.2, {title}", row=label, measure=SETS[part],
             decimals=1, published=None if plain else published(PUBLISHED_SETS[part], "mean", label),
+            clusters=origins(sheet),
         )
         for label in TABLE_5_2
         for part, sheet in results.items()
@@ -70,13 +72,16 @@ def _against_best(results: Results) -> Grid:
         for label in TABLE_5_2
         if label != BEST
         for part, sheet in results.items()
-        for cell in _against(degradation(sheet, label), degradation(sheet, BEST), label, SETS[part])
+        for cell in _against(sheet, label, SETS[part])
     ]
     return Grid(title=f"Against {BEST} on the same traces", heading="policy", cells=tuple(cells))
 
 
-def _against(values: Floats, best: Floats, label: str, where: str) -> list[Cell]:
-    found = paired(values, best, seed=f"000 Table 5.2, against {BEST}/{label}/{where}")
+def _against(sheet: Sheet, label: str, where: str) -> list[Cell]:
+    found = paired(
+        degradation(sheet, label), degradation(sheet, BEST), clusters=origins(sheet),
+        seed=f"000 Table 5.2, against {BEST}/{label}/{where}",
+    )  # fmt: skip
     ratio = found.ratio
     shares = {"wins": found.wins, "losses": found.losses}
     return [

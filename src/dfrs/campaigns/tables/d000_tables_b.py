@@ -6,7 +6,7 @@ import numpy as np
 
 from dfrs.campaigns.spec import Study
 from dfrs.campaigns.tables.item import Item, Needs, Results
-from dfrs.campaigns.tables.measures import mean_cell, quantile
+from dfrs.campaigns.tables.measures import Sheet, mean_cell, quantile
 from dfrs.campaigns.tables.moves import MOVED, cells
 from dfrs.campaigns.tables.policies import (
     BATCH,
@@ -14,6 +14,7 @@ from dfrs.campaigns.tables.policies import (
     NO_WEEKS,
     PUBLISHED_SETS,
     STRETCH,
+    TOGETHER,
     Averages,
     claim_on,
     degradation,
@@ -22,6 +23,7 @@ from dfrs.campaigns.tables.policies import (
     heavy,
     known,
     order_claim,
+    origins,
     studies,
 )
 from dfrs.campaigns.tables.published_b import Table, algorithms, published
@@ -58,19 +60,22 @@ def _degradations(results: Results, part: str) -> Content:
     if part not in results:
         return Content(notes=(NO_WEEKS,))
     sheet = results[part]
-    row_cells = tuple(cell for label in algorithms() for cell in _row(degradation(sheet, label), label, part))
+    row_cells = tuple(cell for label in algorithms() for cell in _row(sheet, label, part))
     return Content(
         grids=(Grid(title="Degradation from bound", heading="algorithm", cells=row_cells),),
         claims=tuple(_claims({part: sheet})),
-        notes=(STRETCH, EASY, f"No worse: by at most {100 * (_NO_WORSE - 1):.0f} %.", *failures([sheet])),
-    )
+        notes=(
+            STRETCH, *((TOGETHER,) if part == "scaled" else ()), EASY,
+            f"No worse: by at most {100 * (_NO_WORSE - 1):.0f} %.", *failures([sheet]),
+        ),
+    )  # fmt: skip
 
 
-def _row(values: Floats, label: str, part: str) -> list[Cell]:
-    table = PUBLISHED_SETS[part]
+def _row(sheet: Sheet, label: str, part: str) -> list[Cell]:
+    values, table = degradation(sheet, label), PUBLISHED_SETS[part]
     average = mean_cell(
         values, report=f"000 Table {table}", row=label, measure="average", decimals=1,
-        published=published(table, "mean", label),
+        published=published(table, "mean", label), clusters=origins(sheet),
     )  # fmt: skip
     others = [
         Cell(
@@ -129,7 +134,7 @@ def _moves(results: Results, table: Table, unit: str) -> Content:
     row_cells = tuple(cell for label in labels for cell in cells(sheet, label, table))
     return Content(
         grids=(Grid(title=unit, heading="algorithm", cells=row_cells),),
-        notes=(*(MOVED if table == "B4" else ()), *failures([sheet])),
+        notes=(*(MOVED if table == "B4" else (TOGETHER,)), *failures([sheet])),
     )
 
 

@@ -1,14 +1,14 @@
 """What every published table or group of figures declares: its name, the studies it needs, and how it is made."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from dfrs.campaigns.spec import Campaign, Study
 from dfrs.campaigns.tables.measures import Sheet
 from dfrs.campaigns.tables.sizes import Size
-from dfrs.report.tables import Content, Report
+from dfrs.report.tables import Content, Report, dots
 
 Needs = Mapping[str, Study]
 Results = Mapping[str, Sheet]
@@ -16,7 +16,10 @@ Results = Mapping[str, Sheet]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One thing that `dfrs reproduce` makes. `content` is a pure function of the studies' results."""
+    """One thing that `dfrs reproduce` makes. `content` is a pure function of the studies' results.
+
+    Content without a picture gets one of its first published numbers beside ours.
+    """
 
     name: str
     title: str
@@ -33,10 +36,13 @@ class Item:
         """The report, from the results of each study."""
         needs = self.needs(size)
         results = {name: Sheet(frame(study)) for name, study in needs.items()}
-        return Report(
+        report = Report(
             name=self.name,
             title=self.title,
             source=self.source,
             samples=tuple(study.sample for study in needs.values()),
             content=self.content(results),
         )
+        if not report.content.pictures and (picture := dots(report)) is not None:
+            return replace(report, content=replace(report.content, pictures=(picture,)))
+        return report

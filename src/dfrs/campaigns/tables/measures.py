@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from dfrs.campaigns.cells import FAILED
-from dfrs.metrics.statistics import Interval, mean_interval
+from dfrs.metrics.statistics import Interval, Labels, mean_interval
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
 from dfrs.report.curves import Series, Style
@@ -159,16 +159,26 @@ def mean(values: Floats) -> float | None:
     return float(known.mean()) if known.size else None
 
 
-def interval(values: Floats, *seed: str) -> Interval:
-    """The mean of what is not NaN with its 95 % confidence interval; `seed` says which it is: report, row, measure."""
-    return mean_interval(values, seed="/".join(seed))
+def interval(values: Floats, *seed: str, clusters: Labels | None = None) -> Interval:
+    """The mean of what is not NaN with its 95 % confidence interval; `seed` says which it is: report, row, measure.
+
+    The instances of one of (I,) `clusters` are drawn together.
+    """
+    return mean_interval(values, seed="/".join(seed), clusters=clusters)
 
 
 def mean_cell(
-    values: Floats, *, report: str, row: str, measure: str, decimals: int = 2, published: float | None = None
+    values: Floats,
+    *,
+    report: str,
+    row: str,
+    measure: str,
+    decimals: int = 2,
+    published: float | None = None,
+    clusters: Labels | None = None,
 ) -> Cell:
     """The mean of (I,) `values` with its interval, over the instances on which they are not NaN."""
-    found = interval(values, report, row, measure)
+    found = interval(values, report, row, measure, clusters=clusters)
     return Cell(
         row=row, measure=measure, measured=found.mean, low=found.low, high=found.high, instances=found.count,
         published=published, decimals=decimals,
@@ -207,12 +217,17 @@ def mean_series(
     colour: int | None = None,
     *,
     seed: str | None = None,
+    clusters: Labels | None = None,
 ) -> Series:
     """The curve of the means of `values` over `x`; with a seed, in the band of their 95 % confidence intervals."""
     places, means = along(x, values)
     if seed is None:
         return Series(label=label, x=places, y=means, style=style, colour=colour)
-    found = [interval(values[x == place], seed, f"{place:g}") for place in places]
+    found = [
+        interval(values[there], seed, f"{place:g}", clusters=None if clusters is None else clusters[there])
+        for place in places
+        for there in [x == place]
+    ]
     low, high = [nan(i.low) for i in found], [nan(i.high) for i in found]
     return Series(label=label, x=places, y=means, low=low, high=high, style=style, colour=colour)
 

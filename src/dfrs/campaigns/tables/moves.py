@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dfrs.campaigns.tables.measures import Sheet, mean_cell, quantile
-from dfrs.campaigns.tables.policies import known
+from dfrs.campaigns.tables.policies import TOGETHER, known, origins
 from dfrs.campaigns.tables.published_b import MOVES, Table, published
 from dfrs.report.tables import Cell
 
@@ -16,6 +16,7 @@ MEASURES: Mapping[Table, tuple[str, str]] = {
 MOVED = (
     "Bandwidth, with nodes of 8 GB: the memory of jobs written on a pause and read on a resume, and of those tasks of "
     "a migrated job that change node, over the time from the first submission to the last completion.",
+    TOGETHER,
 )
 _HEADINGS = ("pmtn avg", "pmtn max", "mig avg", "mig max")
 
@@ -26,7 +27,12 @@ def cells(sheet: Sheet, label: str, table: Table) -> list[Cell]:
     for k, (heading, column) in enumerate(zip(_HEADINGS, MOVES, strict=True)):
         values, theirs = sheet.column(label, MEASURES[table][k // 2]), published(table, column, label)
         if k % 2 == 0:
-            row.append(mean_cell(values, report=f"000 Table {table}", row=label, measure=heading, published=theirs))
+            row.append(
+                mean_cell(
+                    values, report=f"000 Table {table}", row=label, measure=heading, published=theirs,
+                    clusters=origins(sheet),
+                )
+            )  # fmt: skip
             continue
         row.append(
             Cell(

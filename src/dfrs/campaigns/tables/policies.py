@@ -42,6 +42,7 @@ STRETCH = (
     "published figures cannot be without: under FCFS jobs of 1 s wait for a day, and by plain stretch that gives many "
     "times what the tables show."
 )
+TOGETHER = "For confidence intervals, traces that are scaled to several loads from one are drawn together."
 EASY = (
     "EASY, with the perfect estimates that the text gives it, comes out much better than published. "
     "Ours starts every job of a year of KTH's trace at the time at which an independent simulator does."
@@ -95,6 +96,11 @@ def table_5_2(size: Size) -> dict[str, Study]:
 def degradation(sheet: Sheet, label: str, *, plain: bool = False) -> Floats:
     """(I,) degradation from bound; NaN where the policy ended the run."""
     return sheet.column(label, "degradation_from_bound" if plain else "bounded_degradation_from_bound")
+
+
+def origins(sheet: Sheet) -> Floats:
+    """(I,) the number of the trace or week that each trace is made from: those made from one are not independent."""
+    return sheet.parameter("number")
 
 
 def average(sheet: Sheet, label: str) -> float:

@@ -46,7 +46,7 @@ class Table {
   sort(by, sign) {
     Object.assign(this, { by, sign, from: 0, order: this.rows });
     if (by >= 0) {
-      const keys = this.rows.map(this.columns[by].key), compare = this.columns[by].text ? COLLATOR.compare : COLLATOR.compare;
+      const keys = this.rows.map(this.columns[by].key), compare = this.columns[by].text ? COLLATOR.compare : (a, b) => a - b || 0;
       const none = keys.map((key) => (key === null || Number.isNaN(key) ? 1 : 0));
       this.order = rowsOf(keys.length).sort((a, b) => none[a] - none[b] || (none[a] ? 0 : sign * compare(keys[a], keys[b])) || a - b).map((k) => this.rows[k]);
     }

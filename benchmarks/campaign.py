@@ -1,0 +1,69 @@
+"""The campaign part: what two processes gain over one, and what a Dask cluster costs.
+
+Wall-clock time of whole campaigns into an empty store, compiled kernels there, workers started within the time. Needs
+as many idle cores as there are processes.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+from rich.table import Table
+
+from benchmarks.common import console
+from dfrs.campaigns.cells import Cell
+from dfrs.campaigns.dask_runner import DaskRunner
+from dfrs.campaigns.engine import Engine
+from dfrs.campaigns.online import ONLINE, Entry, LublinTrace
+from dfrs.campaigns.runners import InProcess, Processes, Runner
+from dfrs.campaigns.store import Store
+from dfrs.policies.registry import TABLE_5_2
+
+TRACES, JOBS, SCALING_GOAL = 10, 2_000, 1.8
+TRIVIAL_CELLS = 2_000
+
+
+def cells(traces: int, jobs: int, policies: tuple[str, ...] = TABLE_5_2) -> list[Cell]:
+    """Every policy on every trace."""
+    return [
+        Cell(kind=ONLINE, case=LublinTrace(seed=seed, jobs=jobs), entry=Entry(label=policy, policy=policy))
+        for seed in range(1, traces + 1)
+        for policy in policies
+    ]
+
+
+def run(chosen: list[Cell], runner: Runner) -> tuple[float, float]:
+    """Wall-clock seconds of the campaign, and the seconds that its cells took, added up."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "store")
+        started = time.perf_counter()
+        Engine(store, runner).run(chosen)
+        seconds = time.perf_counter() - started
+        spent = float(store.results(ONLINE)["cell_s"].sum())
+        store.close()
+    runner.close()
+    return seconds, spent
+
+
+def main() -> None:
+    """Two tables."""
+    chosen = cells(TRACES, JOBS)
+    run(cells(1, 50), InProcess())
+    title = f"{len(chosen)} cells: {len(TABLE_5_2)} policies, {TRACES} Lublin traces of {JOBS:,} jobs"
+    made = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for column in ("runner", "wall, s", "cells, core s", "times as fast", "overhead, %"):
+        made.add_column(column, justify="left" if column == "runner" else "right")
+    one_s, spent_s = run(chosen, InProcess())
+    made.add_row("this process", f"{one_s:.1f}", f"{spent_s:.1f}", "1.00", f"{100 * (one_s / spent_s - 1):.1f}")
+    for name, runner in (("two processes", Processes(2)), ("Dask, two workers", DaskRunner(local=2))):
+        seconds, spent = run(chosen, runner)
+        made.add_row(
+            name, f"{seconds:.1f}", f"{spent:.1f}", f"{one_s / seconds:.2f}", f"{100 * (2 * seconds / spent - 1):.1f}"
+        )
+    console.print(made)
+    console.print(f"goal: two processes {SCALING_GOAL} times as fast as one. Overhead: wall times workers, over the cells'.")
+    small = cells(TRIVIAL_CELLS // 2, 10, ("FCFS", "EASY"))
+    for name, runner in (("two processes", Processes(2)), ("Dask, two workers", DaskRunner(local=2))):
+        seconds, spent = run(small, runner)
+        each_ms = 1000 * (seconds - spent / 2) / len(small)
+        console.print(f"{len(small):,} cells of 10 jobs, {name}: {seconds:.1f} s, {each_ms:.2f} ms each beside the run")
