@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -53,10 +54,8 @@ def until(condition, seconds=30.0):
 
 def kill(process):
     """End what a test started, and what that started."""
-    pids = [process.pid, *descendants(process.pid)]
-    for pid in pids:
-        try:
+    for pid in [process.pid, *descendants(process.pid)]:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.communicate()
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=5)

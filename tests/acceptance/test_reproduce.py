@@ -18,7 +18,8 @@ from dfrs.campaigns.engine import Engine
 from dfrs.campaigns.offline import OFFLINE, Case, Entry
 from dfrs.campaigns.results import TIMES, study_frame
 from dfrs.campaigns.runners import InProcess, Processes
-from dfrs.campaigns.spec import Study, build_campaign, campaign_toml
+from dfrs.campaigns.spec import Study, build_campaign
+from dfrs.campaigns.spec_text import campaign_toml
 from dfrs.campaigns.store import Store
 from dfrs.campaigns.tables import ITEMS, d000_table_4_2, sizes
 from dfrs.campaigns.tables.best_quality import closed
@@ -57,7 +58,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DFRS_TRACES", str(folder))
         done = subprocess.run(
-            [DFRS, "reproduce", *names, "001-figures-2-5", "--sample", TINY, "-o", "r", "--workers", "2"], cwd=folder,
+            [DFRS, "reproduce", *names, "001-figures-2-5", "--sample", TINY, "-o", "r", "--workers", "1"], cwd=folder,
             capture_output=True, text=True, timeout=300,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -28,9 +28,9 @@ from dfrs.campaigns.spec import (
     Report,
     Study,
     build_campaign,
-    campaign_toml,
     read_campaign,
 )
+from dfrs.campaigns.spec_text import campaign_toml
 from dfrs.campaigns.tables.sizes import clusters, dissertation
 from dfrs.model.errors import InputError
 from dfrs.policies.registry import TABLE_5_1, TABLE_5_2, all_published
@@ -190,7 +190,7 @@ def test_sets_of_policies_are_those_of_the_documents():
     appendix = labels_of(online_study(policies=["@appendix-b"]))
     assert appendix == ["FCFS", "EASY", *all_published()]
     assert (len(TABLE_5_2), len(set(appendix))) == (20, 118)
-    refused(r'policies\[1\] = "@table-5.3".*@table-5.2', policies=["EASY", "@table-5.3"], workloads=[LUBLIN])
+    refused(r'policies\[1\]\.policy = "@table-5.3".*@table-5.2', policies=["EASY", "@table-5.3"], workloads=[LUBLIN])
 
 
 def test_patterns_of_algorithms_are_those_of_the_registry():
@@ -410,15 +410,6 @@ def test_what_is_wrong_is_one_line_with_its_place(field, document):
     refused(field, **document)
 
 
-OPEN = {
-    "item": "of a union of text and table the first problem told is that of the text",
-    "count": "pydantic tells of a list that is too short as well",
-    "lax": "keep_runs, alone and seeds take what is turned into their type",
-    "late": "what each run would refuse is not refused when the file is read",
-}
-
-
-@pytest.mark.xfail(reason=OPEN["item"], strict=True)
 @pytest.mark.parametrize(
     ("match", "document"),
     [
@@ -432,12 +423,10 @@ def test_what_is_wrong_with_one_policy_is_told_with_its_field(match, document):
     refused(match, **document)
 
 
-@pytest.mark.xfail(reason=OPEN["count"], strict=True)
 def test_one_thing_wrong_is_not_counted_twice():
     refused(r"^workloads\[0\]\.seeds(?!.*more\))", **on(workloads=[LUBLIN | {"seeds": "x"}]))
 
 
-@pytest.mark.xfail(reason=OPEN["lax"], strict=True)
 @pytest.mark.parametrize(
     ("field", "document"),
     [
@@ -451,13 +440,12 @@ def test_a_value_of_another_type_is_refused(field, document):
     refused(field, **document)
 
 
-@pytest.mark.xfail(reason=OPEN["late"], strict=True)
 @pytest.mark.parametrize(
     ("field", "document"),
     [
         (r"workloads\[0\]\.estimates", on(workloads=[LUBLIN | {"estimates": "zzz"}])),
-        (r"instances\[0\]\.slack", of(instances=[SERVICES | {"slack": 2.0}])),
-        (r"instances\[0\]\.services", of(instances=[{"model": "000", "set": "small", "first": 1, "services": 11}])),
+        (r"instances\[0\].*slack", of(instances=[SERVICES | {"slack": 2.0}])),
+        (r"instances\[0\].*services", of(instances=[{"model": "000", "set": "small", "first": 1, "services": 11}])),
         ("report", on(report={"measures": ["policy"]})),
     ],
 )

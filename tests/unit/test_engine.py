@@ -274,40 +274,37 @@ def test_a_dask_worker_that_is_killed_changes_no_result(three, tmp_path):
 
 
 LOST = """
-import subprocess, sys
+import json, subprocess, sys
 from pathlib import Path
 from dfrs.campaigns.dask_runner import DaskRunner
 from dfrs.campaigns.engine import Engine
 from dfrs.campaigns.store import Store
 from dfrs.model.errors import DfrsError
 from tests.fake_cells import Entry, cells
-def dask(what, *arguments):
-    command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments, "--no-dashboard"]
-    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+from tests.processes import until
 directory = Path(sys.argv[1])
 place = directory / "scheduler.json"
-scheduler = dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place))
-while not place.exists():
-    assert scheduler.poll() is None
-import json
-address = json.loads(place.read_text())["address"]
-worker = dask("worker", address, "--nthreads", "2", "--no-nanny")
-told = 0
+started, told = [], []
+def dask(what, *arguments):
+    command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments, "--no-dashboard"]
+    started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 def advance(cells):
-    global told
-    told += cells
-    if told > 6:
-        scheduler.kill()
+    told.append(cells)
+    if sum(told) > 6:
+        started[0].kill()
 try:
-    Engine(Store(directory / "store"), DaskRunner(address), advance).run(
-        cells(directory / "marks", 100, Entry(seconds=0.1))
-    )
+    dask("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(place))
+    assert until(lambda: place.exists() and place.read_text().endswith("}"))
+    address = json.loads(place.read_text())["address"]
+    dask("worker", address, "--nthreads", "2", "--no-nanny")
+    store = Store(directory / "store")
+    Engine(store, DaskRunner(address), advance).run(cells(directory / "marks", 100, Entry(seconds=0.1)))
 except DfrsError as error:
     print(error)
-    print(told)
+    print(sum(told))
 finally:
-    scheduler.kill()
-    worker.kill()
+    for process in started:
+        process.kill()
 """
 
 

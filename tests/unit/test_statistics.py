@@ -217,35 +217,37 @@ def test_without_skew_an_interval_of_clusters_is_the_plain_one(count, most):
     assert (ours.count, ours.clusters, alone.clusters) == (len(values), 2 * count, len(values))
 
 
-@pytest.mark.parametrize("most", [1, 3, 30])
-@pytest.mark.parametrize("count", [8, 12, 40])
-def test_an_interval_of_clusters_is_the_one_of_scipy(count, most):
+@pytest.mark.parametrize("large", [0, 30])
+@pytest.mark.parametrize("most", [1, 9])
+@pytest.mark.parametrize("count", [8, 40])
+def test_an_interval_of_clusters_is_the_one_of_scipy(count, most, large):
     """Which draws sums and sizes in pairs, and leaves out one pair after the other."""
     values, labels = clustered(count, seed=count, most=most)
-    values = np.exp(values + labels / count)
-    sums, sizes = np.bincount(labels, values), np.bincount(labels)
+    values, labels = np.append(np.exp(values), np.full(large, 3.0)), np.append(labels, np.zeros(large, int))
     ours = mean_interval(values, seed="s", clusters=labels, resamples=100_000)
     theirs = stats.bootstrap(
-        (sums, sizes), lambda s, n, axis: s.sum(axis=axis) / n.sum(axis=axis), method="BCa", paired=True,
+        (np.bincount(labels, values), np.bincount(labels)),
+        lambda s, n, axis: s.sum(axis=axis) / n.sum(axis=axis), method="BCa", paired=True,
         n_resamples=100_000, batch=10_000, rng=5,
     ).confidence_interval  # fmt: skip
     width = theirs.high - theirs.low
-    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.012 * width)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02 * width)
 
 
 def test_of_values_that_share_something_the_mean_is_in_as_many_intervals_as_they_say():
     """Taken for independent, of clusters of five on average, they would be in far fewer."""
     inside, alone = 0, 0
-    for seed in range(800):
+    for seed in range(600):
         values, labels = clustered(50, seed=seed)
         found = mean_interval(values, seed=str(seed), clusters=labels, resamples=400)
         inside += found.low <= 0.0 <= found.high
         found = mean_interval(values, seed=str(seed), resamples=200)
         alone += found.low <= 0.0 <= found.high
-    assert inside / 800 == pytest.approx(0.95, abs=0.03)
-    assert alone / 800 < 0.75
+    assert inside / 600 == pytest.approx(0.95, abs=0.03)
+    assert alone / 600 < 0.75
 
 
+@settings(max_examples=40)
 @given(SAMPLES, st.randoms(), st.sampled_from([int, float, str]))
 def test_clusters_of_one_instance_are_none(values, random, kind):
     labels = np.array([kind(label) for label in random.sample(range(-50, 50), len(values))])
@@ -258,6 +260,7 @@ def test_pairs_in_clusters_of_one_are_in_none():
     assert paired(a, b, seed="s", clusters=labels) == paired(a, b, seed="s")
 
 
+@settings(max_examples=60)
 @given(st.lists(st.tuples(NUMBERS, st.integers(0, 5)), min_size=2, max_size=30), st.randoms())
 def test_neither_the_order_of_clusters_nor_their_names_matter(pairs, random):
     found = []
@@ -273,6 +276,12 @@ def test_neither_the_order_of_clusters_nor_their_names_matter(pairs, random):
         rounding = 1e-12 * max(abs(value) for value in values)
         assert min(values) - rounding <= one.low <= one.high <= max(values) + rounding
     assert (one.low is None) == (one.clusters < 2)
+
+
+def test_clusters_of_one_sum_are_ordered_by_size():
+    values, others = np.append(draw("normal", 20), [1.0, 1.0, 2.0]), np.arange(20)
+    one, other = (mean_interval(values, seed="s", clusters=np.append(others, c)) for c in ([20, 20, 21], [21, 21, 20]))
+    assert one == other
 
 
 def test_as_many_copies_of_every_instance_make_nothing_surer():
@@ -323,12 +332,13 @@ def test_pairs_of_one_cluster_are_drawn_together():
 
 
 def test_a_p_value_is_of_clusters():
-    means, labels = draw("normal", 9) + 0.7, np.repeat(np.arange(9), 5)
-    differences = means[labels] + np.tile([-2.0, -1.0, 0.0, 1.0, 2.0], 9)
-    b = draw("random", 45)
+    means = np.array([-2.5, -1.2, 0.4, 0.9, 1.7, 2.8, 3.1, 4.6, 5.3])
+    labels = np.repeat(np.arange(9), 2 * np.arange(9, 0, -1))
+    differences = means[labels] + np.tile([-2.0, 2.0], 45)
+    b = draw("random", 90)
     found = paired(b + differences, b, seed="s", clusters=labels)
     assert found.p_value == pytest.approx(signed_rank_twin(means.tolist()))
-    assert paired(b + differences, b, seed="s").p_value < 0.5 * found.p_value
+    assert paired(b + differences, b, seed="s").p_value != pytest.approx(found.p_value, rel=0.1)
     few = labels < 5
     assert paired((b + differences)[few], b[few], seed="s", clusters=labels[few]).p_value is None
     # Clusters that tie say nothing, and an instance that ties is one without a difference.
@@ -567,10 +577,10 @@ def test_a_band_is_the_interval_at_each_place():
     assert series.x == [0.1, 0.2, 0.3]
     assert np.isnan([series.y[1], series.low[1], series.high[1]]).all()
     assert mean_series("a", x, values).low == ()
-    clusters = np.tile(np.repeat(np.arange(5), 4), 3)
+    clusters = np.arange(60) ** 2 // 100
     series = mean_series("a", x, values, seed="s", clusters=clusters)
-    found = mean_interval(values[x == 0.3], seed="s/0.3", clusters=clusters[x == 0.3])
-    assert (series.low[2], series.high[2]) == (found.low, found.high)
+    found = mean_interval(values[x == 0.1], seed="s/0.1", clusters=clusters[x == 0.1])
+    assert (series.low[0], series.high[0]) == (found.low, found.high)
 
 
 @pytest.mark.parametrize("log_y", [False, True])

@@ -57,6 +57,9 @@ class Engine:
         kinds = {cell.kind.name: cell.kind for cell in unique}
         known = {name: self.store.known(kind) for name, kind in kinds.items()}
         wanted = [cell for cell in unique if self._wanted(cell, known[cell.kind.name], retry_failed)]
+        kept = sum(cell.key in known[cell.kind.name] for cell in unique) - sum(
+            cell.key in known[cell.kind.name] for cell in wanted
+        )
         self.advance(len(unique) - len(wanted))
         for kind in kinds.values():
             for alone in (False, True):
@@ -64,7 +67,7 @@ class Engine:
                 if mine:
                     self._run(kind, mine, InProcess() if alone else self.runner, retry_failed)
         failed = sum(known[cell.kind.name].get(cell.key, False) for cell in unique)
-        return Tally(cells=len(unique), kept=len(unique) - len(wanted), run=len(wanted), failed=failed)
+        return Tally(cells=len(unique), kept=kept, run=len(wanted), failed=failed)
 
     def _wanted(self, cell: Cell, known: dict[str, bool], retry_failed: bool) -> bool:
         failed = known.get(cell.key)

@@ -16,30 +16,45 @@ _TWO_SIDED_95 = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Seconds of one core: of the whole campaign, of what is left, and the standard error of both.
+    """Seconds of one core, of the cells that may run beside others and of those that run alone.
 
-    `cells` are all, `left` those without a result, `measured` those whose time is known.
+    `cells` are all, `left` those without a result, `measured` those whose time is known. `error_s` is the standard
+    error of both times.
     """
 
     cells: int
     left: int
     measured: int
     whole_s: float
+    whole_alone_s: float
     left_s: float
+    left_alone_s: float
     error_s: float
 
-    def interval_s(self, seconds: float) -> tuple[float, float]:
-        """About 95 %: the estimate `seconds` less and more 1.96 standard errors."""
-        return max(0.0, seconds - _TWO_SIDED_95 * self.error_s), seconds + _TWO_SIDED_95 * self.error_s
+    def whole_on(self, workers: int) -> tuple[float, float, float]:
+        """Wall-clock seconds of the whole campaign on so many processes, and from where to where, in 95 % of cases."""
+        return self._on(self.whole_s, self.whole_alone_s, workers)
+
+    def left_on(self, workers: int) -> tuple[float, float, float]:
+        """The same of what is left."""
+        return self._on(self.left_s, self.left_alone_s, workers)
+
+    def _on(self, seconds: float, alone_s: float, workers: int) -> tuple[float, float, float]:
+        wall_s = seconds / workers + alone_s
+        off = _TWO_SIDED_95 * self.error_s / (workers if seconds >= alone_s else 1)
+        return wall_s, max(0.0, wall_s - off), wall_s + off
 
 
 def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[Cell]]:
     """Cells that may take about the same time: of one entry on one source."""
     strata: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+    seen: set[str] = set()
     for study in campaign.studies:
         for source in study.sources:
             for cell in study.cells_of(source):
-                strata[study.name, source.name, cell.entry.name].append(cell)
+                if cell.key not in seen:
+                    strata[study.name, source.name, cell.entry.name].append(cell)
+                seen.add(cell.key)
     return strata
 
 
@@ -63,15 +78,18 @@ def estimate(campaign: Campaign, store: Store) -> Estimate:
         pairs = zip(frame["key"].to_list(), frame["cell_s"].to_list(), strict=True)
         taken |= {key: seconds for key, seconds in pairs if seconds is not None}
     cells = left = measured = 0
-    whole_s = left_s = variance = 0.0
+    variance = 0.0
+    whole_s, left_s = {False: 0.0, True: 0.0}, {False: 0.0, True: 0.0}
     for stratum in _strata(campaign).values():
         times = [taken[cell.key] for cell in stratum if cell.key in taken]
         rest = len(stratum) - len(times)
         mean = sum(times) / len(times) if times else 0.0
         cells, left, measured = cells + len(stratum), left + rest, measured + len(times)
-        whole_s, left_s = whole_s + sum(times) + rest * mean, left_s + rest * mean
+        whole_s[stratum[0].alone] += sum(times) + rest * mean
+        left_s[stratum[0].alone] += rest * mean
         if len(times) > 1:
             variance += rest**2 * sum((t - mean) ** 2 for t in times) / (len(times) - 1) / len(times)
     return Estimate(
-        cells=cells, left=left, measured=measured, whole_s=whole_s, left_s=left_s, error_s=math.sqrt(variance)
-    )
+        cells=cells, left=left, measured=measured, whole_s=whole_s[False], whole_alone_s=whole_s[True],
+        left_s=left_s[False], left_alone_s=left_s[True], error_s=math.sqrt(variance),
+    )  # fmt: skip

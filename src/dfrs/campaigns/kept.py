@@ -1,8 +1,11 @@
 """Runs that a campaign keeps: what `dfrs simulate` or `dfrs allocate` would have written, with a page or a picture."""
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import dfrs
 from dfrs.model.allocation import Outcome
@@ -21,21 +24,34 @@ FRONTS = ("page.html", "allocation.png", "summary.json", "instance.json")
 
 def keep_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
     """A run directory, with a page to explore unless the run is too large for one."""
-    write_run(run, directory, metrics, dfrs.__version__)
-    if fits_a_page(run):
-        write_page(run, directory / "page.html", metrics)
+    with _whole(directory) as made:
+        write_run(run, made, metrics, dfrs.__version__)
+        if fits_a_page(run):
+            write_page(run, made / "page.html", metrics)
 
 
-def keep_allocation(instance: Instance, outcome: Outcome, label: str, directory: Path) -> None:
+def keep_allocation(instance: Instance, outcome: Outcome | None, label: str, directory: Path) -> None:
     """The instance, and where there is one the allocation with its picture. Raises InputError on a full disk."""
-    directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / "instance.json", json.dumps(instance_document(instance), indent=1) + "\n")
-    if outcome.allocation is None:
-        return
-    named = outcome.named(label, outcome.runtime_s)
-    write_text(directory / "allocation.json", allocation_file(instance, named, source="instance.json"))
-    title = f"{label}: {len(instance.services)} services on {len(instance.nodes)} nodes"
-    draw_allocation(instance, outcome.allocation, outcome.bound, title, directory / "allocation.png")
+    with _whole(directory) as made:
+        write_text(made / "instance.json", json.dumps(instance_document(instance), indent=1) + "\n")
+        if outcome is None or outcome.allocation is None:
+            return
+        named = outcome.named(label, outcome.runtime_s)
+        write_text(made / "allocation.json", allocation_file(instance, named, source="instance.json"))
+        title = f"{label}: {len(instance.services)} services on {len(instance.nodes)} nodes"
+        draw_allocation(instance, outcome.allocation, outcome.bound, title, made / "allocation.png")
+
+
+@contextmanager
+def _whole(directory: Path) -> Generator[Path]:
+    """A directory to fill, which then takes the place of `directory`: that is there whole or not at all."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as temporary:
+        made = Path(temporary) / directory.name
+        made.mkdir()
+        yield made
+        shutil.rmtree(directory, ignore_errors=True)
+        made.replace(directory)
 
 
 def front(directory: Path) -> Path | None:

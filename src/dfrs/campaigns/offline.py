@@ -147,21 +147,23 @@ def run(prepared: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
     """One row. An instance without LPBOUND has no solution: nothing is run on it."""
     instance, bound = prepared.instance, prepared.bound
     shape: Row = {"nodes": len(instance.nodes), "services": len(instance.services), "dims": len(instance.resources)}
-    hopeless = shape | {"status": str(Status.INFEASIBLE), "bound": bound}
-    if bound is None:
-        return hopeless
-    algorithm = find(entry.algorithm).build(entry.options)
-    rng = np.random.default_rng(seed)
-    started = time.perf_counter()
-    try:
-        outcome = algorithm(instance, rng)
-    except InfeasibleError:
-        return hopeless
-    seconds = time.perf_counter() - started
+    outcome: Outcome | None = None
+    seconds = None
+    if bound is not None:
+        algorithm = find(entry.algorithm).build(entry.options)
+        rng = np.random.default_rng(seed)
+        started = time.perf_counter()
+        try:
+            outcome = algorithm(instance, rng)
+            seconds = time.perf_counter() - started
+        except InfeasibleError:
+            pass
     if keep is not None:
         from dfrs.campaigns.kept import keep_allocation  # noqa: PLC0415 - most are not kept, and need no pictures
 
         keep_allocation(instance, outcome, entry.label, keep)
+    if outcome is None:
+        return shape | {"status": str(Status.INFEASIBLE), "bound": bound}
     told = {"status": str(outcome.status), "bound": bound, "runtime_s": seconds}
     return shape | told | _measures(instance, entry, outcome)
 

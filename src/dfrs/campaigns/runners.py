@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Protocol
 
 from dfrs.campaigns.cells import Cell, Row, Work, perform, warm
@@ -69,19 +70,28 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._pool: ProcessPoolExecutor | None = None
+        self._wanted: Connection | None = None
 
     def start(self, cells: Sequence[Cell]) -> None:
         """Start the processes; while they load, compile here what is not compiled yet, once for all."""
-        pool = self._running()
-        for _ in range(self.workers):
-            pool.submit(os.getpid)
+        self._running()
         warm(cells)
 
     def _running(self) -> ProcessPoolExecutor:
         if self._pool is None:
             # Not forked: libraries that have started threads do not survive that.
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_start_worker)
+            reader, self._wanted = context.Pipe(duplex=False)
+            self._pool = ProcessPoolExecutor(
+                self.workers, mp_context=context, initializer=_start_worker, initargs=(reader,)
+            )
+            # A process inherits what is blocked: it takes no Ctrl-C before it can do so without a traceback.
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                for _ in range(self.workers):
+                    self._pool.submit(os.getpid)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return self._pool
 
     def map(self, work: Iterable[Work]) -> Iterator[Done]:
@@ -110,23 +120,23 @@ class Processes:
             return self._running().submit(perform, piece)
 
     def close(self) -> None:
-        """End the processes."""
-        if self._pool is not None:
+        """End the processes, at once."""
+        if self._pool is not None and self._wanted is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-            self._pool = None
+            self._wanted.close()
+            self._pool = self._wanted = None
 
 
-def _start_worker() -> None:
+def _start_worker(wanted: Connection) -> None:
     # The terminal sends Ctrl-C to all processes: workers then end at once and leave the message to the parent.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with, args=(wanted,), daemon=True).start()
 
 
-def _end_with(sentinel: int) -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    multiprocessing.connection.wait([sentinel])
+def _end_with(wanted: Connection) -> None:
+    """End this process when the other end is closed, by the parent or with it, whatever is being run."""
+    multiprocessing.connection.wait([wanted])
     os._exit(1)
 
 

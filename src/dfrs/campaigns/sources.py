@@ -17,7 +17,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 import dfrs
 from dfrs.campaigns import offline, online
 from dfrs.model.errors import InputError
-from dfrs.workloads.annotate import Annotation
+from dfrs.workloads.annotate import Annotation, to_workload
+from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.services import (
     LARGE_SERVICES,
     SMALL_SERVICES,
@@ -57,7 +58,7 @@ def find_trace(name: str, beside: Path) -> Path:
 
 def _numbers(value: object) -> object:
     """`7`, `[1, 2, 5]` or `"1-100, 150"` as numbers; anything else is refused later, as it stands."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return [value]
     if not isinstance(value, str):
         return value
@@ -103,14 +104,38 @@ def _annotation(value: str) -> str:
     return value
 
 
+def _estimates(value: str) -> str:
+    # One job is enough to have the rule applied where it is kept.
+    one = generate(Lublin.of(jobs=1, nodes=8), seed=0)
+    try:
+        to_workload(one, estimates=value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _slice(value: str) -> str:
+    first, _, end = value.partition(":")
+    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise ValueError('must be FIRST:END, as in "0:1000"')
+    return value
+
+
+def _from_one(values: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if values is not None and min(values) < 1:
+        raise ValueError("weeks count from 1")
+    return values
+
+
 Numbers = Annotated[
-    tuple[Annotated[int, Field(ge=0)], ...],
+    tuple[Annotated[int, Field(ge=0, strict=True)], ...],
     BeforeValidator(_numbers), AfterValidator(_different), PlainSerializer(_compact), Field(min_length=1),
 ]  # fmt: skip
 """In a file a number, a list, or text such as "1-100"."""
 Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Loads = Annotated[tuple[Load, ...], BeforeValidator(one_or_several), AfterValidator(_different)]
 Annotate = Annotated[str, AfterValidator(_annotation)]
+Estimates = Annotated[str, AfterValidator(_estimates)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(one_or_several), AfterValidator(_different)]
 Parts = Annotated[
@@ -135,7 +160,7 @@ class LublinSource(Strict):
     seeds: Numbers
     loads: Loads = ()
     annotate: Annotate = "dfrs"
-    estimates: str = "perfect"
+    estimates: Estimates = "perfect"
     first: Count | None = None
     """Only so many of them."""
 
@@ -162,17 +187,20 @@ class TraceSource(Strict):
     """Where the file was found."""
     nodes: Count | None = None
     annotate: Annotate = "dfrs"
-    estimates: str = "perfect"
+    estimates: Estimates = "perfect"
     seeds: Numbers = (0,)
     """Of the annotation."""
-    weeks: Numbers | None = None
-    jobs: str | None = Field(default=None, pattern=r"^\d+:\d+$")
+    weeks: Annotated[Numbers | None, AfterValidator(_from_one)] = None
+    jobs: Annotated[str, AfterValidator(_slice)] | None = None
     """`FIRST:END`, counted from 0."""
     loads: Loads = ()
 
     def model_post_init(self, context: object, /) -> None:
         """Find the file, relative to the campaign's directory."""
-        object.__setattr__(self, "path", find_trace(self.file, _directory(context)))
+        try:
+            object.__setattr__(self, "path", find_trace(self.file, _directory(context)))
+        except InputError as error:
+            raise ValueError(str(error)) from None
         if not self.name:
             object.__setattr__(self, "name", Path(self.file).name.removesuffix(".gz").removesuffix(".swf"))
 
@@ -234,7 +262,8 @@ class DissertationSource(Strict):
         whole = list(dissertation_scenarios(4 if small else 64, SMALL_SERVICES if small else LARGE_SERVICES))
         kept = [k for k, s in enumerate(whole) if self.services is None or s.services in self.services]
         if not kept:
-            raise InputError(f"{self.name}: services = {self.services}: the set has none of these")
+            raise InputError(f"services = {list(self.services or ())}: the set has none of these")
+        _at_most(self.first, 100 * len(kept))
         kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
         return tuple(
             offline.Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
@@ -260,6 +289,7 @@ class VirtualClusterSource(Strict):
             key=lambda k: (whole[k].memory_cov, whole[k].cpu_cov, whole[k].tasks, whole[k].slack),
         )
         samples = 100 if large else 10
+        _at_most(self.first, samples * len(whole))
         return tuple(
             offline.Case(scenario=whole[order[k]], seed=order[k] * samples + sample)
             for k, sample in spread(len(whole), self.first)
@@ -288,12 +318,18 @@ Workloads = Annotated[LublinSource | TraceSource, Field(discriminator="model")]
 Instances = Annotated[
     ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles, Field(discriminator="model")
 ]
+SOURCES = (LublinSource, TraceSource, ServicesSource, DissertationSource, VirtualClusterSource, InstanceFiles)
 Source = LublinSource | TraceSource | ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles
 
 
 def _directory(context: object) -> Path:
     """Of the campaign's file; the present one where there is none."""
     return Path(context["directory"]) if isinstance(context, dict) else Path()
+
+
+def _at_most(first: int, whole: int) -> None:
+    if first > whole:
+        raise InputError(f"first = {first:,}: the set has {whole:,} instances")
 
 
 def _upto(first: int | None) -> Iterable[int]:

@@ -1,27 +1,27 @@
 """Campaign files: which workloads under which policies, or instances under which algorithms, with which settings.
 
 A campaign is one or more studies; a study is every case of its sources under every entry. A file of one study may say
-it without `[[studies]]`. What a file says and what `Campaign` holds turn into each other without loss.
+it without `[[studies]]`. `spec_text` turns what `Campaign` holds into a file again, without loss.
 """
 
 import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import tomli_w
+import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from dfrs.allocate.registry import Options, expand
 from dfrs.allocate.second_phase import SecondPhase
 from dfrs.campaigns import offline, online
 from dfrs.campaigns.cells import Cell, Kind
-from dfrs.campaigns.sources import Instances, Source, Strict, Workloads, one_or_several
+from dfrs.campaigns.sources import SOURCES, Instances, Source, Strict, Workloads, one_or_several
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.policies.registry import SETS, find_policy
 from dfrs.sim.kernel import Order
@@ -30,19 +30,36 @@ FORMAT = "dfrs-campaign/1"
 LARGEST_FILE_BYTES = 10_000_000
 _OWN = ("format", "name", "description", "keep_runs", "report")
 """What a file says about the whole; the rest is about its one study, where it has no `[[studies]]`."""
-_Entry = online.Entry | offline.Entry
+Entry = online.Entry | offline.Entry
 M = TypeVar("M", bound=Strict)
 
 
 def _policy(name: str) -> str:
     try:
-        find_policy(name)
+        if not name.startswith("@"):
+            find_policy(name)
+        elif name[1:] not in SETS:
+            raise InputError(f"there is no such set; there are @{', @'.join(SETS)}")
     except DfrsError as error:
         raise ValueError(str(error)) from None
     return name
 
 
-Policy = Annotated[str, AfterValidator(_policy)]
+def _algorithm(pattern: str) -> str:
+    try:
+        expand([pattern])
+    except DfrsError as error:
+        raise ValueError(str(error)) from None
+    return pattern
+
+
+def _named(key: str) -> BeforeValidator:
+    """A name alone stands for a table with that name."""
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+Yes = Annotated[bool, Field(strict=True)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1, strict=True)]
@@ -66,7 +83,7 @@ class _PolicySettings(Strict):
 
 
 class _PolicyItem(Strict):
-    policy: Policy
+    policy: Annotated[str, AfterValidator(_policy)]
     label: str | None = None
     penalty_s: Seconds | None = None
     bandwidth_gb_s: Amount | None = None
@@ -80,47 +97,67 @@ class _AlgorithmSettings(Strict):
     window: Annotated[tuple[Whole, ...], BeforeValidator(one_or_several)] = (2,)
     pair_order: Annotated[tuple[Literal["load", "index"], ...], BeforeValidator(one_or_several)] = ("load",)
     search: Annotated[tuple[Literal["ends", "midpoints"], ...], BeforeValidator(one_or_several)] = ("ends",)
-    dominance: Annotated[tuple[bool, ...], BeforeValidator(one_or_several)] = (False,)
+    dominance: Annotated[tuple[Yes, ...], BeforeValidator(one_or_several)] = (False,)
     second_phase: Annotated[tuple[SecondPhase, ...], BeforeValidator(one_or_several)] = ("none",)
 
 
 class _AlgorithmItem(Strict):
-    algorithm: str
+    algorithm: Annotated[str, AfterValidator(_algorithm)]
     label: str | None = None
     time_limit_s: Amount | None = None
     rounds: Whole | None = None
     window: Whole | None = None
     pair_order: Literal["load", "index"] | None = None
     search: Literal["ends", "midpoints"] | None = None
-    dominance: bool | None = None
+    dominance: Yes | None = None
     second_phase: SecondPhase | None = None
 
 
 class _OnlineStudy(Strict):
-    name: str = "main"
+    name: Name = "main"
     sample: str = ""
-    alone: bool = False
+    alone: Yes = False
     workloads: Annotated[tuple[Workloads, ...], Field(min_length=1)]
-    policies: Annotated[tuple[str | _PolicyItem, ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[_PolicyItem, _named("policy")], ...], Field(min_length=1)]
     settings: _PolicySettings = _PolicySettings()
 
 
 class _OfflineStudy(Strict):
-    name: str = "main"
+    name: Name = "main"
     sample: str = ""
-    alone: bool = False
+    alone: Yes = False
     instances: Annotated[tuple[Instances, ...], Field(min_length=1)]
-    algorithms: Annotated[tuple[str | _AlgorithmItem, ...], Field(min_length=1)]
+    algorithms: Annotated[tuple[Annotated[_AlgorithmItem, _named("algorithm")], ...], Field(min_length=1)]
     settings: _AlgorithmSettings = _AlgorithmSettings()
 
 
 class _File(Strict):
     format: Literal["dfrs-campaign/1"] = FORMAT
-    name: str
+    name: Name
     description: str = ""
-    keep_runs: bool = False
+    keep_runs: Yes = False
     report: Report = Report()
     studies: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+
+
+_MODELS = {"lublin", "swf", "services", "000", "001", "files"}
+"""What pydantic puts into places beside names of fields."""
+_FIELDS = {
+    name
+    for model in (
+        Report, _PolicySettings, _PolicyItem, _AlgorithmSettings, _AlgorithmItem, _OnlineStudy, _OfflineStudy, _File,
+        *SOURCES,
+    )
+    for name in model.model_fields
+}  # fmt: skip
+_PLAIN = {
+    "missing": "is missing",
+    "too_short": "must have at least one",
+    "tuple_type": "must be a list",
+    "model_type": "must be a table",
+    "union_tag_not_found": f"model is missing: must be one of {', '.join(sorted(_MODELS))}",
+}
+"""What pydantic says in terms of Python."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +169,7 @@ class Study:
 
     name: str
     sources: tuple[Source, ...]
-    entries: tuple[_Entry, ...]
+    entries: tuple[Entry, ...]
     sample: str = ""
     alone: bool = False
 
@@ -161,7 +198,7 @@ class Campaign:
     name: str
     studies: tuple[Study, ...]
     description: str = ""
-    keep_runs: bool = False
+    keep_runs: Yes = False
     report: Report = field(default_factory=Report)
 
     @cached_property
@@ -206,7 +243,9 @@ def build_campaign(document: Mapping[str, Any], directory: Path) -> Campaign:
         studies=tuple(studies),
     )  # fmt: skip
     report = campaign.report
-    check_report(campaign, (*report.measures, *([report.x] if report.x else [])), report.baseline)
+    check_columns(campaign, report.measures, "report.measures")
+    check_columns(campaign, [report.x] if report.x else [], "report.x")
+    check_baseline(campaign, report.baseline, "report.baseline")
     return campaign
 
 
@@ -216,51 +255,38 @@ def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
         raise InputError(f"{place}must have either workloads and policies, or instances and algorithms")
     if "policies" in document or "workloads" in document:
         spec = _validated(_OnlineStudy, document, where, directory)
-        sources, items = spec.workloads, _policy_items(spec.policies, where)
+        sources, items, kind = spec.workloads, _policy_items(spec.policies), "workloads"
         entries = [_online_entry(*pair) for pair in _combined(items, spec.settings)]
     else:
         spec = _validated(_OfflineStudy, document, where, directory)
-        sources, items = spec.instances, _algorithm_items(spec.algorithms, where)
+        sources, items, kind = spec.instances, _algorithm_items(spec.algorithms), "instances"
         entries = [_offline_entry(*pair) for pair in _combined(items, spec.settings)]
     for what, names in (("labels", [e.label for e in entries]), ("names of sources", [s.name for s in sources])):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f'{where or "the campaign"}: "{twice}" stands twice: {what} must be different')
+    for k, source in enumerate(sources):
+        try:
+            source.cases()
+        except InputError as error:
+            raise InputError(f"{where + '.' if where else ''}{kind}[{k}]: {error}") from None
     return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=tuple(sources), entries=tuple(entries))
 
 
-def _policy_items(given: Sequence[str | _PolicyItem], where: str) -> list[dict[str, Any]]:
+def _policy_items(given: Sequence[_PolicyItem]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    for k, item in enumerate(given):
-        if isinstance(item, _PolicyItem):
-            items.append({"label": item.policy} | item.model_dump(exclude_none=True))
-            continue
-        if item.startswith("@") and item[1:] not in SETS:
-            near = difflib.get_close_matches(item[1:], SETS, n=3, cutoff=0.4) or list(SETS)
-            raise InputError(f'{_at(where, "policies", k)} = "{item}": no such set; there are @{", @".join(near)}')
-        for name in SETS[item[1:]] if item.startswith("@") else (item,):
-            try:
-                find_policy(name)
-            except DfrsError as error:
-                raise InputError(f"{_at(where, 'policies', k)}: {error}") from None
-            items.append({"label": name, "policy": name})
+    for item in given:
+        names = SETS[item.policy[1:]] if item.policy.startswith("@") else (item.policy,)
+        items += [{"label": name} | item.model_dump(exclude_none=True) | {"policy": name} for name in names]
     return items
 
 
-def _algorithm_items(given: Sequence[str | _AlgorithmItem], where: str) -> list[dict[str, Any]]:
+def _algorithm_items(given: Sequence[_AlgorithmItem]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    for k, item in enumerate(given):
-        try:
-            names = expand([item if isinstance(item, str) else item.algorithm])
-        except DfrsError as error:
-            raise InputError(f"{_at(where, 'algorithms', k)}: {error}") from None
-        said = {} if isinstance(item, str) else item.model_dump(exclude_none=True)
-        items += [{"label": name} | said | {"algorithm": name} for name in names]
+    for item in given:
+        names = expand([item.algorithm])
+        items += [{"label": name} | item.model_dump(exclude_none=True) | {"algorithm": name} for name in names]
     return items
-
-
-def _at(where: str, name: str, k: int) -> str:
-    return f"{where}.{name}[{k}]" if where else f"{name}[{k}]"
 
 
 def _combined(items: Iterable[dict[str, Any]], settings: Strict) -> Iterable[tuple[dict[str, Any], str]]:
@@ -292,15 +318,20 @@ def _offline_entry(item: Mapping[str, Any], told: str) -> offline.Entry:
     )  # fmt: skip
 
 
-def check_report(campaign: Campaign, columns: Iterable[str], baseline: str | None) -> None:
-    """Raises InputError, with the nearest names, where results have no such column or the campaign no such entry."""
-    known = {name for study in campaign.studies for name in study.kind.schema}
-    for name in columns:
+def check_columns(campaign: Campaign, names: Iterable[str], place: str) -> None:
+    """Raises InputError, with the nearest names, where results have no such column of numbers. `place` asks for it."""
+    schemas = [study.kind.schema for study in campaign.studies]
+    known = {name for schema in schemas for name, dtype in schema.items() if dtype in {pl.Float64, pl.Int64}}
+    for name in names:
         if name not in known:
-            raise InputError(f'"{name}": results have no such column{_near(name, known)}')
+            raise InputError(f'{place} = "{name}": results have no such column of numbers{_near(name, known)}')
+
+
+def check_baseline(campaign: Campaign, name: str | None, place: str) -> None:
+    """Raises InputError, with the nearest names, where no study has such an entry. `place` asks for it."""
     labels = {entry.label for study in campaign.studies for entry in study.entries}
-    if baseline is not None and baseline not in labels:
-        raise InputError(f'baseline = "{baseline}": there is no such entry{_near(baseline, labels)}')
+    if name is not None and name not in labels:
+        raise InputError(f'{place} = "{name}": there is no such entry{_near(name, labels)}')
 
 
 def _near(name: str, known: Iterable[str]) -> str:
@@ -314,73 +345,28 @@ def _validated(model: type[M], document: Mapping[str, Any], where: str, director
         return model.model_validate(document, context={"directory": directory})
     except ValidationError as error:
         problems = error.errors(include_url=False)
-    first = problems[0]
+    places = [problem["loc"] for problem in problems]
+    # A list with a bad item is also told to be too short: speak of the item alone.
+    told = [
+        problem
+        for problem in problems
+        if not any(place[: len(problem["loc"])] == problem["loc"] and place != problem["loc"] for place in places)
+    ]
+    first = told[0]
     place = where
     for part in first["loc"]:
         if isinstance(part, int):
             place += f"[{part}]"
-        elif part in {"lublin", "swf", "services", "000", "001", "files", "str", "_PolicyItem", "_AlgorithmItem"}:
-            continue
-        else:
+        elif part not in _MODELS:
             place += f".{part}" if place else part
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    value = "" if first["type"] in {"missing", "extra_forbidden"} else f" = {_short(first['input'])}"
-    message = first["msg"].removeprefix("Value error, ")
-    raise InputError(f"{place}{value}: {message[0].lower()}{message[1:]}{more}")
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    kind, message = first["type"], first["msg"].removeprefix("Value error, ")
+    value = "" if kind in {"missing", "extra_forbidden", "too_short"} else f" = {_short(first['input'])}"
+    if kind == "extra_forbidden":
+        message = f"there is no such field{_near(str(first['loc'][-1]), _FIELDS)}"
+    raise InputError(f"{place}{value}: {_PLAIN.get(kind, message[0].lower() + message[1:])}{more}")
 
 
 def _short(value: object) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def campaign_toml(campaign: Campaign) -> str:
-    """The file that says the campaign."""
-    document: dict[str, Any] = {"format": FORMAT, "name": campaign.name}
-    if campaign.description:
-        document["description"] = campaign.description
-    if campaign.keep_runs:
-        document["keep_runs"] = True
-    if report := campaign.report.model_dump(exclude_defaults=True):
-        document["report"] = report
-    document["studies"] = [_study_document(study) for study in campaign.studies]
-    return tomli_w.dumps(document)
-
-
-def _study_document(study: Study) -> dict[str, Any]:
-    items = [_item(entry) for entry in study.entries]
-    shared = {
-        key: value
-        for key, value in items[0].items()
-        if key not in {"policy", "algorithm", "label"} and all(item.get(key) == value for item in items)
-    }
-    short = [{key: value for key, value in item.items() if key not in shared} for item in items]
-    said = [next(iter(item.values())) if len(item) == 1 else item for item in short]
-    on, under = ("workloads", "policies") if study.kind is online.ONLINE else ("instances", "algorithms")
-    document: dict[str, Any] = {"name": study.name}
-    if study.sample:
-        document["sample"] = study.sample
-    if study.alone:
-        document["alone"] = True
-    document[under] = said
-    if shared:
-        document["settings"] = shared
-    document[on] = [{"model": s.model} | s.model_dump(exclude_defaults=True) for s in study.sources]
-    return document
-
-
-def _item(entry: _Entry) -> dict[str, Any]:
-    """Name, label where it is another, and every setting that is not the usual one."""
-    if isinstance(entry, online.Entry):
-        named = {"policy": entry.policy}
-        usual = online.Entry(label="", policy="")
-        own = {f.name: getattr(entry, f.name) for f in fields(entry) if f.name not in {"label", "policy"}}
-        said = {name: value for name, value in own.items() if value != getattr(usual, name)}
-    else:
-        named = {"algorithm": entry.algorithm}
-        own = {name: getattr(entry.options, name) for name in offline.OPTIONS}
-        said = {name: value for name, value in own.items() if value != getattr(Options(), name)}
-        if entry.second_phase != "none":
-            said["second_phase"] = entry.second_phase
-    name = next(iter(named.values()))
-    return named | ({"label": entry.label} if entry.label != name else {}) | said

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dfrs.cli.campaign_tables import duration, plain_table, results_document, show_results
 from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
-    from rich.table import Table
 
     from dfrs.campaigns.cells import Cell
     from dfrs.campaigns.estimate import Estimate
     from dfrs.campaigns.spec import Campaign
     from dfrs.campaigns.store import Store
     from dfrs.campaigns.summary import Summaries
-    from dfrs.metrics.statistics import Paired
 
 SOME_FAILED = 1
 _SHOWN = 10
@@ -85,7 +84,7 @@ def run(
         rate = f", {tally.run / seconds:,.1f} a second" if tally.run and seconds > 0 else ""
         err.print(
             f"{campaign.name}: {tally.cells:,} cells, {tally.kept:,} were there, {tally.run:,} run in "
-            f"{_duration(seconds)}{rate}; results in {where}",
+            f"{duration(seconds)}{rate}; results in {where}",
             markup=False, soft_wrap=True,
         )  # fmt: skip
     if tally.failed:
@@ -101,12 +100,15 @@ def status(
         bool, typer.Option("--estimate", help="Say how long the whole takes; runs a few cells of each kind first.")
     ] = False,
     workers: Workers = None,
+    cells: Annotated[bool, typer.Option("--cells", help="List every cell: key, state, name.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """What of a campaign is done, what failed and why, and how long the rest takes.
 
     Example: dfrs campaign status loads.toml --estimate
     """
+    from rich.text import Text
+
     from dfrs.campaigns.results import failed_cells, progress_of
     from dfrs.campaigns.spec import read_campaign
 
@@ -115,6 +117,11 @@ def status(
         found = _estimated(campaign, results, workers) if estimate else None
         states = [progress_of(study, results) for study in campaign.studies]
         failed = failed_cells(campaign.cells, results)
+        known = {
+            key: bad
+            for kind in {study.kind.name: study.kind for study in campaign.studies}.values()
+            for key, bad in results.known(kind).items()
+        }
         others = [
             path.name
             for kind in {study.kind.name: study.kind for study in campaign.studies}.values()
@@ -134,11 +141,15 @@ def status(
             }
         )
         return
-    table = _plain_table("study", "cells", "done", "failed", "to do", "core time")
+    table = plain_table("study", "cells", "done", "failed", "to do", "core time")
     for s in states:
         numbers = (s.cells, s.done, s.failed, s.cells - s.done - s.failed)
-        table.add_row(s.study, *(f"{n:,}" for n in numbers), _duration(s.seconds))
+        table.add_row(Text(s.study), *(f"{n:,}" for n in numbers), duration(s.seconds))
     out.print(table)
+    if cells:
+        for cell in campaign.cells:
+            state = {None: "to do", False: "done", True: "failed"}[known.get(cell.key)]
+            out.print(f"{cell.key} {state:6} {cell.name}", markup=False, soft_wrap=True)
     for cell, message in failed[:_SHOWN]:
         out.print(f"failed: {cell.key} {cell.name}: {message}", markup=False, soft_wrap=True)
     if len(failed) > _SHOWN:
@@ -161,12 +172,15 @@ def results(
 
     Example: dfrs campaign results loads.toml -m bounded_stretch_mean --baseline EASY
     """
+    from dfrs.campaigns.spec import read_campaign
+
+    campaign = read_campaign(file)
     with closing(_store(file, store)) as kept:
-        summaries = _summaries(file, kept, measures, baseline)
+        summaries = _summaries(campaign, file, kept, measures, baseline)
         if as_json:
-            print_json(_results_document(summaries))
+            print_json(results_document(summaries))
             return
-        _show(summaries)
+        show_results(summaries)
 
 
 @app.command("export")
@@ -189,14 +203,16 @@ def export(
         dfrs campaign export loads.toml -o loads.parquet --times
     """
     from dfrs.campaigns.results import TIMES, campaign_frame
+    from dfrs.campaigns.spec import read_campaign
     from dfrs.report.campaign_page import write_campaign_page
     from dfrs.workloads.writing import write_bytes
 
     ending = output.suffix.lower()
     if ending not in {".html", ".csv", ".parquet"}:
         raise InputError(f"{output}: the ending must be .html, .csv or .parquet")
+    campaign = read_campaign(file)
     with closing(_store(file, store)) as kept:
-        summaries = _summaries(file, kept, measures, baseline)
+        summaries = _summaries(campaign, file, kept, measures, baseline)
         if ending == ".html":
             page = summaries.page(file, output.parent)
             write_campaign_page(page, output)
@@ -225,6 +241,8 @@ def show(
     from dfrs.campaigns.kept import front
     from dfrs.campaigns.spec import read_campaign
 
+    if output is not None and output.exists():
+        raise InputError(f"{output}: is there already: choose another directory")
     campaign = read_campaign(file)
     chosen = _cell(campaign, file, cell)
     parent = Path("out/cells") if output is None else output.parent
@@ -235,9 +253,7 @@ def show(
         warn(f"failed: {row['message']}")
         raise typer.Exit(SOME_FAILED)
     made = parent / chosen.key
-    if output is not None and made != output:
-        if output.exists():
-            raise InputError(f"{output}: is there already; the run is in {made}")
+    if output is not None:
         made = made.rename(output)
     err.print(f"{front(made) or made}", markup=False, soft_wrap=True)
 
@@ -248,13 +264,15 @@ def _store(file: Path, store: Path | None) -> "Store":
     return Store(file.with_suffix(".results") if store is None else store)
 
 
-def _summaries(file: Path, store: "Store", measures: list[str] | None, baseline: str | None) -> "Summaries":
+def _summaries(
+    campaign: "Campaign", file: Path, store: "Store", measures: list[str] | None, baseline: str | None
+) -> "Summaries":
     from dfrs.campaigns.results import failed_cells
-    from dfrs.campaigns.spec import check_report, read_campaign
+    from dfrs.campaigns.spec import check_baseline, check_columns
     from dfrs.campaigns.summary import Summaries
 
-    campaign = read_campaign(file)
-    check_report(campaign, measures or (), baseline)
+    check_columns(campaign, measures or (), "--measure")
+    check_baseline(campaign, baseline, "--baseline")
     kinds = {study.kind.name: study.kind for study in campaign.studies}
     known = {key for kind in kinds.values() for key in store.known(kind)}
     there = sum(cell.key in known for cell in campaign.cells)
@@ -272,7 +290,9 @@ def _cell(campaign: "Campaign", file: Path, text: str) -> "Cell":
     if len(matching) == 1:
         return matching[0]
     if not matching:
-        raise InputError(f'{file}: cell "{text}": there is no such key; dfrs campaign export FILE -o X.csv has all')
+        raise InputError(
+            f'{file}: cell "{text}": no key begins like that; dfrs campaign status {file} --cells lists them'
+        )
     raise InputError(f'{file}: cell "{text}": {len(matching)} keys begin like that')
 
 
@@ -292,115 +312,20 @@ def _estimated(campaign: "Campaign", store: "Store", workers: int | None) -> "tu
 
 
 def _estimate_document(found: "Estimate", workers: int) -> dict[str, object]:
+    (whole_s, *whole), (left_s, *left) = found.whole_on(workers), found.left_on(workers)
     return {
-        "workers": workers,
-        "measured_cells": found.measured,
-        "whole_s": found.whole_s / workers,
-        "whole_interval_s": [s / workers for s in found.interval_s(found.whole_s)],
-        "left_s": found.left_s / workers,
-        "left_interval_s": [s / workers for s in found.interval_s(found.left_s)],
-    }
+        "workers": workers, "measured_cells": found.measured, "whole_s": whole_s, "whole_interval_s": whole,
+        "left_s": left_s, "left_interval_s": left,
+    }  # fmt: skip
 
 
 def _tell_estimate(found: "Estimate", workers: int) -> None:
     on = "one process" if workers == 1 else f"{workers} processes"
-    for what, seconds, cells in (("all", found.whole_s, found.cells), ("the rest", found.left_s, found.left)):
-        low, high = (_duration(s / workers) for s in found.interval_s(seconds))
-        out.print(f"{what}: {cells:,} cells, {_duration(seconds / workers)} on {on} (95 %: {low} to {high})")
+    rows = (("all", found.cells, found.whole_on(workers)), ("the rest", found.left, found.left_on(workers)))
+    for what, cells, times in rows:
+        wall, low, high = (duration(seconds) for seconds in times)
+        out.print(f"{what}: {cells:,} cells, {wall} on {on} (95 %: {low} to {high})")
     err.print(f"from the times of {found.measured:,} cells", style="dim")
-
-
-def _results_document(summaries: "Summaries") -> dict[str, object]:
-    return {
-        "campaign": summaries.campaign.name,
-        "means": [
-            {
-                "group": group.name, "entry": label, "measure": m.key, "mean": mean.mean, "low": mean.low,
-                "high": mean.high, "count": mean.count, "failed": failed,
-            }
-            for group, label, m, mean, failed in summaries.means()
-        ],
-        "comparisons": [
-            {
-                "group": group.name, "entry": label, "baseline": baseline, "measure": m.key, "count": found.count,
-                "wins": found.wins, "ties": found.ties, "losses": found.losses,
-                "ratio": found.ratio and found.ratio.mean, "ratio_low": found.ratio and found.ratio.low,
-                "ratio_high": found.ratio and found.ratio.high, "difference": found.difference.mean,
-                "difference_low": found.difference.low, "difference_high": found.difference.high,
-                "p_value": found.p_value,
-            }
-            for group, label, baseline, m, found in summaries.comparisons()
-        ],
-    }  # fmt: skip
-
-
-def _show(summaries: "Summaries") -> None:
-    """A table for each group and measure: means, and beside them the comparison with the baseline."""
-    compared = {(group.name, label, m.key): found for group, label, _, m, found in summaries.comparisons()}
-    rows: dict[tuple[str, str], list[list[str]]] = {}
-    for group, label, m, mean, failed in summaries.means():
-        found = compared.get((group.name, label, m.key))
-        runs = f"{mean.count:,}" + (f" ({failed} failed)" if failed else "")
-        cells = [label, runs, _number(mean.mean), _interval(mean.low, mean.high), *_comparison(found)]
-        rows.setdefault((group.name, m.key), []).append(cells)
-    for group in summaries.groups:
-        baseline = summaries.baseline_of(group)
-        for m in summaries.measures_of(group):
-            title = f"{group.name}: {m.title}" + (f", {m.unit}" if m.unit else "")
-            heading = ["entry", "runs", "mean", "95 %", f"times {baseline}", "95 %", "better/same/worse", "p"]
-            _fitting(title, heading, rows.get((group.name, m.key), []))
-    out.print("95 %: bootstrap interval; ratios, and better/same/worse, are on the same cases", style="dim")
-
-
-def _comparison(found: "Paired | None") -> list[str]:
-    if found is None:
-        return ["", "", "", ""]
-    ratio = [_number(found.ratio.mean), _interval(found.ratio.low, found.ratio.high)] if found.ratio else ["", ""]
-    p = "" if found.p_value is None else "<0.001" if found.p_value < 0.001 else f"{found.p_value:.3f}"
-    return [*ratio, f"{found.wins}/{found.ties}/{found.losses}", p]
-
-
-def _fitting(title: str, heading: list[str], rows: list[list[str]]) -> None:
-    """The table with as many of its columns as the terminal has room for; all where the output is no terminal."""
-    widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
-    shown = len(heading)
-    if not out.is_terminal:
-        out.width = max(out.width, sum(widths) + 2 * len(widths))
-    while shown > 3 and sum(widths[:shown]) + 2 * (shown - 1) > out.width:
-        shown -= 1
-    table = _plain_table(heading[0], *heading[1:shown], title=title)
-    for row in rows:
-        table.add_row(*row[:shown])
-    out.print(table)
-
-
-def _plain_table(first: str, *others: str, title: str = "") -> "Table":
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False, title=title or None, title_justify="left")
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
-
-
-def _number(value: float | None) -> str:
-    """Four digits, without powers of ten."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.4g}"
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"[{_number(low)}, {_number(high)}]"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def _table_bytes(frame: "pl.DataFrame", ending: str) -> bytes:

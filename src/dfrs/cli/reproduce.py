@@ -133,7 +133,7 @@ def _reports(
 
 def _write_campaign(campaign: "Campaign", output: Path) -> None:
     """Its file; none where a trace that it would be of is not there."""
-    from dfrs.campaigns.spec import campaign_toml
+    from dfrs.campaigns.spec_text import campaign_toml
 
     if campaign.studies:
         _write(output / f"{campaign.name}.toml", campaign_toml(campaign))

@@ -136,7 +136,7 @@ def weeks(count: int) -> TraceSource | None:
     numbers = tuple(week + 1 for week, _ in spread(_WEEKS, min(count, _WEEKS)))
     try:
         return TraceSource(name="weeks", file=HPC2N_FILE, nodes=120, annotate="hpc2n", weeks=numbers)
-    except InputError:
+    except ValueError:
         return None
 
 
