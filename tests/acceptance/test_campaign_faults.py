@@ -165,11 +165,8 @@ def test_a_killed_dask_worker_changes_nothing_that_is_told(undisturbed, tmp_path
     assert told(directory) == undisturbed
 
 
-LOUD = pytest.mark.xfail(strict=True, reason="Dask's workers print tracebacks when they get SIGINT")
-
-
 @pytest.mark.parametrize(
-    "how", [["--workers", "2"], pytest.param(["--dask-local", "2"], marks=[needs_dask, LOUD])], ids=" ".join
+    "how", [["--workers", "2"], pytest.param(["--dask-local", "2"], marks=needs_dask)], ids=" ".join
 )
 def test_ctrl_c_is_one_line_and_what_was_done_is_kept(how, tmp_path):
     """The terminal sends it to the workers too."""

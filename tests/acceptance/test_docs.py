@@ -11,6 +11,11 @@ import pytest
 
 import dfrs
 from dfrs.allocate.registry import ALGORITHMS
+from dfrs.campaigns.cells import OWN
+from dfrs.campaigns.offline import OFFLINE
+from dfrs.campaigns.online import ONLINE
+from dfrs.campaigns.results import NAMES
+from dfrs.campaigns.spec import MODELS
 from dfrs.metrics.run_files import EVENTS, JOBS
 from dfrs.policies.catalogue import CATALOGUE
 
@@ -84,3 +89,13 @@ def test_every_column_of_a_run_is_in_the_reference_and_nothing_else(heading, col
     text = (ROOT / "docs/reference/files.md").read_text()
     part = text.partition(heading)[2].partition("\n**")[0]
     assert named_in_first_column(part) == set(columns)
+
+
+def test_every_column_of_results_and_every_field_of_a_campaign_file_is_in_the_reference():
+    text = (ROOT / "docs/reference/campaign-files.md").read_text()
+    named = set(re.findall(r"`([^`\n]+)`", text))
+    metrics = named_in_first_column((ROOT / "docs/reference/metrics.md").read_text())
+    columns = {*NAMES, *OWN, *ONLINE.schema, *OFFLINE.schema}
+    assert columns - named <= metrics
+    fields = {part.removesuffix("[]") for name in named for part in name.split(".")}
+    assert {name for model in MODELS for name in model.model_fields} - {"path", "paths"} <= fields

@@ -33,6 +33,10 @@ _LIBRARIES = ("numpy", "numba", "highspy")
 """Their versions count as code."""
 
 
+class NotKeptError(InputError):
+    """A run was to be kept and could not be written: what is wrong with the disk is not the cell's fault."""
+
+
 class Case(Protocol):
     """What is run on: equal cases have equal names."""
 
@@ -132,7 +136,7 @@ def perform(work: Work) -> list[Row]:
     started = time.perf_counter()
     try:
         prepared = kind.prepare(case)
-    except Exception as error:  # whatever is wrong with one case must not end the others
+    except (Exception, SystemExit) as error:  # whatever is wrong with one case must not end the others
         return [failure(cell, error) for cell in work.cells]
     preparing_s = (time.perf_counter() - started) / len(work.cells)
     return [_run(cell, prepared, preparing_s, work.keep) for cell in work.cells]
@@ -142,16 +146,21 @@ def _run(cell: Cell, prepared: object, preparing_s: float, keep: Path | None) ->
     started = time.perf_counter()
     try:
         row = cell.kind.run(prepared, cell.entry, cell.seed, None if keep is None else keep / cell.key)
-    except Exception as error:  # a policy may raise anything
+    except NotKeptError:
+        raise
+    except (Exception, SystemExit) as error:  # a policy may raise anything
         row = failure(cell, error)
     else:
         row = _shared(cell) | row
     return row | {"cell_s": preparing_s + time.perf_counter() - started}
 
 
-def failure(cell: Cell, error: Exception | str) -> Row:
+def failure(cell: Cell, error: BaseException | str) -> Row:
     """The row of a cell that gave no result."""
-    told = str(error) if isinstance(error, DfrsError | str) else f"{type(error).__name__}: {error}"
+    try:
+        told = str(error) if isinstance(error, DfrsError | str) else f"{type(error).__name__}: {error}"
+    except Exception:  # of a policy's own kind, which may not even be told
+        told = type(error).__name__
     return _shared(cell) | {"status": FAILED, "message": " ".join(told.split())[:_MESSAGE]}
 
 

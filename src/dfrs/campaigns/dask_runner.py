@@ -15,7 +15,7 @@ from distributed.client import FutureCancelledError
 from distributed.comm.core import CommClosedError
 
 from dfrs.campaigns.cells import Cell, Row, Work, perform
-from dfrs.campaigns.runners import Done
+from dfrs.campaigns.runners import Done, deaf_children
 from dfrs.model.errors import DfrsError, InputError
 
 _AHEAD = 3
@@ -36,10 +36,11 @@ class DaskRunner:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self._cluster = None
         if local:
-            self._cluster = LocalCluster(
-                n_workers=local, threads_per_worker=1, processes=True, host="127.0.0.1",
-                dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-            )  # fmt: skip
+            with deaf_children():
+                self._cluster = LocalCluster(
+                    n_workers=local, threads_per_worker=1, processes=True, host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+                )  # fmt: skip
         try:
             self._client = Client(self._cluster or address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:

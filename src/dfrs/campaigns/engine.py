@@ -47,6 +47,7 @@ class Engine:
         self.keep_runs = keep_runs
         self._spent: dict[str, tuple[float, int]] = {}
         """Seconds and number of the cells run so far, by entry."""
+        self._ran = 0
 
     def run(self, cells: Sequence[Cell], *, retry_failed: bool = False) -> Tally:
         """Run what has no result yet; with `retry_failed` what failed, and that alone.
@@ -55,11 +56,15 @@ class Engine:
         """
         unique = list({cell.key: cell for cell in cells}.values())
         kinds = {cell.kind.name: cell.kind for cell in unique}
+        for kind in kinds.values():
+            # What a full disk did not take before.
+            self.store.flush(kind)
         known = {name: self.store.known(kind) for name, kind in kinds.items()}
         wanted = [cell for cell in unique if self._wanted(cell, known[cell.kind.name], retry_failed)]
         kept = sum(cell.key in known[cell.kind.name] for cell in unique) - sum(
             cell.key in known[cell.kind.name] for cell in wanted
         )
+        self._ran = 0
         self.advance(len(unique) - len(wanted))
         for kind in kinds.values():
             for alone in (False, True):
@@ -67,7 +72,7 @@ class Engine:
                 if mine:
                     self._run(kind, mine, InProcess() if alone else self.runner, retry_failed)
         failed = sum(known[cell.kind.name].get(cell.key, False) for cell in unique)
-        return Tally(cells=len(unique), kept=kept, run=len(wanted), failed=failed)
+        return Tally(cells=len(unique), kept=kept, run=self._ran, failed=failed)
 
     def _wanted(self, cell: Cell, known: dict[str, bool], retry_failed: bool) -> bool:
         failed = known.get(cell.key)
@@ -106,7 +111,7 @@ class Engine:
         while left:
             claimed: list[Cell] = []
             aim_s, spent_s = self._aim_s(len(left), runner.workers), 0.0
-            while left and spent_s < aim_s and (not claimed or left[0].case == claimed[0].case):
+            while left and (not claimed or (spent_s < aim_s and left[0].case == claimed[0].case)):
                 cell = left.popleft()
                 if self.store.claim(cell):
                     claimed.append(cell)
@@ -149,6 +154,7 @@ class Engine:
             if isinstance(seconds := row["cell_s"], float):
                 spent_s, count = self._spent.get(cell.entry.name, (0.0, 0))
                 self._spent[cell.entry.name] = (spent_s + seconds, count + 1)
+        self._ran += len(done.rows)
         self.advance(len(done.rows))
 
     def _isolated(self, cell: Cell, runner: Runner) -> None:
@@ -156,4 +162,5 @@ class Engine:
         for done in runner.map([self._work([cell])]):
             rows = done.rows or [failure(cell, "the process that ran it ended: was there too little memory?")]
             self.store.add(cell.kind, rows)
+            self._ran += 1
             self.advance(1)

@@ -8,7 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dfrs
+from dfrs.campaigns.cells import NotKeptError
 from dfrs.model.allocation import Outcome
+from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.model.run import Run
 from dfrs.report.allocation import draw_allocation
@@ -23,7 +25,7 @@ FRONTS = ("page.html", "allocation.png", "summary.json", "instance.json")
 
 
 def keep_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
-    """A run directory, with a page to explore unless the run is too large for one."""
+    """A run directory, with a page to explore unless the run is too large for one. Raises NotKeptError."""
     with _whole(directory) as made:
         write_run(run, made, metrics, dfrs.__version__)
         if fits_a_page(run):
@@ -31,7 +33,7 @@ def keep_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
 
 
 def keep_allocation(instance: Instance, outcome: Outcome | None, label: str, directory: Path) -> None:
-    """The instance, and where there is one the allocation with its picture. Raises InputError on a full disk."""
+    """The instance, and where there is one the allocation with its picture. Raises NotKeptError."""
     with _whole(directory) as made:
         write_text(made / "instance.json", json.dumps(instance_document(instance), indent=1) + "\n")
         if outcome is None or outcome.allocation is None:
@@ -45,13 +47,17 @@ def keep_allocation(instance: Instance, outcome: Outcome | None, label: str, dir
 @contextmanager
 def _whole(directory: Path) -> Generator[Path]:
     """A directory to fill, which then takes the place of `directory`: that is there whole or not at all."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as temporary:
-        made = Path(temporary) / directory.name
-        made.mkdir()
-        yield made
-        shutil.rmtree(directory, ignore_errors=True)
-        made.replace(directory)
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}.") as temporary:
+            made = Path(temporary) / directory.name
+            made.mkdir()
+            yield made
+            shutil.rmtree(directory, ignore_errors=True)
+            made.replace(directory)
+    except (OSError, InputError) as error:
+        cause = error.strerror if isinstance(error, OSError) else str(error).rpartition(": ")[2]
+        raise NotKeptError(f"{directory}: cannot keep the run: {cause}; what is done is kept: run again") from None
 
 
 def front(directory: Path) -> Path | None:

@@ -34,7 +34,10 @@ SCHEMA: Schema = {
 `searched_yield` also for algorithms that do not search. `before` and `after` are about the second phase. `runtime_s`
 is the time of the algorithm alone."""
 
-_CODE = ("allocate", "bounds/yields.py", "kernels", "model", "workloads/services.py", "campaigns/offline.py")
+_CODE = (
+    "allocate", "bounds", "kernels", "model", "workloads/documents.py", "workloads/files.py", "workloads/services.py",
+    "campaigns/offline.py",
+)  # fmt: skip
 OPTIONS = ("time_limit_s", "rounds", "window", "pair_order", "search", "dominance")
 """The options that a campaign may set."""
 _MOMENT_S = 0.05

@@ -50,8 +50,8 @@ SCHEMA: Schema = {
 run failed. `runtime_s` is the time of the simulation alone."""
 
 _CODE = (
-    "allocate/packing.py", "bounds/stretch.py", "control", "kernels", "metrics/schedule.py", "model", "policies", "sim",
-    "workloads", "campaigns/online.py", "campaigns/simulations.py",
+    "allocate", "bounds", "control", "kernels", "metrics/schedule.py", "model", "policies", "sim", "workloads",
+    "campaigns/online.py", "campaigns/simulations.py",
 )  # fmt: skip
 
 

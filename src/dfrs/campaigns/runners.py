@@ -5,15 +5,18 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Protocol
 
 from dfrs.campaigns.cells import Cell, Row, Work, perform, warm
 
+_LISTEN_S = 0.5
 _AHEAD = 2
 """Pieces of work for each worker that are on their way: one that runs, one that waits, so that none idles."""
 
@@ -85,13 +88,9 @@ class Processes:
             self._pool = ProcessPoolExecutor(
                 self.workers, mp_context=context, initializer=_start_worker, initargs=(reader,)
             )
-            # A process inherits what is blocked: it takes no Ctrl-C before it can do so without a traceback.
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
+            with deaf_children():
                 for _ in range(self.workers):
                     self._pool.submit(os.getpid)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return self._pool
 
     def map(self, work: Iterable[Work]) -> Iterator[Done]:
@@ -103,7 +102,10 @@ class Processes:
                 waiting[self._submit(piece)] = piece
             if not waiting:
                 return
-            ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            ended: set[Future[list[Row]]] = set()
+            while not ended:
+                # A wait without end is not always ended by Ctrl-C.
+                ended, _ = wait(waiting, timeout=_LISTEN_S, return_when=FIRST_COMPLETED)
             if any(isinstance(future.exception(), BrokenProcessPool) for future in ended):
                 # The pool ends all its processes when one has ended: whatever was on its way is lost with it.
                 ended, _ = wait(waiting)
@@ -127,10 +129,19 @@ class Processes:
             self._pool = self._wanted = None
 
 
+@contextmanager
+def deaf_children() -> Generator[None]:
+    """Processes started meanwhile take no Ctrl-C from the terminal, which would be a traceback: they end otherwise."""
+    # When the tracker starts it unblocks what was blocked.
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
 def _start_worker(wanted: Connection) -> None:
-    # The terminal sends Ctrl-C to all processes: workers then end at once and leave the message to the parent.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(wanted,), daemon=True).start()
 
 

@@ -140,22 +140,20 @@ class _File(Strict):
     studies: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
 
 
-_MODELS = {"lublin", "swf", "services", "000", "001", "files"}
-"""What pydantic puts into places beside names of fields."""
-_FIELDS = {
-    name
-    for model in (
-        Report, _PolicySettings, _PolicyItem, _AlgorithmSettings, _AlgorithmItem, _OnlineStudy, _OfflineStudy, _File,
-        *SOURCES,
-    )
-    for name in model.model_fields
-}  # fmt: skip
+MODELS: tuple[type[Strict], ...] = (
+    Report, _PolicySettings, _PolicyItem, _AlgorithmSettings, _AlgorithmItem, _OnlineStudy, _OfflineStudy, _File,
+    *SOURCES,
+)  # fmt: skip
+"""All that a file consists of."""
+_TAGS = {"lublin", "swf", "services", "000", "001", "files"}
+"""Values of `model`: pydantic puts them into places beside names of fields."""
+_FIELDS = {name for model in MODELS for name in model.model_fields}
 _PLAIN = {
     "missing": "is missing",
     "too_short": "must have at least one",
     "tuple_type": "must be a list",
     "model_type": "must be a table",
-    "union_tag_not_found": f"model is missing: must be one of {', '.join(sorted(_MODELS))}",
+    "union_tag_not_found": f"model is missing: must be one of {', '.join(sorted(_TAGS))}",
 }
 """What pydantic says in terms of Python."""
 
@@ -357,7 +355,7 @@ def _validated(model: type[M], document: Mapping[str, Any], where: str, director
     for part in first["loc"]:
         if isinstance(part, int):
             place += f"[{part}]"
-        elif part not in _MODELS:
+        elif part not in _TAGS:
             place += f".{part}" if place else part
     more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
     kind, message = first["type"], first["msg"].removeprefix("Value error, ")

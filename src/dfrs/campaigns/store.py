@@ -16,11 +16,9 @@ import hashlib
 import io
 import json
 import os
-import uuid
 from pathlib import Path
 
 import polars as pl
-from polars.exceptions import PolarsError
 
 from dfrs.campaigns.cells import FAILED, Cell, Kind, Row, code_digest
 from dfrs.model.errors import InputError
@@ -28,7 +26,6 @@ from dfrs.workloads.writing import write_bytes, write_text
 
 FORMAT = "dfrs-store/1"
 _MARK, _LOCK, _RUNS = "store.json", "lock", "runs"
-_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _MANY = 32
 """Files from which on merging them is worth while."""
 
@@ -46,7 +43,7 @@ class Store:
         try:
             if (directory / _MARK).exists():
                 self._check(directory / _MARK)
-            elif directory.exists() and any(directory.iterdir()):
+            elif directory.exists() and any(not path.name.startswith(f".{_MARK}.") for path in directory.iterdir()):
                 raise InputError(f"{directory}: is no store of results: choose a new or an empty directory")
         except OSError as error:
             raise InputError(f"{directory}: cannot read: {error.strerror}") from None
@@ -103,7 +100,7 @@ class Store:
         try:
             fcntl.lockf(self._made(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except OSError as error:
-            return error.errno in _NO_LOCKS
+            return error.errno not in {errno.EACCES, errno.EAGAIN}
         self._claims[cell.key] = place
         return True
 
@@ -138,6 +135,8 @@ class Store:
                     self._take(kind, path, _parquet(path, kind))
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                raise InputError(f"{folder}: cannot read: {error.strerror}") from None
             for path in gone:
                 del self._read[path]
             return
@@ -179,9 +178,9 @@ class Store:
             self.release(str(row["key"]))
 
     def _write(self, folder: Path, frame: pl.DataFrame) -> Path:
-        path = folder / f"part-{uuid.uuid4().hex[:16]}.parquet"
         buffer = io.BytesIO()
         frame.write_parquet(buffer)
+        path = folder / _part(buffer.getvalue())
         write_bytes(path, buffer.getvalue())
         return path
 
@@ -192,22 +191,30 @@ class Store:
         paths = [path for path in self._read if path.parent == folder]
         if len(paths) < _MANY:
             return
-        merged = self._write(folder, pl.concat([self._read[path] for path in paths]))
-        self._read[merged] = pl.concat([self._read.pop(path) for path in paths])
+        whole = pl.concat([self._read[path] for path in paths])
+        try:
+            merged = self._write(folder, whole)
+        except InputError:
+            # All is there already; there is only no room for it twice.
+            return
         for path in paths:
+            del self._read[path]
             path.unlink(missing_ok=True)
+        self._read[merged] = whole
 
 
 def _frame(kind: Kind, rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict(kind.columns))
 
 
+def _part(data: bytes) -> str:
+    """The name of a file that holds `data`: what happens to the one does not agree with the other."""
+    return f"part-{hashlib.sha256(data).hexdigest()[:16]}.parquet"
+
+
 def _parquet(path: Path, kind: Kind) -> pl.DataFrame:
-    try:
-        frame = pl.read_parquet(path)
-        return frame.select(pl.col(name).cast(dtype) for name, dtype in kind.columns.items())
-    except FileNotFoundError:
-        raise
-    except (OSError, PolarsError) as error:
-        told = str(error).splitlines()[0]
-        raise InputError(f"{path}: cannot be read: {told}; remove it, and what it held is run again") from None
+    data = path.read_bytes()
+    if path.name != _part(data):
+        raise InputError(f"{path}: is damaged: remove it, and what it held is run again")
+    frame = pl.read_parquet(io.BytesIO(data))
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in kind.columns.items())

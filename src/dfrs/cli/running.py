@@ -1,5 +1,6 @@
 """What the verbs that run campaigns share: who runs the cells."""
 
+import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -26,11 +27,16 @@ def opened_runner(workers: int | None, dask: str | None, dask_local: int | None)
     given = [name for name, value in (("--workers", workers), ("--dask", dask), ("--dask-local", dask_local)) if value]
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)}: give one of them")
-    running = _runner(workers, dask, dask_local)
+    # What batch systems send before they kill is to lose no more than Ctrl-C does.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield running
+        running = _runner(workers, dask, dask_local)
+        try:
+            yield running
+        finally:
+            running.close()
     finally:
-        running.close()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _runner(workers: int | None, dask: str | None, dask_local: int | None) -> "Runner":
