@@ -1,4 +1,4 @@
-"""AccaSim 1.1.3 (PyPI), a batch simulator in Python, on the same jobs: CPU seconds of its process.
+"""AccaSim 1.1.3, a batch simulator in Python, on the same jobs: CPU seconds of its process.
 
 It lives in an environment of its own, made on first use. It imports names that left `collections` in Python 3.10, and
 cannot read jobs without memory: both are put right for it, in the child process and in the copy of the trace.

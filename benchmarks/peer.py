@@ -1,4 +1,4 @@
-"""One vector packing instance given to VectorPack 0.1.5 (PyPI), by the dissertation's author, and to our kernels."""
+"""One vector packing instance given to VectorPack 0.1.5, by the dissertation's author, and to our kernels."""
 
 import time
 

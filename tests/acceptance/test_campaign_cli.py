@@ -181,9 +181,22 @@ def test_results_are_consistent_with_the_table(finished, table):
     for mean in document["means"]:
         values = table.filter(pl.col("algorithm") == mean["entry"])[mean["measure"]]
         assert mean["group"] == "lublin"
-        assert (mean["count"], mean["failed"]) == (len(values), 0) == (6, 0)
+        assert (mean["count"], mean["runs"], mean["independent"]) == (len(values), 6, 3)
         assert mean["mean"] == pytest.approx(values.mean())
-        assert values.min() <= mean["low"] <= mean["mean"] <= mean["high"] <= values.max()
+        # Three traces are too few for an interval.
+        assert (mean["low"], mean["high"]) == (None, None)
+
+
+def test_intervals_of_enough_traces_hold_their_means(campaign):
+    Path("c.toml").write_text(SMALL.replace('"1-3"', '"1-7"'))
+    assert campaign("run")[0] == 0
+    document = document_of(campaign("results", "--json"))
+    for mean in document["means"]:
+        assert (mean["count"], mean["independent"]) == (14, 7)
+        assert mean["low"] <= mean["mean"] <= mean["high"]
+    for one in document["comparisons"]:
+        assert one["difference_low"] <= one["difference"] <= one["difference_high"]
+        assert one["ratio"] is None or one["ratio_low"] <= one["ratio"] <= one["ratio_high"]
 
 
 def test_comparisons_are_of_the_same_cases(finished, table):
@@ -194,9 +207,6 @@ def test_comparisons_are_of_the_same_cases(finished, table):
         for one in comparisons:
             assert one["baseline"] == baseline != one["entry"]
             assert one["wins"] + one["ties"] + one["losses"] == one["count"] == 6
-            assert one["difference_low"] <= one["difference"] <= one["difference_high"]
-            if one["ratio"] is not None:
-                assert one["ratio_low"] <= one["ratio"] <= one["ratio_high"]
             assert one["p_value"] is None or 0 <= one["p_value"] <= 1
             found[baseline, one["measure"]] = one
     values = {
@@ -280,8 +290,8 @@ def same_run(directory, row, dfrs):
 def test_a_cell_is_shown_as_the_run_that_the_store_has_the_figures_of(finished, table, dfrs, tmp_path):
     row = table.row(7, named=True)
     status, out, err = finished("show", row["key"], "-o", tmp_path / "run")
-    assert (status, out.strip()) == (0, row["cell"])
-    assert err.strip() == str(tmp_path / "run/page.html")
+    assert (status, err.strip()) == (0, row["cell"])
+    assert out.strip() == str(tmp_path / "run/page.html")
     same_run(tmp_path / "run", row, dfrs)
     assert [path.name for path in tmp_path.iterdir()].count(row["key"]) == 0
     assert "is there already" in finished("show", row["key"], "-o", tmp_path / "run")[2]
@@ -363,7 +373,7 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(campaign):
     again = campaign("run", "--json", "--retry-failed")
     assert (again[0], json.loads(again[1])["run"], json.loads(again[1])["failed"]) == (1, 2, 2)
     means = document_of(campaign("results", "--json", "-m", "stretch_max"))["means"]
-    assert [(m["group"], m["count"], m["failed"]) for m in means] == [("t", 1, 1)] * 2
+    assert [(m["group"], m["count"], m["runs"]) for m in means] == [("t", 1, 2)] * 2
     assert all(m["low"] is m["high"] is None for m in means)
     shown = campaign("show", state["failed"][0]["key"])
     assert shown[0] == 1

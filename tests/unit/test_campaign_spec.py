@@ -135,8 +135,9 @@ def test_a_load_that_is_none_is_refused(loads):
 
 def test_the_first_cases_are_those_of_the_whole():
     whole = cases_of(online_study({"loads": [0.5, 0.9]}))
-    for first in range(1, 8):
+    for first in range(1, 7):
         assert cases_of(online_study({"loads": [0.5, 0.9], "first": first})) == whole[:first]
+    refused("first = 7: there are 6", **on(workloads=[LUBLIN | {"seeds": "1-3", "loads": [0.5, 0.9], "first": 7}]))
 
 
 def test_settings_of_several_values_are_run_in_every_combination_and_told_in_the_label():
@@ -251,10 +252,8 @@ def test_a_trace_may_move_and_its_cells_stay_those_but_may_not_change(traced):
     assert [case.name for case in trace_cases(traced)] == [case.name for case in trace_cases(other)]
     (read,) = trace_cases(traced)
     (other / "t.swf").write_text(TRACE.replace(" 400 ", " 401 "))
-    online.file_digest.cache_clear()
     assert trace_cases(other)[0].name != read.name
     (traced / "t.swf").write_text(TRACE.replace(" 400 ", " 402 "))
-    online.file_digest.cache_clear()
     with pytest.raises(InputError, match="has changed since"):
         read.workload()
 
@@ -498,7 +497,7 @@ OFFLINE_ENTRIES = st.builds(
 LUBLINS = st.builds(
     LublinSource, name=NAMES, jobs=st.integers(1, 2000), nodes=st.integers(1, 300), seeds=NUMBERS, loads=LOADS,
     annotate=st.sampled_from(("dfrs", "none", "smp:4:2")), estimates=st.sampled_from(("perfect", "user")),
-    first=st.none() | st.integers(1, 9),
+    first=st.none() | st.just(1),
 )  # fmt: skip
 PARTS = st.lists(st.floats(0.0, 0.99), min_size=1, max_size=2, unique_by=lambda part: f"{part:.12g}").map(tuple)
 COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=2, unique=True).map(tuple)

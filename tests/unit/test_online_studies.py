@@ -19,8 +19,8 @@ from dfrs.campaigns.store import Store
 from dfrs.campaigns.tables import ITEMS
 from dfrs.campaigns.tables.d000_figure_6_1 import periods
 from dfrs.campaigns.tables.d000_tables_b import deviation
-from dfrs.campaigns.tables.measures import Sheet
-from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, failures, heavy
+from dfrs.campaigns.tables.measures import Sheet, failures
+from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, heavy
 from dfrs.campaigns.tables.published_b import MOVES, STATISTICS, algorithms, published
 from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, scaled, unscaled, weeks
 from dfrs.model.decisions import PolicyError

@@ -31,6 +31,8 @@ OWN: Schema = {"key": pl.String, "cell": pl.String, "status": pl.String, "messag
 _MESSAGE = 500
 _LIBRARIES = ("numpy", "numba", "highspy")
 """Their versions count as code."""
+_RULES = "cells/1"
+"""Changes with how names, keys and seeds are made."""
 
 
 class NotKeptError(InputError):
@@ -161,7 +163,9 @@ def failure(cell: Cell, error: BaseException | str) -> Row:
         told = str(error) if isinstance(error, DfrsError | str) else f"{type(error).__name__}: {error}"
     except Exception:  # of a policy's own kind, which may not even be told
         told = type(error).__name__
-    return _shared(cell) | {"status": FAILED, "message": " ".join(told.split())[:_MESSAGE]}
+    # Names of files need not be text.
+    message = " ".join(told.split())[:_MESSAGE].encode(errors="replace").decode()
+    return _shared(cell) | {"status": FAILED, "message": message}
 
 
 def _shared(cell: Cell) -> Row:
@@ -179,7 +183,7 @@ def _warm(kind: Kind, entry: Entry) -> None:
     _warmed.add((kind.name, entry.name))
     try:
         kind.warm(entry)
-    except Exception:
+    except (Exception, SystemExit):
         return
 
 
@@ -202,6 +206,7 @@ def code_digest(parts: tuple[str, ...]) -> str:
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(file.relative_to(root).as_posix().encode())
             digest.update(_meaning(file.read_bytes()).encode())
+    digest.update(f"{_RULES} {' '.join(OWN)}".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {version(library)}".encode())
     return digest.hexdigest()[:12]

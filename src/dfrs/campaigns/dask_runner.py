@@ -12,7 +12,6 @@ from typing import Any
 
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
 from distributed.client import FutureCancelledError
-from distributed.comm.core import CommClosedError
 
 from dfrs.campaigns.cells import Cell, Row, Work, perform
 from dfrs.campaigns.runners import Done, deaf_children
@@ -83,7 +82,7 @@ class DaskRunner:
                 future = next(ended)
                 piece = waiting.pop(future)
                 yield Done(work=piece, rows=_rows(future))
-        except (CommClosedError, CancelledError, FutureCancelledError, TimeoutError) as error:
+        except (OSError, CancelledError, FutureCancelledError) as error:
             raise DfrsError(f"{self.address}: the Dask scheduler is gone: what is done is kept; run again") from error
         finally:
             for future in waiting:
@@ -101,6 +100,9 @@ def _rows(future: "Future[Any]") -> list[Row] | None:
     error: Any = future.exception()
     if isinstance(error, KilledWorker):
         return None
-    if error is not None:
+    if isinstance(error, DfrsError):
         raise error
+    if error is not None:
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise DfrsError(f"a Dask worker cannot run this: {told}: is the same dfrs installed there?")
     return future.result()

@@ -16,8 +16,6 @@ from dfrs.campaigns.store import Store
 PIECE_S = 3.0
 """Aimed at length of a piece: handing one out takes a few milliseconds."""
 WRITE_EVERY_S = 5.0
-_FIRST = 2
-"""Cells in a piece as long as nothing is known about their time."""
 _ROUNDS = 4
 """Pieces that each worker still gets when the pieces begin to be shorter."""
 _LOOK_AGAIN_S = 0.5
@@ -90,12 +88,14 @@ class Engine:
                 lost: list[Cell] = []
                 written_s = time.monotonic()
                 for done in runner.map(self._pieces(kind, left, others, runner, retry_failed)):
-                    self._take(kind, done, lost)
-                    if time.monotonic() - written_s > WRITE_EVERY_S:
+                    took_s = self._take(kind, done, lost)
+                    # The next piece may be as long as this one: what there is must not wait for it.
+                    if time.monotonic() - written_s + took_s > WRITE_EVERY_S:
                         self.store.flush(kind)
                         written_s = time.monotonic()
                 for cell in lost:
                     self._isolated(cell, runner)
+                    self.store.flush(kind)
                 self.store.flush(kind)
                 left = deque(others)
                 if left:
@@ -136,7 +136,7 @@ class Engine:
 
     def _expected_s(self, cell: Cell, aim_s: float) -> float:
         spent_s, count = self._spent.get(cell.entry.name, (0.0, 0))
-        return spent_s / count if count else aim_s / _FIRST
+        return spent_s / count if count else aim_s
 
     def _aim_s(self, left: int, workers: int) -> float:
         """How long the next piece shall be: shorter towards the end, so that workers end together."""
@@ -145,17 +145,21 @@ class Engine:
         mean_s = sum(spent_s for spent_s, _ in self._spent.values()) / sum(count for _, count in self._spent.values())
         return min(PIECE_S, left * mean_s / (_ROUNDS * workers))
 
-    def _take(self, kind: Kind, done: Done, lost: list[Cell]) -> None:
+    def _take(self, kind: Kind, done: Done, lost: list[Cell]) -> float:
+        """Keep what is done; how many seconds it took."""
         if done.rows is None:
             lost += done.work.cells
-            return
+            return 0.0
+        took_s = 0.0
         self.store.add(kind, done.rows)
         for cell, row in zip(done.work.cells, done.rows, strict=True):
             if isinstance(seconds := row["cell_s"], float):
                 spent_s, count = self._spent.get(cell.entry.name, (0.0, 0))
                 self._spent[cell.entry.name] = (spent_s + seconds, count + 1)
+                took_s += seconds
         self._ran += len(done.rows)
         self.advance(len(done.rows))
+        return took_s
 
     def _isolated(self, cell: Cell, runner: Runner) -> None:
         """Run a cell whose worker ended with nothing beside it: if that ends again, it is the cell's fault."""

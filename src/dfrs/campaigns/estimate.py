@@ -4,14 +4,15 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from dfrs.campaigns.cells import Cell
+from dfrs.campaigns.cells import Cell, Kind
 from dfrs.campaigns.sources import spread
 from dfrs.campaigns.spec import Campaign
 from dfrs.campaigns.store import Store
 
 PROBES = 3
 """Cells of each entry on each source that are measured before anything is said."""
-_TWO_SIDED_95 = 1.96
+_LEVEL = 0.975
+"""Of the quantile on both sides of 95 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +20,7 @@ class Estimate:
     """Seconds of one core, of the cells that may run beside others and of those that run alone.
 
     `cells` are all, `left` those without a result, `measured` those whose time is known. `error_s` is the standard
-    error of both times.
+    error of both times, of so many degrees of freedom (Welch and Satterthwaite), 0 where nothing is left to chance.
     """
 
     cells: int
@@ -30,6 +31,7 @@ class Estimate:
     left_s: float
     left_alone_s: float
     error_s: float
+    freedom: float
 
     def whole_on(self, workers: int) -> tuple[float, float, float]:
         """Wall-clock seconds of the whole campaign on so many processes, and from where to where, in 95 % of cases."""
@@ -41,8 +43,15 @@ class Estimate:
 
     def _on(self, seconds: float, alone_s: float, workers: int) -> tuple[float, float, float]:
         wall_s = seconds / workers + alone_s
-        off = _TWO_SIDED_95 * self.error_s / (workers if seconds >= alone_s else 1)
+        off = self._quantile() * self.error_s / (workers if seconds >= alone_s else 1)
         return wall_s, max(0.0, wall_s - off), wall_s + off
+
+    def _quantile(self) -> float:
+        if self.freedom <= 0:
+            return 0.0
+        from scipy.stats import t  # noqa: PLC0415 - takes longer to import than most verbs run
+
+        return float(t.ppf(_LEVEL, self.freedom))
 
 
 def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[Cell]]:
@@ -61,24 +70,30 @@ def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[Cell]]:
 def probes(campaign: Campaign, store: Store) -> list[Cell]:
     """Cells to run so that PROBES of each stratum are known, spread evenly over its cases; fewer where it has fewer."""
     chosen: list[Cell] = []
+    times = {kind.name: _times(store, kind) for kind in campaign.kinds}
     for cells in _strata(campaign).values():
         known = store.known(cells[0].kind)
-        missing = PROBES - sum(cell.key in known for cell in cells)
+        missing = PROBES - sum(cell.key in times[cell.kind.name] for cell in cells)
         places = [place for place, _ in spread(len(cells), len(cells))]
         chosen += [cells[k] for k in places if cells[k].key not in known][: max(0, missing)]
     # Case by case, so that what is prepared for one entry serves the next.
     return sorted(chosen, key=lambda cell: cell.case.name)
 
 
+def _times(store: Store, kind: Kind) -> dict[str, float]:
+    """Seconds of the cells whose time is known, by key."""
+    frame = store.results(kind)
+    pairs = zip(frame["key"].to_list(), frame["cell_s"].to_list(), strict=True)
+    return {key: seconds for key, seconds in pairs if seconds is not None}
+
+
 def estimate(campaign: Campaign, store: Store) -> Estimate:
     """From the times of the cells in the store, stratum by stratum."""
     taken: dict[str, float] = {}
-    for kind in {study.kind.name: study.kind for study in campaign.studies}.values():
-        frame = store.results(kind)
-        pairs = zip(frame["key"].to_list(), frame["cell_s"].to_list(), strict=True)
-        taken |= {key: seconds for key, seconds in pairs if seconds is not None}
+    for kind in campaign.kinds:
+        taken |= _times(store, kind)
     cells = left = measured = 0
-    variance = 0.0
+    variance = squares = 0.0
     whole_s, left_s = {False: 0.0, True: 0.0}, {False: 0.0, True: 0.0}
     for stratum in _strata(campaign).values():
         times = [taken[cell.key] for cell in stratum if cell.key in taken]
@@ -88,8 +103,10 @@ def estimate(campaign: Campaign, store: Store) -> Estimate:
         whole_s[stratum[0].alone] += sum(times) + rest * mean
         left_s[stratum[0].alone] += rest * mean
         if len(times) > 1:
-            variance += rest**2 * sum((t - mean) ** 2 for t in times) / (len(times) - 1) / len(times)
+            own = rest**2 * sum((t - mean) ** 2 for t in times) / (len(times) - 1) / len(times)
+            variance, squares = variance + own, squares + own**2 / (len(times) - 1)
     return Estimate(
         cells=cells, left=left, measured=measured, whole_s=whole_s[False], whole_alone_s=whole_s[True],
         left_s=left_s[False], left_alone_s=left_s[True], error_s=math.sqrt(variance),
+        freedom=variance**2 / squares if squares > 0 else 0.0,
     )  # fmt: skip

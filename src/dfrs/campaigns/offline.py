@@ -12,6 +12,7 @@ from dfrs.allocate.registry import Options, find
 from dfrs.allocate.second_phase import SecondPhase, maximize
 from dfrs.bounds.yields import lp_bound
 from dfrs.campaigns.cells import Kind, Row, Schema
+from dfrs.campaigns.files import check_digest
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.errors import InfeasibleError
 from dfrs.model.instance import Instance
@@ -36,7 +37,7 @@ is the time of the algorithm alone."""
 
 _CODE = (
     "allocate", "bounds", "kernels", "model", "workloads/documents.py", "workloads/files.py", "workloads/services.py",
-    "campaigns/offline.py",
+    "campaigns/files.py", "campaigns/offline.py",
 )  # fmt: skip
 OPTIONS = ("time_limit_s", "rounds", "window", "pair_order", "search", "dominance")
 """The options that a campaign may set."""
@@ -89,7 +90,8 @@ class FileCase:
         return f"{self.path.name} sha256={self.digest[:12]}"
 
     def instance(self) -> Instance:
-        """Read it."""
+        """Read it. Raises InputError where it is gone or another."""
+        check_digest(self.path, self.digest)
         return read_instance(self.path)
 
     def columns(self) -> Row:

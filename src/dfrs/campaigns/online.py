@@ -3,17 +3,16 @@
 Workloads are named, not stored: each process makes or reads its own.
 """
 
-import hashlib
 import time
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 import polars as pl
 
 from dfrs.campaigns.cells import Kind, Row, Schema
+from dfrs.campaigns.files import check_digest
 from dfrs.campaigns.simulations import measured
-from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.registry import find_policy
@@ -51,7 +50,7 @@ run failed. `runtime_s` is the time of the simulation alone."""
 
 _CODE = (
     "allocate", "bounds", "control", "kernels", "metrics/schedule.py", "model", "policies", "sim", "workloads",
-    "campaigns/online.py", "campaigns/simulations.py",
+    "campaigns/files.py", "campaigns/online.py", "campaigns/simulations.py",
 )  # fmt: skip
 
 
@@ -114,8 +113,7 @@ class TracePart:
 
     def workload(self) -> Workload:
         """Read it. Raises InputError where the file is gone or another, or has no such part."""
-        if file_digest(self.path) != self.digest:
-            raise InputError(f"{self.path}: has changed since the campaign was read")
+        check_digest(self.path, self.digest)
         workload = _whole(self.path, self.nodes, self.annotate, self.estimates, self.seed)
         if self.week is not None:
             workload = week(workload, self.week)
@@ -200,15 +198,6 @@ def prepare(case: Case) -> Workload:
 def _whole(path: Path, nodes: int | None, annotate: str, estimates: str, seed: int) -> Workload:
     workload, _ = load_workload(path, nodes=nodes, annotate=annotate, estimates=estimates, seed=seed)
     return workload
-
-
-@cache
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file. Raises InputError where it cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror}") from None
 
 
 def warm(entry: Entry) -> None:

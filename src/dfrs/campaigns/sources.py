@@ -7,15 +7,16 @@ is contained in every larger one.
 import math
 import os
 import re
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections.abc import Sequence
+from itertools import islice, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PrivateAttr
 
 import dfrs
 from dfrs.campaigns import offline, online
+from dfrs.campaigns.files import file_digest
 from dfrs.model.errors import InputError
 from dfrs.workloads.annotate import Annotation, to_workload
 from dfrs.workloads.lublin import Lublin, generate
@@ -50,7 +51,7 @@ def find_trace(name: str, beside: Path) -> Path:
     checkout = Path(dfrs.__file__).parents[3] / "shared" / "traces"
     places = [beside, Path(os.environ.get("DFRS_TRACES", checkout))]
     for place in places:
-        if (path := place / name).is_file():
+        if (path := (place / name).absolute()).is_file():
             return path
     looked = " and ".join(str(place) for place in places)
     raise InputError(f"{name}: there is no such file (looked in {looked}; DFRS_TRACES says where traces are)")
@@ -173,7 +174,9 @@ class LublinSource(Strict):
             )
             for seed, load in product(self.seeds, loads)
         )
-        return tuple(case for _, case in zip(_upto(self.first), every, strict=False))
+        whole = len(self.seeds) * len(loads)
+        _at_most(whole if self.first is None else self.first, whole, "traces")
+        return tuple(islice(every, self.first))
 
 
 class TraceSource(Strict):
@@ -183,8 +186,6 @@ class TraceSource(Strict):
     name: str = ""
     """The file's name where none is given."""
     file: str
-    path: Annotated[Path, Field(exclude=True)] = Path()
-    """Where the file was found."""
     nodes: Count | None = None
     annotate: Annotate = "dfrs"
     estimates: Estimates = "perfect"
@@ -194,11 +195,13 @@ class TraceSource(Strict):
     jobs: Annotated[str, AfterValidator(_slice)] | None = None
     """`FIRST:END`, counted from 0."""
     loads: Loads = ()
+    _path: Path = PrivateAttr(default=Path())
+    """Where the file was found."""
 
     def model_post_init(self, context: object, /) -> None:
         """Find the file, relative to the campaign's directory."""
         try:
-            object.__setattr__(self, "path", find_trace(self.file, _directory(context)))
+            self._path = find_trace(self.file, _directory(context))
         except InputError as error:
             raise ValueError(str(error)) from None
         if not self.name:
@@ -206,13 +209,13 @@ class TraceSource(Strict):
 
     def cases(self) -> tuple[online.Case, ...]:
         """Weeks in the slow loop, then seeds, then loads. Raises InputError where the file cannot be read."""
-        digest = online.file_digest(self.path)
+        digest = file_digest(self._path)
         weeks: Sequence[int | None] = self.weeks or (None,)
         loads: Sequence[float | None] = self.loads or (None,)
         first, end = map(int, self.jobs.split(":")) if self.jobs else (None, None)
         return tuple(
             online.TracePart(
-                path=self.path, digest=digest, nodes=self.nodes, annotate=self.annotate, estimates=self.estimates,
+                path=self._path, digest=digest, nodes=self.nodes, annotate=self.annotate, estimates=self.estimates,
                 seed=seed, week=number, first=first, end=end, load=load,
             )
             for number, seed, load in product(weeks, self.seeds, loads)
@@ -302,16 +305,16 @@ class InstanceFiles(Strict):
     model: Literal["files"] = "files"
     name: str = "files"
     files: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)]
-    paths: Annotated[tuple[Path, ...], Field(exclude=True)] = ()
+    _paths: tuple[Path, ...] = PrivateAttr(default=())
     """Where they were found."""
 
     def model_post_init(self, context: object, /) -> None:
         """Find the files, relative to the campaign's directory."""
-        object.__setattr__(self, "paths", tuple(_directory(context) / name for name in self.files))
+        self._paths = tuple((_directory(context) / name).absolute() for name in self.files)
 
     def cases(self) -> tuple[offline.FileCase, ...]:
         """In the order given. Raises InputError where one cannot be read."""
-        return tuple(offline.FileCase(path=path, digest=online.file_digest(path)) for path in self.paths)
+        return tuple(offline.FileCase(path=path, digest=file_digest(path)) for path in self._paths)
 
 
 Workloads = Annotated[LublinSource | TraceSource, Field(discriminator="model")]
@@ -327,10 +330,8 @@ def _directory(context: object) -> Path:
     return Path(context["directory"]) if isinstance(context, dict) else Path()
 
 
-def _at_most(first: int, whole: int) -> None:
+def _at_most(first: int, whole: int, what: str = "instances") -> None:
     if first > whole:
-        raise InputError(f"first = {first:,}: the set has {whole:,} instances")
-
-
-def _upto(first: int | None) -> Iterable[int]:
-    return range(_MOST_NUMBERS if first is None else first)
+        raise InputError(f"first = {first:,}: there are {whole:,} {what}")
+    if first > _MOST_NUMBERS:
+        raise InputError(f"{first:,} {what}: must be at most {_MOST_NUMBERS:,}")

@@ -146,7 +146,9 @@ MODELS: tuple[type[Strict], ...] = (
 )  # fmt: skip
 """All that a file consists of."""
 _TAGS = {"lublin", "swf", "services", "000", "001", "files"}
-"""Values of `model`: pydantic puts them into places beside names of fields."""
+"""Values of `model`."""
+_TAG_AT = 2
+"""Where pydantic puts them into places: workloads, number, model, field."""
 _FIELDS = {name for model in MODELS for name in model.model_fields}
 _PLAIN = {
     "missing": "is missing",
@@ -198,6 +200,11 @@ class Campaign:
     description: str = ""
     keep_runs: Yes = False
     report: Report = field(default_factory=Report)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Of its cells, each once."""
+        return tuple({study.kind.name: study.kind for study in self.studies}.values())
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -352,10 +359,10 @@ def _validated(model: type[M], document: Mapping[str, Any], where: str, director
     ]
     first = told[0]
     place = where
-    for part in first["loc"]:
+    for k, part in enumerate(first["loc"]):
         if isinstance(part, int):
             place += f"[{part}]"
-        elif part not in _TAGS:
+        elif k != _TAG_AT or first["loc"][0] not in {"workloads", "instances"}:
             place += f".{part}" if place else part
     more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
     kind, message = first["type"], first["msg"].removeprefix("Value error, ")

@@ -43,10 +43,14 @@ class Store:
         try:
             if (directory / _MARK).exists():
                 self._check(directory / _MARK)
-            elif directory.exists() and any(not path.name.startswith(f".{_MARK}.") for path in directory.iterdir()):
+            elif directory.exists() and self._foreign() and not (directory / _MARK).exists():
                 raise InputError(f"{directory}: is no store of results: choose a new or an empty directory")
         except OSError as error:
             raise InputError(f"{directory}: cannot read: {error.strerror}") from None
+
+    def _foreign(self) -> bool:
+        """Whether anything but an unfinished mark is there; another process may be making a store of it meanwhile."""
+        return any(not path.name.startswith(f".{_MARK}.") for path in self.directory.iterdir())
 
     def _check(self, mark: Path) -> None:
         try:
@@ -84,8 +88,8 @@ class Store:
         return self.directory / f"{kind.name}-{code_digest(kind.code)}"
 
     def runs(self, kind: Kind) -> Path:
-        """Where runs of this kind by this code are kept, each under its key."""
-        return self.folder(kind) / _RUNS
+        """Where runs of this kind by this code are kept, each under its key: absolute, as workers may be elsewhere."""
+        return (self.folder(kind) / _RUNS).absolute()
 
     def others(self, kind: Kind) -> list[Path]:
         """Where results of this kind by other code are."""

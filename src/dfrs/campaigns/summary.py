@@ -1,5 +1,6 @@
 """What the results of a campaign say: means with intervals, paired comparisons, curves, and the page with all of it."""
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,10 +39,11 @@ _TITLES = {
 }
 _UNITS = {"_gb_per_s": "GB/s", "_gb_s": "GB/s", "_s": "s", "_gb": "GB"}
 _NOTES = (
-    "Means are over the runs that did not fail. [low, high] are 95 % bootstrap confidence intervals; one trace at "
-    "several loads is drawn as a whole.",
-    "A ratio is the geometric mean over the cases that both have: below 1 the first has less. p is of Wilcoxon's "
-    "signed-rank test.",
+    "Means are over the runs that have a value: those that failed or found nothing have none, and are counted apart. "
+    "[low, high] are 95 % bootstrap confidence intervals; what is made of one trace or one seed is drawn as a whole, "
+    "and of fewer than six such there is none.",
+    "A ratio is the geometric mean over the cases on which both have a value: below 1 the first has less. p is of "
+    "Wilcoxon's signed-rank test.",
 )
 
 
@@ -51,6 +53,10 @@ def measure(key: str) -> Measure:
     ending = next((ending for ending in _UNITS if key.endswith(ending)), "")
     title = _TITLES.get(key, key.removesuffix(ending).replace("_", " "))
     return Measure(key=key, title=title, unit=unit, better="high" if any(part in key for part in _HIGH) else "low")
+
+
+Keys = dict[tuple[str, str, str], str]
+"""Of group, entry and cell: what the page calls a run, as a cell of two groups or labels is there twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +72,10 @@ class Group:
         """The rows of each entry, in the order of the cases."""
         return {str(key[0]): part for key, part in self.frame.partition_by("algorithm", as_dict=True).items()}
 
-    def clusters(self, frame: pl.DataFrame) -> Ints | None:
-        """(I,) what rows are of one trace; None where all are independent."""
-        return frame["number"].to_numpy() if self.study.kind is ONLINE else None
+    def clusters(self, frame: pl.DataFrame) -> Ints:
+        """(I,) which rows are of one trace, or of instances drawn from one seed."""
+        own = pl.col("number" if self.study.kind is ONLINE else "seed")
+        return frame.select(own.fill_null(-1 - pl.int_range(pl.len()))).to_series().to_numpy()
 
 
 class Summaries:
@@ -79,8 +86,7 @@ class Summaries:
     ) -> None:
         self.campaign = campaign
         self._store = store
-        kinds = dict.fromkeys(study.kind.name for study in campaign.studies)
-        usual = [name for kind in kinds for name in _MEASURES[kind]]
+        usual = [name for kind in campaign.kinds for name in _MEASURES[kind.name]]
         self.measures = tuple(measure(name) for name in measures or campaign.report.measures or usual)
         self._baseline = baseline or campaign.report.baseline
 
@@ -98,14 +104,13 @@ class Summaries:
         return tuple(found)
 
     def means(self) -> Iterator[tuple[Group, str, Measure, Interval, int]]:
-        """Group, entry, measure, its mean, and how many runs failed."""
+        """Group, entry, measure, its mean, and of how many runs: those that failed or found nothing have no value."""
         for group in self.groups:
             for label, part in group.parts.items():
-                failed = int((part["status"] == FAILED).sum())
                 for m in self.measures_of(group):
                     seed = f"{group.name} {m.key}"
                     mean = mean_interval(_floats(part, m.key), seed=seed, clusters=group.clusters(part))
-                    yield group, label, m, mean, failed
+                    yield group, label, m, mean.shown, len(part)
 
     def comparisons(self) -> Iterator[tuple[Group, str, str, Measure, Paired]]:
         """Group, entry, baseline, measure, and how they compare on the cases that both have."""
@@ -114,7 +119,9 @@ class Summaries:
             for label, m in ((label, m) for label in group.parts for m in self.measures_of(group)):
                 if label == baseline or baseline is None:
                     continue
-                both = group.parts[label].join(group.parts[baseline], on="case", suffix="_baseline")
+                both = group.parts[label].join(
+                    group.parts[baseline], on="case", suffix="_baseline", maintain_order="left"
+                )
                 yield group, label, baseline, m, paired(
                     _floats(both, m.key), _floats(both, f"{m.key}_baseline"), seed=f"{group.name} {m.key}",
                     lower_is_better=m.better == "low", clusters=group.clusters(both),
@@ -129,20 +136,22 @@ class Summaries:
             for label, part in group.parts.items():
                 places = part.filter(pl.col(x).is_not_null()).partition_by(x, as_dict=True)
                 for place in sorted(places):
-                    there = places[place].filter(pl.col("status") != FAILED)
                     for m in self.measures_of(group):
+                        there = places[place].filter(pl.col(m.key).is_not_null())
                         seed = f"{group.name} {m.key} {place[0]}"
-                        mean = mean_interval(_floats(there, m.key), seed=seed)
-                        yield group, label, m, float(place[0]), mean, tuple(there["key"].to_list())
+                        mean = mean_interval(_floats(there, m.key), seed=seed, clusters=group.clusters(there))
+                        yield group, label, m, float(place[0]), mean.shown, tuple(there["key"].to_list())
 
     def page(self, file: Path, directory: Path) -> CampaignPage:
         """The page for a campaign read from `file`, to be written into `directory`, from where links lead on."""
         cells = {cell.key: cell for cell in self.campaign.cells}
-        runs = [run for group in self.groups for run in self._runs(group, cells, file, directory)]
+        keys: Keys = {}
+        runs = [run for group in self.groups for run in self._runs(group, cells, file, directory, keys)]
         curves: dict[tuple[str, str, str], list[Point]] = {}
-        for group, label, m, x, mean, keys in self.curves():
+        for group, label, m, x, mean, found in self.curves():
             if mean.mean is not None:
-                point = Point(x=x, mean=mean.mean, low=mean.low, high=mean.high, runs=keys)
+                shown = tuple(keys[group.name, label, key] for key in found)
+                point = Point(x=x, mean=mean.mean, low=mean.low, high=mean.high, runs=shown)
                 curves.setdefault((group.name, m.key, label), []).append(point)
         return CampaignPage(
             name=self.campaign.name,
@@ -160,14 +169,27 @@ class Summaries:
             notes=_NOTES,
         )
 
-    def _runs(self, group: Group, cells: Mapping[str, Cell], file: Path, directory: Path) -> Iterator[Run]:
+    def _runs(
+        self,
+        group: Group,
+        cells: Mapping[str, Cell],
+        file: Path,
+        directory: Path,
+        keys: dict[tuple[str, str, str], str],
+    ) -> Iterator[Run]:
+        """The runs of a group. `keys` gets what the page calls them: a cell of two groups or labels is there twice."""
+        taken = set(keys.values())
         kept = self._store.runs(group.study.kind)
         x = self._x_of(group)
         for row in group.frame.iter_rows(named=True):
             cell = cells[row["key"]]
             page = front(kept / cell.key)
+            place = (group.name, str(row["algorithm"]), cell.key)
+            key = cell.key if cell.key not in taken else hashlib.sha256(" ".join(place).encode()).hexdigest()[:16]
+            taken.add(key)
+            keys[place] = key
             yield Run(
-                key=cell.key, name=cell.name, group=group.name, case=cell.case.name, entry=row["algorithm"],
+                key=key, name=cell.name, group=group.name, case=cell.case.name, entry=row["algorithm"],
                 x=None if x is None else row[x],
                 values=tuple(row.get(m.key) for m in self.measures),
                 failed=row["message"] if row["status"] == FAILED else None,
@@ -177,14 +199,14 @@ class Summaries:
 
     def _facts(self, cells: int, runs: Sequence[Run]) -> tuple[tuple[str, str], ...]:
         failed = sum(run.failed is not None for run in runs)
-        kinds = {study.kind.name: self._store.folder(study.kind).name for study in self.campaign.studies}
+        folders = [self._store.folder(kind).name for kind in self.campaign.kinds]
         return (
             ("runs", f"{len(runs):,} of {cells:,}"),
             ("failed", f"{failed:,}"),
             ("cases", f"{len({run.case for run in runs}):,}"),
             ("entries", f"{len({run.entry for run in runs}):,}"),
             ("dfrs", dfrs.__version__),
-            ("code", ", ".join(name.rpartition("-")[2] for name in kinds.values())),
+            ("code", ", ".join(name.rpartition("-")[2] for name in folders)),
         )
 
     def measures_of(self, group: Group) -> list[Measure]:
@@ -217,15 +239,15 @@ def _floats(frame: pl.DataFrame, name: str) -> Floats:
     return frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
-def _summary(group: Group, label: str, m: Measure, mean: Interval, failed: int) -> Summary:
+def _summary(group: Group, label: str, m: Measure, mean: Interval, runs: int) -> Summary:
     return Summary(
         group=group.name, entry=label, measure=m.key, mean=mean.mean, low=mean.low, high=mean.high, count=mean.count,
-        failed=failed,
+        failed=runs - mean.count,
     )  # fmt: skip
 
 
 def _comparison(group: Group, label: str, baseline: str, m: Measure, found: Paired) -> Comparison:
-    ratio = found.ratio
+    ratio = None if found.ratio is None else found.ratio.shown
     return Comparison(
         group=group.name, measure=m.key, entry=label, baseline=baseline, count=found.count, wins=found.wins,
         ties=found.ties, losses=found.losses, ratio=None if ratio is None else ratio.mean,

@@ -1,14 +1,16 @@
 """`dfrs campaign`: thousands of runs from one file, on this machine or a cluster; what is done is never lost."""
 
 import io
+import shutil
 import time
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.campaign_tables import duration, plain_table, results_document, show_results
+from dfrs.cli.campaign_tables import duration, results_document, show_results, show_status
 from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.model.errors import InputError
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from dfrs.campaigns.summary import Summaries
 
 SOME_FAILED = 1
-_SHOWN = 10
 
 app = typer.Typer(help="Run many simulations or allocations.", no_args_is_help=True, rich_markup_mode="rich")
 
@@ -107,8 +108,6 @@ def status(
 
     Example: dfrs campaign status loads.toml --estimate
     """
-    from rich.text import Text
-
     from dfrs.campaigns.results import failed_cells, progress_of
     from dfrs.campaigns.spec import read_campaign
 
@@ -117,47 +116,33 @@ def status(
         found = _estimated(campaign, results, workers) if estimate else None
         states = [progress_of(study, results) for study in campaign.studies]
         failed = failed_cells(campaign.cells, results)
-        known = {
-            key: bad
-            for kind in {study.kind.name: study.kind for study in campaign.studies}.values()
-            for key, bad in results.known(kind).items()
-        }
-        others = [
-            path.name
-            for kind in {study.kind.name: study.kind for study in campaign.studies}.values()
-            for path in results.others(kind)
-        ]
+        known = {key: bad for kind in campaign.kinds for key, bad in results.known(kind).items()}
+        others = [path.name for kind in campaign.kinds for path in results.others(kind)]
     if as_json:
+        named = [{"key": cell.key, "cell": cell.name, "state": _state(cell, known)} for cell in campaign.cells]
         print_json(
             {
                 "campaign": campaign.name,
-                "studies": [
-                    {"study": s.study, "cells": s.cells, "done": s.done, "failed": s.failed, "seconds": s.seconds}
-                    for s in states
-                ],
+                "studies": [asdict(state) for state in states],
                 "failed": [{"key": cell.key, "cell": cell.name, "message": message} for cell, message in failed],
                 "estimate": None if found is None else _estimate_document(*found),
                 "results_of_other_code": others,
             }
+            | ({"cells": named} if cells else {})
         )
         return
-    table = plain_table("study", "cells", "done", "failed", "to do", "core time")
-    for s in states:
-        numbers = (s.cells, s.done, s.failed, s.cells - s.done - s.failed)
-        table.add_row(Text(s.study), *(f"{n:,}" for n in numbers), duration(s.seconds))
-    out.print(table)
+    show_status(states, failed)
     if cells:
         for cell in campaign.cells:
-            state = {None: "to do", False: "done", True: "failed"}[known.get(cell.key)]
-            out.print(f"{cell.key} {state:6} {cell.name}", markup=False, soft_wrap=True)
-    for cell, message in failed[:_SHOWN]:
-        out.print(f"failed: {cell.key} {cell.name}: {message}", markup=False, soft_wrap=True)
-    if len(failed) > _SHOWN:
-        out.print(f"and {len(failed) - _SHOWN} more; --json has all")
+            out.print(f"{cell.key} {_state(cell, known):6} {cell.name}", markup=False, soft_wrap=True)
     if found is not None:
         _tell_estimate(*found)
     if others:
         err.print(f"not used, of other code: {', '.join(others)}", markup=False, style="dim", soft_wrap=True)
+
+
+def _state(cell: "Cell", known: dict[str, bool]) -> str:
+    return {None: "to do", False: "done", True: "failed"}[known.get(cell.key)]
 
 
 @app.command("results")
@@ -237,25 +222,31 @@ def show(
 
     Example: dfrs campaign show loads.toml 3f9a
     """
+    from tempfile import TemporaryDirectory
+
     from dfrs.campaigns.cells import FAILED, Work, code_digest, perform
     from dfrs.campaigns.kept import front
     from dfrs.campaigns.spec import read_campaign
 
-    if output is not None and output.exists():
-        raise InputError(f"{output}: is there already: choose another directory")
     campaign = read_campaign(file)
     chosen = _cell(campaign, file, cell)
-    parent = Path("out/cells") if output is None else output.parent
-    work = Work(cells=(chosen,), code=code_digest(chosen.kind.code), keep=parent)
-    row = perform(work)[0]
-    out.print(chosen.name, markup=False, soft_wrap=True)
+    made = Path("out/cells") / chosen.key if output is None else output
+    if output is not None and made.exists():
+        raise InputError(f"{made}: is there already: choose another directory")
+    try:
+        made.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=made.parent) as temporary:
+            row = perform(Work(cells=(chosen,), code=code_digest(chosen.kind.code), keep=Path(temporary)))[0]
+            if row["status"] != FAILED:
+                shutil.rmtree(made, ignore_errors=True)
+                (Path(temporary) / chosen.key).rename(made)
+    except OSError as error:
+        raise InputError(f"{made}: cannot write: {error.strerror}") from None
+    err.print(chosen.name, markup=False, soft_wrap=True, style="dim")
     if row["status"] == FAILED:
         warn(f"failed: {row['message']}")
         raise typer.Exit(SOME_FAILED)
-    made = parent / chosen.key
-    if output is not None:
-        made = made.rename(output)
-    err.print(f"{front(made) or made}", markup=False, soft_wrap=True)
+    out.print(f"{front(made) or made}", markup=False, soft_wrap=True)
 
 
 def _store(file: Path, store: Path | None) -> "Store":
@@ -273,8 +264,7 @@ def _summaries(
 
     check_columns(campaign, measures or (), "--measure")
     check_baseline(campaign, baseline, "--baseline")
-    kinds = {study.kind.name: study.kind for study in campaign.studies}
-    known = {key for kind in kinds.values() for key in store.known(kind)}
+    known = {key for kind in campaign.kinds for key in store.known(kind)}
     there = sum(cell.key in known for cell in campaign.cells)
     if not there:
         raise InputError(f"{store.directory}: holds no results of this campaign: dfrs campaign run {file}")

@@ -7,8 +7,13 @@ from dfrs.cli.console import out
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dfrs.campaigns.cells import Cell
+    from dfrs.campaigns.results import Progress
     from dfrs.campaigns.summary import Summaries
     from dfrs.metrics.statistics import Paired
+
+_SHOWN = 10
+"""Failures that are told one by one."""
 
 
 def results_document(summaries: "Summaries") -> dict[str, object]:
@@ -18,17 +23,17 @@ def results_document(summaries: "Summaries") -> dict[str, object]:
         "means": [
             {
                 "group": group.name, "entry": label, "measure": m.key, "mean": mean.mean, "low": mean.low,
-                "high": mean.high, "count": mean.count, "failed": failed,
+                "high": mean.high, "count": mean.count, "runs": runs, "independent": mean.clusters,
             }
-            for group, label, m, mean, failed in summaries.means()
+            for group, label, m, mean, runs in summaries.means()
         ],
         "comparisons": [
             {
                 "group": group.name, "entry": label, "baseline": baseline, "measure": m.key, "count": found.count,
                 "wins": found.wins, "ties": found.ties, "losses": found.losses,
-                "ratio": found.ratio and found.ratio.mean, "ratio_low": found.ratio and found.ratio.low,
-                "ratio_high": found.ratio and found.ratio.high, "difference": found.difference.mean,
-                "difference_low": found.difference.low, "difference_high": found.difference.high,
+                "ratio": found.ratio and found.ratio.mean, "ratio_low": found.ratio and found.ratio.shown.low,
+                "ratio_high": found.ratio and found.ratio.shown.high, "difference": found.difference.mean,
+                "difference_low": found.difference.shown.low, "difference_high": found.difference.shown.high,
                 "p_value": found.p_value,
             }
             for group, label, baseline, m, found in summaries.comparisons()
@@ -36,46 +41,66 @@ def results_document(summaries: "Summaries") -> dict[str, object]:
     }  # fmt: skip
 
 
+def show_status(states: "list[Progress]", failed: "list[tuple[Cell, str]]") -> None:
+    """A line a study, and the first of what failed."""
+    from rich.markup import escape
+
+    table = plain_table("study", "cells", "done", "failed", "to do", "core time")
+    for s in states:
+        numbers = (s.cells, s.done, s.failed, s.cells - s.done - s.failed)
+        table.add_row(escape(s.study), *(f"{n:,}" for n in numbers), duration(s.seconds))
+    out.print(table)
+    for cell, message in failed[:_SHOWN]:
+        out.print(f"failed: {cell.key} {cell.name}: {message}", markup=False, soft_wrap=True)
+    if len(failed) > _SHOWN:
+        out.print(f"and {len(failed) - _SHOWN} more; --json has all")
+
+
 def show_results(summaries: "Summaries") -> None:
-    """A table for each group and measure: means, and beside them the comparison with the baseline."""
-    compared = {(group.name, label, m.key): found for group, label, _, m, found in summaries.comparisons()}
-    rows: dict[tuple[str, str], list[list[str]]] = {}
-    for group, label, m, mean, failed in summaries.means():
-        found = compared.get((group.name, label, m.key))
-        runs = f"{mean.count:,}" + (f" ({failed} failed)" if failed else "")
-        cells = [label, runs, _number(mean.mean), _interval(mean.low, mean.high), *_comparison(found)]
-        rows.setdefault((group.name, m.key), []).append(cells)
+    """For each group and measure a table of means, and one of comparisons with the baseline."""
+    means: dict[tuple[str, str], list[list[str]]] = {}
+    for group, label, m, mean, runs in summaries.means():
+        count = f"{mean.count:,}" + ("" if mean.count == runs else f" of {runs:,}")
+        count += "" if mean.clusters == mean.count else f" ({mean.clusters:,})"
+        row = [label, count, _number(mean.mean), _interval(mean.low, mean.high)]
+        means.setdefault((group.name, m.key), []).append(row)
+    compared: dict[tuple[str, str], list[list[str]]] = {}
+    for group, label, _, m, found in summaries.comparisons():
+        compared.setdefault((group.name, m.key), []).append([label, *_comparison(found)])
     for group in summaries.groups:
-        baseline = summaries.baseline_of(group)
         for m in summaries.measures_of(group):
+            place = (group.name, m.key)
             title = f"{group.name}: {m.title}" + (f", {m.unit}" if m.unit else "")
-            heading = ["entry", "runs", "mean", "95 %", f"times {baseline}", "95 %", "better/same/worse", "p"]
-            _fitting(title, heading, rows.get((group.name, m.key), []))
-    out.print("95 %: bootstrap interval; ratios, and better/same/worse, are on the same cases", style="dim")
+            _fitting(title, ["entry", "runs", "mean", "95 %"], means.get(place, []))
+            if place in compared:
+                heading = ["entry", "ratio", "95 %", "better/same/worse", "p"]
+                _fitting(f"  against {summaries.baseline_of(group)}, on the same cases", heading, compared[place])
+    out.print("runs: those with a value, in brackets how many independent traces or seeds they are of", style="dim")
 
 
-def _comparison(found: "Paired | None") -> list[str]:
-    if found is None:
-        return ["", "", "", ""]
-    ratio = [_number(found.ratio.mean), _interval(found.ratio.low, found.ratio.high)] if found.ratio else ["", ""]
+def _comparison(found: "Paired") -> list[str]:
+    shown = found.ratio.shown if found.ratio else None
+    ratio = [_number(shown.mean), _interval(shown.low, shown.high)] if shown else ["", ""]
     p = "" if found.p_value is None else "<0.001" if found.p_value < 0.001 else f"{found.p_value:.3f}"
     return [*ratio, f"{found.wins}/{found.ties}/{found.losses}", p]
 
 
 def _fitting(title: str, heading: list[str], rows: list[list[str]]) -> None:
     """The table with as many of its columns as the terminal has room for; all where the output is no terminal."""
+    from rich.markup import escape
+
     widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
     shown = len(heading)
     if not out.is_terminal:
         out.width = max(out.width, sum(widths) + 2 * len(widths))
-    while shown > 3 and sum(widths[:shown]) + 2 * (shown - 1) > out.width:
+    while shown > 2 and sum(widths[:shown]) + 2 * (shown - 1) > out.width:
         shown -= 1
-    from rich.markup import escape
-
     table = plain_table(*map(escape, heading[:shown]), title=escape(title))
     for row in rows:
         table.add_row(*map(escape, row[:shown]))
     out.print(table)
+    if shown < len(heading):
+        out.print(f"  left out for want of room: {', '.join(heading[shown:])}", style="dim")
 
 
 def plain_table(first: str, *others: str, title: str = "") -> "Table":

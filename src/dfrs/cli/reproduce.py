@@ -13,6 +13,7 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from dfrs.campaigns.runners import Runner
     from dfrs.campaigns.spec import Campaign
+    from dfrs.campaigns.store import Store
     from dfrs.campaigns.tables.item import Item
     from dfrs.campaigns.tables.sizes import Size
     from dfrs.report.tables import Grid, Report
@@ -63,8 +64,7 @@ def reproduce(
         return
     size = parse_size("full" if full else sample)
     if only_files:
-        for item in items:
-            _write_campaign(item.campaign(size), output)
+        _only_files(items, size, output, as_json)
         return
     with opened_runner(workers, dask, dask_local) as running:
         reports, failed = _reports(items, size, output, running, retry_failed)
@@ -80,6 +80,16 @@ def reproduce(
     if failed:
         warn(f"{failed} runs failed: the pages say why; --retry-failed runs them again")
         raise typer.Exit(1)
+
+
+def _only_files(items: "list[Item]", size: "Size", output: Path, as_json: bool) -> None:
+    written = [_write_campaign(item.campaign(size), output) for item in items]
+    if as_json:
+        print_json({item.name: None if path is None else str(path) for item, path in zip(items, written, strict=True)})
+        return
+    for item, path in zip(items, written, strict=True):
+        told = f"{item.name}: left out, as its trace is not there" if path is None else str(path)
+        out.print(told, markup=False, soft_wrap=True)
 
 
 def _list(items: "list[Item]", as_json: bool) -> None:
@@ -118,6 +128,7 @@ def _reports(
             bar.update(task, description=item.name)
             mine = [left.pop(cell.key) for cell in campaigns[item.name].cells if cell.key in left]
             engine.run(mine, retry_failed=retry_failed)
+            _complete(item, campaigns[item.name], store)
             report = item.report(size, lambda study: study_frame(study, store))
             _write(output / f"{report.name}.md", markdown(report))
             _write_campaign(campaigns[item.name], output)
@@ -131,20 +142,33 @@ def _reports(
     return reports, failed
 
 
-def _write_campaign(campaign: "Campaign", output: Path) -> None:
+def _complete(item: "Item", campaign: "Campaign", store: "Store") -> None:
+    """A table compares entries on the same cases: every cell must have been run. Raises InputError."""
+    known = {key for kind in campaign.kinds for key in store.known(kind)}
+    lacking = sum(cell.key not in known for cell in campaign.cells)
+    if lacking:
+        raise InputError(f"{item.name}: {lacking:,} cells have no result yet: run it without --retry-failed")
+
+
+def _write_campaign(campaign: "Campaign", output: Path) -> Path | None:
     """Its file; none where a trace that it would be of is not there."""
     from dfrs.campaigns.spec_text import campaign_toml
 
-    if campaign.studies:
-        _write(output / f"{campaign.name}.toml", campaign_toml(campaign))
+    if not campaign.studies:
+        return None
+    path = output / f"{campaign.name}.toml"
+    _write(path, campaign_toml(campaign))
+    return path
 
 
 def _write(path: Path, text: str) -> None:
+    from dfrs.workloads.writing import write_text
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot write: {error.strerror}") from None
+    write_text(path, text)
 
 
 def _show(report: "Report") -> None:

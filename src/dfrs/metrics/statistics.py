@@ -34,6 +34,9 @@ TIED = 1e-9
 LEAST_PAIRS = 6
 """Fewer pairs cannot tell two columns apart: the least p-value of five is 0.06."""
 
+LEAST_CLUSTERS = 6
+"""An interval of fewer says nothing that 95 % should stand beside."""
+
 _BATCH = 200_000
 """Clusters drawn at a time: what a core's cache holds is resampled fastest."""
 _ROUNDING = 1e-12
@@ -54,6 +57,11 @@ class Interval:
     count: int
     clusters: int
     """`count` where every instance is its own."""
+
+    @property
+    def shown(self) -> "Interval":
+        """The same without low and high where they are of too few clusters to be shown to anyone."""
+        return self if self.clusters >= LEAST_CLUSTERS else replace(self, low=None, high=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

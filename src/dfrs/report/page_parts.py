@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dfrs.model.errors import InputError
+from dfrs.workloads.writing import write_text
 
 
 def pack(values: ArrayLike, kind: str) -> str:
@@ -43,11 +43,7 @@ def assemble(
 
 def write(text: str, path: Path) -> None:
     """Write a page to `path`. Raises InputError where that cannot be done."""
-    try:
-        # Names of files may hold bytes that are no UTF-8, and so may messages about them.
-        path.write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"{path}: cannot write the page: {error.strerror}") from None
+    write_text(path, text)
 
 
 def _part(name: str) -> str:

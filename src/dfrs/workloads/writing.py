@@ -8,8 +8,8 @@ from dfrs.model.errors import InputError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` whole or not at all: to a temporary file beside `path`, then renamed."""
-    write_bytes(path, text.encode())
+    """Write `text` whole or not at all: to a temporary file beside `path`, then renamed. What is no text becomes ?."""
+    write_bytes(path, text.encode(errors="replace"))
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -19,6 +19,9 @@ def write_bytes(path: Path, data: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
+                file.flush()
+                # Else a power cut could leave the new name with nothing under it.
+                os.fsync(handle)
             Path(temporary).chmod(0o644)
             Path(temporary).replace(path)
         except BaseException:

@@ -12,7 +12,6 @@ from dfrs.campaigns.tables.policies import (
     average,
     degradation,
     entries,
-    failures,
     origins,
     studies,
     table_5_2,
@@ -65,7 +64,7 @@ def _content(results: Results) -> Content:
         ),
         claims=tuple(_claims(penalised, free, count)),
         pictures=(picture,),
-        notes=(STRETCH, TOGETHER, *failures(results.values())),
+        notes=(STRETCH, TOGETHER),
     )
 
 

@@ -14,7 +14,6 @@ from dfrs.campaigns.tables.policies import (
     STRETCH,
     average,
     degradation,
-    failures,
     heavy,
     origins,
     studies,
@@ -74,7 +73,7 @@ def _content(results: Results) -> Content:
         subtitle=f"{BEST}; means; penalty of 300 s; bands: 95 % bootstrap confidence intervals of the mean",
         panels=tuple(panels),
     )
-    notes = [STRETCH, *MOVED, *failures(results.values())]
+    notes = [STRETCH, *MOVED]
     if "weeks" not in results:
         notes.append(NO_WEEKS)
     return Content(grids=tuple(grids), claims=tuple(_claims(sheets)), pictures=(picture,), notes=tuple(notes))

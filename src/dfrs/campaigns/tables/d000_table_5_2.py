@@ -15,7 +15,6 @@ from dfrs.campaigns.tables.policies import (
     Averages,
     claim_on,
     degradation,
-    failures,
     order_claim,
     origins,
     table_5_2,
@@ -47,7 +46,7 @@ def _content(results: Results) -> Content:
     grids = [_grid(results, "Average degradation from bound", plain=False)]
     grids.append(_grid(results, "The same by plain stretch", plain=True))
     grids.append(_against_best(results))
-    notes = [STRETCH, TOGETHER, _PAIRED, EASY, *failures(results.values())]
+    notes = [STRETCH, TOGETHER, _PAIRED, EASY]
     if "weeks" not in results:
         notes.append(NO_WEEKS)
     return Content(grids=tuple(grids), claims=tuple(_claims(results)), notes=tuple(notes))

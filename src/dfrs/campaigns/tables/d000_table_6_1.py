@@ -5,7 +5,7 @@ import numpy as np
 from dfrs.campaigns.tables.item import Item, Needs, Results
 from dfrs.campaigns.tables.measures import mean, quantile, say
 from dfrs.campaigns.tables.moves import MEASURES, MOVED, cells
-from dfrs.campaigns.tables.policies import BEST, failures, heavy, table_5_2
+from dfrs.campaigns.tables.policies import BEST, heavy, table_5_2
 from dfrs.campaigns.tables.sizes import Size
 from dfrs.policies.registry import TABLE_5_2
 from dfrs.report.tables import Claim, Content, Grid
@@ -38,7 +38,7 @@ def _content(results: Results) -> Content:
                 holds=None if peak is None else peak < 2.0, instances=len(sheet),
             ),
         ),
-        notes=(*MOVED, *failures([sheet])),
+        notes=MOVED,
     )  # fmt: skip
 
 

@@ -19,7 +19,6 @@ from dfrs.campaigns.tables.policies import (
     claim_on,
     degradation,
     entries,
-    failures,
     heavy,
     known,
     order_claim,
@@ -66,7 +65,7 @@ def _degradations(results: Results, part: str) -> Content:
         claims=tuple(_claims({part: sheet})),
         notes=(
             STRETCH, *((TOGETHER,) if part == "scaled" else ()), EASY,
-            f"No worse: by at most {100 * (_NO_WORSE - 1):.0f} %.", *failures([sheet]),
+            f"No worse: by at most {100 * (_NO_WORSE - 1):.0f} %.",
         ),
     )  # fmt: skip
 
@@ -134,7 +133,7 @@ def _moves(results: Results, table: Table, unit: str) -> Content:
     row_cells = tuple(cell for label in labels for cell in cells(sheet, label, table))
     return Content(
         grids=(Grid(title=unit, heading="algorithm", cells=row_cells),),
-        notes=(*(MOVED if table == "B4" else (TOGETHER,)), *failures([sheet])),
+        notes=MOVED if table == "B4" else (TOGETHER,),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from dfrs.campaigns.spec import Campaign, Study
-from dfrs.campaigns.tables.measures import Sheet
+from dfrs.campaigns.tables.measures import Sheet, failures
 from dfrs.campaigns.tables.sizes import Size
 from dfrs.report.tables import Content, Report, dots
 
@@ -18,7 +18,7 @@ Results = Mapping[str, Sheet]
 class Item:
     """One thing that `dfrs reproduce` makes. `content` is a pure function of the studies' results.
 
-    Content without a picture gets one of its first published numbers beside ours.
+    Its notes get what failed; content without a picture gets one of its first published numbers beside ours.
     """
 
     name: str
@@ -36,12 +36,13 @@ class Item:
         """The report, from the results of each study."""
         needs = self.needs(size)
         results = {name: Sheet(frame(study)) for name, study in needs.items()}
+        content = self.content(results)
         report = Report(
             name=self.name,
             title=self.title,
             source=self.source,
             samples=tuple(study.sample for study in needs.values()),
-            content=self.content(results),
+            content=replace(content, notes=(*content.notes, *failures(results.values()))),
         )
         if not report.content.pictures and (picture := dots(report)) is not None:
             return replace(report, content=replace(report.content, pictures=(picture,)))

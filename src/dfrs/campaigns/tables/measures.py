@@ -56,8 +56,8 @@ class Sheet:
 
     @cached_property
     def bound(self) -> Floats:
-        """(I,) LPBOUND; NaN where there is none."""
-        return self.column(self.labels[0], "bound")
+        """(I,) LPBOUND; NaN where there is none. A run that failed does not know it, others do."""
+        return np.fmax.reduce([self.column(label, "bound") for label in self.labels])
 
     def parameter(self, name: str) -> Floats:
         """(I,) one of the columns that name an instance."""
@@ -82,6 +82,17 @@ class Sheet:
 
     def __len__(self) -> int:
         return len(self._parts[self.labels[0]]) if self.labels else 0
+
+
+def failures(sheets: Iterable[Sheet]) -> tuple[str, ...]:
+    """A note on each entry with failed runs, with the first message."""
+    notes: list[str] = []
+    for sheet in sheets:
+        for label in sheet.labels:
+            messages = sheet.messages(label)
+            if messages:
+                notes.append(f"{label}: {len(messages)} of {len(sheet)} runs failed; the first: {messages[0]}")
+    return tuple(notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,11 +171,11 @@ def mean(values: Floats) -> float | None:
 
 
 def interval(values: Floats, *seed: str, clusters: Labels | None = None) -> Interval:
-    """The mean of what is not NaN with its 95 % confidence interval; `seed` says which it is: report, row, measure.
+    """The mean of what is not NaN with its 95 % confidence interval, unless that is of too few to be shown.
 
-    The instances of one of (I,) `clusters` are drawn together.
+    `seed` says which it is: report, row, measure. The instances of one of (I,) `clusters` are drawn together.
     """
-    return mean_interval(values, seed="/".join(seed), clusters=clusters)
+    return mean_interval(values, seed="/".join(seed), clusters=clusters).shown
 
 
 def mean_cell(

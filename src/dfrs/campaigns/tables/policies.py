@@ -176,14 +176,3 @@ def order_claim(sheets: Mapping[str, Sheet], labels: Sequence[str]) -> Claim:
         holds=min(alike.values()) >= SAME_ORDER,
         instances=sum(len(sheet) for sheet in sheets.values()),
     )
-
-
-def failures(sheets: Iterable[Sheet]) -> tuple[str, ...]:
-    """A note on each entry with failed runs, with the first message."""
-    notes: list[str] = []
-    for sheet in sheets:
-        for label in sheet.labels:
-            messages = sheet.messages(label)
-            if messages:
-                notes.append(f"{label}: {len(messages)} of {len(sheet)} runs failed; the first: {messages[0]}")
-    return tuple(notes)

@@ -2,8 +2,16 @@
 
 import math
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
-from dfrs.campaigns.sources import DissertationSource, LublinSource, TraceSource, VirtualClusterSource, spread
+from dfrs.campaigns.sources import (
+    DissertationSource,
+    LublinSource,
+    TraceSource,
+    VirtualClusterSource,
+    find_trace,
+    spread,
+)
 from dfrs.model.errors import InputError
 
 
@@ -61,6 +69,9 @@ class Size:
     periods_weeks: int
 
 
+LOADS = tuple(tenths / 10 for tenths in range(1, 10))
+"""Offered loads of the scaled traces (000 section 5.3.2)."""
+
 QUICK = Size(
     name="quick", packing=81, genetic=9, rounding=6, diving=2, chekuri=3, programs=1, programs_services=128, small=27,
     clusters_small=144, clusters_exact=72, clusters_large=54, clusters_rounding=3, clusters_parallel=54, quality=18,
@@ -96,12 +107,20 @@ def parse_size(text: str) -> Size:
         raise InputError(
             f'sample "{text}": must be quick, standard, full, or a share of the document\'s instances in (0, 1]'
         )
+    if share == 1.0:
+        return FULL
     counts = {
-        field.name: max(1, round(share * getattr(FULL, field.name)))
+        field.name: _counted(field.name, share * getattr(FULL, field.name))
         for field in fields(Size)
         if field.name not in {"name", "programs_services", "periods"}
     }
-    return replace(STANDARD, name=f"{100 * share:g} % of the documents' instances", **counts)
+    return replace(STANDARD, name=f"about {100 * share:g} % of the documents' instances", **counts)
+
+
+def _counted(name: str, number: float) -> int:
+    """A whole number, at least 1; of scaled traces all loads of a trace or few."""
+    loads = len(LOADS) if name.endswith("scaled") and "unscaled" not in name and number >= len(LOADS) else 1
+    return max(1, loads * round(number / loads))
 
 
 def dissertation(count: int, *, small: bool = False, services: tuple[int, ...] | None = None) -> DissertationSource:
@@ -114,8 +133,6 @@ def clusters(count: int, *, large: bool, parallel: bool = False) -> VirtualClust
     return VirtualClusterSource(set="large" if large else "small", first=count, parallel=parallel)
 
 
-LOADS = tuple(tenths / 10 for tenths in range(1, 10))
-"""Offered loads of the scaled traces (000 section 5.3.2)."""
 HPC2N_FILE = "HPC2N-2002-2.2-cln.swf.gz"
 _TRACES, _WEEKS = 100, 182
 
@@ -135,9 +152,10 @@ def weeks(count: int) -> TraceSource | None:
     """`count` of HPC2N's 182 weeks on 120 nodes, spread evenly; None where the trace is not there."""
     numbers = tuple(week + 1 for week, _ in spread(_WEEKS, min(count, _WEEKS)))
     try:
-        return TraceSource(name="weeks", file=HPC2N_FILE, nodes=120, annotate="hpc2n", weeks=numbers)
-    except ValueError:
+        find_trace(HPC2N_FILE, Path())
+    except InputError:
         return None
+    return TraceSource(name="weeks", file=HPC2N_FILE, nodes=120, annotate="hpc2n", weeks=numbers)
 
 
 def of(count: int, whole: int, what: str) -> str:
