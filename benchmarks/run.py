@@ -5,11 +5,11 @@
 
 import os
 import sys
+from importlib import import_module
 
-from benchmarks import campaign, offline, online
 from benchmarks.common import console, machine
 
-PARTS = {"offline": offline.main, "online": online.main, "campaign": campaign.main}
+PARTS = ("offline", "online", "campaign")
 
 
 def main() -> None:
@@ -18,7 +18,8 @@ def main() -> None:
     console.print(machine())
     for name in sys.argv[1:] or PARTS:
         os.sched_setaffinity(0, cores if name == "campaign" else {min(cores)})
-        PARTS[name]()
+        # Processes that a part starts import this module again: it must not bring the other parts with it.
+        import_module(f"benchmarks.{name}").main()
 
 
 if __name__ == "__main__":
