@@ -1,11 +1,7 @@
 """The picture of an allocation: each node's resources as stacked shares, and every service's yield, sorted."""
 
 from pathlib import Path
-from typing import Any, cast
-
-import matplotlib as mpl
-
-mpl.use("Agg")
+from typing import cast
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -16,26 +12,16 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from dfrs.model.allocation import Allocation
-from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Instance
+from dfrs.report.saving import GRID, INK, QUIET, save
 
-INK, QUIET, GRID, LIMIT = "#1f2933", "#6b7785", "#e6e9ed", "#c0392b"
+LIMIT = "#c0392b"
 YIELD_COLOURS = LinearSegmentedColormap.from_list("yield", ["#d1495b", "#edae49", "#8ab17d", "#2a7f9e", "#1d4e89"])
 
 
 def draw_allocation(instance: Instance, allocation: Allocation, bound: float, title: str, path: Path) -> None:
     """Write the picture to `path` (its ending chooses the format). Raises InputError where that cannot be written."""
-    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
-    with mpl.rc_context(style):
-        figure = _figure(instance, allocation, bound, title)
-        try:
-            figure.savefig(
-                path, dpi=160, facecolor="white", metadata={"Software": None} if path.suffix == ".png" else {}
-            )
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: cannot write the picture: {error}") from None
-        finally:
-            plt.close(figure)
+    save(lambda: _figure(instance, allocation, bound, title), path)
 
 
 def _figure(instance: Instance, allocation: Allocation, bound: float, title: str) -> Figure:

@@ -4,11 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
-
-import matplotlib as mpl
-
-mpl.use("Agg")
+from typing import Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,8 +15,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from matplotlib.transforms import Bbox
 
-from dfrs.model.errors import InputError
-from dfrs.report.allocation import GRID, INK, QUIET
+from dfrs.report.saving import GRID, INK, QUIET, save
 
 PALETTE = (
     "#1d4e89", "#d1495b", "#4f8a5b", "#e09f3e", "#2a9db5", "#7a5195", "#8c5e3c", "#c77dba", "#7f8c1f", "#56616d",
@@ -88,17 +83,7 @@ class Picture:
 
 def draw(picture: Picture, directory: Path) -> Path:
     """Write `<name>.png` into `directory` and return its path. Raises InputError where that cannot be written."""
-    path = directory / f"{picture.name}.png"
-    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
-    with mpl.rc_context(style):
-        figure = _figure(picture)
-        try:
-            figure.savefig(path, dpi=160, facecolor="white", metadata={"Software": None})
-        except OSError as error:
-            raise InputError(f"{path}: cannot write the picture: {error}") from None
-        finally:
-            plt.close(figure)
-    return path
+    return save(lambda: _figure(picture), directory / f"{picture.name}.png")
 
 
 def _figure(picture: Picture) -> Figure:

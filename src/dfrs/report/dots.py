@@ -2,11 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from dfrs.model.errors import InputError
-from dfrs.report.allocation import GRID, INK, QUIET
+from dfrs.report.saving import GRID, INK, QUIET, save
 
 MEASURED, PUBLISHED = "#1d4e89", "#d1495b"
 _WIDE = 30.0
@@ -48,17 +42,7 @@ class Dots:
 
 def draw_dots(picture: Dots, directory: Path) -> Path:
     """Write `<name>.png` into `directory` and return its path. Raises InputError where that cannot be written."""
-    path = directory / f"{picture.name}.png"
-    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 9, "axes.edgecolor": QUIET, "text.color": INK}
-    with mpl.rc_context(style):
-        figure = _figure(picture)
-        try:
-            figure.savefig(path, dpi=160, facecolor="white", metadata={"Software": None})
-        except OSError as error:
-            raise InputError(f"{path}: cannot write the picture: {error}") from None
-        finally:
-            plt.close(figure)
-    return path
+    return save(lambda: _figure(picture), directory / f"{picture.name}.png")
 
 
 def _figure(picture: Dots) -> Figure:

@@ -8,11 +8,6 @@ log, so its cost depends on its size and not on the number of changes.
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -26,8 +21,8 @@ from dfrs.model.decisions import RUNNING
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Ints
 from dfrs.model.run import Action, Run
-from dfrs.report.allocation import GRID, INK, QUIET
 from dfrs.report.clock import clock, time_labels, time_ticks
+from dfrs.report.saving import GRID, INK, QUIET, save
 
 JOB_COLOURS = (
     "#4477aa", "#ddcc77", "#cc6677", "#44aa99", "#aa4499", "#88ccee", "#999933", "#7a6fc0", "#ee8866", "#228b57",
@@ -183,15 +178,7 @@ def draw_gantt(
 ) -> None:
     """Write the diagram to `path`. Raises InputError where that cannot be written, or for an empty part."""
     window = window_of(run, from_s, to_s, nodes)
-    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
-    with mpl.rc_context(style):
-        figure = _figure(run, window)
-        try:
-            figure.savefig(path, dpi=_DPI, facecolor="white", metadata={"Software": None})
-        except OSError as error:
-            raise InputError(f"{path}: cannot write the picture: {error}") from None
-        finally:
-            plt.close(figure)
+    save(lambda: _figure(run, window), path, dpi=_DPI)
 
 
 def _figure(run: Run, window: Window) -> Figure:

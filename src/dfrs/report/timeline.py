@@ -5,14 +5,9 @@ shows the extremes within. Distributions of the stretch are drawn from above, as
 that the few worst, which are what counts (000 section 5.1), are at the end of the curve and not lost in a corner.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import matplotlib as mpl
-
-mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,12 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
 from dfrs.metrics.schedule import utilisation_timeline, yield_timeline
-from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.run import Action, Run
-from dfrs.report.allocation import GRID, INK, LIMIT, QUIET
+from dfrs.report.allocation import LIMIT
 from dfrs.report.clock import clock, time_labels, time_ticks
 from dfrs.report.curves import PALETTE
+from dfrs.report.saving import GRID, INK, QUIET, save
 
 COLUMNS = 700
 _BLUE, _RED, _GREEN, _AMBER = PALETTE[:4]
@@ -71,29 +66,17 @@ def worse_share(stretch: Floats) -> tuple[Floats, Floats]:
 
 def draw_yields(run: Run, path: Path) -> None:
     """Yields of the running jobs, utilisation, and jobs by state, over the whole run. Raises InputError."""
-    _save(lambda: _yields_figure(run), path)
+    save(lambda: _yields_figure(run), path)
 
 
 def draw_stretches(run: Run, path: Path, bound: float | None = None) -> None:
     """How the stretch is distributed, and on which jobs it falls. `bound`: lower bound on the maximum stretch."""
-    _save(lambda: _stretches_figure(run, bound), path)
+    save(lambda: _stretches_figure(run, bound), path)
 
 
 def draw_comparison(runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None], path: Path) -> None:
     """Several runs in one picture: who fares worse, the least yield over time, and the distance from the bound."""
-    _save(lambda: _comparison_figure(runs, names, bounds), path)
-
-
-def _save(make: Callable[[], Figure], path: Path) -> None:
-    style: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}
-    with mpl.rc_context(style):
-        figure = make()
-        try:
-            figure.savefig(path, dpi=160, facecolor="white", metadata={"Software": None})
-        except OSError as error:
-            raise InputError(f"{path}: cannot write the picture: {error}") from None
-        finally:
-            plt.close(figure)
+    save(lambda: _comparison_figure(runs, names, bounds), path)
 
 
 def _edges(run: Run) -> Floats:
