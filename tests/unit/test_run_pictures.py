@@ -192,7 +192,7 @@ def test_a_run_in_which_nothing_happened_can_be_drawn(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(InputError, match="cannot write the picture"):
+    with pytest.raises(InputError, match="cannot write"):
         draw_yields(story_run(), tmp_path / "absent" / "yields.png")
 
 

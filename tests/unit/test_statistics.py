@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
 from scipy import stats
 
 from dfrs.campaigns.tables import d000_figure_5_1, d000_figure_6_1, d000_table_5_2, d000_tables_b
@@ -595,7 +596,7 @@ def test_a_band_is_drawn_behind_its_curve_in_its_colour(log_y):
     axes = figure.axes[0]
     curves.plt.close(figure)
     (band,) = axes.collections
-    assert band.get_facecolor()[0][:3] == pytest.approx(curves.mpl.colors.to_rgb(axes.lines[0].get_color()))
+    assert band.get_facecolor()[0][:3] == pytest.approx(to_rgb(axes.lines[0].get_color()))
     assert band.get_zorder() < axes.lines[0].get_zorder()
     assert band.get_datalim(axes.transData).ymax == 9.0
     assert axes.get_ylim()[1] > 9.0
