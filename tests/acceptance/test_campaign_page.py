@@ -424,5 +424,5 @@ def test_a_page_that_contradicts_itself_is_refused(message, page):
 
 
 def test_a_page_that_cannot_be_written_is_an_error_with_its_path(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere/page\.html: cannot write the page: No such file"):
+    with pytest.raises(InputError, match=r"nowhere/page\.html: cannot write: No such file"):
         write_campaign_page(campaign(), tmp_path / "nowhere" / "page.html")
