@@ -267,7 +267,9 @@ def _summaries(
     known = {key for kind in campaign.kinds for key in store.known(kind)}
     there = sum(cell.key in known for cell in campaign.cells)
     if not there:
-        raise InputError(f"{store.directory}: holds no results of this campaign: dfrs campaign run {file}")
+        others = any(store.others(kind) for kind in campaign.kinds)
+        told = ", but some of other code" if others else ""
+        raise InputError(f"{store.directory}: holds no results of this campaign{told}: dfrs campaign run {file}")
     if there < len(campaign.cells):
         warn(f"{len(campaign.cells) - there:,} of {len(campaign.cells):,} cells have no result yet")
     if failed := failed_cells(campaign.cells, store):
