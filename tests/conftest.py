@@ -1,10 +1,13 @@
 """Hypothesis profiles, and fixtures that several files use."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from dfrs.cli.main import main
 
 settings.register_profile(
     "ci",
@@ -22,3 +25,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def rng() -> np.random.Generator:
     """A generator with a fixed seed, new for each test."""
     return np.random.default_rng(20_100_401)
+
+
+@pytest.fixture
+def dfrs(monkeypatch, capsys):
+    """`dfrs` in this process: exit status, standard output, standard error. A traceback would fail the test."""
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dfrs", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code, *capsys.readouterr()
+
+    return called

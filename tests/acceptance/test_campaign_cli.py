@@ -15,7 +15,6 @@ import pytest
 from dfrs.campaigns.cells import code_digest
 from dfrs.campaigns.online import METRICS, ONLINE
 from dfrs.campaigns.results import TIMES
-from dfrs.cli.main import main
 from tests.acceptance.test_simulate_cli import swf
 
 DFRS = Path(sys.executable).with_name("dfrs")
@@ -24,19 +23,6 @@ WORKLOADS = '[[workloads]]\nmodel = "lublin"\njobs = 60\nnodes = 8\nseeds = "1-3
 SMALL = HEAD + WORKLOADS
 KEPT = SMALL.replace("small", "kept").replace('"1-3"', "1").replace("name", "keep_runs = true\nname", 1)
 MEASURES = ("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job")
-
-
-@pytest.fixture
-def dfrs(monkeypatch, capsys):
-    """`dfrs` in this process: exit status, standard output, standard error. A traceback would fail the test."""
-
-    def called(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dfrs", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, *capsys.readouterr()
-
-    return called
 
 
 @pytest.fixture
