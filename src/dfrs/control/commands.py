@@ -9,7 +9,7 @@ import numpy as np
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.run import Action
 
-DETACH = 10
+DETACH = 11
 """First half of a migration within a cycle of jobs that wait for each other's nodes; its MIGRATE follows."""
 
 

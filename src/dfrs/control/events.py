@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.nodes import NodeChange
 
@@ -17,6 +18,7 @@ class Submit:
     estimate_s: float = float("nan")
     weight: float = 1.0
     user: int = -1
+    requested_start_s: float = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +42,13 @@ class Ready:
     ready_s: Floats
 
 
-Event = Submit | Complete | Wake | Ready | NodeChange
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A user's command on a job: its kind, and seconds or tasks."""
+
+    job_id: int
+    kind: CommandKind
+    amount: float
+
+
+Event = Submit | Change | Complete | Wake | Ready | NodeChange

@@ -24,6 +24,14 @@ _TEXTS = {
     Reason.RESERVED: "its reservation began",
     Reason.NODE_LOST: "its node failed",
     Reason.FINISHED: "",
+    Reason.FILLED: "fills the free nodes with others",
+    Reason.ON_TIME: "its requested start",
+    Reason.LATE_DEDICATED: "late: dedicated jobs booked before it had the nodes",
+    Reason.LATE_EARLIER: "late: jobs from before its submission had the nodes",
+    Reason.LATE_LONGER: "late: jobs longer or larger than expected had the nodes",
+    Reason.LATE_CLOSED: "late: too many nodes were closed",
+    Reason.MADE_WAY: "made way for a dedicated job",
+    Reason.RESIZED: "a command changed its size",
 }
 
 
@@ -50,14 +58,17 @@ class Journal:
         rows = (commands.serial, commands.action, commands.yields, commands.reason)
         self._write(time_s, rows, commands.first, commands.nodes)
 
-    def note(self, time_s: float, action: int, serial: int, reason: int = 0, nodes: Ints | None = None) -> None:
-        """A row that no command stands for: a job finished or was lost, a node changed (`serial` -1)."""
+    def note(
+        self, time_s: float, action: int, serial: int, reason: int = 0, nodes: Ints | None = None,
+        yield_: float = float("nan"),
+    ) -> None:  # fmt: skip
+        """A row that no command stands for: a job finished, was lost or resized, a node changed (`serial` -1)."""
         self._reserve(1, 0 if nodes is None else len(nodes))
         row, log = self._rows, self._log
         log["time_s"][row] = time_s
         log["job"][row] = serial
         log["action"][row] = action
-        log["yield_"][row] = np.nan
+        log["yield_"][row] = yield_
         log["why"][row] = reason
         if nodes is not None:
             self._nodes[self._held : self._held + len(nodes)] = nodes

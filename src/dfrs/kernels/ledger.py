@@ -47,6 +47,26 @@ def remove_row(jobs: Any, first: Ints, task_nodes: Ints, rows: int, row: int) ->
 
 
 @kernel
+def resize_row(jobs: Any, first: Ints, task_nodes: Ints, rows: int, row: int, tasks: int) -> None:
+    """Give a row `tasks` tasks: the last ones go, or new ones without a node come after them; later slots move.
+
+    All three arrays are modified; `task_nodes` must have room.
+    """
+    shift = tasks - jobs[row].tasks
+    if shift > 0:
+        for s in range(first[rows] - 1, first[row + 1] - 1, -1):
+            task_nodes[s + shift] = task_nodes[s]
+        for s in range(first[row + 1], first[row + 1] + shift):
+            task_nodes[s] = -1
+    else:
+        for s in range(first[row + 1], first[rows]):
+            task_nodes[s + shift] = task_nodes[s]
+    for r in range(row + 1, rows + 1):
+        first[r] += shift
+    jobs[row].tasks = tasks
+
+
+@kernel
 def set_ready(jobs: Any, rows: int, serials: Ints, ready_s: Floats) -> None:
     """Note from when on these jobs make progress; jobs that are gone are passed over. Serials count up by row."""
     for k in range(serials.size):

@@ -82,6 +82,22 @@ def perform(
 
 
 @kernel
+def amend(table: Any, job: int, amount_s: float, least_s: float, now_s: float) -> float:
+    """Change the processing time of a job that is not done; by how much it changed.
+
+    It stays at least `least_s` (or what it was, if that is less) and at least what the job has done.
+    """
+    if table[job].rate > 0.0:
+        _account(table, job, now_s)
+    before = table[job].run_s
+    least = max(min(before, least_s), table[job].progress_s)
+    table[job].run_s = max(before + amount_s, least)
+    if table[job].rate > 0.0:
+        _predict(table, job, now_s)
+    return table[job].run_s - before
+
+
+@kernel
 def drop(running: Ints, count: int, job: int) -> int:
     """Take a job out of the first `count` of `running`; the new count. The last takes its place."""
     for p in range(count):

@@ -27,12 +27,15 @@ JOB = np.dtype(
         ("need", "f8"), ("memory", "f8"), ("weight", "f8"), ("estimate_s", "f8"),
         ("submit_s", "f8"), ("virtual_s", "f8"), ("yield_", "f8"),
         ("start_s", "f8"), ("since_s", "f8"), ("ready_s", "f8"), ("pauses", "i8"), ("migrations", "i8"),
+        ("requested_start_s", "f8"), ("memo", "i8"), ("changes", "i8"),
     ]
 )  # fmt: skip
 """What is known of a job. `id` is the user's name for it, `serial` counts submissions from 0; `need` and `memory` are
 per task; `estimate_s` is NaN where the user gave none; `virtual_s` is its virtual time now; `yield_` its yield at
 present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when it came to where it is now;
-`ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there)."""
+`ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there);
+`requested_start_s` when a dedicated job is to start, NaN for a batch job; `memo` what the policy noted of it, 0 at
+first; `changes` how many commands on it were granted."""
 
 Jobs = NDArray[np.void]
 JobId = int
@@ -48,6 +51,8 @@ class Cause(IntEnum):
     COMPLETION = 1
     WAKE = 2
     NODES = 3
+    COMMAND = 4
+    """A user's command on a job was granted."""
 
 
 class Reason(IntEnum):
@@ -76,6 +81,22 @@ class Reason(IntEnum):
     """A node it ran on failed; it starts anew."""
     FINISHED = 11
     """It is done."""
+    FILLED = 12
+    """Chosen with others to fill the free nodes."""
+    ON_TIME = 13
+    """Its requested start came."""
+    LATE_DEDICATED = 14
+    """Late: at its requested start, dedicated jobs booked before it had the nodes."""
+    LATE_EARLIER = 15
+    """Late: at its requested start, jobs that ran already when it was submitted had the nodes."""
+    LATE_LONGER = 16
+    """Late: at its requested start, jobs that were expected to be done by then, or grew since, had the nodes."""
+    LATE_CLOSED = 17
+    """Late: at its requested start too many nodes were closed."""
+    MADE_WAY = 18
+    """Paused so that a dedicated job could start."""
+    RESIZED = 19
+    """A user's command changed its number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +162,8 @@ class Target:
     """(R,) a Reason for each changed row, or empty."""
     why: Mapping[JobId, str] = field(default_factory=lambda: _NO_WHY)
     """In words, where a Reason does not say it."""
+    memo: Ints = field(default_factory=lambda: _NO_REASONS)
+    """(R,) what to note of each job until the next decision, or empty: as it is."""
 
     @classmethod
     def of(
@@ -167,10 +190,24 @@ class Target:
 
 
 class Policy(Protocol):
-    """Decides. It has no clock, no memory and no chance: the same snapshot gives the same target."""
+    """Decides. It has no clock, no memory and no chance: the same snapshot gives the same target.
+
+    A class may say more of its policies, by attributes that are False where they are absent: `exclusive` (a job can run
+    only where all of its full need fits), `dedicated` (it is told of dedicated jobs at their submission; other policies
+    at their requested start, as if they were submitted then), `elastic` (users' commands on jobs are processed; it may
+    have `expand`, see Expanding).
+    """
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot."""
+        ...
+
+
+class Expanding(Protocol):
+    """A policy that can give a running job more tasks."""
+
+    def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
+        """(more,) nodes for that many more tasks of the job in that row, or None where it has none for them."""
         ...
 
 

@@ -4,13 +4,14 @@ On-line, a node has two resources: memory, which cannot be shared in time, and C
 identical tasks; each must have `memory` and could use `need` of CPU, both as fractions of the reference node.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Self
 
 import numpy as np
 
+from dfrs.model.elastic import NO_COMMANDS, ElasticCommands
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Floats, Ints
+from dfrs.model.instance import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,10 +42,16 @@ class Workload:
     """(J,) importance, above 0; 1 for most."""
     nodes: int
     name: str = ""
+    requested_start_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """(J,) when a dedicated job is to start (002 section III-B); NaN for a batch job. Empty: all are batch jobs."""
+    commands: ElasticCommands = NO_COMMANDS
+    """What users change while their jobs wait or run; they may name jobs that are not here."""
 
     def __post_init__(self) -> None:
-        columns = [f.name for f in fields(self) if f.name not in {"nodes", "name"}]
         jobs = len(self.job_id)
+        columns = self._columns
+        if not len(self.requested_start_s):
+            object.__setattr__(self, "requested_start_s", np.full(jobs, np.nan))
         for label in columns:
             if len(getattr(self, label)) != jobs:
                 raise InputError(f"{label}: {len(getattr(self, label))} values for {jobs} jobs")
@@ -61,12 +68,17 @@ class Workload:
         self._check("memory", ~((self.memory >= 0) & (self.memory <= 1)), "must be from 0 to 1")
         self._check("run_s", ~((self.run_s > 0) & np.isfinite(self.run_s)), "must be above 0 and finite")
         self._check("estimate_s", self.estimate_s <= 0, "must be above 0")
+        self._check("requested_start_s", np.isinf(self.requested_start_s), "must be finite, or NaN for a batch job")
         self._check("weight", ~((self.weight > 0) & np.isfinite(self.weight)), "must be above 0 and finite")
         order = np.argsort(self.submit_s, kind="stable")
         for label in columns:
             array = np.array(getattr(self, label))[order]
             array.setflags(write=False)
             object.__setattr__(self, label, array)
+
+    @property
+    def _columns(self) -> list[str]:
+        return [f.name for f in fields(self) if f.name not in {"nodes", "name", "commands"}]
 
     def _repeated(self) -> np.ndarray:
         _, first = np.unique(self.job_id, return_index=True)
@@ -83,6 +95,19 @@ class Workload:
         return len(self.job_id)
 
     @property
+    def dedicated(self) -> Bools:
+        """(J,) which jobs have a requested start."""
+        return ~np.isnan(self.requested_start_s)
+
+    @property
+    def release_s(self) -> Floats:
+        """(J,) from when on a job may run, and from which its wait and flow time count.
+
+        That is its submission, or for a dedicated job its requested start where that is later.
+        """
+        return np.fmax(self.submit_s, self.requested_start_s)
+
+    @property
     def span_s(self) -> float:
         """Seconds from the first to the last submission."""
         return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
@@ -93,10 +118,8 @@ class Workload:
         return float((self.tasks * self.run_s).sum()) / (self.nodes * self.span_s) if self.span_s > 0 else np.inf
 
     def select(self, keep: np.ndarray) -> Self:
-        """The jobs of index or mask `keep`."""
-        return self.with_columns(
-            **{f.name: getattr(self, f.name)[keep] for f in fields(self) if f.name not in {"nodes", "name"}}
-        )
+        """The jobs of index or mask `keep`; all commands stay."""
+        return self.with_columns(**{label: getattr(self, label)[keep] for label in self._columns})
 
     def with_columns(self, **columns: object) -> Self:
         """The same workload with some fields replaced; checked and sorted again."""

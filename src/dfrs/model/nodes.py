@@ -1,7 +1,12 @@
-"""What becomes of nodes."""
+"""What becomes of nodes, and what they hold."""
 
 from dataclasses import dataclass
 from enum import Enum
+
+import numpy as np
+
+from dfrs.model import tolerances
+from dfrs.model.instance import Floats
 
 
 class Condition(Enum):
@@ -24,3 +29,13 @@ class NodeChange:
     node: int
     condition: Condition
     last: bool = True
+
+
+def most_tasks(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> float:
+    """How many tasks of that kind nodes of `capacity` (N, 2) hold by their memory and, if `exclusive`, by full need."""
+    room = np.full(len(capacity), np.inf)
+    if memory > 0:
+        room = np.floor((capacity[:, 1] + tolerances.CAPACITY) / memory)
+    if exclusive:
+        room = np.minimum(room, np.floor((capacity[:, 0] + tolerances.CAPACITY) / need))
+    return float(room.sum())

@@ -7,12 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from dfrs.model.elastic import Answers, no_answers
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
 
 
 class Action(IntEnum):
-    """What happened to a job, or (the last three) to a node."""
+    """What happened to a job, or (DOWN, DRAIN, UP) to a node."""
 
     START = 0
     PAUSE = 1
@@ -26,9 +27,11 @@ class Action(IntEnum):
     DOWN = 7
     DRAIN = 8
     UP = 9
+    RESIZE = 10
+    """Its number of tasks changed while it runs; the nodes are those of all of them."""
 
 
-PLACING = (Action.START, Action.RESUME, Action.MIGRATE)
+PLACING = (Action.START, Action.RESUME, Action.MIGRATE, Action.RESIZE)
 """The actions that name the job's nodes."""
 
 
@@ -86,6 +89,8 @@ class Run:
     end_s: float
     refused: tuple[int, ...] = ()
     """Jobs, by index, that cannot run on this cluster at all."""
+    answers: Answers = field(default_factory=no_answers)
+    """How the workload's commands were answered."""
     seed: int = 0
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
     """Every other setting, for the summary."""
@@ -107,9 +112,20 @@ class Run:
         return finish
 
     @cached_property
+    def process_s(self) -> Floats:
+        """(J,) processing time as commands left it."""
+        work, answers = self.workload, self.answers
+        if not len(answers):
+            return work.run_s
+        order = np.argsort(work.job_id)
+        found = order[np.minimum(np.searchsorted(work.job_id[order], answers.job_id), len(order) - 1)]
+        known = work.job_id[found] == answers.job_id
+        return work.run_s + np.bincount(found[known], answers.change_s[known], len(work))
+
+    @cached_property
     def stretch(self) -> Floats:
-        """(J,) flow time / processing time; NaN for jobs that did not finish."""
-        return (self.finish_s - self.workload.submit_s) / self.workload.run_s
+        """(J,) flow time since the release / processing time; NaN for jobs that did not finish."""
+        return (self.finish_s - self.workload.release_s) / self.process_s
 
     def count(self, action: Action) -> Ints:
         """(J,) how often that happened to each job."""

@@ -4,15 +4,15 @@ import heapq
 from itertools import count
 from typing import Literal
 
-from dfrs.control.events import Complete, Event, Submit, Wake
+from dfrs.control.events import Change, Complete, Event, Submit, Wake
 from dfrs.model.nodes import NodeChange
 
 Order = Literal["completions-first", "submissions-first"]
 """At one instant, whether a freed node can serve the job submitted then or the job is queued first."""
 
 _PRIORITY: dict[Order, dict[type, int]] = {
-    "completions-first": {Complete: 0, NodeChange: 1, Submit: 2, Wake: 3},
-    "submissions-first": {Submit: 0, Complete: 1, NodeChange: 2, Wake: 3},
+    "completions-first": {Complete: 0, NodeChange: 1, Submit: 2, Change: 3, Wake: 4},
+    "submissions-first": {Submit: 0, Complete: 1, NodeChange: 2, Change: 3, Wake: 4},
 }
 
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dfrs.control.core import Core
-from dfrs.control.events import Complete, Event, Submit, Wake
-from dfrs.model import tolerances
+from dfrs.control.events import Change, Complete, Event, Submit, Wake
 from dfrs.model.decisions import Policy, PolicyError
+from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
-from dfrs.model.nodes import NodeChange
+from dfrs.model.nodes import NodeChange, most_tasks
 from dfrs.model.run import Penalty, Run
 from dfrs.sim.kernel import Clock, Order
 from dfrs.sim.world import World
@@ -36,6 +36,8 @@ class Settings:
     penalty: Penalty = field(default_factory=Penalty)
     order: Order = "completions-first"
     node_events: Sequence[tuple[float, NodeChange]] = ()
+    command_limit: int | None = None
+    """How many commands on one job are granted; None: any number."""
     seed: int = 0
     notes: Mapping[str, object] = field(default_factory=dict[str, object])
     """What else the summary shall say: how the workload was annotated, for instance."""
@@ -58,10 +60,12 @@ class Simulation:
         self.settings = settings or Settings()
         self.capacity = self._checked_capacity()
         fits = _fits(workload, self.capacity, getattr(policy, "exclusive", False))
+        told_s = workload.submit_s if getattr(policy, "dedicated", False) else workload.release_s
         self._accepted = np.flatnonzero(fits)
-        self._jobs = workload.select(self._accepted)
+        self._accepted = self._accepted[np.argsort(told_s[fits], kind="stable")]
+        self._jobs = workload.select(self._accepted).with_columns(submit_s=told_s[self._accepted])
         self.refused = tuple(np.flatnonzero(~fits).tolist())
-        self._core = Core(policy, self.capacity)
+        self._core = Core(policy, self.capacity, self.settings.command_limit)
         self._world = World(self._jobs, self.settings.penalty)
         self._clock = Clock(self.settings.order)
         self._submitted = 0
@@ -70,9 +74,11 @@ class Simulation:
             if not 0 <= change.node < len(self.capacity):
                 raise InputError(f"node event at {time_s} s: node {change.node}: there are {len(self.capacity)}")
         self._node_events_seen = 0
+        self._commands_seen = 0
         self.done = 0
         self.now_s = -np.inf
         self._schedule_submission()
+        self._schedule_command()
         self._schedule_node_events()
 
     def run(self, watch: Watch | None = None) -> Run:
@@ -100,6 +106,7 @@ class Simulation:
             steps += 1
             if watch is not None and steps % WATCHED == 0 and not watch(self.done):
                 return self._result(complete=False)
+        self._answer_late_commands()
         return self._result(complete=True)
 
     def _step(self, now_s: float, event: Event, job: int) -> int:
@@ -112,6 +119,9 @@ class Simulation:
         elif isinstance(event, Submit):
             self._submitted += 1
             self._schedule_submission()
+        elif isinstance(event, Change):
+            self._commands_seen += 1
+            self._schedule_command()
         elif isinstance(event, NodeChange):
             self._node_events_seen += 1
             left = self._node_events[self._node_events_seen :]
@@ -124,6 +134,8 @@ class Simulation:
             if isinstance(error, InputError):
                 raise
             raise self._stopped(error) from error
+        if isinstance(event, Change):
+            self._amend(event, now_s)
         if len(commands):
             world.perform(commands, now_s)
             ready = world.acknowledgement()
@@ -138,9 +150,30 @@ class Simulation:
         if k < len(jobs):
             event = Submit(
                 int(jobs.job_id[k]), int(jobs.tasks[k]), float(jobs.need[k]), float(jobs.memory[k]),
-                float(jobs.estimate_s[k]), float(jobs.weight[k]), int(jobs.user[k]),
+                float(jobs.estimate_s[k]), float(jobs.weight[k]), int(jobs.user[k]), float(jobs.requested_start_s[k]),
             )  # fmt: skip
             self._clock.schedule(float(jobs.submit_s[k]), event)
+
+    def _schedule_command(self) -> None:
+        commands, k = self.workload.commands, self._commands_seen
+        if k < len(commands):
+            event = Change(int(commands.job_id[k]), CommandKind(commands.kind[k]), float(commands.amount[k]))
+            self._clock.schedule(float(commands.time_s[k]), event)
+
+    def _amend(self, command: Change, now_s: float) -> None:
+        """Let the world's job have the time that a granted command gives it."""
+        if command.kind in TIME_KINDS and self._core.answers.last in GRANTS:
+            job = int(np.flatnonzero(self._jobs.job_id == command.job_id)[0])
+            amount_s = command.amount if command.kind == CommandKind.ET else -command.amount
+            self._core.answers.settle(self._world.amend(job, amount_s, now_s))
+
+    def _answer_late_commands(self) -> None:
+        """Those after the last job's end change nothing, but have their answer."""
+        commands = self.workload.commands
+        for k in range(self._commands_seen, len(commands)):
+            command = Change(int(commands.job_id[k]), CommandKind(commands.kind[k]), float(commands.amount[k]))
+            self._core.handle(command, float(commands.time_s[k]))
+        self._commands_seen = len(commands)
 
     def _schedule_node_events(self) -> None:
         for time_s, event in self._node_events[self._node_events_seen :]:
@@ -149,7 +182,8 @@ class Simulation:
     def _hopeful(self) -> bool:
         """Whether something other than the policy can still change the state."""
         more = self._submitted < len(self._jobs) or self._node_events_seen < len(self._node_events)
-        return more or self._core.running
+        more = more or self._commands_seen < len(self.workload.commands)
+        return more or self._core.running or self._core.booked
 
     def _starving(self, problem: str) -> PolicyError:
         waiting = self._core.snapshot().jobs
@@ -165,10 +199,11 @@ class Simulation:
         return Run(
             workload=self.workload, policy=self.name, capacity=self.capacity, penalty=self.settings.penalty,
             events=replace(events, job=jobs), complete=complete, end_s=self.now_s if np.isfinite(self.now_s) else 0.0,
-            refused=self.refused, seed=self.settings.seed,
+            refused=self.refused, answers=self._core.answers.answers(), seed=self.settings.seed,
             configuration={
                 "order": self.settings.order, "exclusive": getattr(self._core.policy, "exclusive", False),
-                **self.settings.notes,
+                "dedicated": getattr(self._core.policy, "dedicated", False),
+                "command_limit": self.settings.command_limit, **self.settings.notes,
             },
         )  # fmt: skip
 
@@ -183,19 +218,20 @@ class Simulation:
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything that changes, as arrays, for `restore`."""
-        own = np.array([self._submitted, self._node_events_seen, self.done])
+        own = np.array([self._submitted, self._node_events_seen, self._commands_seen, self.done])
         core = {f"core_{name}": array for name, array in self._core.state().items()}
         world = {f"world_{name}": array for name, array in self._world.state().items()}
         return {"counts": own, "now_s": np.array(self.now_s)} | core | world
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken: the same workload, policy and settings are the caller's duty."""
-        self._submitted, self._node_events_seen, self.done = state["counts"].tolist()
+        self._submitted, self._node_events_seen, self._commands_seen, self.done = state["counts"].tolist()
         self.now_s = float(state["now_s"])
         self._core.restore({name[5:]: array for name, array in state.items() if name.startswith("core_")})
         self._world.restore({name[6:]: array for name, array in state.items() if name.startswith("world_")})
         self._clock = Clock(self.settings.order)
         self._schedule_submission()
+        self._schedule_command()
         self._schedule_node_events()
         if self._core.wake_at_s is not None:
             self._clock.schedule(self._core.wake_at_s, Wake())
@@ -206,10 +242,5 @@ def _fits(workload: Workload, capacity: Floats, exclusive: bool) -> np.ndarray:
     slots = np.zeros(len(workload))
     shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory]), axis=0, return_inverse=True)
     for k, (need, memory) in enumerate(shapes.tolist()):
-        room = np.full(len(capacity), np.inf)
-        if memory > 0:
-            room = np.floor((capacity[:, 1] + tolerances.CAPACITY) / memory)
-        if exclusive:
-            room = np.minimum(room, np.floor((capacity[:, 0] + tolerances.CAPACITY) / need))
-        slots[shape_of.reshape(-1) == k] = room.sum()
+        slots[shape_of.reshape(-1) == k] = most_tasks(capacity, need, memory, exclusive=exclusive)
     return slots >= workload.tasks

@@ -7,6 +7,7 @@ import numpy as np
 from dfrs.control.commands import Commands
 from dfrs.control.events import Ready
 from dfrs.kernels import progress
+from dfrs.model.elastic import LEAST_S
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 
@@ -52,6 +53,10 @@ class World:
         """Take a job that is done off the nodes."""
         self._count = progress.drop(self._running, self._count, job)
         self._table[job]["progress_s"] = self._table[job]["run_s"]
+
+    def amend(self, job: int, amount_s: float, now_s: float) -> float:
+        """Give a job so much more or less to do, but never less than it has done, nor than LEAST_S; the change."""
+        return progress.amend(self._table, job, amount_s, LEAST_S, now_s)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays, for `restore`."""
