@@ -1,5 +1,6 @@
 """The batch kernels against twins written from the definitions, and proof that the comparison can fail."""
 
+import re
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from dfrs.kernels import batch as kernels
 from dfrs.kernels import equipartition as sharing
+from dfrs.kernels import profile, whole_nodes
+from dfrs.kernels.jit import Bools, Floats, Ints
 from dfrs.model import tolerances
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Reason, Snapshot
 from tests import cases
@@ -41,6 +44,7 @@ def snapshot_case(source: cases.Source) -> Snapshot:
             (
                 len(rows), len(rows), -1, RUNNING if where else WAITING, tasks, need, memory, 1.0, estimate_s,
                 NOW_S - 50.0, virtual_s, float(bool(where)), NOW_S - 50.0 if where else np.nan, NOW_S - 50.0, 0.0, 0, 0,
+                np.nan, 0, 0,
             )
         )  # fmt: skip
         slots.append(where or [-1] * tasks)
@@ -160,15 +164,15 @@ def twins(rule):
     return [RULES[rule](snapshot) for snapshot in seeded_cases()]
 
 
-def as_python(module, old="", new=""):
-    """The module with one place of its source changed, as plain Python."""
-    source = Path(module.__file__).read_text()
+def as_python(*modules, old="", new=""):
+    """The modules, each after those it imports, as one in plain Python, with one place of the source changed."""
+    source = "".join(Path(module.__file__).read_text() for module in modules)
     assert old in source, old
-    line = "from dfrs.kernels.jit import Bools, Floats, Ints, kernel"
-    assert line in source
-    source = source.replace(line, f"{line[:-8]}\nkernel = lambda function: function").replace(old, new)
-    namespace = {"__name__": "changed"}
-    exec(source, namespace)
+    source = re.sub(r"from dfrs.kernels.(whole_nodes|profile|subset) import (\([^)]*\)|.*)\n", "", source)
+    source, lines = re.subn(r"from dfrs.kernels.jit import .*\n", "kernel = lambda function: function\n", source)
+    assert lines == len(modules)
+    namespace = {"__name__": "changed", "Bools": Bools, "Floats": Floats, "Ints": Ints}
+    exec(source.replace(old, new), namespace)
     return SimpleNamespace(**namespace)
 
 
@@ -185,7 +189,7 @@ def differs(module):
 
 
 def test_the_kernel_as_it_stands_passes_on_the_seeded_cases():
-    assert not differs(as_python(kernels))
+    assert not differs(as_python(whole_nodes, profile, kernels))
 
 
 MUTATIONS = (
@@ -208,32 +212,32 @@ MUTATIONS = (
     ("rank[order] = np.arange(running)", "rank[:] = np.arange(running)"),
     ("if last[n] >= 0 and kind[n] >= 0:", "if last[n] >= 0:"),
     ("while m < len(ends) and ends[m] == time_s:", "for _ in range(1):"),
-    ("return time_s, holds - tasks", "return time_s, 0"),
-    ("return time_s, holds - tasks", "return time_s, 1"),
+    ("return time_s, room - tasks", "return time_s, 0"),
+    ("return time_s, room - tasks", "return time_s, 1"),
     ("return np.inf, 0", "return 0.0, 0"),
     ("now_s + jobs[r].estimate_s > shadow_s", "now_s + jobs[r].estimate_s >= shadow_s"),
     ("now_s + jobs[r].estimate_s > shadow_s", "False"),
     ("if lost > spare:", "if lost >= spare:"),
     ("spare -= lost", "spare -= 0"),
-    ("lost = _holds(take, per_head)", "lost = take.sum()"),
+    ("lost = holds(take, per_head)", "lost = take.sum()"),
     ("for r in range(head + 1, len(jobs)):", "for r in range(head + 2, len(jobs)):"),
     ("profile[length] = profile[length - 1]", "profile[length] = profile[0]"),
     ("m == 0 or ends[m] > ends[m - 1]", "True"),
     ("if at == length:\n            continue", "if at == length:\n            break"),
-    ("_wanted(jobs[r].tasks, least, per, take)", "_wanted(jobs[r].tasks, profile[at], per, take)"),
-    ("times[stop] > end_s:", "False:"),
-    ("profile[stop] = profile[stop - 1]", "profile[stop] = profile[0]"),
+    ("wanted(jobs[r].tasks, least, per, take)", "wanted(jobs[r].tasks, profile[at], per, take)"),
+    ("times[at] == time_s:\n        return length", "False:\n        return length"),
+    ("profile[at] = profile[at - 1]", "profile[at] = profile[0]"),
     ("for m in range(at, stop):", "for m in range(at, length):"),
     ("if at == 0:", "if times[at] == now_s:"),
     ("times[m] < times[at] + estimate_s", "times[m] <= times[at] + estimate_s"),
     ("least[k] = min(least[k], profile[m, k])", "least[k] = profile[m, k]"),
-    ("at = m + 1 if _holds(profile[m], per) < tasks else at + 1", "at = m + 1"),
+    ("at = m + 1 if holds(profile[m], per) < tasks else at + 1", "at = m + 1"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new"), MUTATIONS)
 def test_a_changed_kernel_is_noticed(old, new):
-    assert differs(as_python(kernels, old, new))
+    assert differs(as_python(whole_nodes, profile, kernels, old=old, new=new))
 
 
 SHARING_MUTATIONS = (
@@ -257,7 +261,7 @@ SHARING_MUTATIONS = (
 @pytest.mark.filterwarnings("ignore:divide by zero")
 @pytest.mark.parametrize(("old", "new"), [("", ""), *SHARING_MUTATIONS])
 def test_a_changed_sharing_kernel_is_noticed(old, new):
-    kernel = as_python(sharing, old, new).equipartition
+    kernel = as_python(sharing, old=old, new=new).equipartition
     try:
         right = all(agrees_on_shares(kernel, snapshot) for snapshot in seeded_cases())
     except (AssertionError, IndexError):
