@@ -160,7 +160,7 @@ def test_estimates_and_overruns():
 
 
 BAD_OPTIONS = [
-    ({"annotate": "magic"}, 'annotate = "magic": must be dfrs, hpc2n, none or smp:CORES:GIB'),
+    ({"annotate": "magic"}, 'annotate = "magic": must be dfrs, hpc2n, none, smp:CORES:GIB or unit:N'),
     ({"annotate": "smp:2"}, "must be dfrs, hpc2n"),
     ({"annotate": "smp:two:2"}, "must be dfrs, hpc2n"),
     ({"annotate": "smp:0:2"}, "cores and memory must be above 0"),

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfrs.model.elastic import ElasticCommands
 from dfrs.model.errors import InputError
+from dfrs.model.jobs import Workload
 from dfrs.workloads import transform
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.load import load_workload
@@ -132,3 +134,33 @@ def test_statistics_are_those_of_the_columns():
     lonely = transform.describe(to_workload(trace(1))[0])
     assert lonely["load"] is None
     assert lonely["gap_s"] is None
+
+
+def elastic_workload():
+    """Jobs 7 and 8, one of them dedicated, with a command on each and one on a job that is not there."""
+    return Workload(
+        job_id=np.array([7, 8]), submit_s=np.array([100.0, 300.0]), tasks=np.array([1, 2]), need=np.ones(2),
+        memory=np.zeros(2), run_s=np.array([50.0, 60.0]), estimate_s=np.array([50.0, 60.0]), user=np.array([1, 1]),
+        weight=np.ones(2), nodes=4, name="w", requested_start_s=np.array([np.nan, 350.0]),
+        commands=ElasticCommands(
+            time_s=np.array([110.0, 120.0, 320.0]), job_id=np.array([7, 99, 8]), kind=np.array([0, 1, 2]),
+            amount=np.array([5.0, 6.0, 1.0]),
+        ),
+    )  # fmt: skip
+
+
+def test_requested_starts_and_commands_keep_their_distance_from_the_submission():
+    part = transform.slice_time(elastic_workload(), 90.0, 400.0)
+    assert (part.submit_s.tolist(), part.requested_start_s[1]) == ([10.0, 210.0], 260.0)
+    assert (part.commands.time_s.tolist(), part.commands.job_id.tolist()) == ([20.0, 230.0], [7, 8])
+    wide = transform.scale_gaps(elastic_workload(), 3.0)
+    assert (wide.submit_s.tolist(), wide.requested_start_s[1]) == ([100.0, 700.0], 750.0)
+    assert wide.commands.time_s.tolist() == [110.0, 720.0]
+    assert transform.slice_jobs(elastic_workload(), 1, 2).commands.job_id.tolist() == [8]
+
+
+def test_merging_renumbers_jobs_and_the_commands_on_them():
+    merged = transform.merge([elastic_workload(), elastic_workload()])
+    assert merged.job_id.tolist() == [1, 2, 3, 4]
+    assert merged.commands.job_id.tolist() == [1, 2, 3, 4]
+    assert merged.requested_start_s[2:].tolist() == [350.0, 350.0]

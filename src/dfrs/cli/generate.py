@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 
 from dfrs.cli.console import err, print_json
+from dfrs.cli.generate_cwf import cwf
 from dfrs.cli.generate_lublin import lublin
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 
 app = typer.Typer(help="Make random instances and traces.", no_args_is_help=True, rich_markup_mode="rich")
 app.command("lublin")(lublin)
+app.command("cwf")(cwf)
 
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="File to write, .json or .csv; standard output if absent.")

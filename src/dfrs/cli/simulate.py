@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 
-Traces = Annotated[list[Path], typer.Argument(help="SWF files, .gz or plain.", show_default=False)]
+Traces = Annotated[list[Path], typer.Argument(help="SWF or CWF files, .gz or plain.", show_default=False)]
 Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
-Annotate = Annotated[str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, smp:CORES:GIB, none.")]
+Annotate = Annotated[
+    str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, smp:CORES:GIB, none, unit:N.")
+]
 Estimates = Annotated[str, typer.Option(help="What batch policies know: perfect, user, raised, none, or a factor.")]
 Overrun = Annotated[str, typer.Option(help="Jobs longer than requested: keep, or cut at the request.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)]

@@ -9,12 +9,14 @@ from dfrs.cli.console import err, out, print_json, tell_odd
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
+    from dfrs.workloads.cwf import Cwf
     from dfrs.workloads.oddities import Report
     from dfrs.workloads.swf import Swf
 
 app = typer.Typer(help="Look at traces and change them.", no_args_is_help=True, rich_markup_mode="rich")
 
 Trace = Annotated[Path, typer.Argument(help="SWF file, .gz or plain.", show_default=False)]
+AnyTrace = Annotated[Path, typer.Argument(help="SWF or CWF file, .gz or plain.", show_default=False)]
 Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="File to write, .swf or .swf.gz; standard output if absent.")
@@ -25,10 +27,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stand
 
 @app.command("info")
 def info(
-    trace: Trace,
+    trace: AnyTrace,
     nodes: Nodes = None,
     annotate: Annotated[
-        str, typer.Option(help="Where CPU needs and memory come from: none, dfrs, hpc2n, smp:CORES:GIB.")
+        str, typer.Option(help="Where CPU needs and memory come from: none, dfrs, hpc2n, smp:CORES:GIB, unit:N.")
     ] = "none",
     seed: Annotated[int, typer.Option(help="For what --annotate draws.", min=0)] = 0,
     strict: Strict = False,
@@ -39,15 +41,18 @@ def info(
     Example: dfrs workload info HPC2N-2002-2.2-cln.swf.gz --annotate hpc2n
     """
     from dfrs.workloads.annotate import to_workload
-    from dfrs.workloads.swf import read_swf
+    from dfrs.workloads.cwf import Cwf
+    from dfrs.workloads.load import read_trace
     from dfrs.workloads.transform import describe
 
-    swf = read_swf(trace, strict=strict)
-    workload, report = to_workload(swf, nodes=nodes, annotate=annotate, estimates="user", seed=seed)
+    read = read_trace(trace, strict=strict)
+    swf = read.jobs if isinstance(read, Cwf) else read
+    workload, report = to_workload(read, nodes=nodes, annotate=annotate, estimates="user", seed=seed)
     document = {
         "file": str(trace),
         "annotate": annotate,
         **describe(workload),
+        **(_elastic(read) if isinstance(read, Cwf) else {}),
         "memory_kb_per_processor": _memory_kb(swf),
         "requested_time_fraction": float((swf.requested_s > 0).mean()),
         "header": swf.header,
@@ -136,17 +141,55 @@ def merge(
     _write(merge_traces([_read(trace, strict) for trace in traces]), output)
 
 
+@app.command("convert")
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="SWF or CWF file, .gz or plain.", show_default=False)],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File to write: .swf, .swf.gz, .cwf or .cwf.gz.", show_default=False)
+    ],
+    strict: Strict = False,
+) -> None:
+    """A trace in the other format, or packed, by the endings of the names.
+
+    SWF has neither requested starts nor commands: dedicated jobs become batch jobs, and commands are left out.
+
+    Example: dfrs workload convert x.cwf x.swf.gz
+    """
+    from dfrs.workloads.cwf import Cwf, write_cwf
+    from dfrs.workloads.load import CWF, SWF, check_ending, is_cwf, read_trace
+
+    check_ending(source, (*SWF, *CWF))
+    check_ending(target, (*SWF, *CWF))
+    read = read_trace(source, strict=strict)
+    trace = read if isinstance(read, Cwf) else Cwf(jobs=read)
+    tell_odd(source, trace.jobs.report)
+    if not is_cwf(target):
+        lost = f"; left out: {trace.dedicated} requested starts, {len(trace.commands)} commands"
+        _write(trace.jobs, target, lost if is_cwf(source) else "")
+        return
+    write_cwf(target, trace)
+    note = f"{target}: {len(trace)} jobs, {trace.dedicated} of them dedicated, {len(trace.commands)} commands"
+    err.print(note, markup=False, style="dim", soft_wrap=True)
+
+
 def _read(trace: Path, strict: bool) -> "Swf":
+    from dfrs.workloads.load import is_cwf
     from dfrs.workloads.swf import read_swf
 
+    if is_cwf(trace):
+        raise InputError(
+            f"{trace}: CWF, and its requested starts and commands cannot be cut or scaled: "
+            "make an SWF file of its jobs first, with dfrs workload convert"
+        )
     swf = read_swf(trace, strict=strict)
     tell_odd(trace, swf.report)
     return swf
 
 
 def _check_ending(output: Path | None) -> None:
-    if output is not None and not output.name.lower().endswith((".swf", ".swf.gz")):
-        raise InputError(f"{output}: the ending must be .swf or .swf.gz")
+    from dfrs.workloads.load import SWF, check_ending
+
+    check_ending(output, SWF)
 
 
 def _write(swf: "Swf", output: Path | None, note: str = "") -> None:
@@ -167,6 +210,16 @@ def _range(text: str, jobs: int) -> tuple[int, int]:
         return int(first or 0), int(end) if end else jobs
     except ValueError:
         raise InputError(f'--jobs "{text}": must be a:b, two whole numbers') from None
+
+
+def _elastic(cwf: "Cwf") -> dict[str, object]:
+    from dfrs.model.elastic import CommandKind
+
+    kinds = cwf.commands.kind
+    return {
+        "dedicated_jobs": cwf.dedicated,
+        "commands": {kind.name: int((kinds == kind).sum()) for kind in CommandKind},
+    }
 
 
 def _memory_kb(swf: "Swf") -> dict[str, object]:
@@ -193,6 +246,9 @@ def _show(d: dict[str, Any], annotate: str) -> None:
         ("memory in the file", f"in {d['memory_kb_per_processor']['given_fraction']:.2%} of jobs"),
     ):
         facts.add_row(name, value)
+    if "commands" in d:
+        facts.add_row("dedicated jobs", f"{d['dedicated_jobs']:,}")
+        facts.add_row("commands", ", ".join(f"{number:,} {kind}" for kind, number in d["commands"].items()))
     out.print(facts)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("")

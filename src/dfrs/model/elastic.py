@@ -91,8 +91,11 @@ class ElasticCommands:
     def __len__(self) -> int:
         return len(self.time_s)
 
-    def select(self, keep: np.ndarray) -> Self:
-        """The commands of index or mask `keep`."""
+    def on(self, job_id: Ints) -> Self:
+        """The commands on these jobs."""
+        if not len(self):
+            return self
+        keep = np.isin(self.job_id, job_id)
         return type(self)(**{f.name: getattr(self, f.name)[keep] for f in fields(self)})
 
 

@@ -4,8 +4,8 @@ On-line, a node has two resources: memory, which cannot be shared in time, and C
 identical tasks; each must have `memory` and could use `need` of CPU, both as fractions of the reference node.
 """
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -21,6 +21,11 @@ class Workload:
     Arrays are sorted and frozen on construction. Raises InputError, naming job, value and rule, where a column has
     the wrong length or a value is out of its range.
     """
+
+    COLUMNS: ClassVar[tuple[str, ...]] = (
+        "job_id", "submit_s", "tasks", "need", "memory", "run_s", "estimate_s", "user", "weight", "requested_start_s",
+    )  # fmt: skip
+    """The fields that hold a value for each job."""
 
     job_id: Ints
     """(J,) names, unique."""
@@ -49,7 +54,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         jobs = len(self.job_id)
-        columns = self._columns
+        columns = self.COLUMNS
         if not len(self.requested_start_s):
             object.__setattr__(self, "requested_start_s", np.full(jobs, np.nan))
         for label in columns:
@@ -75,10 +80,6 @@ class Workload:
             array = np.array(getattr(self, label))[order]
             array.setflags(write=False)
             object.__setattr__(self, label, array)
-
-    @property
-    def _columns(self) -> list[str]:
-        return [f.name for f in fields(self) if f.name not in {"nodes", "name", "commands"}]
 
     def _repeated(self) -> np.ndarray:
         _, first = np.unique(self.job_id, return_index=True)
@@ -118,8 +119,21 @@ class Workload:
         return float((self.tasks * self.run_s).sum()) / (self.nodes * self.span_s) if self.span_s > 0 else np.inf
 
     def select(self, keep: np.ndarray) -> Self:
-        """The jobs of index or mask `keep`; all commands stay."""
-        return self.with_columns(**{label: getattr(self, label)[keep] for label in self._columns})
+        """The jobs of index or mask `keep`, and the commands on them."""
+        columns = {label: getattr(self, label)[keep] for label in self.COLUMNS}
+        return self.with_columns(**columns, commands=self.commands.on(columns["job_id"]))
+
+    def resubmitted(self, submit_s: Floats) -> Self:
+        """The same jobs submitted at `submit_s` (J,); requested starts and commands keep their distance from that."""
+        later_s = submit_s - self.submit_s
+        order = np.argsort(self.job_id)
+        commands = self.commands.on(self.job_id)
+        job = order[np.searchsorted(self.job_id[order], commands.job_id)]
+        return self.with_columns(
+            submit_s=submit_s,
+            requested_start_s=self.requested_start_s + later_s,
+            commands=replace(commands, time_s=commands.time_s + later_s[job]),
+        )
 
     def with_columns(self, **columns: object) -> Self:
         """The same workload with some fields replaced; checked and sorted again."""

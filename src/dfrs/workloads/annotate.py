@@ -13,15 +13,22 @@ assumed, by one of these annotations:
   threads: tasks = processors / CORES, need 1, memory CORES times that of a processor. Else tasks = processors, need
   1 / CORES.
 - `none`: whole processors, as batch schedulers give them out: tasks = processors, need 1, memory 0.
+- `unit:N`: processors that are given out in groups of N, as Blue Gene/P does with its 32 (002 section V): a node is a
+  group, tasks = processors / N rounded up, need 1, memory 0. Of a machine, what is left of a group is not used.
+
+Users' commands for more or fewer processors become commands for tasks: the amount is divided by the processors that a
+task of that job stands for, and rounded up.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfrs.model.elastic import TIME_KINDS, ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
+from dfrs.workloads.cwf import Cwf
 from dfrs.workloads.oddities import Oddity, Report, oddity
 from dfrs.workloads.swf import Swf
 
@@ -41,6 +48,8 @@ class Tasks:
     tasks: Ints
     need: Floats
     memory: Floats
+    processors: Ints
+    """(J,) that each task stands for."""
     oddities: tuple[Oddity, ...] = ()
 
 
@@ -59,21 +68,25 @@ class Annotation:
 
     @classmethod
     def parse(cls, text: str) -> "Annotation":
-        """`dfrs`, `hpc2n`, `none` (or `processors`, the same), or `smp:CORES:GIB`."""
+        """`dfrs`, `hpc2n`, `none` (or `processors`, the same), `smp:CORES:GIB`, or `unit:N`."""
         if text in {"dfrs", "none", "processors"}:
             return cls(name="none" if text == "processors" else text)
         parts = ("smp:2:2" if text == "hpc2n" else text).split(":")
-        if len(parts) == 3 and parts[0] == "smp":
-            try:
+        try:
+            if len(parts) == 3 and parts[0] == "smp":
                 return cls(name=text, cores=int(parts[1]), node_kb=float(parts[2]) * KB_PER_GIB)
-            except ValueError:
-                pass
-        raise InputError(f'annotate = "{text}": must be dfrs, hpc2n, none or smp:CORES:GIB')
+            if len(parts) == 2 and parts[0] == "unit":
+                return cls(name=text, cores=int(parts[1]))
+        except ValueError:
+            pass
+        raise InputError(f'annotate = "{text}": must be dfrs, hpc2n, none, smp:CORES:GIB or unit:N')
 
     def tasks_of(self, swf: Swf, processors: Ints, seed: int) -> Tasks:
         """Tasks of the jobs of `swf`, which have `processors` (J,); `dfrs` draws two doubles a job, in their order."""
-        if self.name == "none":
-            return Tasks(tasks=processors, need=np.ones(len(swf)), memory=np.zeros(len(swf)))
+        one = np.ones(len(swf), np.int64)
+        if self.name == "none" or self.name.startswith("unit:"):
+            tasks = -(-processors // self.cores)
+            return Tasks(tasks=tasks, need=np.ones(len(swf)), memory=np.zeros(len(swf)), processors=one * self.cores)
         if self.name == "dfrs":
             small, size = np.random.default_rng(seed).random((len(swf), 2)).T
             large = (2 + np.floor(9 * size)) / 10
@@ -81,6 +94,7 @@ class Annotation:
                 tasks=processors,
                 need=np.where(processors == 1, SEQUENTIAL_NEED, 1.0),
                 memory=np.where(small < SMALL_MEMORY_PROBABILITY, SMALL_MEMORY, large),
+                processors=one,
             )
         return self._threaded(swf, processors)
 
@@ -92,6 +106,7 @@ class Annotation:
             tasks=np.where(threaded, processors // self.cores, processors),
             need=np.where(threaded, 1.0, 1.0 / self.cores),
             memory=np.minimum(np.where(threaded, share * self.cores, share), 1.0),
+            processors=np.where(threaded, self.cores, 1),
             oddities=(
                 _odd("no memory given", "10 % of a node taken", known <= 0, swf, "memory (KB)", known),
                 _odd("memory above that of a node", "a whole node's taken", share > 1.0, swf, "memory (KB)", known),
@@ -104,7 +119,7 @@ def _odd(rule: str, handled: str, bad: Bools, swf: Swf, label: str, values: np.n
 
 
 def to_workload(
-    swf: Swf,
+    trace: Swf | Cwf,
     *,
     nodes: int | None = None,
     annotate: str = "dfrs",
@@ -121,9 +136,12 @@ def to_workload(
     requested one is kept, or with `overrun="cut"` the requested one is taken, as where jobs are killed.
 
     `estimates`: "perfect", the run time; "user", the requested time, or where there is none the run time; "raised", as
-    "user" but at least the trace's run time and 1 s; "none"; a factor of at least 1 on the run time. Raises InputError
+    "user" but at least the trace's run time and 1 s; "none"; a factor of at least 1 on the run time.
+
+    Of a `Cwf` the workload has requested starts and commands, also those on jobs that were dropped. Raises InputError
     where an option is none of these, the number of nodes is not known, or no job remains.
     """
+    swf = trace.jobs if isinstance(trace, Cwf) else trace
     annotation = Annotation.parse(annotate)
     _check_option("overrun", overrun, OVERRUN)
     _check_option("larger", larger, LARGER)
@@ -150,7 +168,21 @@ def to_workload(
         nodes=nodes,
         name=swf.name,
     )
+    if isinstance(trace, Cwf):
+        starts, commands = trace.requested_start_s[keep], _in_tasks(trace.commands, swf, tasks.processors)
+        workload = workload.with_columns(requested_start_s=starts, commands=commands)
     return workload, report
+
+
+def _in_tasks(commands: ElasticCommands, swf: Swf, processors: Ints) -> ElasticCommands:
+    """`commands`, which have amounts in processors, on jobs whose tasks stand for `processors` (J,) each."""
+    if not len(commands):
+        return commands
+    order = np.argsort(swf.job_id)
+    at = order[np.minimum(np.searchsorted(swf.job_id[order], commands.job_id), len(swf) - 1)]
+    # Whatever an unknown job's tasks would be, its amount stays above 0.
+    tasks = np.ceil(commands.amount / processors[at])
+    return replace(commands, amount=np.where(np.isin(commands.kind, TIME_KINDS), commands.amount, tasks))
 
 
 def _check_option(name: str, value: str, known: tuple[str, ...]) -> None:

@@ -183,16 +183,16 @@ def read_swf(path: Path, *, strict: bool = False) -> Swf:
     Raises InputError where the file cannot be read, is cut short, is not text, or holds no valid job; with `strict`
     wherever any of these rules is not met.
     """
-    reader = _Reader()
-    for block in _blocks(path):
+    reader = Reader()
+    for block in blocks(path):
         reader.read(block)
-    swf = reader.trace(path)
+    swf = reader.trace(path, reader.table())
     if strict and swf.report.oddities:
         raise swf.report.oddities[0].refusal(str(path))
     return swf
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
+def blocks(path: Path) -> Iterator[bytes]:
     """The file in blocks of whole lines; raises InputError where it is not there, not whole or not text."""
     rest = b""
     line = 1
@@ -224,19 +224,22 @@ def _blocks(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-class _Reader:
+class Reader:
     """Takes blocks of lines one after another; keeps valid rows, comments, and what was wrong with others."""
+
+    columns = COLUMNS
+    whole = frozenset(_WHOLE)
+    """The fields of a line, and those of them that must be whole numbers."""
 
     def __init__(self) -> None:
         self.comments: list[str] = []
         self.wrong: dict[str, tuple[int, list[Example]]] = {}
-        self.jobs = 0
         self._line = 1
-        self._pieces: dict[str, list[np.ndarray]] = {label: [] for label in ("line", *COLUMNS)}
+        self._pieces: dict[str, list[np.ndarray]] = {label: [] for label in ("line", *self.columns)}
 
     def read(self, block: bytes) -> None:
         """Keep what `block`, which follows the one read before, holds."""
-        rows = _table(block, self._line)
+        rows = self.at_once(block)
         if rows is None and len(block) > SMALL_BLOCK_BYTES:
             # Lines that are not plain are few: halve until only they and their neighbours are left.
             middle = block.find(b"\n", len(block) // 2) + 1
@@ -246,10 +249,13 @@ class _Reader:
                 return
         numbers, table = rows or self._line_by_line(block)
         self._line += block.count(b"\n")
-        self.jobs += len(numbers)
         self._pieces["line"].append(numbers)
-        for k, label in enumerate(COLUMNS):
-            self._pieces[label].append(table[:, k].astype(np.int64 if label in _WHOLE else np.float64))
+        for k, label in enumerate(self.columns):
+            self._pieces[label].append(table[:, k].astype(np.int64 if label in self.whole else np.float64))
+
+    def at_once(self, block: bytes) -> tuple[Ints, Floats] | None:
+        """Line numbers (R,) and values (R, fields) of a block in which every line is as it should be; else None."""
+        return _table(block, self._line)
 
     def _line_by_line(self, block: bytes) -> tuple[Ints, Floats]:
         numbers: list[int] = []
@@ -259,52 +265,54 @@ class _Reader:
             if text.startswith(b";"):
                 self.comments.append(_decoded(text[1:]))
             elif text:
-                row = self._row(number, text.split())
+                row = self.row(number, text.split())
                 if row:
                     numbers.append(number)
                     rows.append(row)
-        return np.array(numbers, np.int64), np.array(rows, np.float64).reshape(-1, len(COLUMNS))
+        return np.array(numbers, np.int64), np.array(rows, np.float64).reshape(-1, len(self.columns))
 
-    def _row(self, number: int, tokens: list[bytes]) -> list[float]:
+    def row(self, number: int, tokens: list[bytes]) -> list[float]:
         """The line's values, or nothing if it breaks a rule."""
-        if len(tokens) != len(COLUMNS):
-            self._refuse(number, "number of fields", str(len(tokens)), f"a line must have {len(COLUMNS)} fields")
+        if len(tokens) != len(self.columns):
+            self.refuse(number, "number of fields", str(len(tokens)), f"a line must have {len(self.columns)} fields")
             return []
         row: list[float] = []
-        for k, (label, token) in enumerate(zip(COLUMNS, tokens, strict=True), 1):
+        for k, (label, token) in enumerate(zip(self.columns, tokens, strict=True), 1):
             value = float(token) if _NUMBER.fullmatch(token) else np.nan
-            rule = ""
-            if not np.isfinite(value):
-                rule = "fields must be finite numbers"
-            elif label in _WHOLE and (not value.is_integer() or abs(value) > LARGEST_WHOLE):
+            rule = "" if np.isfinite(value) else "fields must be finite numbers"
+            if not rule and label in self.whole and (not value.is_integer() or abs(value) > LARGEST_WHOLE):
                 rule = "this field must be a whole number"
             if rule:
-                self._refuse(number, f"field {k} ({label})", _decoded(token), rule)
+                self.refuse(number, f"field {k} ({label})", _decoded(token), rule)
                 return []
             row.append(value)
         return row
 
-    def _refuse(self, number: int, where: str, value: str, rule: str) -> None:
+    def refuse(self, number: int, where: str, value: str, rule: str) -> None:
+        """Note that line `number` breaks `rule`."""
         count, examples = self.wrong.get(rule, (0, []))
         if count < SHOWN:
             shown = value if len(value) <= 40 else value[:37] + "..."
             examples.append(Example(line=number, field=where, value=ascii(shown)[1:-1]))
         self.wrong[rule] = count + 1, examples
 
-    def trace(self, path: Path) -> Swf:
-        """All that was read. Raises InputError where there is no valid job."""
-        lines = self.jobs + sum(count for count, _ in self.wrong.values())
+    def table(self) -> dict[str, np.ndarray]:
+        """The fields, and `line`, of all valid lines: (R,) each. They are kept no longer."""
+        return {label: np.concatenate(self._pieces.pop(label) or [np.zeros(0)]) for label in ("line", *self.columns)}
+
+    def trace(self, path: Path, columns: dict[str, np.ndarray]) -> Swf:
+        """The jobs of some lines of the table, with what was odd. Raises InputError where there is no valid job."""
+        lines = len(columns["line"]) + sum(count for count, _ in self.wrong.values())
         oddities = [
             Oddity(rule=rule, handled="dropped", count=count, examples=tuple(examples))
             for rule, (count, examples) in self.wrong.items()
         ]
-        columns = {label: np.concatenate(self._pieces.pop(label) or [np.zeros(0)]) for label in ("line", *COLUMNS)}
         keep, found = _repairs(columns)
         oddities += [o for o in found if o.count]
         if not keep.any():
             first = f"; {oddities[0].refusal(str(path))}" if oddities else ""
             raise InputError(f"{path}: no valid job in {lines} lines{first}")
-        name = path.name.removesuffix(".gz").removesuffix(".swf")
+        name = path.name.removesuffix(".gz").removesuffix(".swf").removesuffix(".cwf")
         if not keep.all():
             columns = {label: column[keep] for label, column in columns.items()}
         report = Report(source=str(path), lines=lines, oddities=tuple(oddities))
@@ -373,12 +381,16 @@ def write_swf(path: Path, swf: Swf) -> None:
 
 def swf_text(swf: Swf) -> str:
     """Comments and jobs, one a line."""
-    head = "".join(f";{comment}\n" for comment in swf.comments)
-    columns = [_words(getattr(swf, label)) for label in COLUMNS]
-    return head + "".join(f"{' '.join(row)}\n" for row in zip(*columns, strict=True))
+    return "".join(f"{line}\n" for line in (*(f";{comment}" for comment in swf.comments), *job_lines(swf)))
 
 
-def _words(column: np.ndarray) -> Iterable[str]:
+def job_lines(swf: Swf) -> Iterable[str]:
+    """A line for each job, without its end."""
+    return map(" ".join, zip(*(words(getattr(swf, label)) for label in COLUMNS), strict=True))
+
+
+def words(column: np.ndarray) -> Iterable[str]:
+    """What to write for each number: it reads back the same, and has no fraction where it is whole."""
     if column.dtype == np.float64:
         if (column == np.floor(column)).all() and (np.abs(column) < LARGEST_WHOLE).all():
             column = column.astype(np.int64)

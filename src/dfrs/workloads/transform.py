@@ -4,14 +4,15 @@ Everything but `describe` takes a `Swf` or a `Workload` and gives the same type.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 
+from dfrs.model.elastic import ElasticCommands
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Ints
+from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.workloads.swf import COLUMNS, Swf
 
@@ -36,7 +37,7 @@ def slice_time(trace: T, from_s: float, to_s: float) -> T:
             f"they are from {trace.submit_s[0]:.17g} to {trace.submit_s[-1]:.17g} s"
         )
     part = trace.select(inside)
-    part = part.with_columns(submit_s=part.submit_s - from_s)
+    part = _resubmitted(part, part.submit_s - from_s)
     if isinstance(part, Swf) and (start := part.header_number("UnixStartTime")) is not None:
         part = part.with_header(UnixStartTime=start + round(from_s))
     return _noted(part, f"{from_s:.17g} s to {to_s:.17g} s of {trace.name}")
@@ -66,7 +67,7 @@ def scale_gaps(trace: T, factor: float) -> T:
     if not 0 < factor < np.inf:
         raise InputError(f"factor = {factor:g}: must be above 0 and finite")
     first = trace.submit_s[0]
-    scaled = trace.with_columns(submit_s=first + (trace.submit_s - first) * factor)
+    scaled = _resubmitted(trace, first + (trace.submit_s - first) * factor)
     return _noted(scaled, f"{trace.name}, gaps multiplied by {factor:.17g}")
 
 
@@ -95,15 +96,15 @@ def merge(traces: Sequence[T]) -> T:
     if not traces:
         raise InputError("merge: needs at least one trace")
     swf = isinstance(traces[0], Swf)
-    labels = (*COLUMNS, "line") if swf else [f.name for f in fields(Workload) if f.name not in {"nodes", "name"}]
+    labels = (*COLUMNS, "line") if swf else Workload.COLUMNS
     columns = {label: np.concatenate([getattr(trace, label) for trace in traces]) for label in labels}
     ids, submit_s = columns["job_id"], columns["submit_s"]
+    bounds = np.cumsum([0, *map(len, traces)]).tolist()
     if len(np.unique(ids)) < len(ids):
         numbers = np.empty(len(ids), np.int64)
         numbers[np.argsort(submit_s, kind="stable")] = np.arange(1, len(ids) + 1)
         columns["job_id"] = numbers
         if swf:
-            bounds = np.cumsum([0, *map(len, traces)]).tolist()
             parts = [_renumbered(columns["preceding"][a:b], ids[a:b], numbers[a:b]) for a, b in pairwise(bounds)]
             columns["preceding"] = np.concatenate(parts)
     merged = traces[0].with_columns(**columns, name="+".join(trace.name for trace in traces))
@@ -116,7 +117,23 @@ def merge(traces: Sequence[T]) -> T:
     different = sorted({trace.nodes for trace in traces if isinstance(trace, Workload)})
     if len(different) > 1:
         raise InputError(f"nodes = {', '.join(map(str, different))}: must be the same in all workloads")
-    return merged
+    workloads = [trace for trace in traces if isinstance(trace, Workload)]
+    numbered = [columns["job_id"][a:b] for a, b in pairwise(bounds)]
+    return merged.with_columns(commands=_commands(workloads, numbered))
+
+
+def _resubmitted(trace: T, submit_s: Floats) -> T:
+    return trace.resubmitted(submit_s) if isinstance(trace, Workload) else trace.with_columns(submit_s=submit_s)
+
+
+def _commands(workloads: Sequence[Workload], numbers: Sequence[Ints]) -> ElasticCommands:
+    """All commands, on the jobs that now have these numbers."""
+    parts = [
+        replace(part := w.commands.on(w.job_id), job_id=_renumbered(part.job_id, w.job_id, new))
+        for w, new in zip(workloads, numbers, strict=True)
+    ]
+    columns = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(ElasticCommands)}
+    return ElasticCommands(**columns)
 
 
 def _renumbered(references: Ints, old: Ints, new: Ints) -> Ints:
