@@ -1,6 +1,6 @@
 """`make bench`: speed and memory after compilation, with peers in the same run; on one core, campaigns on two.
 
-`python -m benchmarks.run offline`, `online` or `campaign` runs one part.
+`python -m benchmarks.run offline`, `online`, `elastic` or `campaign` runs one part.
 """
 
 import os
@@ -9,7 +9,7 @@ from importlib import import_module
 
 from benchmarks.common import console, machine
 
-PARTS = ("offline", "online", "campaign")
+PARTS = ("offline", "online", "elastic", "campaign")
 
 
 def main() -> None:

@@ -56,6 +56,7 @@ def job_table(source: Source, rows: int, now_s: float, grain: int, *, full: bool
     jobs["memory"] = 1.0 if full else [source.integer(0, grain // 2) / grain for _ in range(rows)]
     jobs["weight"] = 1.0
     jobs["estimate_s"] = np.nan
+    jobs["requested_start_s"] = np.nan
     jobs["submit_s"] = np.sort([now_s - source.integer(0, 100) for _ in range(rows)])
     jobs["start_s"] = np.nan
     jobs["since_s"] = jobs["submit_s"]

@@ -103,7 +103,7 @@ def read_workload(
     overrun: str = "keep",
     seed: int = 0,
 ) -> Workload:
-    """A workload from an SWF file; see `dfrs.workloads.load.load_workload`, which also tells what was odd in it."""
+    """A workload from an SWF or CWF file; see `dfrs.workloads.load.load_workload`, which also tells what was odd."""
     return load_workload(Path(path), nodes=nodes, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed)[0]
 
 
@@ -115,6 +115,7 @@ def simulate(
     capacity: Floats | None = None,
     order: Order = "completions-first",
     node_events: Sequence[tuple[float, NodeChange]] = (),
+    command_limit: int | None = None,
     seed: int = 0,
 ) -> Run:
     """Run `workload` under a policy: a name (see `dfrs policies`), or an object with `decide(snapshot) -> Target`.
@@ -125,7 +126,7 @@ def simulate(
     """
     settings = Settings(
         capacity=capacity, penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),
-        order=order, node_events=node_events, seed=seed,
+        order=order, node_events=node_events, command_limit=command_limit, seed=seed,
     )  # fmt: skip
     if isinstance(policy, str):
         return Simulation(workload, find_policy(policy), policy, settings).run()

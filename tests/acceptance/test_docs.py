@@ -16,7 +16,7 @@ from dfrs.campaigns.offline import OFFLINE
 from dfrs.campaigns.online import ONLINE
 from dfrs.campaigns.results import NAMES
 from dfrs.campaigns.spec import MODELS
-from dfrs.metrics.run_files import EVENTS, JOBS
+from dfrs.metrics.run_files import COMMANDS, EVENTS, JOBS
 from dfrs.policies.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,9 @@ def test_every_metric_is_in_the_reference_and_nothing_else():
     assert named_in_first_column(text) == set(metrics)
 
 
-@pytest.mark.parametrize(("heading", "columns"), [("**jobs.csv**", JOBS), ("**events.csv**", EVENTS)])
+@pytest.mark.parametrize(
+    ("heading", "columns"), [("**jobs.csv**", JOBS), ("**events.csv**", EVENTS), ("**commands.csv**", COMMANDS)]
+)
 def test_every_column_of_a_run_is_in_the_reference_and_nothing_else(heading, columns):
     text = (ROOT / "docs/reference/files.md").read_text()
     part = text.partition(heading)[2].partition("\n**")[0]

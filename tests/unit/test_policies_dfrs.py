@@ -164,6 +164,7 @@ def state(jobs, *, nodes=2, now_s=1000.0, cause=Cause.COMPLETION, subject=-1, cl
         for key, value in {
             "id": r, "serial": r, "state": status, "tasks": tasks, "need": need, "memory": memory, "weight": 1.0,
             "virtual_s": virtual_s, "submit_s": submit_s, "yield_": 0.1 * (where is not None),
+            "requested_start_s": np.nan,
         }.items():  # fmt: skip
             records[key][r] = value
         slots += [-1] * tasks if where is None else where

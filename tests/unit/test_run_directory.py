@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.metrics.schedule import summarize
+from dfrs.model.elastic import ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Penalty, Run
 from dfrs.report.node_sets import node_set, parse_node_set
@@ -25,7 +26,7 @@ from tests.unit.test_simulation import NODE_EVENTS
 COLUMNS = (
     "job_id,submission_time,requested_number_of_resources,requested_time,success,starting_time,execution_time,"
     "finish_time,waiting_time,turnaround_time,stretch,allocated_resources,processing_time,cpu_need,memory,weight,user,"
-    "virtual_time,pauses,migrations"
+    "virtual_time,pauses,migrations,requested_start_time"
 )
 
 
@@ -70,17 +71,25 @@ def canonical(run):
     )
 
 
+def assert_same_columns(one, other):
+    for f in fields(one):
+        assert np.array_equal(getattr(one, f.name), getattr(other, f.name)), f.name
+
+
 def assert_same(one, other):
     for f in fields(one.workload):
         a, b = getattr(one.workload, f.name), getattr(other.workload, f.name)
         if isinstance(a, np.ndarray):
             assert np.array_equal(a, b, equal_nan=a.dtype.kind == "f"), f.name
+        elif isinstance(a, ElasticCommands):
+            assert_same_columns(a, b)
         else:
             assert a == b, f.name
     assert workload_digest(one.workload) == workload_digest(other.workload)
     for f in fields(Run):
-        if f.name not in {"workload", "events", "capacity", "penalty"}:
+        if f.name not in {"workload", "events", "capacity", "penalty", "answers"}:
             assert getattr(one, f.name) == getattr(other, f.name), f.name
+    assert_same_columns(one.answers, other.answers)
     assert (one.capacity == other.capacity).all()
     assert [getattr(one.penalty, f.name) for f in fields(Penalty)] == [
         getattr(other.penalty, f.name) for f in fields(Penalty)

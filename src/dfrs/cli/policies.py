@@ -23,10 +23,11 @@ def policies(
 
     from dfrs.policies.batch import BATCH
     from dfrs.policies.catalogue import CATALOGUE
+    from dfrs.policies.los import FAMILY
     from dfrs.policies.registry import all_published
 
     if names:
-        chosen = [*BATCH, *all_published()]
+        chosen = [*BATCH, *FAMILY, *all_published()]
         if as_json:
             print_json(chosen)
         else:

@@ -63,6 +63,9 @@ def simulate(
     weights: Annotated[
         Path | None, typer.Option(help="CSV with columns job_id,weight or user,weight, for policies with /WEIGHT.")
     ] = None,
+    command_limit: Annotated[
+        int | None, typer.Option(help="Most users' commands granted on one job (CWF, elastic policies).", min=0)
+    ] = None,
     seed: Seed = 0,
     bound: Annotated[bool, typer.Option(help="State how far from the best possible each run is.")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
@@ -80,6 +83,8 @@ def simulate(
         dfrs simulate trace.swf.gz --nodes 128 -p FCFS -p EASY -p 'GreedyPM*/per/OPT=MIN/MVT=600' -o out/runs
 
         dfrs simulate trace.swf.gz --penalty 20 --bandwidth 10 --json
+
+        dfrs simulate x.cwf --annotate unit:32 -p EASY-DE -p LOS-DE -p Hybrid-LOS-E
     """
     from dfrs.campaigns.simulations import Task, directories
     from dfrs.policies.registry import find_policy
@@ -90,7 +95,7 @@ def simulate(
     for name in names:
         find_policy(name)
     settings = replace(
-        _settings(penalty, bandwidth, node_memory, order, node_file, node_events, seed),
+        _settings(penalty, bandwidth, node_memory, order, node_file, node_events, command_limit, seed),
         notes={"annotate": annotate, "estimates": estimates, "overrun": overrun},
     )
     workloads: list[Workload] = []
@@ -119,7 +124,7 @@ def simulate(
 
 def _settings(
     penalty: float, bandwidth: float | None, node_memory: float, order: str, node_file: Path | None,
-    node_events: Path | None, seed: int,
+    node_events: Path | None, command_limit: int | None, seed: int,
 ) -> "Settings":  # fmt: skip
     from dfrs.model.run import Penalty
     from dfrs.sim.run import Settings
@@ -135,6 +140,7 @@ def _settings(
         penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_memory * 1e9),
         order="completions-first" if order == "completions-first" else "submissions-first",
         node_events=() if node_events is None else read_node_events(node_events),
+        command_limit=command_limit,
         seed=seed,
     )
 

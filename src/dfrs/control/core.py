@@ -20,7 +20,7 @@ from dfrs.kernels import ledger
 from dfrs.kernels.columns import grown
 from dfrs.kernels.reconcile import commit
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Policy, PolicyError, Reason, Snapshot
-from dfrs.model.elastic import GRANTS, LEAST_S, Answer, CommandKind
+from dfrs.model.elastic import GRANTS, LEAST_S, MOST_TASKS, Answer, CommandKind
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.nodes import Condition, NodeChange, most_tasks
@@ -215,8 +215,9 @@ class Core:
     def _enlarge(self, row: int, more: int) -> tuple[Answer, int]:
         job = self._jobs[row]
         need, memory, tasks = float(job["need"]), float(job["memory"]), int(job["tasks"]) + more
-        exclusive = getattr(self.policy, "exclusive", False)
-        if most_tasks(self._capacity, need, memory, exclusive=exclusive) < tasks:
+        whole = getattr(self.policy, "dedicated", False) and not np.isnan(job["requested_start_s"])
+        exclusive = whole or getattr(self.policy, "exclusive", False)
+        if min(most_tasks(self._capacity, need, memory, exclusive=exclusive), MOST_TASKS) < tasks:
             return Answer.TOO_LARGE, 0
         nodes: Ints | None = None
         if job["state"] == RUNNING:

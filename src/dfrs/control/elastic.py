@@ -41,9 +41,8 @@ class AnswerLog:
 
     def state(self) -> dict[str, Floats | Ints]:
         """Everything, as arrays, for `restore`."""
-        table = np.array(self._rows, dtype=np.float64).reshape(-1, len(_COLUMNS))
-        return {name: table[:, k].astype(kind) for k, (name, kind) in enumerate(_COLUMNS.items())}
+        return {name: np.array([row[k] for row in self._rows], kind) for k, (name, kind) in enumerate(_COLUMNS.items())}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken."""
-        self._rows = np.column_stack([state[name] for name in _COLUMNS]).tolist()
+        self._rows = [list(row) for row in zip(*(state[name].tolist() for name in _COLUMNS), strict=True)]

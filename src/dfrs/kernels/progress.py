@@ -94,7 +94,7 @@ def amend(table: Any, job: int, amount_s: float, least_s: float, now_s: float) -
     table[job].run_s = max(before + amount_s, least)
     if table[job].rate > 0.0:
         _predict(table, job, now_s)
-    return table[job].run_s - before
+    return amount_s if before + amount_s >= least else least - before
 
 
 @kernel

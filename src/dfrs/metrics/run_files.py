@@ -1,4 +1,4 @@
-"""Reads the three files of a run for its independent checker, and says where one is not of its form.
+"""Reads the files of a run for its independent checker, and says where one is not of its form.
 
 Nothing here is shared with what writes runs or with what reads them for reports: only then does the checker see what
 stands in the files.
@@ -21,9 +21,13 @@ JOBS = (
     "job_id", "submission_time", "requested_number_of_resources", "requested_time", "success", "starting_time",
     "execution_time", "finish_time", "waiting_time", "turnaround_time", "stretch", "allocated_resources",
     "processing_time", "cpu_need", "memory", "weight", "user", "virtual_time", "pauses", "migrations",
+    "requested_start_time",
 )  # fmt: skip
 EVENTS = ("time_s", "job_id", "action", "nodes", "yield", "why")
-PLACING = ("start", "resume", "migrate")
+COMMANDS = ("time_s", "job_id", "command", "amount", "answer", "change_s", "change_tasks")
+PLACING = ("start", "resume", "migrate", "resize")
+KINDS = ("ET", "RT", "EP", "RP")
+ANSWERS = ("granted", "cut", "unknown", "ended", "limit", "inelastic", "no_room", "too_large")
 ACTIONS = (*PLACING, "pause", "share", "finish", "lost")
 CONDITIONS = ("down", "drain", "up")
 
@@ -32,6 +36,7 @@ _INTEGERS = {
 }  # fmt: skip
 _OPTIONAL = (
     "requested_time", "starting_time", "execution_time", "finish_time", "waiting_time", "turnaround_time", "stretch",
+    "requested_start_time",
 )  # fmt: skip
 _RANGES = (("processing_time", math.inf), ("cpu_need", 1.0), ("weight", math.inf))
 _TOKEN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?(?:\*([1-9][0-9]{0,17}))?")
@@ -57,6 +62,10 @@ class Settings:
     per_memory_s: float
     """And for each reference node's memory that moves."""
     exclusive: bool
+    dedicated: bool
+    """Whether the policy is told of dedicated jobs at their submission; else at their requested start."""
+    command_limit: int | None
+    """So many commands on one job are granted."""
     refused: list[int]
     tau_s: float
     node_bytes: float
@@ -76,6 +85,19 @@ class Row(NamedTuple):
     nodes: Placement | None
     """None if they are out of order or not of this cluster."""
     yield_: float
+
+
+class Command(NamedTuple):
+    """A row of commands.csv."""
+
+    line: int
+    time_s: float
+    job: int
+    kind: str
+    amount: float
+    answer: str
+    change_s: float
+    change_tasks: int
 
 
 class _Fields:
@@ -146,6 +168,8 @@ def read_settings(path: Path) -> Settings:
         latency_s=latency_s,
         per_memory_s=per_memory_s,
         exclusive=fields.flag("configuration.exclusive", False),
+        dedicated=fields.flag("configuration.dedicated", False),
+        command_limit=_limit(fields),
         refused=refused,
         tau_s=fields.number("configuration.tau_s", 10.0, above_zero=True),
         node_bytes=fields.number(
@@ -155,6 +179,13 @@ def read_settings(path: Path) -> Settings:
         workload=fields.object("workload"),
         metrics=fields.object("metrics"),
     )
+
+
+def _limit(fields: _Fields) -> int | None:
+    limit = fields.get("configuration.command_limit")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise fields.fail("configuration.command_limit", limit, "a whole number from 0")
+    return limit
 
 
 def _capacity(fields: _Fields) -> list[tuple[float, float]]:
@@ -274,6 +305,30 @@ def read_events(path: Path, nodes: int) -> Iterator[Row]:
         yield_ = _number(path, line, "yield", given) if given else 0.0
         time_s = _number(path, line, "time_s", time)
         yield Row(line, time_s, job, action, _placement(path, line, where, nodes), yield_)
+
+
+def read_commands(path: Path) -> list[Command]:
+    """The commands and their answers; none where there is no such file.
+
+    Raises InputError where a value is not of its kind or out of its range.
+    """
+    commands: list[Command] = []
+    if not path.exists():
+        return commands
+    for line, (time, name, kind, amount, answer, seconds, tasks) in _rows(path, COMMANDS):
+        for column, text, known in (("command", kind, KINDS), ("answer", answer, ANSWERS)):
+            if text not in known:
+                raise InputError(f"{path}: line {line}: {column} = {_short(text)}: must be one of {', '.join(known)}")
+        size = _number(path, line, "amount", amount)
+        if not size > 0 or (kind in {"EP", "RP"} and size != int(size)):
+            rule = "a whole number above 0" if kind in {"EP", "RP"} else "above 0"
+            raise InputError(f"{path}: line {line}: amount = {_short(amount)}: must be {rule} for {kind}")
+        time_s, change_s = _number(path, line, "time_s", time), _number(path, line, "change_s", seconds)
+        job, change_tasks = (
+            _integer(path, line, column, text, None) for column, text in (("job_id", name), ("change_tasks", tasks))
+        )
+        commands.append(Command(line, time_s, job, kind, size, answer, change_s, change_tasks))
+    return commands
 
 
 def _number(path: Path, line: int, column: str, text: str) -> float:

@@ -2,7 +2,8 @@
 
 Everything is derived from `job_intervals`: between two changes a job waits, runs at one yield on fixed nodes, or is
 paused. Sources: stretch and virtual time 000 section 5.1, degradation from bound 000 section 5.4, memory moved and its
-bandwidth 000 section 6.1 and appendix B.
+bandwidth 000 section 6.1 and appendix B (`dfrs.metrics.moves`), the ratio of means 002 section V. A job is there from
+its release: its submission, or for a dedicated job its requested start where that is later.
 """
 
 from bisect import bisect_left, insort
@@ -10,15 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfrs.metrics.elastic import elastic_metrics
+from dfrs.metrics.moves import move_metrics
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.instance import Bools, Floats, Ints
-from dfrs.model.run import Action, Run
+from dfrs.model.run import PLACING, Action, Run
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 _GONE = -1
 _STATE_AFTER = np.full(len(Action), _GONE, np.int64)
-_STATE_AFTER[[Action.START, Action.RESUME, Action.MIGRATE, Action.SHARE]] = RUNNING
+_STATE_AFTER[[*PLACING, Action.SHARE]] = RUNNING
 _STATE_AFTER[Action.PAUSE] = PAUSED
 _STATE_AFTER[Action.LOST] = WAITING
 
@@ -30,7 +33,7 @@ Metrics = dict[str, float | int | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Intervals:
-    """K intervals of positive length, by job and then time; a job has none before its submission or after its end."""
+    """K intervals of positive length, by job and then time; a job has none before its release or after its end."""
 
     job: Ints
     """(K,) index in the workload."""
@@ -99,26 +102,27 @@ class UtilisationTimeline:
 
 
 def job_intervals(run: Run) -> Intervals:
-    """What each job did from its submission to its end, or to the end of the log."""
-    events, work = run.events, run.workload
-    present = work.submit_s <= run.end_s
+    """What each job did from its release to its end, or to the end of the log."""
+    events, release_s = run.events, run.workload.release_s
+    present = release_s <= run.end_s
     present[list(run.refused)] = False
     arrivals = np.flatnonzero(present)
     rows = np.flatnonzero(events.job >= 0)
-    # A job's submission is put before its rows, so that one stable sort makes each row's end the next one's beginning.
-    # It is row -1 of columns that end in what a submission is: the job waits, as one that lost its node.
+    # A job's release is put before its rows, so that one stable sort makes each row's end the next one's beginning.
+    # It is row -1 of columns that end in what a release is: the job waits, as one that lost its node.
     job = np.concatenate([arrivals, events.job[rows]])
     row = np.concatenate([np.full(len(arrivals), -1), rows])
     order = np.argsort(job, kind="stable")
     job, row = job[order], row[order]
     action = np.append(events.action, Action.LOST)[row]
-    begin = np.where(row < 0, work.submit_s[job], np.append(events.time_s, 0.0)[row])
+    begin = np.where(row < 0, release_s[job], np.append(events.time_s, 0.0)[row])
     state = _STATE_AFTER[action]
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     end = np.where(last, run.end_s, np.append(begin[1:], run.end_s)[: len(job)])
-    placing = (action == Action.START) | (action == Action.RESUME) | (action == Action.MIGRATE)
-    placed = np.maximum.accumulate(np.where(placing, np.arange(len(job)), 0))
-    ready = (begin + np.append(penalties(run), 0.0)[row])[placed]
+    placing = np.isin(action, PLACING)
+    placed = _last(placing)
+    # Another size does not end a penalty.
+    ready = (begin + np.append(penalties(run), 0.0)[row])[_last(placing & (action != Action.RESIZE))]
     runs = state == RUNNING
     return Intervals(
         job=job,
@@ -131,14 +135,23 @@ def job_intervals(run: Run) -> Intervals:
     ).select((state != _GONE) & (end > begin))
 
 
+def _last(holds: Bools) -> Ints:
+    """(K,) the last place until each at which it holds."""
+    return np.maximum.accumulate(np.where(holds, np.arange(len(holds)), 0))
+
+
+def tasks_of(run: Run, intervals: Intervals) -> Ints:
+    """(K,) how many tasks the job has on nodes in each interval; 0 unless it runs."""
+    width = np.append(np.diff(run.events.first), 0)
+    return width[intervals.placement]
+
+
 def tasks_moved(run: Run) -> Ints:
     """(E,) tasks whose memory each RESUME brings back (all) or each MIGRATE carries to another node; 0 elsewhere."""
     events = run.events
-    tasks = np.append(run.workload.tasks, 0)  # index -1 is not a job
-    moved = np.where(events.action == Action.RESUME, tasks[events.job], 0)
-    rows = np.flatnonzero(
-        (events.action == Action.START) | (events.action == Action.RESUME) | (events.action == Action.MIGRATE)
-    )
+    width = np.diff(events.first)
+    moved = np.where(events.action == Action.RESUME, width, 0)
+    rows = np.flatnonzero(np.isin(events.action, PLACING))
     rows = rows[np.argsort(events.job[rows], kind="stable")]
     at = np.flatnonzero(events.action[rows] == Action.MIGRATE)
     after, before = rows[at], rows[at - 1]
@@ -147,7 +160,7 @@ def tasks_moved(run: Run) -> Ints:
     common, in_old, in_new = np.intersect1d(old, new, assume_unique=True, return_indices=True)
     stay = np.zeros(len(at), np.int64)
     np.add.at(stay, common // len(run.capacity), np.minimum(old_count[in_old], new_count[in_new]))
-    moved[after] = tasks[events.job[after]] - stay
+    moved[after] = width[after] - stay
     return moved
 
 
@@ -278,15 +291,15 @@ def utilisation_timeline(run: Run) -> UtilisationTimeline:
     )
     steps = _Steps(pieces)
     work = run.workload
-    cpu = (work.tasks * work.need)[pieces.job] * pieces.yield_
-    runs = pieces.state == RUNNING
+    tasks = tasks_of(run, pieces)
+    cpu = tasks * work.need[pieces.job] * pieces.yield_
     useful = pieces.begin_s >= pieces.ready_s
     return UtilisationTimeline(
         time_s=steps.time_s,
         cpu=steps.total(cpu) / _UNIT,
         useful_cpu=steps.total(np.where(useful, cpu, 0.0)) / _UNIT,
-        memory=steps.total(np.where(runs, (work.tasks * work.memory)[pieces.job], 0.0)) / _UNIT,
-        running=steps.total(runs),
+        memory=steps.total(tasks * work.memory[pieces.job]) / _UNIT,
+        running=steps.total(pieces.state == RUNNING),
         paused=steps.total(pieces.state == PAUSED),
         waiting=steps.total(pieces.state == WAITING),
     )
@@ -310,15 +323,16 @@ def summarize(
             worst = metrics[f"{kind}stretch_max"]
             metrics[f"{kind}stretch_bound"] = bound
             metrics[f"{kind}degradation_from_bound"] = None if worst is None else worst / bound
-    return metrics | _use_metrics(run, intervals) | _yield_metrics(intervals) | _move_metrics(run)
+    metrics |= _use_metrics(run, intervals) | _yield_metrics(intervals)
+    return metrics | move_metrics(run, _span(run), tasks_moved(run)) | elastic_metrics(run)
 
 
 def _job_metrics(run: Run, intervals: Intervals, tau_s: float) -> Metrics:
     work, jobs = run.workload, len(run.workload)
     done = np.isfinite(run.finish_s)
-    flow = (run.finish_s - work.submit_s)[done]
+    flow, wait = (run.finish_s - work.release_s)[done], (run.start_s - work.release_s)[done]
     stretch = run.stretch[done]
-    bounded = np.maximum(flow, tau_s) / np.maximum(work.run_s[done], tau_s)
+    bounded = np.maximum(flow, tau_s) / np.maximum(run.process_s[done], tau_s)
     finished = int(done.sum())
     at_end = intervals.state[(intervals.end_s >= run.end_s) & ~done[intervals.job]]
     unfinished = jobs - finished - len(run.refused)
@@ -334,7 +348,11 @@ def _job_metrics(run: Run, intervals: Intervals, tau_s: float) -> Metrics:
         "tau_s": tau_s,
     }
     metrics |= _statistics("stretch", stretch) | _statistics("bounded_stretch", bounded)
-    return metrics | _statistics("wait", (run.start_s - work.submit_s)[done], "_s") | _statistics("flow", flow, "_s")
+    metrics |= _statistics("wait", wait, "_s") | _statistics("flow", flow, "_s")
+    run_s = float(run.process_s[done].mean()) if finished else None
+    metrics["run_mean_s"] = run_s
+    metrics["slowdown_of_means"] = None if run_s is None else (float(wait.mean()) + run_s) / run_s
+    return metrics
 
 
 def _statistics(label: str, values: Floats, unit: str = "") -> Metrics:
@@ -351,13 +369,13 @@ def _span(run: Run) -> float:
 
 def _use_metrics(run: Run, intervals: Intervals) -> Metrics:
     work = run.workload
-    cpu = (work.tasks * work.need)[intervals.job]
-    runs = intervals.state == RUNNING
+    tasks = tasks_of(run, intervals)
+    cpu = tasks * work.need[intervals.job]
     offered = _node_seconds(run)
     used = {
         "cpu_utilisation": (float((cpu * intervals.yield_ * intervals.length_s).sum()), 0),
         "useful_cpu_utilisation": (float((cpu * intervals.progress_s).sum()), 0),
-        "memory_utilisation": (float(((work.tasks * work.memory)[intervals.job] * intervals.length_s)[runs].sum()), 1),
+        "memory_utilisation": (float((tasks * work.memory[intervals.job] * intervals.length_s).sum()), 1),
     }
     return {name: amount / offered[d] if offered[d] > 0 else None for name, (amount, d) in used.items()}
 
@@ -398,30 +416,3 @@ def _mean_over_time(values: Floats, length_s: Floats) -> float | None:
     known = np.isfinite(values)
     seconds = float(length_s[known].sum())
     return float((values * length_s)[known].sum()) / seconds if seconds > 0 else None
-
-
-def _move_metrics(run: Run) -> Metrics:
-    """What pauses and migrations moved; a pause or resume moves all of a job's memory, once each."""
-    events, work = run.events, run.workload
-    own_gb = work.memory * (run.penalty.node_bytes / 1e9)
-    pauses, resumes, migrations = (run.count(a) for a in (Action.PAUSE, Action.RESUME, Action.MIGRATE))
-    migrates = events.action == Action.MIGRATE
-    paused_gb = float((pauses * work.tasks * own_gb).sum())
-    resumed_gb = float((resumes * work.tasks * own_gb).sum())
-    migrated_gb = float((tasks_moved(run)[migrates] * own_gb[events.job[migrates]]).sum())
-    whole_gb = float((migrations * work.tasks * own_gb).sum())
-    span_s, jobs = _span(run), len(work) - len(run.refused)
-    metrics: Metrics = {}
-    for name, total in (("pauses", int(pauses.sum())), ("migrations", int(migrations.sum()))):
-        metrics[name] = total
-        metrics[f"{name}_per_job"] = total / jobs if jobs else None
-        metrics[f"{name}_per_hour"] = total * 3600 / span_s if span_s > 0 else None
-    for name, gigabytes in (
-        ("pause", paused_gb),
-        ("pause_and_resume", paused_gb + resumed_gb),
-        ("migration", migrated_gb),
-        ("migration_of_whole_jobs", whole_gb),
-    ):
-        metrics[f"{name}_gb"] = gigabytes
-        metrics[f"{name}_gb_per_s"] = gigabytes / span_s if span_s > 0 else None
-    return metrics

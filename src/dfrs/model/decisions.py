@@ -193,9 +193,9 @@ class Policy(Protocol):
     """Decides. It has no clock, no memory and no chance: the same snapshot gives the same target.
 
     A class may say more of its policies, by attributes that are False where they are absent: `exclusive` (a job can run
-    only where all of its full need fits), `dedicated` (it is told of dedicated jobs at their submission; other policies
-    at their requested start, as if they were submitted then), `elastic` (users' commands on jobs are processed; it may
-    have `expand`, see Expanding).
+    only where all of its full need fits), `dedicated` (it is told of dedicated jobs at their submission, and gives them
+    all of their full need; other policies are told at their requested start, as if they were submitted then), `elastic`
+    (users' commands on jobs are processed; it may have `expand`, see Expanding).
     """
 
     def decide(self, snapshot: Snapshot, /) -> Target:

@@ -48,6 +48,9 @@ class Answer(IntEnum):
 
 GRANTS = (Answer.GRANTED, Answer.CUT)
 
+MOST_TASKS = 2**20
+"""No command makes a job larger than this, whatever the cluster could hold."""
+
 LEAST_S = 1.0
 """A command leaves a job at least this much processing time, or its own where that is shorter."""
 

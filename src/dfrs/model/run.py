@@ -115,7 +115,7 @@ class Run:
     def process_s(self) -> Floats:
         """(J,) processing time as commands left it."""
         work, answers = self.workload, self.answers
-        if not len(answers):
+        if not len(answers) or not len(work):
             return work.run_s
         order = np.argsort(work.job_id)
         found = order[np.minimum(np.searchsorted(work.job_id[order], answers.job_id), len(order) - 1)]

@@ -24,6 +24,8 @@ from dfrs.kernels.equipartition import equipartition
 from dfrs.model import tolerances
 from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target
 from dfrs.model.errors import InputError
+from dfrs.model.instance import Ints
+from dfrs.policies.expand import on_free_nodes
 
 
 class MissingEstimateError(PolicyError, InputError):
@@ -59,6 +61,12 @@ class Easy:
 
     exclusive: ClassVar[bool] = True
     """A job can run only where all of its full need fits."""
+    elastic: bool = False
+    """Users' commands on jobs are processed: EASY-E of 002."""
+
+    def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
+        """Free nodes for more tasks of a running job, before any waiting job has them."""
+        return on_free_nodes(snapshot, row, more)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reasons QUEUE_HEAD and BACKFILLED."""

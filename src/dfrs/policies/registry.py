@@ -1,12 +1,14 @@
 """Every on-line policy under its name: what the CLI, the library, the tables and the tests all read."""
 
 import difflib
+import re
 from collections.abc import Mapping
 
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import InputError
 from dfrs.policies.batch import BATCH
 from dfrs.policies.grammar import SUBMISSIONS, build, parse
+from dfrs.policies.los import FAMILY, find_los
 
 TABLE_5_1 = (
     "Greedy*", "GreedyP*", "GreedyPM*", "Greedy/per", "GreedyP/per", "GreedyPM/per", "Greedy*/per", "GreedyP*/per",
@@ -40,9 +42,17 @@ def all_published() -> list[str]:
     ]
 
 
+TABLE_III = (
+    "EASY", "EASY-D", "EASY-E", "EASY-DE", "LOS", "LOS-D", "LOS-E", "LOS-DE", "Delayed-LOS", "Hybrid-LOS",
+    "Delayed-LOS-E", "Hybrid-LOS-E",
+)  # fmt: skip
+"""The policies of 002 Table III, in its order."""
+
+
 SETS: Mapping[str, tuple[str, ...]] = {
     "table-5.1": TABLE_5_1,
     "table-5.2": TABLE_5_2,
+    "table-III": TABLE_III,
     "appendix-b": ("FCFS", "EASY", *all_published()),
 }
 """Names for many policies at once."""
@@ -52,14 +62,17 @@ def find_policy(name: str) -> Policy:
     """The policy of that name. Raises InputError with the nearest names, or the rule that the name breaks."""
     if name in BATCH:
         return BATCH[name]()
-    known = (*BATCH, *TABLE_5_1)
-    if name.isalpha() and name not in SUBMISSIONS:
+    head = name.partition("/")[0]
+    if head in FAMILY:
+        return find_los(name)
+    known = (*BATCH, *FAMILY, *TABLE_5_1)
+    if (name.isalpha() and name not in SUBMISSIONS) or re.search("LOS|EASY", head.upper()):
         upper = {k.upper(): k for k in known}
-        near = [upper[k] for k in difflib.get_close_matches(name.upper(), upper, n=3, cutoff=0.6)]
+        near = [upper[k] for k in difflib.get_close_matches(head.upper(), upper, n=3, cutoff=0.6)]
         if near:
             raise InputError(f'policy "{name}": there is no such policy; did you mean {" or ".join(near)}?')
         raise InputError(
-            f'policy "{name}": there is no such policy; policies are {", ".join(BATCH)}, '
+            f'policy "{name}": there is no such policy; policies are {", ".join((*BATCH, *FAMILY))}, '
             f"and names such as GreedyPM*/per/OPT=MIN/MVT=600"
         )
     return build(name, parse(name))

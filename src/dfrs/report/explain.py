@@ -15,6 +15,7 @@ from dfrs.metrics.schedule import tasks_moved
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Run
 from dfrs.report.clock import clock
+from dfrs.report.command_texts import command_text, commands_text
 from dfrs.report.history import Instant, Replay
 from dfrs.report.pauses import NAMED, Pause, nodes_text, pause_of, pause_text
 
@@ -25,7 +26,8 @@ class Step:
 
     time_s: float
     action: str
-    """submit, start, pause, resume, migrate, shares (several changes of the yield), finish, lost, refused."""
+    """submit, start, pause, resume, migrate, resize, shares (several changes of the yield), command, finish, lost,
+    refused."""
     text: str
     flow_s: float
     virtual_s: float
@@ -34,7 +36,7 @@ class Step:
     why: str = ""
     penalty_s: float = 0.0
     row: int = -1
-    """Row of the log, -1 for a submission."""
+    """Row of the log, -1 for a submission or a command."""
     pause: Pause | None = None
 
 
@@ -72,7 +74,7 @@ def stories(run: Run, jobs: Sequence[int]) -> list[Story]:
     """The stories of the jobs of these indices, by one pass over the log."""
     replay = Replay(run)
     teller = Teller(run, replay)
-    told = {job: [teller.submission(job)] for job in jobs}
+    told = {job: teller.beginning(job) for job in jobs}
     for instant in replay:
         for row in instant.rows:
             steps = told.get(replay.job[row])
@@ -83,10 +85,11 @@ def stories(run: Run, jobs: Sequence[int]) -> list[Story]:
     work = run.workload
     for job, steps in told.items():
         teller.close_shares(steps, job)
+        teller.commands(steps, job, np.inf)
     return [
         Story(
             job_id=int(work.job_id[job]), policy=run.policy, tasks=int(work.tasks[job]), need=float(work.need[job]),
-            memory=float(work.memory[job]), run_s=float(work.run_s[job]), submit_s=float(work.submit_s[job]),
+            memory=float(work.memory[job]), run_s=float(run.process_s[job]), submit_s=float(work.submit_s[job]),
             steps=tuple(steps), summary=_summary(run, replay, job, steps),
         )
         for job, steps in told.items()
@@ -103,14 +106,46 @@ class Teller:
     def __init__(self, run: Run, replay: Replay) -> None:
         self.run, self.replay = run, replay
         self.moved: list[int] = tasks_moved(run).tolist()
+        self._commands: dict[int, list[int]] = {}
+        for k, name in reversed(list(enumerate(run.answers.job_id.tolist()))):
+            self._commands.setdefault(name, []).append(k)
         self._shares: dict[int, list[tuple[float, float, float, float]]] = {}
         self._yield: dict[int, float] = {}
 
-    def submission(self, job: int) -> Step:
-        """The first step of every story."""
+    def beginning(self, job: int) -> list[Step]:
+        """What comes before any row: its submission, after commands that were too early."""
+        steps: list[Step] = []
+        self.commands(steps, job, float(self.run.workload.submit_s[job]))
+        return [*steps, self._submission(job)]
+
+    def commands(self, steps: list[Step], job: int, until_s: float, *, granted: bool = False) -> None:
+        """Add the commands on a job before that time; with `granted` also those at it, up to the last granted one."""
+        answers, work, left = (
+            self.run.answers,
+            self.run.workload,
+            self._commands.get(int(self.run.workload.job_id[job]), []),
+        )
+        last = [k for k in left if granted and answers.granted[k] and answers.time_s[k] == until_s][:1]
+        while left and (answers.time_s[left[-1]] < until_s or (last and left[-1] <= last[0])):
+            k = left.pop()
+            self.close_shares(steps, job)
+            now_s = float(answers.time_s[k])
+            flow_s = max(
+                0.0, min(now_s, float(np.nan_to_num(self.run.finish_s[job], nan=now_s))) - float(work.release_s[job])
+            )
+            steps.append(
+                Step(
+                    time_s=now_s, action="command", text=command_text(answers, k), flow_s=flow_s,
+                    virtual_s=self.replay.virtual_s(job, now_s),
+                )
+            )  # fmt: skip
+
+    def _submission(self, job: int) -> Step:
         work = self.run.workload
         refused = job in self.run.refused
         text = "submitted"
+        if work.dedicated[job]:
+            text += f", to start at {clock(float(work.requested_start_s[job]))}"
         if refused:
             text += ", and refused: it needs more than this cluster has"
         return Step(
@@ -122,8 +157,9 @@ class Teller:
         """Add the step of a row; changes of the yield are gathered until something else happens."""
         replay, events = self.replay, self.run.events
         action, now_s = Action(replay.action[row]), instant.time_s
-        flow_s, virtual_s = now_s - float(self.run.workload.submit_s[job]), replay.virtual_s(job, now_s)
+        flow_s, virtual_s = now_s - float(self.run.workload.release_s[job]), replay.virtual_s(job, now_s)
         yields = replay.yield_[row]
+        self.commands(steps, job, now_s, granted=action in {Action.RESIZE, Action.FINISH})
         if action == Action.SHARE:
             self._shares.setdefault(job, []).append((now_s, yields, flow_s, virtual_s))
             return
@@ -186,15 +222,21 @@ class Teller:
         if action == Action.START:
             if self.run.start_s[job] < now_s:
                 return f"started anew {at}"
-            waited_s = now_s - float(work.submit_s[job])
+            waited_s = now_s - float(work.release_s[job])
+            if work.dedicated[job]:
+                return f"started {at}, " + (
+                    f"{clock(waited_s)} after its requested start" if waited_s > 0 else "on time"
+                )
             return f"started {at}, " + (f"after waiting {clock(waited_s)}" if waited_s > 0 else "at once")
+        if action == Action.RESIZE:
+            return f"had {len(replay.nodes(row))} tasks from then on, {at}"
         if action == Action.RESUME:
             since_s = float(self.run.events.time_s[replay.paused[job]]) if job in replay.paused else now_s
             return f"resumed {at} after a pause of {clock(now_s - since_s)}{cost}"
         if action == Action.MIGRATE:
             old = replay.running[job].nodes if job in replay.running else ()
             return (
-                f"moved {self.moved[row]} of {int(work.tasks[job])} tasks: from {nodes_text(old)} "
+                f"moved {self.moved[row]} of {len(replay.nodes(row))} tasks: from {nodes_text(old)} "
                 f"to {nodes_text(replay.nodes(row))}, at yield {replay.yield_[row]:.3f}{cost}"
             )
         if pause is not None:
@@ -211,12 +253,13 @@ def _summary(run: Run, replay: Replay, job: int, steps: Sequence[Step]) -> str:
         parts.append(f"{lost_s:g} s lost to penalties")
     stretch = float(run.stretch[job])
     if np.isfinite(stretch):
-        flow_s = float(run.finish_s[job] - run.workload.submit_s[job])
-        parts.insert(0, f"stretch {stretch:.3f}: {clock(flow_s)} for {clock(float(run.workload.run_s[job]))} of work")
+        flow_s = float(run.finish_s[job] - run.workload.release_s[job])
+        parts.insert(0, f"stretch {stretch:.3f}: {clock(flow_s)} for {clock(float(run.process_s[job]))} of work")
     elif job in run.refused:
         parts = ["refused: it needs more than this cluster has"]
     else:
         parts.insert(0, f"not finished when the log ends: virtual time {clock(replay.virtual_s(job, run.end_s))}")
+    parts.append(commands_text(run.answers, int(run.workload.job_id[job])))
     return "; ".join(filter(None, parts))
 
 

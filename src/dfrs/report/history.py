@@ -15,7 +15,8 @@ from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
 
 _STAGE: dict[int, int] = {
-    Action.FINISH: 0, Action.LOST: 0, Action.PAUSE: 1, Action.MIGRATE: 2, Action.START: 3, Action.RESUME: 3,
+    Action.FINISH: 0, Action.LOST: 0, Action.RESIZE: 0, Action.PAUSE: 1, Action.MIGRATE: 2, Action.START: 3,
+    Action.RESUME: 3,
 }  # fmt: skip
 """The order in which the steps of one decision are performed; changes of yields come before and after."""
 
@@ -54,7 +55,7 @@ class Instant:
 class Replay:
     """Iterate once over its instants; while one is given out, the state is that just before its rows.
 
-    `running`, `paused` (with the row that paused it), `waiting` (submitted, also at that instant) and `finished` are by
+    `running`, `paused` (with the row that paused it), `waiting` (released, also at that instant) and `finished` are by
     job index; `penalty_s[row]` are the seconds without progress that a row brings.
     """
 
@@ -72,6 +73,8 @@ class Replay:
         self._first: list[int] = events.first.tolist()
         self._nodes: list[int] = events.nodes.tolist()
         self._virtual_s = [0.0] * len(run.workload)
+        self._release_s = run.workload.release_s
+        self._coming = np.argsort(self._release_s, kind="stable")
         self._arrived = 0
 
     def nodes(self, row: int) -> tuple[int, ...]:
@@ -104,9 +107,10 @@ class Replay:
         return begins
 
     def arrive(self, time_s: float) -> None:
-        """Let the jobs submitted until `time_s` wait; done for each instant."""
-        until = int(np.searchsorted(self.run.workload.submit_s, time_s, side="right"))
-        self.waiting |= dict.fromkeys(job for job in range(self._arrived, until) if job not in self.run.refused)
+        """Let the jobs released until `time_s` wait; done for each instant."""
+        until = int(np.searchsorted(self._release_s, time_s, side="right", sorter=self._coming))
+        arrived = self._coming[self._arrived : until].tolist()
+        self.waiting |= dict.fromkeys(job for job in arrived if job not in self.run.refused)
         self._arrived = max(until, self._arrived)
 
     def virtual_s(self, job: int, time_s: float) -> float:
@@ -119,7 +123,13 @@ class Replay:
     def priority(self, job: int, time_s: float) -> float:
         """Flow time / virtual time squared, infinite before any progress (000 section 5.2.3)."""
         virtual_s = self.virtual_s(job, time_s)
-        return (time_s - float(self.run.workload.submit_s[job])) / virtual_s**2 if virtual_s > 0 else np.inf
+        return (time_s - float(self._release_s[job])) / virtual_s**2 if virtual_s > 0 else np.inf
+
+    def tasks(self, job: int, time_s: float) -> int:
+        """How many tasks it has at that time, by the commands until then."""
+        answers = self.run.answers
+        changes = answers.change_tasks[(answers.job_id == self.run.workload.job_id[job]) & (answers.time_s <= time_s)]
+        return int(self.run.workload.tasks[job] + changes.sum())
 
     def free_memory(self, without: set[int]) -> Floats:
         """(N,) memory of each node that the running jobs, those of `without` left out, do not hold."""
@@ -139,6 +149,8 @@ class Replay:
             here.since_s = now_s
         if action in PLACING:
             ready_s = now_s + self.penalty_s[row]
+            if action == Action.RESIZE and here is not None:
+                ready_s = here.ready_s
             self.running[job] = Presence(self.nodes(row), self.yield_[row], now_s, ready_s, row)
             self.paused.pop(job, None)
             self.waiting.pop(job, None)

@@ -43,16 +43,16 @@ class Pause:
     """What held when a job was paused."""
 
     cause: str
-    """submission, packing or other."""
+    """submission, requested start, packing or other."""
     for_jobs: tuple[int, ...]
-    """Ids of jobs that came to its nodes at that instant; those just submitted first."""
+    """Ids of jobs that came to its nodes at that instant; those just released first."""
     priority: float | None
     rank: int
     """1: the lowest priority of all."""
     rivals: tuple[Rival, ...]
     """By increasing priority: the others that ran; for a packing, all others that were there."""
     room: int | None
-    """Tasks of the submitted job that had room in memory before anyone was paused; None without a submission."""
+    """Tasks of the submitted job that had room in memory before anyone was paused; None if none was."""
     tasks: int | None
     """Tasks of that job."""
 
@@ -60,10 +60,11 @@ class Pause:
 def pause_of(run: Run, replay: Replay, job: int, instant: Instant) -> Pause:
     """What held just before the instant, which `replay` has reached, at which the job is paused."""
     work, now_s = run.workload, instant.time_s
+    release_s = work.release_s
     acts = {replay.job[r]: Action(replay.action[r]) for r in instant.rows if replay.action[r] != Action.SHARE}
     done = {j for j, action in acts.items() if action == Action.FINISH}
     comers = list(dict.fromkeys(_comers(replay, job, instant)))
-    started = [j for j, action in acts.items() if action == Action.START and work.submit_s[j] == now_s]
+    started = [j for j, action in acts.items() if action == Action.START and release_s[j] == now_s]
     new = next((j for j in started if j in comers), started[0] if started else None)
     row = next(r for r in instant.rows if replay.job[r] == job and replay.action[r] == Action.PAUSE)
     packed = "pack" in run.events.reasons[int(run.events.why[row])] or (new is None and bool(comers))
@@ -72,14 +73,15 @@ def pause_of(run: Run, replay: Replay, job: int, instant: Instant) -> Pause:
         rivals += [*replay.paused, *replay.waiting]
     rivals.sort(key=lambda j: (replay.priority(j, now_s), -j))
     comers.sort(key=lambda j: j != new)
+    came = "" if new is None else "submission" if work.submit_s[new] == now_s else "requested start"
     return Pause(
-        cause="packing" if packed else "submission" if new is not None else "other",
+        cause="packing" if packed else came or "other",
         for_jobs=tuple(int(work.job_id[j]) for j in comers),
         priority=finite(replay.priority(job, now_s)),
         rank=rivals.index(job) + 1,
         rivals=tuple(_rival(run, replay, j, now_s, acts.get(j)) for j in rivals if j != job),
-        room=None if new is None else room_for(run, replay, new, done),
-        tasks=None if new is None else int(work.tasks[new]),
+        room=None if new is None else room_for(run, replay, new, done, now_s),
+        tasks=None if new is None else replay.tasks(new, now_s),
     )
 
 
@@ -92,15 +94,15 @@ def _comers(replay: Replay, job: int, instant: Instant) -> list[int]:
 
 def _rival(run: Run, replay: Replay, job: int, now_s: float, act: Action | None) -> Rival:
     return Rival(
-        job_id=int(run.workload.job_id[job]), flow_s=now_s - float(run.workload.submit_s[job]),
+        job_id=int(run.workload.job_id[job]), flow_s=now_s - float(run.workload.release_s[job]),
         virtual_s=replay.virtual_s(job, now_s), priority=finite(replay.priority(job, now_s)),
         fate=_FATES[act] if act is not None and act in _FATES else "kept" if job in replay.running else "out",
     )  # fmt: skip
 
 
-def room_for(run: Run, replay: Replay, job: int, without: set[int]) -> int:
+def room_for(run: Run, replay: Replay, job: int, without: set[int], time_s: float) -> int:
     """How many tasks of a job the memory has room for that running jobs, those of `without` left out, do not hold."""
-    tasks, memory = int(run.workload.tasks[job]), float(run.workload.memory[job])
+    tasks, memory = replay.tasks(job, time_s), float(run.workload.memory[job])
     if memory == 0:
         return tasks
     free = replay.free_memory(without)
@@ -110,8 +112,9 @@ def room_for(run: Run, replay: Replay, job: int, without: set[int]) -> int:
 def pause_text(pause: Pause) -> str:
     """A pause in words."""
     came = jobs_text(pause.for_jobs) if pause.for_jobs else ""
-    if pause.cause == "submission":
-        text = f"gave way to {came or 'a job'}, submitted at that instant"
+    if pause.cause in {"submission", "requested start"}:
+        what = "submitted" if pause.cause == "submission" else "to start"
+        text = f"gave way to {came or 'a job'}, {what} at that instant"
         if pause.room is not None and pause.tasks is not None:
             text += f": memory was free for {pause.room} of its {pause.tasks} tasks"
     elif pause.cause == "packing":

@@ -26,7 +26,7 @@ MOST_JOBS, MOST_CHANGES = 20_000, 300_000
 _STEPS = 20_000
 """Timelines longer than this are resampled to so many columns."""
 
-_ACTIONS = ("submit", "refused", "shares", *(action.name.lower() for action in Action))
+_ACTIONS = ("submit", "refused", "shares", "command", *(action.name.lower() for action in Action))
 
 
 def fits_a_page(run: Run) -> bool:
@@ -77,8 +77,8 @@ def _jobs(run: Run) -> dict[str, Any]:
     work = run.workload
     return {
         "id": work.job_id.tolist(), "user": work.user.tolist(), "tasks": pack(work.tasks, "i4"),
-        "submit": pack(work.submit_s, "f8"), "need": pack(work.need, "f4"), "memory": pack(work.memory, "f4"),
-        "run": pack(work.run_s, "f8"), "start": pack(run.start_s, "f8"), "finish": pack(run.finish_s, "f8"),
+        "submit": pack(work.release_s, "f8"), "need": pack(work.need, "f4"), "memory": pack(work.memory, "f4"),
+        "run": pack(run.process_s, "f8"), "start": pack(run.start_s, "f8"), "finish": pack(run.finish_s, "f8"),
         "stretch": pack(run.stretch, "f8"), "pauses": pack(run.count(Action.PAUSE), "i4"),
         "migrations": pack(run.count(Action.MIGRATE), "i4"), "colour": pack(colour_index(run), "u1"),
     }  # fmt: skip

@@ -1,4 +1,7 @@
-"""The run directory: `jobs.csv` in the columns of Batsim and evalys, `events.csv`, `summary.json`."""
+"""The run directory: `jobs.csv` in the columns of Batsim and evalys, `events.csv`, `summary.json`.
+
+Where the workload has users' commands, `commands.csv` says how each was answered.
+"""
 
 import hashlib
 import json
@@ -12,6 +15,7 @@ import numpy as np
 import polars as pl
 
 from dfrs.metrics.schedule import virtual_time
+from dfrs.model.elastic import NO_COMMANDS, Answer, Answers, CommandKind, ElasticCommands, no_answers
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
@@ -20,6 +24,10 @@ from dfrs.workloads.writing import write_text
 
 FORMAT = "dfrs-run/1"
 FILES = ("jobs.csv", "events.csv", "summary.json")
+COMMANDS = "commands.csv"
+"""Only where the workload has commands."""
+_KINDS = tuple(kind.name for kind in CommandKind)
+_ANSWERS = tuple(answer.name.lower() for answer in Answer)
 
 
 def slug(policy: str) -> str:
@@ -28,11 +36,19 @@ def slug(policy: str) -> str:
 
 
 def workload_digest(workload: Workload) -> str:
-    """SHA-256 of all columns, of the number of nodes and of the name."""
+    """SHA-256 of all columns, of the number of nodes and of the name.
+
+    Requested starts and commands count only where there are some.
+    """
     digest = hashlib.sha256(f"{workload.name}\0{workload.nodes}".encode())
     for f in fields(workload):
-        if f.name not in {"nodes", "name"}:
+        if f.name not in {"nodes", "name", "commands"} and (f.name != "requested_start_s" or workload.dedicated.any()):
             digest.update(np.ascontiguousarray(getattr(workload, f.name)).tobytes())
+    commands = workload.commands
+    if len(commands):
+        digest.update(f"\0{len(commands)} commands".encode())
+        for f in fields(commands):
+            digest.update(np.ascontiguousarray(getattr(commands, f.name)).tobytes())
     return digest.hexdigest()
 
 
@@ -49,7 +65,7 @@ def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, 
         "complete": run.complete,
         "policy": run.policy,
         "workload": {
-            "name": workload.name, "jobs": len(workload), "nodes": workload.nodes,
+            "name": workload.name, "jobs": len(workload), "nodes": workload.nodes, "commands": len(workload.commands),
             "load": workload.load if np.isfinite(workload.load) else None, "sha256": workload_digest(workload),
         },
         "configuration": {
@@ -64,14 +80,17 @@ def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, 
 
 
 def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version: str) -> None:
-    """Write the three files, each whole or not at all, the summary last. Raises InputError where that fails."""
+    """Write the files, each whole or not at all, the summary last. Raises InputError where that fails."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{directory}: cannot make the directory: {error.strerror}") from None
     (directory / "summary.json").unlink(missing_ok=True)
+    (directory / COMMANDS).unlink(missing_ok=True)
     write_text(directory / "events.csv", _events_frame(run).write_csv())
     write_text(directory / "jobs.csv", _jobs_frame(run).write_csv())
+    if len(run.workload.commands):
+        write_text(directory / COMMANDS, _commands_frame(run.answers).write_csv())
     text = json.dumps(summary(run, metrics, version), indent=1, default=_plain, allow_nan=False)
     write_text(directory / "summary.json", text + "\n")
 
@@ -133,8 +152,8 @@ def _jobs_frame(run: Run) -> pl.DataFrame:
             "starting_time": optional(run.start_s),
             "execution_time": optional(run.finish_s - run.start_s),
             "finish_time": optional(run.finish_s),
-            "waiting_time": optional(run.start_s - workload.submit_s),
-            "turnaround_time": optional(run.finish_s - workload.submit_s),
+            "waiting_time": optional(run.start_s - workload.release_s),
+            "turnaround_time": optional(run.finish_s - workload.release_s),
             "stretch": optional(run.stretch),
             "allocated_resources": last,
             "processing_time": workload.run_s,
@@ -145,6 +164,22 @@ def _jobs_frame(run: Run) -> pl.DataFrame:
             "virtual_time": virtual_time(run),
             "pauses": run.count(Action.PAUSE),
             "migrations": run.count(Action.MIGRATE),
+            "requested_start_time": optional(workload.requested_start_s),
+        }
+    )
+
+
+def _commands_frame(answers: Answers) -> pl.DataFrame:
+    kinds, words = (np.array(names, dtype=object) for names in (_KINDS, _ANSWERS))
+    return pl.DataFrame(
+        {
+            "time_s": answers.time_s,
+            "job_id": answers.job_id,
+            "command": pl.Series(kinds[answers.kind].tolist(), dtype=pl.String),
+            "amount": answers.amount,
+            "answer": pl.Series(words[answers.answer].tolist(), dtype=pl.String),
+            "change_s": answers.change_s,
+            "change_tasks": answers.change_tasks,
         }
     )
 
@@ -177,7 +212,7 @@ def read_run(directory: Path) -> Run:
     document = read_summary(directory)
     try:
         run = _read_run(directory, document)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{directory}: the files do not belong together: {type(error).__name__} {error}") from None
     except InputError as error:
         prefix = "" if str(directory) in str(error) else f"{directory}: "
@@ -197,19 +232,21 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         {
             "job_id": integer, "submission_time": real, "requested_number_of_resources": integer,
             "requested_time": real, "processing_time": real, "cpu_need": real, "memory": real, "weight": real,
-            "user": integer,
+            "user": integer, "requested_start_time": real,
         },
     )  # fmt: skip
     rows = _read_csv(
         directory / "events.csv",
         {"time_s": real, "job_id": integer, "action": text, "nodes": text, "yield": real, "why": text},
     )
+    answers = _read_answers(directory, document)
     workload = Workload(
         job_id=jobs["job_id"].to_numpy(), submit_s=jobs["submission_time"].to_numpy(),
         tasks=jobs["requested_number_of_resources"].to_numpy(), need=jobs["cpu_need"].to_numpy(),
         memory=jobs["memory"].to_numpy(), run_s=jobs["processing_time"].to_numpy(),
         estimate_s=jobs["requested_time"].fill_null(np.nan).to_numpy(), user=jobs["user"].to_numpy(),
         weight=jobs["weight"].to_numpy(), nodes=document["workload"]["nodes"], name=document["workload"]["name"],
+        requested_start_s=jobs["requested_start_time"].fill_null(np.nan).to_numpy(), commands=_commands(answers),
     )  # fmt: skip
     index = {name: k for k, name in enumerate(workload.job_id.tolist())}
     configuration = dict(document["configuration"])
@@ -227,8 +264,39 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         complete=document["complete"],
         end_s=document["end_s"],
         refused=tuple(index[name] for name in document["refused"]),
+        answers=answers,
         seed=document["seed"],
         configuration=configuration,
+    )  # fmt: skip
+
+
+def _read_answers(directory: Path, document: Mapping[str, Any]) -> Answers:
+    """The rows of `commands.csv`; none where the workload has no commands."""
+    if not document["workload"].get("commands"):
+        return no_answers()
+    integer, real, text = pl.Int64, pl.Float64, pl.String
+    rows = _read_csv(
+        directory / COMMANDS,
+        {
+            "time_s": real, "job_id": integer, "command": text, "amount": real, "answer": text, "change_s": real,
+            "change_tasks": integer,
+        },
+    )  # fmt: skip
+    return Answers(
+        time_s=rows["time_s"].to_numpy(), job_id=rows["job_id"].to_numpy(),
+        kind=np.array([CommandKind[name] for name in rows["command"].to_list()], dtype=np.int64),
+        amount=rows["amount"].to_numpy(),
+        answer=np.array([_ANSWERS.index(word) for word in rows["answer"].to_list()], dtype=np.int64),
+        change_s=rows["change_s"].to_numpy(), change_tasks=rows["change_tasks"].to_numpy(),
+    )  # fmt: skip
+
+
+def _commands(answers: Answers) -> ElasticCommands:
+    """The commands that were answered; of an interrupted run the others are not known."""
+    if not len(answers):
+        return NO_COMMANDS
+    return ElasticCommands(
+        time_s=answers.time_s, job_id=answers.job_id, kind=answers.kind, amount=answers.amount
     )  # fmt: skip
 
 

@@ -180,17 +180,17 @@ def _stretches_figure(run: Run, bound: float | None) -> Figure:
     _tails(left, [run], [""], [bound])
     _dress(left, "Share of jobs whose stretch is at least …", "jobs", legend=False)
     left.grid(axis="x", color=GRID)
-    work, stretch = run.workload, run.stretch
+    process_s, stretch = run.process_s, run.stretch
     done = np.isfinite(stretch)
     paused = done & (run.count(Action.PAUSE) > 0)
     for chosen, colour, label in ((done & ~paused, _BLUE, "never paused"), (paused, _RED, "paused at least once")):
         right.scatter(
-            work.run_s[chosen], stretch[chosen], s=14, color=colour, alpha=0.55, linewidths=0, label=label, zorder=3
+            process_s[chosen], stretch[chosen], s=14, color=colour, alpha=0.55, linewidths=0, label=label, zorder=3
         )  # fmt: skip
     right.set_xscale("log")
     right.set_yscale("log")
     # Where no job finished there is nothing from which limits could follow.
-    right.set_xlim(float(work.run_s.min()) * 0.7, float(work.run_s.max()) * 1.4)
+    right.set_xlim(float(process_s.min()) * 0.7, float(process_s.max()) * 1.4)
     right.set_ylim(0.92, _worst([run]) * 1.25)
     if bound is not None:
         right.axhline(bound, color=LIMIT, linewidth=1.2, linestyle=(0, (4, 3)))

@@ -18,7 +18,8 @@ class Answer:
     job_id: int
     time_s: float
     state: str
-    """absent, waiting, running, penalty, paused or finished; refused for a job that fits nowhere."""
+    """absent, booked (before its requested start), waiting, running, penalty, paused or finished; refused for a job
+    that fits nowhere."""
     flow_s: float
     virtual_s: float
     nodes: str
@@ -38,11 +39,11 @@ def answer(run: Run, job: int, time_s: float) -> Answer:
         if any(replay.job[row] == job and replay.action[row] == Action.PAUSE for row in instant.rows):
             paused = pause_text(pause_of(run, replay, job, instant))
     work = run.workload
-    flow_s = time_s - float(work.submit_s[job])
+    flow_s = time_s - float(work.release_s[job])
     here = replay.running.get(job)
     state, sentences = _Witness(run, replay, paused).state(job, time_s)
     if job in replay.finished:
-        flow_s = float(run.finish_s[job] - work.submit_s[job])
+        flow_s = float(run.finish_s[job] - work.release_s[job])
     return Answer(
         job_id=int(work.job_id[job]), time_s=time_s, state=state, flow_s=max(0.0, flow_s),
         virtual_s=replay.virtual_s(job, time_s), nodes=nodes_text(here.nodes) if here else "",
@@ -64,16 +65,19 @@ class _Witness:
             return "absent", [f"It was not there yet: it is submitted at {clock(float(work.submit_s[job]))}."]
         if job in self.run.refused:
             return "refused", ["It was refused: it needs more than this cluster has."]
+        if time_s < work.release_s[job]:
+            requested = clock(float(work.requested_start_s[job]))
+            return "booked", [f"It was submitted, to start at {requested}: it did not wait yet."]
         if job in replay.finished:
             return "finished", [f"It had finished, at {clock(float(self.run.finish_s[job]))}."]
         if job in replay.running:
             return self._running(job, time_s)
-        room = self._room(job)
+        room = self._room(job, time_s)
         if job in replay.paused:
             since_s = float(self.run.events.time_s[replay.paused[job]])
             then = f"It was paused at {clock(since_s)}: {self.paused}"
             return "paused", [then, room, self._standing(job, time_s)]
-        return "waiting", [f"It was waiting, for {clock(time_s - float(work.submit_s[job]))}.", room]
+        return "waiting", [f"It was waiting, for {clock(time_s - float(work.release_s[job]))}.", room]
 
     def _running(self, job: int, time_s: float) -> tuple[str, list[str]]:
         here = self.replay.running[job]
@@ -89,7 +93,7 @@ class _Witness:
     def _because(self, row: int) -> str:
         events = self.run.events
         what = Action(int(events.action[row]))
-        verb = {Action.START: "Started", Action.RESUME: "Resumed"}.get(what, "Moved")
+        verb = {Action.START: "Started", Action.RESUME: "Resumed", Action.RESIZE: "Resized"}.get(what, "Moved")
         why = events.reasons[int(events.why[row])] or "the log gives no reason"
         return f"{verb} there at {clock(float(events.time_s[row]))}: {why}."
 
@@ -114,12 +118,12 @@ class _Witness:
             f"of which {given[node]:.2f} was given out."
         )
 
-    def _room(self, job: int) -> str:
+    def _room(self, job: int, time_s: float) -> str:
         replay, work = self.replay, self.run.workload
-        fits = room_for(self.run, replay, job, set())
+        fits = room_for(self.run, replay, job, set(), time_s)
         running = f"{len(replay.running)} jobs were running" if len(replay.running) != 1 else "one job was running"
         return (
-            f"{running.capitalize()}; memory was free for {fits} of its {int(work.tasks[job])} tasks "
+            f"{running.capitalize()}; memory was free for {fits} of its {replay.tasks(job, time_s)} tasks "
             f"({float(work.memory[job]):g} of a node each)."
         )
 

@@ -10,7 +10,7 @@ from dfrs.control.events import Change, Complete, Event, Submit, Wake
 from dfrs.model.decisions import Policy, PolicyError
 from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
 from dfrs.model.errors import DfrsError, InputError
-from dfrs.model.instance import Floats
+from dfrs.model.instance import Bools, Floats
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import NodeChange, most_tasks
 from dfrs.model.run import Penalty, Run
@@ -59,11 +59,13 @@ class Simulation:
         self.name = name
         self.settings = settings or Settings()
         self.capacity = self._checked_capacity()
-        fits = _fits(workload, self.capacity, getattr(policy, "exclusive", False))
-        told_s = workload.submit_s if getattr(policy, "dedicated", False) else workload.release_s
+        knows_dedicated = getattr(policy, "dedicated", False)
+        whole = np.full(len(workload), getattr(policy, "exclusive", False)) | (workload.dedicated & knows_dedicated)
+        fits = _fits(workload, self.capacity, whole)
+        told_s = workload.submit_s if knows_dedicated else workload.release_s
         self._accepted = np.flatnonzero(fits)
         self._accepted = self._accepted[np.argsort(told_s[fits], kind="stable")]
-        self._jobs = workload.select(self._accepted).with_columns(submit_s=told_s[self._accepted])
+        self._jobs = workload.select(fits).with_columns(submit_s=told_s[fits])
         self.refused = tuple(np.flatnonzero(~fits).tolist())
         self._core = Core(policy, self.capacity, self.settings.command_limit)
         self._world = World(self._jobs, self.settings.penalty)
@@ -133,6 +135,8 @@ class Simulation:
         except PolicyError as error:
             if isinstance(error, InputError):
                 raise
+            if isinstance(event, Change):
+                self._amend(event, now_s)
             raise self._stopped(error) from error
         if isinstance(event, Change):
             self._amend(event, now_s)
@@ -237,10 +241,10 @@ class Simulation:
             self._clock.schedule(self._core.wake_at_s, Wake())
 
 
-def _fits(workload: Workload, capacity: Floats, exclusive: bool) -> np.ndarray:
-    """(J,) whether each job could run alone: its tasks' memory fits and, with `exclusive`, all of their CPU does."""
+def _fits(workload: Workload, capacity: Floats, whole: Bools) -> Bools:
+    """(J,) whether each job could run alone: its tasks' memory fits and, for jobs `whole` (J,), all of their CPU."""
     slots = np.zeros(len(workload))
-    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory]), axis=0, return_inverse=True)
-    for k, (need, memory) in enumerate(shapes.tolist()):
-        slots[shape_of.reshape(-1) == k] = most_tasks(capacity, need, memory, exclusive=exclusive)
+    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory, whole]), axis=0, return_inverse=True)
+    for k, (need, memory, exclusive) in enumerate(shapes.tolist()):
+        slots[shape_of.reshape(-1) == k] = most_tasks(capacity, need, memory, exclusive=bool(exclusive))
     return slots >= workload.tasks

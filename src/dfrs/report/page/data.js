@@ -49,7 +49,7 @@ function replay(run) {
     else if (a === act.pause) { here[j] = null; mode[j] = "paused"; }
     else if (a === act.lost) { here[j] = null; mode[j] = "waiting"; }
     else if (a === act.finish) { here[j] = null; since[j] = Infinity; }
-    else here[j] = { yield: log.yield[r], ready: time + log.penalty[r], row: r };
+    else here[j] = { yield: log.yield[r], ready: a === act.resize ? here[j].ready : time + log.penalty[r], row: r };
   }
   for (let j = 0; j < run.count; j++) end(j, Math.max(run.end, since[j]));
   for (const [node, time] of down) outages.push([node, time, run.end]);
