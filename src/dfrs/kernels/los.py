@@ -183,7 +183,7 @@ def _reserve_dedicated(
     served = np.zeros(len(dedicated), np.bool_)
     for on_time in (True, False):
         for d in range(len(dedicated)):
-            r = dedicated[d]
+            r = int(dedicated[d])
             wanted_s = jobs[r].requested_start_s
             if served[d] or (on_time and wanted_s < now_s):
                 continue
@@ -359,7 +359,7 @@ def _start_set(
     select(units[candidates[:count]], crossing[:count], room[:rooms], chosen)
     for c in range(count):
         if chosen[c]:
-            q = candidates[c]
+            q = int(candidates[c])
             stop = _stop_if_now(0, estimate_s[q], profile, length, now_s)
             length = _begin(q, QUEUE_HEAD if q == head else FILLED, queue, profile, length, stop, begun)
     return length
