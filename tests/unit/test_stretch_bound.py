@@ -361,3 +361,24 @@ def test_augmenting_every_job_serves_as_much_as_the_program_and_finds_cuts_that_
     for t, here in enumerate(by_interval(made, flow)):
         assert sum(here.values()) + flow.spare[t] == pytest.approx(made.capacity * length[t], rel=1e-9, abs=1e-9)
         assert all(amount <= made.rate[j] * length[t] * (1 + CLOSE) for j, amount in here.items())
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3), st.integers(1, 9), st.integers(0, 30)), min_size=1))
+def test_a_dedicated_job_counts_from_its_requested_start(rows):
+    submit_s, tasks, run_s, lead_s = (np.array(column, np.float64) for column in zip(*rows, strict=True))
+    jobs = len(rows)
+    work = Workload(
+        job_id=np.arange(jobs), submit_s=submit_s, tasks=tasks.astype(np.int64), need=np.ones(jobs),
+        memory=np.zeros(jobs), run_s=run_s, estimate_s=run_s, user=np.zeros(jobs, np.int64), weight=np.ones(jobs),
+        nodes=3, requested_start_s=np.where(lead_s % 3 == 0, np.nan, submit_s + lead_s),
+    )  # fmt: skip
+    later = work.with_columns(submit_s=work.release_s, requested_start_s=np.full(jobs, np.nan))
+    bound, plain = stretch_bound(work, schedule=True), stretch_bound(later, schedule=True)
+    assert bound.value == plain.value
+    certificate = bound.certificate
+    assert (np.diff(certificate.jobs) > 0).all()
+    assert set(work.job_id[certificate.jobs]) == set(later.job_id[plain.certificate.jobs])
+    done = certificate.schedule
+    assert (np.diff(done.job) >= 0).all()
+    assert np.bincount(done.job, done.work, jobs) == pytest.approx(work.run_s * work.tasks)
+    assert (done.times_s[done.interval] >= work.release_s[done.job] - 1e-9).all()

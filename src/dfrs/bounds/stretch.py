@@ -72,7 +72,8 @@ def stretch_bound(
     `capacity` is the CPU of all nodes together in reference nodes; by default that of the workload's nodes. A workload
     without jobs has the bound 1. With `schedule`, the certificate has one that reaches the bound. The value passes the
     optimum by no more than its last digit and, up to rounding (see `shortfall`), is it. Every job counts: leave out
-    those that will be refused. Raises InputError where `capacity` is not positive and finite.
+    those that will be refused. A dedicated job counts from its requested start; users' commands do not count.
+    Raises InputError where `capacity` is not positive and finite.
     """
     total = float(workload.nodes) if capacity is None else float(capacity)
     if not (total > 0 and np.isfinite(total)):
@@ -82,9 +83,11 @@ def stretch_bound(
             jobs=np.zeros(0, np.int64), shortfall=0.0, schedule=_no_schedule() if schedule else None
         )
         return StretchBound(value=1.0, certificate=certificate, iterations=0)
-    origin = float(workload.submit_s[0])
-    scale, run = np.maximum(workload.run_s, tau_s), workload.run_s
-    problem = _Problem(workload.submit_s - origin, scale, run, workload.need * workload.tasks, total)
+    order = np.argsort(workload.release_s, kind="stable")
+    release_s, run = workload.release_s[order], workload.run_s[order]
+    origin = float(release_s[0])
+    rate = (workload.need * workload.tasks)[order]
+    problem = _Problem(release_s - origin, np.maximum(run, tau_s), run, rate, total)
     alone = problem.work / (total * problem.scale)
     value, critical = max(1.0, float(alone.max())), np.array([int(alone.argmax())])
     iterations = 0
@@ -96,9 +99,9 @@ def stretch_bound(
             break
         value, critical = step
     certificate = Certificate(
-        jobs=critical,
+        jobs=np.sort(order[critical]),
         shortfall=max(float((flow.missing / problem.work).max()), 0.0),
-        schedule=_schedule(network, flow, origin) if schedule else None,
+        schedule=_schedule(network, flow, origin, order) if schedule else None,
     )
     return StretchBound(value=value, certificate=certificate, iterations=iterations)
 
@@ -162,12 +165,17 @@ def _search(network: kernels.Network) -> kernels.Search:
     return kernels.Search(first, present, level, cursor, queue, path)
 
 
-def _schedule(network: kernels.Network, flow: kernels.Flow, origin: float) -> StretchSchedule:
+def _schedule(network: kernels.Network, flow: kernels.Flow, origin: float, order: Ints) -> StretchSchedule:
     used = np.flatnonzero(flow.amount > 0.0)
     rows = network.edge + network.begin
     job = np.searchsorted(rows, used, side="right") - 1
+    interval = used - network.edge[job]
+    by_job = np.argsort(order[job], kind="stable")
     return StretchSchedule(
-        times_s=network.times + origin, job=job, interval=used - network.edge[job], work=flow.amount[used]
+        times_s=network.times + origin,
+        job=order[job][by_job],
+        interval=interval[by_job],
+        work=flow.amount[used][by_job],
     )
 
 

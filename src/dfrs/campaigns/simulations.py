@@ -70,13 +70,8 @@ def directories(workloads: list[Workload], policies: list[str], output: Path) ->
 
 @lru_cache(maxsize=8)
 def bounds(workload: Workload, refused: tuple[int, ...], cpu: float) -> tuple[float, float]:
-    """Lower bounds on the maximum stretch and bounded stretch (tau TAU_S) of the jobs that are not refused.
-
-    Both count from a job's release.
-    """
+    """Lower bounds on the maximum stretch and bounded stretch (tau TAU_S) of the jobs that are not refused."""
     jobs = workload.select(np.delete(np.arange(len(workload)), refused))
-    if jobs.dedicated.any():
-        jobs = jobs.with_columns(submit_s=jobs.release_s)
     plain, bounded = (stretch_bound(jobs, capacity=cpu, tau_s=tau_s).value for tau_s in (0.0, TAU_S))
     return plain, bounded
 

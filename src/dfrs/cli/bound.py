@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import compilation, out, print_json, progress, tell_odd
+from dfrs.cli.console import compilation, out, print_json, progress, tell_odd, warn
 from dfrs.cli.simulate import Annotate, AsJson, Nodes, Overrun, Seed, Traces
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ def bound(
             bar.update(task, description=trace.name)
             workload, report = load_workload(trace, nodes=count, annotate=annotate, overrun=overrun, seed=seed)
             tell_odd(trace, report)
+            if len(workload.commands):
+                warn(f"{trace}: {len(workload.commands)} commands on jobs: the bound is of jobs as they are submitted")
             answers.append(_answer(trace, workload, total))
             bar.advance(task)
     if as_json:
