@@ -84,6 +84,23 @@ def remove_row(kernel: Kernel, case: OnlineCase) -> Pair:
     return got, expected
 
 
+def resize_row(kernel: Kernel, case: OnlineCase) -> Pair:
+    """Every row to every number of tasks up to two more than it has."""
+    got, expected = [], []
+    for row in range(case.rows):
+        at = lists(case, case.before)
+        for tasks in range(1, len(at[row]) + 3):
+            table, first = records(kernel, case.jobs), case.first.copy()
+            nodes = np.concatenate([case.before, np.full(2, UNTOUCHED)])
+            kernel(table, first, nodes, case.rows, row, tasks)
+            after = [[*part, -1, -1][:tasks] if r == row else part for r, part in enumerate(at)]
+            wanted = [job | {"tasks": tasks} if r == row else job for r, job in enumerate(rows_of(case.jobs))]
+            one, other = same(table, wanted)
+            got.append((one, first.tolist(), nodes[: first[-1]].tolist()))
+            expected.append((other, np.cumsum([0, *map(len, after)]).tolist(), _flat(after)))
+    return got, expected
+
+
 def set_ready(kernel: Kernel, case: OnlineCase) -> Pair:
     """Of every serial number up to the highest, some belong to jobs that are gone."""
     serials = np.arange(-1, int(case.jobs["serial"].max(initial=0)) + 2)[::-1].copy()
@@ -344,6 +361,25 @@ def predict(kernel: Kernel, case: ProgressCase) -> Pair:
             end = begin if left == 0 else begin + left / rate if rate > 0 else np.inf
             got.append(round(float(table[j]["finish_s"]), 6))
             expected.append(round(end, 6))
+    return got, expected
+
+
+def amend(kernel: Kernel, case: ProgressCase) -> Pair:
+    """Jobs on their way or not, given more or less to do, some less than is left."""
+    got, expected = [], []
+    for share, rate, since_s, ready_s, now_s in _accounts(case):
+        for j, run_s in enumerate(case.run_s.tolist()):
+            for amount_s in (-50.0, -2.0, -0.1, 0.3, 7.0):
+                table = _world_table(kernel, case)
+                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, np.inf)
+                change_s = kernel(table, j, amount_s, 1.0, now_s)
+                done = share * run_s
+                if rate > 0:
+                    done = min(run_s, done + rate * max(0.0, now_s - max(since_s, ready_s)))
+                after = max(run_s + amount_s, done, min(run_s, 1.0))
+                end = max(now_s, ready_s) + (after - done) / rate if rate > 0 else np.inf
+                got.append([round(float(x), 6) for x in (change_s, table[j]["run_s"], table[j]["finish_s"])])
+                expected.append([round(float(x), 6) for x in (after - run_s, after, end)])
     return got, expected
 
 

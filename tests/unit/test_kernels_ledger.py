@@ -17,7 +17,8 @@ def online(draw):
     ("kernel", "comparison"),
     [
         (ledger.advance, compare.advance), (ledger.row_of, compare.row_of), (ledger.remove_row, compare.remove_row),
-        (ledger.set_ready, compare.set_ready), (ledger.lose_node, compare.lose_node),
+        (ledger.resize_row, compare.resize_row), (ledger.set_ready, compare.set_ready),
+        (ledger.lose_node, compare.lose_node),
         (columns.append_commands, compare.append_commands), (columns.write_rows, compare.write_rows),
     ],
     ids=lambda value: value.__name__,

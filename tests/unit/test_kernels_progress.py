@@ -16,7 +16,8 @@ def progressing(draw):
     ("kernel", "comparison"),
     [
         (progress._account, compare.account), (progress._predict, compare.predict), (progress.perform, compare.perform),
-        (progress.drop, compare.drop), (progress.next_completion, compare.next_completion),
+        (progress.drop, compare.drop), (progress.amend, compare.amend),
+        (progress.next_completion, compare.next_completion),
     ],
     ids=lambda value: value.__name__,
 )  # fmt: skip

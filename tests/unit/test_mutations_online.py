@@ -39,6 +39,17 @@ SUBJECTS = (
         ),
     ),
     Subject(
+        ledger, "resize_row", compare.resize_row, cases.reconcile_case,
+        (
+            ("tasks - jobs[row].tasks", "tasks"),
+            ("if shift > 0:", "if shift >= 2:"),
+            ("range(first[rows] - 1, first[row + 1] - 1, -1)", "range(first[rows] - 1, first[row + 1], -1)"),
+            ("task_nodes[s] = -1", "pass"),
+            ("range(row + 1, rows + 1)", "range(row + 1, rows)"),
+            ("jobs[row].tasks = tasks", "pass"),
+        ),
+    ),
+    Subject(
         ledger, "set_ready", compare.set_ready, cases.reconcile_case,
         (
             ("high = rows", "high = rows - 2"),
@@ -236,6 +247,16 @@ SUBJECTS = (
             ("serials[placed] = j", "serials[placed] = placed"),
             ("table[j].ready_s = now_s + cost_s", "table[j].ready_s = max(table[j].ready_s, now_s + cost_s)"),
             ("        _predict(table, j, now_s)", "        pass"),
+        ),
+    ),
+    Subject(
+        progress, "amend", compare.amend, cases.progress_case,
+        (
+            ("_account(table, job, now_s)", "pass"),
+            ("min(before, least_s)", "before"),
+            ("max(min(before, least_s), table[job].progress_s)", "min(before, least_s)"),
+            ("_predict(table, job, now_s)", "pass"),
+            ("else least - before", "else amount_s"),
         ),
     ),
     Subject(
