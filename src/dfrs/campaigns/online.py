@@ -1,10 +1,10 @@
-"""Cells of on-line policies: a workload under a policy (000 sections 5.3 and 5.4, chapter 6).
+"""Cells of on-line policies: a workload under a policy (000 sections 5.3 and 5.4, chapter 6; 002 section V).
 
 Workloads are named, not stored: each process makes or reads its own.
 """
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from dfrs.model.run import Penalty
 from dfrs.policies.registry import find_policy
 from dfrs.sim.kernel import Order
 from dfrs.sim.run import Settings, Simulation
+from dfrs.workloads import elastic_model
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.load import load_workload
 from dfrs.workloads.lublin import Lublin, generate
@@ -31,25 +32,30 @@ _FIGURES = ("max", "mean", "p50", "p90", "p95", "p99")
 METRICS = (
     "jobs_finished", "jobs_refused", "makespan_s", "span_s",
     *(f"{kind}_{figure}" for kind in ("stretch", "bounded_stretch") for figure in _FIGURES),
-    *(f"{kind}_{figure}_s" for kind in ("wait", "flow") for figure in _FIGURES),
+    *(f"{kind}_{figure}_s" for kind in ("wait", "flow") for figure in _FIGURES), "run_mean_s", "slowdown_of_means",
     "stretch_bound", "degradation_from_bound", "bounded_stretch_bound", "bounded_degradation_from_bound",
     "cpu_utilisation", "useful_cpu_utilisation", "memory_utilisation",
     "minimum_yield_mean", "median_yield_mean", "jain_index_mean", "jain_index_present_mean",
     "pauses_per_job", "pauses_per_hour", "migrations_per_job", "migrations_per_hour",
     "pause_gb_per_s", "pause_and_resume_gb_per_s", "migration_gb_per_s", "migration_of_whole_jobs_gb_per_s",
+    "dedicated_jobs", "dedicated_on_time", "dedicated_delay_mean_s", "dedicated_delay_max_s",
+    "commands", "commands_granted", "commands_refused",
 )  # fmt: skip
 """Of `dfrs.metrics.schedule.summarize`."""
 
 SCHEMA: Schema = {
     "trace": pl.String, "number": pl.Int64, "nodes": pl.Int64, "target_load": pl.Float64, "load": pl.Float64,
-    "jobs": pl.Int64, "policy": pl.String, "penalty_s": pl.Float64, "bandwidth_gb_s": pl.Float64,
-    "node_memory_gb": pl.Float64, "order": pl.String, **dict.fromkeys(METRICS, pl.Float64), "runtime_s": pl.Float64,
+    "jobs": pl.Int64, **dict.fromkeys(("ps", "pd", "pe", "pr"), pl.Float64), "policy": pl.String,
+    "penalty_s": pl.Float64, "bandwidth_gb_s": pl.Float64, "node_memory_gb": pl.Float64, "order": pl.String,
+    "command_limit": pl.Int64, **dict.fromkeys(METRICS, pl.Float64), "runtime_s": pl.Float64,
 }  # fmt: skip
-"""`number` is the trace's seed, or its week. `target_load` is null for traces as they come. Metrics are null where the
-run failed. `runtime_s` is the time of the simulation alone."""
+"""`number` is the trace's seed, or its week. `target_load` is null for traces as they come; `ps`, `pd`, `pe` and `pr`,
+probabilities of the elastic workload model, are null for others. Metrics are null where the run failed. `runtime_s` is
+the time of the simulation alone."""
 
 _CODE = (
-    "allocate", "bounds", "control", "kernels", "metrics/schedule.py", "model", "policies", "sim", "workloads",
+    "allocate", "bounds", "control", "kernels", "metrics/elastic.py", "metrics/moves.py",
+    "metrics/schedule.py", "model", "policies", "sim", "workloads",
     "campaigns/files.py", "campaigns/online.py", "campaigns/simulations.py",
 )  # fmt: skip
 
@@ -109,7 +115,7 @@ class TracePart:
         part = f" week={self.week}" if self.week is not None else ""
         part += f" jobs={self.first}:{self.end}" if self.first is not None else ""
         nodes = "" if self.nodes is None else f" nodes={self.nodes}"
-        return f"{_stem(self.path)}{part}{nodes} {_treated(self)} seed={self.seed} sha256={self.digest[:12]}"
+        return f"{stem(self.path)}{part}{nodes} {_treated(self)} seed={self.seed} sha256={self.digest[:12]}"
 
     def workload(self) -> Workload:
         """Read it. Raises InputError where the file is gone or another, or has no such part."""
@@ -124,7 +130,55 @@ class TracePart:
     def columns(self) -> Row:
         """What names it in the results."""
         number = self.seed if self.week is None else self.week
-        return {"trace": _stem(self.path), "number": number, "target_load": self.load}
+        return {"trace": stem(self.path), "number": number, "target_load": self.load}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticTrace:
+    """Trace `seed` of the elastic workload model, at an offered load or with its usual arrivals (002 section IV-D).
+
+    The parameters are those of `ElasticModel`. Estimates are the run times.
+    """
+
+    seed: int
+    jobs: int = 500
+    procs: int = 320
+    unit: int = 32
+    ps: float = 0.5
+    load: float | None = None
+    pd: float = 0.0
+    pe: float = 0.0
+    pr: float = 0.0
+    pep: float = 0.0
+    prp: float = 0.0
+    start_mean_s: float = 3_600.0
+    amount_mean_s: float = 1_800.0
+    annotate: str = "unit:32"
+
+    @property
+    def name(self) -> str:
+        """Says all of it."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"seed", "annotate"}}
+        told = " ".join(f"{name}={value:.12g}" for name, value in own.items() if value is not None)
+        return f"cwf-{self.seed} {told} annotate={self.annotate}"
+
+    def elastic_model(self) -> elastic_model.ElasticModel:
+        """Raises InputError for parameters that it does not have."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"seed", "annotate"}}
+        return elastic_model.ElasticModel(**own)
+
+    def workload(self) -> Workload:
+        """Generate it. Raises InputError where the load cannot be reached."""
+        trace = elastic_model.generate(self.elastic_model(), seed=self.seed)
+        workload, _ = to_workload(trace, annotate=self.annotate, seed=self.seed)
+        return workload
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {
+            "trace": "cwf", "number": self.seed, "jobs": self.jobs, "target_load": self.load,
+            "ps": self.ps, "pd": self.pd, "pe": self.pe, "pr": self.pr,
+        }  # fmt: skip
 
 
 def _treated(case: LublinTrace | TracePart) -> str:
@@ -132,11 +186,12 @@ def _treated(case: LublinTrace | TracePart) -> str:
     return f"{load}annotate={case.annotate} estimates={case.estimates}"
 
 
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(".swf")
+def stem(path: Path) -> str:
+    """What results call a trace file."""
+    return path.name.removesuffix(".gz").removesuffix(".swf").removesuffix(".cwf")
 
 
-Case = LublinTrace | TracePart
+Case = LublinTrace | TracePart | ElasticTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,26 +204,29 @@ class Entry:
     bandwidth_gb_s: float | None = None
     node_memory_gb: float = NODE_GB
     order: Order = "completions-first"
+    command_limit: int | None = None
+    """Of users' commands on one job at most so many are granted."""
 
     @property
     def name(self) -> str:
         """Policy and settings."""
         copied = "" if self.bandwidth_gb_s is None else f" bandwidth_gb_s={self.bandwidth_gb_s:.12g}"
         memory = f"node_memory_gb={self.node_memory_gb:.12g}"
-        return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}"
+        limit = "" if self.command_limit is None else f" command_limit={self.command_limit}"
+        return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}{limit}"
 
     @property
     def settings(self) -> Settings:
         """Of the simulation."""
         rate = None if self.bandwidth_gb_s is None else self.bandwidth_gb_s * GB
         penalty = Penalty(seconds=self.penalty_s, bytes_per_s=rate, node_bytes=self.node_memory_gb * GB)
-        return Settings(penalty=penalty, order=self.order)
+        return Settings(penalty=penalty, order=self.order, command_limit=self.command_limit)
 
     def columns(self) -> Row:
         """What names it in the results."""
         return {
             "policy": self.policy, "penalty_s": self.penalty_s, "bandwidth_gb_s": self.bandwidth_gb_s,
-            "node_memory_gb": self.node_memory_gb, "order": self.order,
+            "node_memory_gb": self.node_memory_gb, "order": self.order, "command_limit": self.command_limit,
         }  # fmt: skip
 
 

@@ -6,20 +6,32 @@ is contained in every larger one.
 
 import math
 import os
-import re
 from collections.abc import Sequence
 from itertools import islice, product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr
 
 import dfrs
 from dfrs.campaigns import offline, online
+from dfrs.campaigns.elastic_source import CwfSource
+from dfrs.campaigns.fields import (
+    Annotate,
+    Count,
+    Counts,
+    Estimates,
+    Loads,
+    Numbers,
+    Parts,
+    Slice,
+    Strict,
+    Weeks,
+    at_most,
+    different,
+)
 from dfrs.campaigns.files import file_digest
 from dfrs.model.errors import InputError
-from dfrs.workloads.annotate import Annotation, to_workload
-from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.services import (
     LARGE_SERVICES,
     SMALL_SERVICES,
@@ -28,9 +40,6 @@ from dfrs.workloads.services import (
     dissertation_scenarios,
     virtual_cluster_scenarios,
 )
-
-_MOST_NUMBERS = 1_000_000
-_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
 
 def spread(settings: int, count: int) -> list[tuple[int, int]]:
@@ -57,100 +66,6 @@ def find_trace(name: str, beside: Path) -> Path:
     raise InputError(f"{name}: there is no such file (looked in {looked}; DFRS_TRACES says where traces are)")
 
 
-def _numbers(value: object) -> object:
-    """`7`, `[1, 2, 5]` or `"1-100, 150"` as numbers; anything else is refused later, as it stands."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return [value]
-    if not isinstance(value, str):
-        return value
-    numbers: list[int] = []
-    for part in value.split(","):
-        found = _RANGE.fullmatch(part)
-        if found is None:
-            raise ValueError('must be numbers and ranges, as in "1-10, 15"')
-        low, high = int(found[1]), int(found[2] or found[1])
-        if high < low or high - low >= _MOST_NUMBERS:
-            raise ValueError(f"{part.strip()}: a range must go up, by fewer than {_MOST_NUMBERS:,} numbers")
-        numbers += range(low, high + 1)
-    return numbers
-
-
-def _compact(numbers: Sequence[int]) -> str:
-    """As text, with ranges where numbers follow each other."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def one_or_several(value: object) -> object:
-    """A value alone stands for a list of one."""
-    return value if isinstance(value, list | tuple) else [value]
-
-
-def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(set(values)) < len(values):
-        raise ValueError("must be different")
-    return values
-
-
-def _annotation(value: str) -> str:
-    try:
-        Annotation.parse(value)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-def _estimates(value: str) -> str:
-    # One job is enough to have the rule applied where it is kept.
-    one = generate(Lublin.of(jobs=1, nodes=8), seed=0)
-    try:
-        to_workload(one, estimates=value)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-    return value
-
-
-def _slice(value: str) -> str:
-    first, _, end = value.partition(":")
-    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
-        raise ValueError('must be FIRST:END, as in "0:1000"')
-    return value
-
-
-def _from_one(values: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    if values is not None and min(values) < 1:
-        raise ValueError("weeks count from 1")
-    return values
-
-
-Numbers = Annotated[
-    tuple[Annotated[int, Field(ge=0, strict=True)], ...],
-    BeforeValidator(_numbers), AfterValidator(_different), PlainSerializer(_compact), Field(min_length=1),
-]  # fmt: skip
-"""In a file a number, a list, or text such as "1-100"."""
-Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Loads = Annotated[tuple[Load, ...], BeforeValidator(one_or_several), AfterValidator(_different)]
-Annotate = Annotated[str, AfterValidator(_annotation)]
-Estimates = Annotated[str, AfterValidator(_estimates)]
-Count = Annotated[int, Field(ge=1, strict=True)]
-Counts = Annotated[tuple[Count, ...], BeforeValidator(one_or_several), AfterValidator(_different)]
-Parts = Annotated[
-    tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...],
-    BeforeValidator(one_or_several), AfterValidator(_different),
-]  # fmt: skip
-
-
-class Strict(BaseModel):
-    """A part of a campaign file: a field it does not know is refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class LublinSource(Strict):
     """Traces of the Lublin model: every seed as it comes, or at every load; seed by seed."""
 
@@ -175,12 +90,12 @@ class LublinSource(Strict):
             for seed, load in product(self.seeds, loads)
         )
         whole = len(self.seeds) * len(loads)
-        _at_most(whole if self.first is None else self.first, whole, "traces")
+        at_most(whole if self.first is None else self.first, whole, "traces")
         return tuple(islice(every, self.first))
 
 
 class TraceSource(Strict):
-    """A trace file: the whole of it, weeks, or a slice of its jobs; every part as it comes, or at every load."""
+    """A trace file, SWF or CWF: the whole of it, weeks, or a slice of its jobs; each as it comes, or at every load."""
 
     model: Literal["swf"] = "swf"
     name: str = ""
@@ -191,9 +106,8 @@ class TraceSource(Strict):
     estimates: Estimates = "perfect"
     seeds: Numbers = (0,)
     """Of the annotation."""
-    weeks: Annotated[Numbers | None, AfterValidator(_from_one)] = None
-    jobs: Annotated[str, AfterValidator(_slice)] | None = None
-    """`FIRST:END`, counted from 0."""
+    weeks: Weeks = None
+    jobs: Slice | None = None
     loads: Loads = ()
     _path: Path = PrivateAttr(default=Path())
     """Where the file was found."""
@@ -205,7 +119,7 @@ class TraceSource(Strict):
         except InputError as error:
             raise ValueError(str(error)) from None
         if not self.name:
-            object.__setattr__(self, "name", Path(self.file).name.removesuffix(".gz").removesuffix(".swf"))
+            object.__setattr__(self, "name", online.stem(Path(self.file)))
 
     def cases(self) -> tuple[online.Case, ...]:
         """Weeks in the slow loop, then seeds, then loads. Raises InputError where the file cannot be read."""
@@ -266,7 +180,7 @@ class DissertationSource(Strict):
         kept = [k for k, s in enumerate(whole) if self.services is None or s.services in self.services]
         if not kept:
             raise InputError(f"services = {list(self.services or ())}: the set has none of these")
-        _at_most(self.first, 100 * len(kept))
+        at_most(self.first, 100 * len(kept))
         kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
         return tuple(
             offline.Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
@@ -292,7 +206,7 @@ class VirtualClusterSource(Strict):
             key=lambda k: (whole[k].memory_cov, whole[k].cpu_cov, whole[k].tasks, whole[k].slack),
         )
         samples = 100 if large else 10
-        _at_most(self.first, samples * len(whole))
+        at_most(self.first, samples * len(whole))
         return tuple(
             offline.Case(scenario=whole[order[k]], seed=order[k] * samples + sample)
             for k, sample in spread(len(whole), self.first)
@@ -304,7 +218,7 @@ class InstanceFiles(Strict):
 
     model: Literal["files"] = "files"
     name: str = "files"
-    files: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_different)]
+    files: Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(different)]
     _paths: tuple[Path, ...] = PrivateAttr(default=())
     """Where they were found."""
 
@@ -317,21 +231,18 @@ class InstanceFiles(Strict):
         return tuple(offline.FileCase(path=path, digest=file_digest(path)) for path in self._paths)
 
 
-Workloads = Annotated[LublinSource | TraceSource, Field(discriminator="model")]
+Workloads = Annotated[LublinSource | TraceSource | CwfSource, Field(discriminator="model")]
 Instances = Annotated[
     ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles, Field(discriminator="model")
 ]
-SOURCES = (LublinSource, TraceSource, ServicesSource, DissertationSource, VirtualClusterSource, InstanceFiles)
-Source = LublinSource | TraceSource | ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles
+SOURCES = (
+    LublinSource, TraceSource, CwfSource, ServicesSource, DissertationSource, VirtualClusterSource, InstanceFiles,
+)  # fmt: skip
+Source = (
+    LublinSource | TraceSource | CwfSource | ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles
+)
 
 
 def _directory(context: object) -> Path:
     """Of the campaign's file; the present one where there is none."""
     return Path(context["directory"]) if isinstance(context, dict) else Path()
-
-
-def _at_most(first: int, whole: int, what: str = "instances") -> None:
-    if first > whole:
-        raise InputError(f"first = {first:,}: there are {whole:,} {what}")
-    if first > _MOST_NUMBERS:
-        raise InputError(f"{first:,} {what}: must be at most {_MOST_NUMBERS:,}")

@@ -21,7 +21,8 @@ from dfrs.allocate.registry import Options, expand
 from dfrs.allocate.second_phase import SecondPhase
 from dfrs.campaigns import offline, online
 from dfrs.campaigns.cells import Cell, Kind
-from dfrs.campaigns.sources import SOURCES, Instances, Source, Strict, Workloads, one_or_several
+from dfrs.campaigns.fields import Strict, one_or_several
+from dfrs.campaigns.sources import SOURCES, Instances, Source, Workloads
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.policies.registry import SETS, find_policy
 from dfrs.sim.kernel import Order
@@ -63,6 +64,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=1, strict=True)]
+Limit = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Report(Strict):
@@ -80,6 +82,7 @@ class _PolicySettings(Strict):
     bandwidth_gb_s: Annotated[tuple[Amount, ...], BeforeValidator(one_or_several)] | None = None
     node_memory_gb: Annotated[tuple[Amount, ...], BeforeValidator(one_or_several)] = (online.NODE_GB,)
     order: Annotated[tuple[Order, ...], BeforeValidator(one_or_several)] = ("completions-first",)
+    command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
 
 
 class _PolicyItem(Strict):
@@ -89,6 +92,7 @@ class _PolicyItem(Strict):
     bandwidth_gb_s: Amount | None = None
     node_memory_gb: Amount | None = None
     order: Order | None = None
+    command_limit: Limit | None = None
 
 
 class _AlgorithmSettings(Strict):
@@ -145,7 +149,7 @@ MODELS: tuple[type[Strict], ...] = (
     *SOURCES,
 )  # fmt: skip
 """All that a file consists of."""
-_TAGS = {"lublin", "swf", "services", "000", "001", "files"}
+_TAGS = {"lublin", "swf", "cwf", "services", "000", "001", "files"}
 """Values of `model`."""
 _TAG_AT = 2
 """Where pydantic puts them into places: workloads, number, model, field."""

@@ -26,6 +26,12 @@ from dfrs.campaigns.tables import (
     d001_multi_capacity,
     d001_parallel,
     d001_small,
+    d002_adaptive,
+    d002_figure_1,
+    d002_fractional,
+    d002_loads,
+    d002_skips,
+    d002_tables,
 )
 from dfrs.campaigns.tables.item import Item
 from dfrs.model.errors import InputError
@@ -55,6 +61,12 @@ ITEMS: dict[str, Item] = {
         d001_small.ITEM,
         d001_large.ITEM,
         d001_parallel.ITEM,
+        d002_figure_1.ITEM,
+        *d002_skips.ITEMS,
+        *d002_loads.ITEMS,
+        *d002_tables.ITEMS,
+        d002_adaptive.ITEM,
+        d002_fractional.ITEM,
         best_quality.ITEM,
         best_small.ITEM,
     )
