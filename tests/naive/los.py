@@ -12,6 +12,8 @@ from dfrs.model import tolerances
 from dfrs.model.decisions import Reason, Snapshot
 from tests.naive import subset
 
+PROMISED, SAME_S = -1, 1e-6
+
 Moment = tuple[float, int]
 
 
@@ -80,7 +82,8 @@ def plan(
     booked = [r for r in waiting if dedicated and not isnan(jobs["requested_start_s"][r])]
     started: dict[int, str] = {}
     _book(snapshot, booked, units, machine, memo, started)
-    _note(snapshot, booked, running, units, total, free, memo, started)
+    closed = len(snapshot.capacity) // unit - total
+    _note(snapshot, booked, running, units, (total, free, closed), memo, started)
     queue = [r for r in waiting if r not in booked]
     if skips is None:
         _in_order(snapshot, queue, units, machine, started)
@@ -90,42 +93,52 @@ def plan(
 
 
 def _book(snapshot, booked, units, machine, memo, started) -> None:
-    served = set()
-    for on_time in (True, False):
-        for r in booked:
-            wanted_s, length_s = snapshot.jobs["requested_start_s"][r], snapshot.jobs["estimate_s"][r]
-            if r in served or (on_time and wanted_s < machine.now_s):
+    jobs, left = snapshot.jobs, list(booked)
+    wanted_s = {r: max(jobs["requested_start_s"][r], jobs["submit_s"][r]) for r in booked}
+    since = {r: machine.now if wanted_s[r] <= machine.now_s else (wanted_s[r], 1) for r in booked}
+    classes = [
+        [r for r in booked if memo[r] == PROMISED and not jobs["extensions"][r]],
+        [r for r in booked if memo[r] == PROMISED and jobs["extensions"][r]],
+        [r for r in booked if memo[r] != PROMISED],
+        booked,
+    ]
+    for stage, members in enumerate(classes):
+        for r in members:
+            begin = machine.earliest(units(r), since[r], jobs["estimate_s"][r]) if r in left else None
+            on_time = begin is not None and wanted_s[r] >= machine.now_s - SAME_S and begin[0] <= since[r][0] + SAME_S
+            if begin is None or (stage < 3 and not on_time):
                 continue
-            since = machine.now if wanted_s <= machine.now_s else (wanted_s, 1)
-            begin = machine.earliest(units(r), since, length_s)
-            if begin is None or (on_time and begin != since):
-                continue
-            served.add(r)
-            machine.hold(units(r), begin, length_s)
+            left.remove(r)
+            machine.hold(units(r), begin, jobs["estimate_s"][r])
+            if stage < 3 and memo[r] == 0:
+                memo[r] = PROMISED
             if begin == machine.now:
-                started[r] = Reason(memo[r] or Reason.ON_TIME).name
+                late = memo[r] > 0 and wanted_s[r] < machine.now_s - SAME_S
+                started[r] = "ON_TIME" if isnan(jobs["start_s"][r]) else "FREED"
+                if late and isnan(jobs["start_s"][r]):
+                    started[r] = Reason(memo[r]).name
 
 
-def _note(snapshot, booked, running, units, total, free, memo, started) -> None:
-    jobs = snapshot.jobs
+def _note(snapshot, booked, running, units, cluster, memo, started) -> None:
+    jobs, (total, free, closed) = snapshot.jobs, cluster
+    dedicated = {r for r in range(len(jobs)) if not isnan(jobs["requested_start_s"][r])}
+    longer = {q for q in running if jobs["extensions"][q] or jobs["virtual_s"][q] >= jobs["estimate_s"][q] - SAME_S}
     for r in booked:
-        if r in started or memo[r] or jobs["requested_start_s"][r] > snapshot.now_s:
+        if r in started or memo[r] > 0 or jobs["requested_start_s"][r] > snapshot.now_s:
             continue
-        batch = [q for q in running if isnan(jobs["requested_start_s"][q])]
+        batch = [q for q in running if q not in dedicated and q not in longer]
         earlier = [q for q in batch if jobs["start_s"][q] <= jobs["submit_s"][r]]
-        longer = [
-            q
-            for q in batch
-            if q not in earlier and (jobs["changes"][q] > 0 or jobs["virtual_s"][q] >= jobs["estimate_s"][q])
-        ]
-        if units(r) > total:
-            memo[r] = Reason.LATE_CLOSED
-        elif longer and units(r) <= free + sum(map(units, longer)):
-            memo[r] = Reason.LATE_LONGER
-        elif earlier and units(r) <= free + sum(map(units, batch)):
-            memo[r] = Reason.LATE_EARLIER
-        else:
-            memo[r] = Reason.LATE_DEDICATED
+        over = sum(map(units, longer))
+        waiting = {q for q in dedicated if q not in running}
+        memo[r] = (
+            Reason.LATE_CLOSED if units(r) > total
+            else Reason.LATE_LONGER if longer and free < units(r) <= free + over
+            else Reason.LATE_EARLIER if earlier and free < units(r) <= free + over + sum(map(units, batch))
+            else Reason.LATE_DEDICATED if (waiting | (dedicated & set(running)) - longer) - {r}
+            else Reason.LATE_CLOSED if closed
+            else Reason.LATE_CHANGED if jobs["changes"][r]
+            else Reason.LATE_LONGER
+        )  # fmt: skip
 
 
 def _in_order(snapshot, queue, units, machine, started) -> None:

@@ -43,7 +43,7 @@ def columns(commands):
 @st.composite
 def cwfs(draw):
     jobs = draw(swfs())
-    real = st.floats(0, 1e15) | st.integers(0, 9).map(float)
+    real = st.floats(0, 1e12) | st.integers(0, 9).map(float)
     starts = draw(st.lists(st.just(np.nan) | real, min_size=len(jobs), max_size=len(jobs)))
     rows = draw(
         st.lists(
@@ -54,7 +54,7 @@ def cwfs(draw):
         )
     )
     amounts = [
-        draw(st.floats(1e-3, 1e300)) if kind in (ET, RT) else float(draw(st.integers(1, 2**53))) for *_, kind in rows
+        draw(st.floats(1e-3, 1e9)) if kind in (ET, RT) else float(draw(st.integers(1, 10**9))) for *_, kind in rows
     ]
     commands = ElasticCommands(
         time_s=np.array([r[0] for r in rows]),
@@ -245,7 +245,7 @@ COMMANDS = [command(i, 5, kind.name, amount) for i, amount, kind, _ in AMOUNTS]
 
 def test_a_workload_has_starts_and_commands_in_groups_of_processors(tmp_path):
     path = written(
-        tmp_path, "; MaxProcs: 330", job(submit_s=1, run_s=-1), job(70, job_id=1, submit_s=2, processors=320),
+        tmp_path, "; MaxProcs: 320", job(submit_s=1, run_s=-1), job(70, job_id=1, submit_s=2, processors=320),
         job(job_id=2, submit_s=3, processors=33), job(80, job_id=3, submit_s=4, processors=32), *COMMANDS, name="x.cwf",
     )  # fmt: skip
     path.write_text(path.read_text().replace("1 1 3 -1", "9 1 3 -1"))
@@ -282,7 +282,7 @@ def test_what_is_no_group_is_refused(tmp_path, text):
 
 
 def test_a_group_has_at_least_one_processor(tmp_path):
-    with pytest.raises(InputError, match="annotate = unit:0: cores and memory must be above 0"):
+    with pytest.raises(InputError, match="annotate = unit:0: N must be above 0"):
         load_workload(written(tmp_path, line()), nodes=1, annotate="unit:0")
     # A machine smaller than a group is one node.
     assert load_workload(written(tmp_path, "; MaxProcs: 4", line()), annotate="unit:32")[0].nodes == 1
@@ -291,3 +291,22 @@ def test_a_group_has_at_least_one_processor(tmp_path):
 def test_the_18_fields_are_those_of_swf():
     swf = Swf(**{label: np.array([k + 1.0]) for k, label in enumerate(COLUMNS)})
     assert cwf_text(Cwf(jobs=swf)).split() == [*map(str, range(1, 19)), "-1", "S", "-1"]
+
+
+def test_groups_must_divide_the_machine(tmp_path):
+    path = written(tmp_path, "; MaxProcs: 330", job(), name="x.cwf")
+    with pytest.raises(InputError, match="annotate = unit:32: must divide the 330 processors of the header"):
+        load_workload(path, annotate="unit:32")
+    assert load_workload(path, annotate="unit:32", nodes=10)[0].nodes == 10
+
+
+def test_amounts_and_starts_beyond_all_reason_are_reported(tmp_path):
+    path = written(
+        tmp_path, "; MaxProcs: 32", job(start=1e13), command(1, 5, "ET", 1e10), command(1, 6, "ET", 1e9),
+        name="x.cwf",
+    )  # fmt: skip
+    cwf = read_cwf(path)
+    assert (cwf.dedicated, cwf.commands.amount.tolist()) == (0, [1e9])
+    assert [o.rule for o in cwf.jobs.report.oddities] == [
+        "a requested start must be at most 1e+12", "a command's amount must be at most 1e+09",
+    ]  # fmt: skip

@@ -73,7 +73,7 @@ def test_commands_on_nobody_are_answered_in_a_run_without_jobs():
 
 
 def test_no_job_grows_without_limit():
-    work = elastic_workload((4.0, 1, EP, 1e12), (5.0, 1, EP, 2.0), memory=np.zeros(1))
+    work = elastic_workload((4.0, 1, EP, 1e9), (5.0, 1, EP, 2.0), memory=np.zeros(1))
     assert dfrs.simulate(work, "Greedy*").answers.answer.tolist() == [Answer.TOO_LARGE, Answer.GRANTED]
 
 

@@ -17,7 +17,7 @@ from tests.strategies import Drawn
 from tests.unit.test_kernels_batch import as_python
 
 NOW_S = 100.0
-CASES = 1_000
+CASES = 4_000
 SKIPS = {None: kernels.IN_ORDER, 0: 0, 1: 1, 3: 3}
 
 
@@ -35,13 +35,14 @@ def los_case(source):
         running = source.integer(0, 1) and len(left) >= tasks
         where = [left.pop(source.integer(0, len(left) - 1)) for _ in range(tasks)] if running else None
         start_s = NOW_S - source.integer(1, 20)
-        memo = source.pick([0, 0, 1, 3]) if np.isnan(wanted_s) else source.pick([0, 0, 0, Reason.LATE_EARLIER])
+        memo = source.pick([0, 0, 1, 3]) if np.isnan(wanted_s) else source.pick([0, 0, -1, -1, Reason.LATE_EARLIER])
         rows.append(
             (
                 k, k, -1, RUNNING if where else WAITING, tasks, need if not where else 1.0, memory, 1.0,
                 float(source.integer(1, 9)), NOW_S - source.integer(0, 30), float(source.integer(0, 7)) if where else 0,
-                float(bool(where)), start_s if where else np.nan, NOW_S - 50.0, 0.0, 0, 0, wanted_s, memo,
-                source.integer(0, 3) == 0,
+                float(bool(where)), start_s if where or source.integer(0, 9) == 0 else np.nan,
+                NOW_S - 50.0, 0.0, 0, 0, wanted_s, memo,
+                source.integer(0, 3) == 0, source.integer(0, 4) == 0,
             )
         )  # fmt: skip
         slots.append(sorted(where) if where else [-1] * tasks)
@@ -94,6 +95,7 @@ def test_a_decision_is_the_twins(case):
 def test_the_kernel_speaks_of_reasons_as_the_model_does():
     for reason in Reason:
         assert getattr(kernels, reason.name, reason.value) == reason.value
+    assert kernels.SAME_S == tolerances.SAME_S
 
 
 @cache
@@ -116,24 +118,29 @@ MUTATIONS = (
     ("memo[batch] = queue[2]", "memo[batch] = memo[batch]"),
     ("if own <= nodes else total + 1", "if own <= nodes else total"),
     ("with_dedicated and not np.isnan", "not np.isnan"),
-    ("(True, False)", "(False,)"),
-    ("on_time and wanted_s < now_s", "on_time and wanted_s <= now_s"),
+    ("range(4)", "range(3, 4)"),
+    ("0 if jobs[r].extensions == 0 else 1", "0"),
+    ("2 if memo[r] != PROMISED else", "0 if memo[r] != PROMISED else"),
+    ("wanted_s < now_s - SAME_S)", "wanted_s <= now_s)"),
     ("length = cut(times, free, length, begin, max(wanted_s, now_s))", "length = length"),
-    ("(on_time and at > begin)", "False"),
-    ("memo[r] if memo[r] > 0 else ON_TIME", "ON_TIME"),
+    ("(on_time and times[at] > max(wanted_s, now_s) + SAME_S)", "False"),
+    ("if on_time and memo[r] == 0:", "if memo[r] == 0:"),
+    ("FREED if not np.isnan(jobs[r].start_s) else", "ON_TIME if not np.isnan(jobs[r].start_s) else"),
+    ("memo[r] if late and memo[r] > 0 else ON_TIME", "ON_TIME"),
     ("memo[r] > 0 or jobs[r].requested_start_s > now_s", "jobs[r].requested_start_s > now_s"),
     ("jobs[q].start_s <= jobs[r].submit_s", "jobs[q].start_s < jobs[r].submit_s - 5"),
-    ("jobs[q].changes > 0 or ", ""),
-    ("longer > 0 and units", "units"),
-    ("earlier > 0 and units", "units"),
+    ("jobs[q].extensions > 0 or ", ""),
+    ("earlier > 0 and free", "free"),
     ("units[r] <= free + longer:", "units[r] < free + longer:"),
     ("units[r] <= free + longer + others + earlier", "units[r] <= free + others + earlier"),
+    ("booked and q != r", "booked"),
+    ("elif closed > 0:", "elif closed > 9:"),
+    ("LATE_CHANGED if jobs[r].changes > 0 else", ""),
     ("(m == 0 or times[m] < now_s + estimate_s)", "(m == 0 or times[m] <= now_s + estimate_s)"),
     ("reason = BACKFILLED", "reason = QUEUE_HEAD"),
     ("skipped[head] >= skips", "skipped[head] > skips"),
     ("skipped[head] += 1", "skipped[head] += 0"),
     ("if stop < 0:\n            length = _reserve_head", "if False:\n            length = _reserve_head"),
-    ("if stop < 0:\n            break", "if stop < -9:\n            break"),
     ("seen > lookahead", "seen >= lookahead"),
     ("< now_s + estimate_s[q]:\n                crossing", "<= now_s + estimate_s[q]:\n                crossing"),
     ("QUEUE_HEAD if q == head else FILLED", "FILLED"),

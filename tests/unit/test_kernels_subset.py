@@ -92,11 +92,12 @@ def differs(module):
         ("<= spare:\n            chosen", "< spare:\n            chosen"),
         ("spare -= frozen", "spare -= 0"),
         ("left -= size[j]", "left -= 0"),
-        ("room, chosen) < total", "room, chosen) <= total"),
-        ("crossing[j] == g", "crossing[j] >= g"),
+        ("longest_first, chosen) < total", "longest_first, chosen) <= total"),
+        ("left[s, g] = room[g] // s", "left[s, g] = 1"),
+        ("if taken == total:", "if taken > 0:"),
+        ("np.argsort(-crossing", "np.argsort(crossing"),
         ("reached[a] and not taken[j]", "reached[a]"),
         ("reached[room[g] + 1 :] = False", "reached[room[0] + 1 :] = False"),
-        ("range(len(room) - 1, -1, -1)", "range(len(room))"),
     ],
 )
 def test_a_changed_kernel_is_noticed(old, new):

@@ -20,10 +20,11 @@ from dfrs.sim.run import Settings, Simulation
 DEDICATED = [name for name in TABLE_III if name.endswith(("-D", "-DE")) or name.startswith("Hybrid")]
 BATCH = [name for name in TABLE_III if name not in DEDICATED]
 LATE = {
-    "late: dedicated jobs booked before it had the nodes",
+    "late: other dedicated jobs had the nodes",
     "late: jobs from before its submission had the nodes",
-    "late: jobs longer or larger than expected had the nodes",
+    "late: jobs past their estimates, or extended, had the nodes",
     "late: too many nodes were closed",
+    "late: a command had changed it",
 }
 
 
@@ -177,14 +178,17 @@ def test_a_dedicated_job_is_late_because_of_a_job_that_ran_before():
 
 def test_a_dedicated_job_is_late_because_of_one_booked_before():
     run = dfrs.simulate(workload([(0.0, 8, 50.0, 10.0), (1.0, 5, 10.0, 20.0)]), "Hybrid-LOS")
-    assert (run.start_s[1], why_started(run, 1)) == (60.0, "late: dedicated jobs booked before it had the nodes")
+    assert (run.start_s[1], why_started(run, 1)) == (60.0, "late: other dedicated jobs had the nodes")
 
 
 def test_a_dedicated_job_is_late_because_a_job_was_extended():
     rows = [(0.0, 1, 1.0, 20.0), (1.0, 5, 10.0, 20.0), (2.0, 8, 17.0, np.nan)]
     run = dfrs.simulate(workload(rows, commands=commands((10.0, 3, "ET", 5.0))), "Hybrid-LOS-E")
     assert run.start_s[2] == 2.0
-    assert (run.start_s[1], why_started(run, 1)) == (24.0, "late: jobs longer or larger than expected had the nodes")
+    assert (run.start_s[1], why_started(run, 1)) == (
+        24.0,
+        "late: jobs past their estimates, or extended, had the nodes",
+    )
 
 
 def test_batch_jobs_start_around_dedicated_ones():

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+import dfrs
 from dfrs.metrics.schedule import summarize
 from dfrs.metrics.validate_run import validate_run
 from dfrs.model.elastic import Answer, Answers, CommandKind, ElasticCommands
@@ -17,6 +18,7 @@ from dfrs.sim.run import Simulation
 from tests.cases import Seeded
 from tests.elastic_cases import POLICIES, checked, problems_of, random_elastic_workload, random_settings
 from tests.elastic_cases import elastic_run as simulated
+from tests.online_cases import plain_workload
 from tests.toy_runs import run_of, workload
 
 K, A = CommandKind, Answer
@@ -242,7 +244,7 @@ UNREADABLE = {
     "no amount": (commands("6.0,1,RT,4.0", "6.0,1,RT,0.0"), "line 8: amount = '0.0': must be above 0 for RT"),
     "half a task": (commands("RP,5.0,cut", "RP,0.5,cut"), "amount = '0.5': must be a whole number above 0 for RP"),
     "header": (commands("change_s", "seconds"), "line 1: column 6 is 'seconds': must be 'change_s'"),
-    "no column": (lie("jobs.csv", ",requested_start_time", ""), "column 21 is nothing: must be 'requested_start_time'"),
+    "no column": (lie("jobs.csv", ",requested_start_time", ""), "jobs.csv: line 2: 21 values: must be 20"),
     "limit": (settings(lambda d: d["configuration"].update(command_limit="x")), "must be a whole number from 0"),
 }
 
@@ -257,12 +259,13 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, name):
     assert "\n" not in str(caught.value)
 
 
-def test_a_directory_from_before_requested_starts_is_refused_in_one_line(tmp_path):
-    text = (write(tmp_path) / "jobs.csv").read_text()
+def test_a_directory_without_the_column_of_requested_starts_has_batch_jobs(tmp_path):
+    run = dfrs.simulate(plain_workload([(0.0, 1, 1.0, 0.5, 7.0), (1.0, 1, 1.0, 0.5, 3.0)]), "FCFS")
+    write_run(run, tmp_path, summarize(run), dfrs.__version__)
+    text = (tmp_path / "jobs.csv").read_text()
     (tmp_path / "jobs.csv").write_text("".join(line.rpartition(",")[0] + "\n" for line in text.splitlines()))
-    with pytest.raises(InputError, match=r"jobs\.csv") as caught:
-        read_run(tmp_path)
-    assert "\n" not in str(caught.value)
+    assert not read_run(tmp_path).workload.dedicated.any()
+    assert validate_run(tmp_path).problems == []
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -20,6 +20,11 @@ COLUMNS: tuple[tuple[str, str, str, Callable[[Sequence[float]], float] | None], 
     ("x\nbound", "degradation_from_bound", ",.2f", min),
     ("mean\nstretch", "stretch_mean", ",.2f", min),
     ("mean\nwait s", "wait_mean_s", ",.0f", min),
+    ("slow-\ndown", "slowdown", ",.2f", min),
+    ("on\ntime", "on time", ".0%", max),
+    ("mean\ndelay s", "dedicated_delay_mean_s", ",.0f", min),
+    ("com-\nmands", "commands", ",.0f", None),
+    ("gran-\nted", "commands granted", ",.0f", None),
     ("min\nyield", "minimum_yield_mean", ".3f", max),
     ("CPU", "cpu_utilisation", ".1%", max),
     ("pauses\na job", "pauses_per_job", ",.2f", min),
@@ -41,7 +46,10 @@ def compare(
 
     "x bound" is the maximum stretch over its lower bound, where the run knows that; "min yield" is the smallest yield
     of a running job, averaged over time; "GB/s" is the memory moved by pauses, resumes and migrations; "bounded max" is
-    the maximum stretch with both times at least 10 s. A narrow terminal shows the first columns; --json shows all.
+    the maximum stretch with both times at least 10 s. Where there are dedicated jobs or commands, "on time" is the
+    share of dedicated jobs that started at their requested start, "mean delay" how late they started, "granted" how
+    many commands were granted, and "slowdown" (mean wait + mean run time) / mean run time. A narrow terminal shows the
+    first columns; --json shows all.
 
     Example: dfrs compare out/EASY out/GreedyPM+_per_OPT=MIN_MVT=600
     """
@@ -132,6 +140,14 @@ def _metric(row: dict[str, Any], name: str) -> float | None:
     if name == "GB/s":
         parts = [metrics.get("pause_and_resume_gb_per_s"), metrics.get("migration_gb_per_s")]
         return None if None in parts else sum(parts)
+    if name == "on time":
+        jobs = metrics.get("dedicated_jobs")
+        return metrics.get("dedicated_on_time", 0) / jobs if jobs else None
+    if name in {"commands", "commands granted"}:
+        return metrics.get(name.replace(" ", "_")) if metrics.get("commands") else None
+    if name == "slowdown":
+        elastic = metrics.get("dedicated_jobs") or metrics.get("commands")
+        return metrics.get("slowdown_of_means") if elastic else None
     return metrics.get(name)
 
 

@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 from dfrs.cli.console import err
+from dfrs.model.errors import InputError
+
+DEFAULT_LOAD = 0.9
 
 
 def cwf(
@@ -15,7 +18,10 @@ def cwf(
     ] = 320,
     unit: Annotated[int, typer.Option(help="Processors are given out in groups of so many.")] = 32,
     ps: Annotated[float, typer.Option(help="Probability of a small job: up to 30 % of the machine.")] = 0.5,
-    load: Annotated[float, typer.Option(help="Offered load: processors * run time over --procs * span.")] = 0.9,
+    load: Annotated[
+        float | None,
+        typer.Option(help="Offered load: processors * run time over --procs * span.", show_default="0.9"),
+    ] = None,
     beta_arr: Annotated[
         float | None, typer.Option(help="Scale of the gaps, instead of the one that gives --load.")
     ] = None,
@@ -36,8 +42,8 @@ def cwf(
 ) -> None:
     """Batch and dedicated jobs in the Cloud Workload Format, with commands for more or less time and processors.
 
-    Gaps between submissions are such that this very trace offers --load. With other probabilities of dedicated jobs
-    and of commands, the jobs stay the same.
+    Gaps between submissions are such that this very trace offers --load. Other probabilities of dedicated jobs and of
+    commands leave the jobs as they are.
 
     Example: dfrs generate cwf --ps 0.2 --load 0.9 --pd 0.5 --pe 0.2 --pr 0.1 --seed 1 -o x.cwf
     """
@@ -46,9 +52,12 @@ def cwf(
     from dfrs.workloads.load import CWF, check_ending
 
     check_ending(output, CWF)
+    if load is not None and beta_arr is not None:
+        raise InputError("--beta-arr and --load: give one of them, as each follows from the other")
     scale = {} if beta_arr is None else {"arrival_scale": beta_arr}
+    offered = None if beta_arr is not None else DEFAULT_LOAD if load is None else load
     model = ElasticModel(
-        jobs=jobs, procs=procs, unit=unit, ps=ps, load=load if beta_arr is None else None, pd=pd, pe=pe, pr=pr,
+        jobs=jobs, procs=procs, unit=unit, ps=ps, load=offered, pd=pd, pe=pe, pr=pr,
         pep=pep, prp=prp, start_mean_s=start_mean, amount_mean_s=amount_mean, amount_mean_units=amount_mean_units,
         **scale,
     )  # fmt: skip

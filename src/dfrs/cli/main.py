@@ -113,6 +113,10 @@ def main() -> None:
         # The reader of a pipe left; what remains in the buffer must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
+    except OSError as error:
+        # Files are the verbs' own; what is left is standard output, which must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(f"cannot write: {error.strerror or error}", FAILED)
     else:
         # Typer turns Ctrl-C inside a verb into this status and says nothing.
         if status == INTERRUPTED:

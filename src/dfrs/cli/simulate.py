@@ -68,6 +68,9 @@ def simulate(
     ] = None,
     seed: Seed = 0,
     bound: Annotated[bool, typer.Option(help="State how far from the best possible each run is.")] = True,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a trace with a bad line instead of dropping the line.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the run directories.")] = Path(
         "out/runs"
@@ -102,7 +105,7 @@ def simulate(
     for trace in traces:
         count = nodes if settings.capacity is None else len(settings.capacity)
         workload, report = load_workload(
-            trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed
+            trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed, strict=strict
         )
         tell_odd(trace, report)
         workloads.append(workload if weights is None else with_weights(workload, weights))
@@ -154,6 +157,7 @@ def _stoppable() -> Generator[threading.Event]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
+        warn("stopping; what is done so far is written (once more: at once, with only what was saved)")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -162,7 +162,8 @@ class Core:
         self._first[row + 1] = end
         self._jobs[row] = (
             event.job_id, self._submitted, event.user, WAITING, event.tasks, event.need, event.memory, event.weight,
-            event.estimate_s, self._now_s, 0.0, 0.0, np.nan, self._now_s, np.inf, 0, 0, event.requested_start_s, 0, 0,
+            event.estimate_s, self._now_s, 0.0, 0.0, np.nan, self._now_s, np.inf, 0, 0,
+            event.requested_start_s, 0, 0, 0,
         )  # fmt: skip
         self._ids = grown(self._ids, self._submitted + 1)
         self._ids[self._submitted] = event.job_id
@@ -191,6 +192,7 @@ class Core:
                 answer, change_tasks = self._shrink(row, int(command.amount))
         if answer in GRANTS:
             self._jobs["changes"][row] += 1
+            self._jobs["extensions"][row] += command.kind in {CommandKind.ET, CommandKind.EP}
         self.answers.add(self._now_s, command, answer, change_s, change_tasks)
         return answer
 

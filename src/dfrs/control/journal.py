@@ -26,12 +26,13 @@ _TEXTS = {
     Reason.FINISHED: "",
     Reason.FILLED: "fills the free nodes with others",
     Reason.ON_TIME: "its requested start",
-    Reason.LATE_DEDICATED: "late: dedicated jobs booked before it had the nodes",
+    Reason.LATE_DEDICATED: "late: other dedicated jobs had the nodes",
     Reason.LATE_EARLIER: "late: jobs from before its submission had the nodes",
-    Reason.LATE_LONGER: "late: jobs longer or larger than expected had the nodes",
+    Reason.LATE_LONGER: "late: jobs past their estimates, or extended, had the nodes",
     Reason.LATE_CLOSED: "late: too many nodes were closed",
     Reason.MADE_WAY: "made way for a dedicated job",
     Reason.RESIZED: "a command changed its size",
+    Reason.LATE_CHANGED: "late: a command had changed it",
 }
 
 

@@ -17,8 +17,15 @@ from dfrs.kernels.profile import cut, earliest, make_profile, reserve
 from dfrs.kernels.subset import in_units, select
 from dfrs.kernels.whole_nodes import Cluster, find_busy, find_kinds, fit, front, releases, settle, start
 
-QUEUE_HEAD, BACKFILLED, FILLED, ON_TIME, LATE_DEDICATED, LATE_EARLIER, LATE_LONGER, LATE_CLOSED = 7, 8, *range(12, 18)
+FREED, QUEUE_HEAD, BACKFILLED, FILLED, ON_TIME = 2, 7, 8, 12, 13
+LATE_DEDICATED, LATE_EARLIER, LATE_LONGER, LATE_CLOSED, LATE_CHANGED = 14, 15, 16, 17, 20
 """Values of `dfrs.model.decisions.Reason`."""
+
+PROMISED = -1
+"""The memo of a dedicated job that has had a reservation at its requested start; a reason once it is late."""
+
+SAME_S = 1e-6
+"""`dfrs.model.tolerances.SAME_S`."""
 
 UNEQUAL = -(2**31)
 """Nodes are of several kinds."""
@@ -31,6 +38,9 @@ AUTOMATIC = -2
 
 TRIED = np.array([0, 1, 2, 4, 8, 16])
 """Numbers of skips that AUTOMATIC chooses from."""
+
+PLAYED = 64
+"""It looks at so many waiting jobs."""
 
 Profile = tuple[Floats, Ints]
 """`times` and `profile`; the length is apart, since it changes."""
@@ -101,15 +111,16 @@ def _start_waiting(
     for r in np.concatenate((batch, dedicated)):
         if np.isnan(jobs[r].estimate_s):
             return -1 - r
-    times, profile, length = make_profile(now_s, np.array([free]), ends, released, len(batch) + 2 * len(dedicated))
+    times, profile, length = make_profile(now_s, np.array([free]), ends, released, len(batch) + 3 * len(dedicated))
     if len(dedicated) > 0:
         length = _reserve_dedicated(jobs, dedicated, units, (times, profile), length, now_s, reasons, memo)
-        _note_late(jobs, first, dedicated, units, total, free, now_s, after, reasons, memo)
+        closed = len(kind) // unit - total
+        _note_late(jobs, first, dedicated, units, (total, free, closed), now_s, after, reasons, memo)
     begun = np.zeros(len(batch), np.int64)
     if profile[0, 0] > 0:
         queue = (units[batch], jobs.estimate_s[batch], memo[batch])
         if skips == AUTOMATIC:
-            skips = best_skips(queue, lookahead, free, ends, released[:, 0], now_s)
+            skips = best_skips(queue, lookahead, (times[:length], profile[:length]), now_s)
         start_batch(skips, lookahead, queue, (times, profile), length, now_s, begun)
         memo[batch] = queue[2]
     reasons[batch] = begun
@@ -172,63 +183,80 @@ def _waiting(
 def _reserve_dedicated(
     jobs: Any, dedicated: Ints, units: Ints, profile: Profile, length: int, now_s: float, reasons: Ints, memo: Ints
 ) -> int:
-    """Reservations for dedicated jobs in order of submission; those that begin now start. The profile's new length.
+    """Reservations for dedicated jobs; those that begin now start. The profile's new length.
 
-    First those that can begin at their requested start, then the others, each as early as is possible beside those
-    before it: so nobody who came later, or is late anyhow, takes away a start that was on time.
+    First those that can begin at their requested start, each time in order of submission: those that could before and
+    were not extended, others that could before, the rest. Then all others, each as early as is possible beside those.
+    So nobody who comes later, is late anyhow or wants more than before takes away a start that was on time.
     """
     times, free = profile
     one = np.ones(1, np.int64)
     least = np.empty(1, np.int64)
     served = np.zeros(len(dedicated), np.bool_)
-    for on_time in (True, False):
+    for stage in range(4):
         for d in range(len(dedicated)):
             r = int(dedicated[d])
-            wanted_s = jobs[r].requested_start_s
-            if served[d] or (on_time and wanted_s < now_s):
+            wanted_s = max(jobs[r].requested_start_s, jobs[r].submit_s)
+            own_stage = 2 if memo[r] != PROMISED else (0 if jobs[r].extensions == 0 else 1)
+            on_time = stage < 3
+            if served[d] or (on_time and (own_stage != stage or wanted_s < now_s - SAME_S)):
                 continue
             begin = np.searchsorted(times[:length], max(wanted_s, now_s))
             length = cut(times, free, length, begin, max(wanted_s, now_s))
             at, stop = earliest(units[r], jobs[r].estimate_s, one, times[:length], free, least, begin)
-            if at == length or (on_time and at > begin):
+            if at == length or (on_time and times[at] > max(wanted_s, now_s) + SAME_S):
                 continue
             length = reserve(times, free, length, at, stop, jobs[r].estimate_s, units[r : r + 1])
             served[d] = True
+            if on_time and memo[r] == 0:
+                memo[r] = PROMISED
             if at == 0:
-                reasons[r] = memo[r] if memo[r] > 0 else ON_TIME
+                late = now_s > wanted_s + SAME_S
+                reasons[r] = FREED if not np.isnan(jobs[r].start_s) else (memo[r] if late and memo[r] > 0 else ON_TIME)
     return length
 
 
 @kernel
 def _note_late(
-    jobs: Any, first: Ints, dedicated: Ints, units: Ints, total: int, free: int, now_s: float, after: Ints,
+    jobs: Any, first: Ints, dedicated: Ints, units: Ints, cluster: tuple[int, int, int], now_s: float, after: Ints,
     reasons: Ints, memo: Ints,
 ) -> None:  # fmt: skip
-    """Note why dedicated jobs whose requested start has come do not start, once for each, in `memo`."""
+    """Note why dedicated jobs whose requested start has come do not start, once for each, in `memo`.
+
+    `cluster` is the open, the free and the closed units, before this decision.
+    """
+    total, free, closed = cluster
     for r in dedicated:
         if reasons[r] > 0 or memo[r] > 0 or jobs[r].requested_start_s > now_s:
             continue
         earlier = 0
         longer = 0
         others = 0
+        bookings = 0
         for q in range(len(jobs)):
-            if after[first[q]] < 0 or not np.isnan(jobs[q].requested_start_s):
-                continue
-            held = units[q]
-            if jobs[q].start_s <= jobs[r].submit_s:
-                earlier += held
-            elif jobs[q].changes > 0 or jobs[q].virtual_s >= jobs[q].estimate_s:
-                longer += held
+            booked = not np.isnan(jobs[q].requested_start_s)
+            if after[first[q]] < 0:
+                bookings += booked and q != r
+            elif jobs[q].extensions > 0 or jobs[q].virtual_s >= jobs[q].estimate_s - SAME_S:
+                longer += units[q]
+            elif booked:
+                bookings += 1
+            elif jobs[q].start_s <= jobs[r].submit_s:
+                earlier += units[q]
             else:
-                others += held
+                others += units[q]
         if units[r] > total:
             memo[r] = LATE_CLOSED
-        elif longer > 0 and units[r] <= free + longer:
+        elif free < units[r] <= free + longer:
             memo[r] = LATE_LONGER
-        elif earlier > 0 and units[r] <= free + longer + others + earlier:
+        elif earlier > 0 and free < units[r] <= free + longer + others + earlier:
             memo[r] = LATE_EARLIER
-        else:
+        elif bookings > 0:
             memo[r] = LATE_DEDICATED
+        elif closed > 0:
+            memo[r] = LATE_CLOSED
+        else:
+            memo[r] = LATE_CHANGED if jobs[r].changes > 0 else LATE_LONGER
 
 
 @kernel
@@ -366,15 +394,16 @@ def _start_set(
 
 
 @kernel
-def best_skips(queue: Queue, lookahead: int, free: int, ends: Floats, released: Ints, now_s: float) -> int:
-    """The number of skips, of TRIED, with the least total wait of the queue if nobody else comes; ties to the fewest.
+def best_skips(queue: Queue, lookahead: int, profile: Profile, now_s: float) -> int:
+    """The number of skips, of TRIED, with the least total wait if nobody else comes; ties to the fewest.
 
-    Runs each to the end, as if estimates were right: `released` (M,) units come back at `ends` (M,).
+    Plays the first PLAYED jobs of the queue to the end with each, as if estimates were right; `profile`, without room
+    to spare, is not modified.
     """
     best = 0
     least_s = np.inf
     for skips in TRIED:
-        wait_s = _total_wait(skips, lookahead, queue, free, ends, released, now_s)
+        wait_s = _total_wait(skips, lookahead, queue, profile, now_s)
         if wait_s < least_s:
             least_s = wait_s
             best = skips
@@ -382,34 +411,33 @@ def best_skips(queue: Queue, lookahead: int, free: int, ends: Floats, released: 
 
 
 @kernel
-def _total_wait(
-    skips: int, lookahead: int, queue: Queue, free: int, ends: Floats, released: Ints, now_s: float
-) -> float:
-    """Seconds that the jobs of the queue wait from now on, together; those that can never start do not count."""
-    units, estimate_s, skipped = queue[0].copy(), queue[1].copy(), queue[2].copy()
+def _total_wait(skips: int, lookahead: int, queue: Queue, profile: Profile, now_s: float) -> float:
+    """Seconds that the jobs wait from now on, together; those that can never start do not count."""
+    units, estimate_s, skipped = queue[0][:PLAYED], queue[1][:PLAYED], queue[2][:PLAYED].copy()
+    known = len(profile[0])
+    times = np.empty(known + len(units))
+    free = np.empty((known + len(units), 1), np.int64)
+    times[:known] = profile[0]
+    free[:known] = profile[1]
+    length = known
     wait_s = 0.0
-    time_s = now_s
-    ends = ends.copy()
-    released = released.copy()
-    while len(units) > 0:
-        rest = (units, estimate_s, skipped)
-        times, profile, length = make_profile(time_s, np.array([free]), ends, released.reshape(-1, 1), len(units))
+    at = 0
+    while len(units) > 0 and at < length:
+        time_s = times[at]
+        # A reservation of the head holds for this decision only: it is made on a copy.
+        room = length - at + len(units) + 1
+        later, left = np.empty(room), np.empty((room, 1), np.int64)
+        later[: length - at] = times[at:length]
+        left[: length - at] = free[at:length]
         begun = np.zeros(len(units), np.int64)
-        _start_sets(skips, lookahead, rest, (times, profile), length, time_s, begun)
-        starts = begun > 0
-        free -= units[starts].sum()
-        wait_s += (time_s - now_s) * starts.sum()
-        ends = np.concatenate((ends, time_s + estimate_s[starts]))
-        released = np.concatenate((released, units[starts]))
-        units, estimate_s, skipped = units[~starts], estimate_s[~starts], skipped[~starts]
-        order = np.argsort(ends)
-        ends = ends[order]
-        released = released[order]
-        if len(ends) == 0:
-            break
-        time_s = max(time_s, ends[0])
-        back = ends <= time_s
-        free += released[back].sum()
-        ends = ends[~back]
-        released = released[~back]
+        _start_sets(skips, lookahead, (units, estimate_s, skipped), (later, left), length - at, time_s, begun)
+        for q in np.flatnonzero(begun):
+            stop = at + 1
+            while stop < length and times[stop] < time_s + estimate_s[q]:
+                stop += 1
+            length = reserve(times, free, length, at, stop, estimate_s[q], units[q : q + 1])
+            wait_s += time_s - now_s
+        waits = begun == 0
+        units, estimate_s, skipped = units[waits], estimate_s[waits], skipped[waits]
+        at += 1
     return wait_s

@@ -15,6 +15,7 @@ a job that runs at the later runs at the earlier. `room` decreases strictly (wha
 With n jobs and m = room[0] after division by the greatest common divisor of the sizes, the first two take time and
 space O(n m); the dynamic program as published has one more dimension, the freeze end capacity. More entries take time
 O(n^2 m): of sets with the same total, the one that uses least of the second room need not use least of the third.
+However long the queue, of each size s and crossing at most m / s jobs count for n.
 """
 
 import numpy as np
@@ -41,10 +42,35 @@ def select(size: Ints, crossing: Ints, room: Ints, chosen: Bools) -> int:
         return 0
     size = size // divisor
     room = room // divisor
+    some = _candidates(size, crossing, room)
+    taken = np.zeros(len(some), np.bool_)
     if len(room) > 2:
-        return divisor * _chain(size, crossing, room, chosen)
-    spare = room[1] if len(room) == 2 else room[0]
-    return divisor * _one_reservation(size, crossing, room[0], spare, chosen)
+        total = _chain(size[some], crossing[some], room, taken)
+    else:
+        spare = room[1] if len(room) == 2 else room[0]
+        total = _one_reservation(size[some], crossing[some], room[0], spare, taken)
+    chosen[some] = taken
+    return divisor * total
+
+
+@kernel
+def _candidates(size: Ints, crossing: Ints, room: Ints) -> Ints:
+    """The jobs that can be in the set at all.
+
+    Of jobs alike in size and crossing the set has the first ones, and no more of them than there is room for.
+    """
+    left = np.empty((room[0] + 1, len(room)), np.int64)
+    for s in range(1, room[0] + 1):
+        for g in range(len(room)):
+            left[s, g] = room[g] // s
+    some = np.empty(len(size), np.int64)
+    count = 0
+    for j in range(len(size)):
+        if size[j] <= room[0] and left[size[j], crossing[j]] > 0:
+            left[size[j], crossing[j]] -= 1
+            some[count] = j
+            count += 1
+    return some[:count]
 
 
 @kernel
@@ -82,16 +108,22 @@ def _one_reservation(size: Ints, crossing: Ints, free: int, spare: int, chosen: 
 @kernel
 def _chain(size: Ints, crossing: Ints, room: Ints, chosen: Bools) -> int:
     """Any number of rooms: each job in turn is taken if the best total can still be had with it."""
-    total = _most(size, crossing, room, chosen)
+    longest_first = np.argsort(-crossing, kind="mergesort")
+    total = _most(size, crossing, room, longest_first, chosen)
+    taken = 0
     for j in range(len(size)):
+        if taken == total:
+            break
         chosen[j] = True
-        if _most(size, crossing, room, chosen) < total:
+        if _most(size, crossing, room, longest_first, chosen) < total:
             chosen[j] = False
+        else:
+            taken += size[j]
     return total
 
 
 @kernel
-def _most(size: Ints, crossing: Ints, room: Ints, taken: Bools) -> int:
+def _most(size: Ints, crossing: Ints, room: Ints, longest_first: Ints, taken: Bools) -> int:
     """The largest total of all `taken` jobs and any others; -1 if the taken do not fit.
 
     Jobs are added from those that run longest to those that run shortest: all that cross a time come before all that do
@@ -99,12 +131,14 @@ def _most(size: Ints, crossing: Ints, room: Ints, taken: Bools) -> int:
     """
     reached = np.zeros(room[0] + 1, np.bool_)
     reached[0] = True
+    k = 0
     for g in range(len(room) - 1, -1, -1):
-        for j in range(len(size)):
-            if crossing[j] == g:
-                for a in range(room[0], -1, -1):
-                    with_it = a >= size[j] and reached[a - size[j]]
-                    reached[a] = with_it or (reached[a] and not taken[j])
+        while k < len(size) and crossing[longest_first[k]] == g:
+            j = longest_first[k]
+            for a in range(room[0], -1, -1):
+                with_it = a >= size[j] and reached[a - size[j]]
+                reached[a] = with_it or (reached[a] and not taken[j])
+            k += 1
         reached[room[g] + 1 :] = False
     for a in range(room[0], -1, -1):
         if reached[a]:

@@ -64,7 +64,7 @@ class Judge:
     def settle(self, now_s: float, rows: Counter[int]) -> None:
         """Judge and perform the commands of this instant; `rows` counts the rows of each job in it."""
         for k, command in enumerate(self.now):
-            self._judge(command, now_s, rows, self.now[k:])
+            self._judge(command, now_s, rows, k)
         for job in self.changed:
             last = len(job.sizes) - 1
             idle = job.state not in {RUNNING, FINISHED}
@@ -92,11 +92,11 @@ class Judge:
             line = f"commands.csv line {one.line}"
             self.report.check(False, f"{line}: inelastic, but the command on line {other.line} was processed")
 
-    def _judge(self, command: Command, now_s: float, rows: Counter[int], left: list[Command]) -> None:
+    def _judge(self, command: Command, now_s: float, rows: Counter[int], at: int) -> None:
         job = self.jobs.get(command.job)
         where = f"commands.csv line {command.line}: {command.kind} on job {command.job}"
         known = job is not None and job.id not in self.refused and self._told_s(job) <= now_s
-        possible = {"unknown"} if job is None or not known else self._answers(command, job, now_s, rows, left)
+        possible = {"unknown"} if job is None or not known else self._answers(command, job, now_s, rows, at)
         self.report.check(
             command.answer in possible,
             f"{where}: answered {command.answer}, must be {' or '.join(sorted(possible))}",
@@ -116,7 +116,7 @@ class Judge:
         """When the policy knows of the job."""
         return job.submit_s if self.settings.dedicated else job.release_s
 
-    def _answers(self, command: Command, job: Job, now_s: float, rows: Counter[int], left: list[Command]) -> set[str]:
+    def _answers(self, command: Command, job: Job, now_s: float, rows: Counter[int], at: int) -> set[str]:
         """What can be answered to a command on a job that is known."""
         if job.finish_s is not None and job.finish_s < now_s:
             return {"ended"}
@@ -125,7 +125,7 @@ class Judge:
             done = job.process_s - job.virtual_s <= FORGIVEN_S
             if done:
                 possible.add("ended")
-            cut = any(c.job == job.id and c.answer == "cut" and c.change_s < 0 for c in left)
+            cut = any(c.job == job.id and c.answer == "cut" and c.change_s < 0 for c in self.now[at:])
             if done and not cut and rows[job.id] == 1:
                 return possible
         if command.answer != "ended":

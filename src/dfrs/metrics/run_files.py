@@ -247,15 +247,17 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next(reader)
-        if tuple(header) != columns:
+        # Runs without dedicated jobs were once written without this column, which is the last.
+        old = columns[-1:] == ("requested_start_time",) and tuple(header) == columns[:-1]
+        if tuple(header) != columns and not old:
             k = next((k for k, name in enumerate(columns) if header[k : k + 1] != [name]), len(columns))
             found = repr(header[k]) if k < len(header) else "nothing"
             wanted = repr(columns[k]) if k < len(columns) else "nothing"
             raise InputError(f"{path}: line 1: column {k + 1} is {found}: must be {wanted}")
         for row in reader:
-            if len(row) != len(columns):
-                raise InputError(f"{path}: line {reader.line_num}: {len(row)} values: must be {len(columns)}")
-            yield reader.line_num, row
+            if len(row) != len(header):
+                raise InputError(f"{path}: line {reader.line_num}: {len(row)} values: must be {len(header)}")
+            yield reader.line_num, [*row, ""] if old else row
     except csv.Error as error:
         raise InputError(f"{path}: line {reader.line_num}: {error}") from None
 

@@ -157,7 +157,7 @@ def _elastic_metrics(jobs: dict[int, Job], commands: list[Command]) -> dict[str,
     granted = sum(command.answer in {"granted", "cut"} for command in commands)
     return {
         "dedicated_jobs": len(dedicated),
-        "dedicated_on_time": sum(delay == 0 for delay in delays),
+        "dedicated_on_time": sum(delay <= FORGIVEN for delay in delays),
         "dedicated_delay_mean_s": _ratio(math.fsum(delays), len(delays)),
         "dedicated_delay_max_s": max(delays, default=None),
         "commands": len(commands),

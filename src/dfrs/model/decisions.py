@@ -27,7 +27,7 @@ JOB = np.dtype(
         ("need", "f8"), ("memory", "f8"), ("weight", "f8"), ("estimate_s", "f8"),
         ("submit_s", "f8"), ("virtual_s", "f8"), ("yield_", "f8"),
         ("start_s", "f8"), ("since_s", "f8"), ("ready_s", "f8"), ("pauses", "i8"), ("migrations", "i8"),
-        ("requested_start_s", "f8"), ("memo", "i8"), ("changes", "i8"),
+        ("requested_start_s", "f8"), ("memo", "i8"), ("changes", "i8"), ("extensions", "i8"),
     ]
 )  # fmt: skip
 """What is known of a job. `id` is the user's name for it, `serial` counts submissions from 0; `need` and `memory` are
@@ -35,7 +35,7 @@ per task; `estimate_s` is NaN where the user gave none; `virtual_s` is its virtu
 present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when it came to where it is now;
 `ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there);
 `requested_start_s` when a dedicated job is to start, NaN for a batch job; `memo` what the policy noted of it, 0 at
-first; `changes` how many commands on it were granted."""
+first; `changes` how many commands on it were granted, `extensions` how many of those gave it more."""
 
 Jobs = NDArray[np.void]
 JobId = int
@@ -86,17 +86,19 @@ class Reason(IntEnum):
     ON_TIME = 13
     """Its requested start came."""
     LATE_DEDICATED = 14
-    """Late: at its requested start, dedicated jobs booked before it had the nodes."""
+    """Late: at its requested start, other dedicated jobs had the nodes."""
     LATE_EARLIER = 15
     """Late: at its requested start, jobs that ran already when it was submitted had the nodes."""
     LATE_LONGER = 16
-    """Late: at its requested start, jobs that were expected to be done by then, or grew since, had the nodes."""
+    """Late: at its requested start, jobs that were past their estimates, or had been extended, had the nodes."""
     LATE_CLOSED = 17
     """Late: at its requested start too many nodes were closed."""
     MADE_WAY = 18
     """Paused so that a dedicated job could start."""
     RESIZED = 19
     """A user's command changed its number of tasks."""
+    LATE_CHANGED = 20
+    """Late: a user's command had changed it."""
 
 
 @dataclass(frozen=True, slots=True)

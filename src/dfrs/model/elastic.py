@@ -51,6 +51,9 @@ GRANTS = (Answer.GRANTED, Answer.CUT)
 MOST_TASKS = 2**20
 """No command makes a job larger than this, whatever the cluster could hold."""
 
+MOST = 1e9
+"""No command has a larger amount: in seconds, that is more than 31 years."""
+
 LEAST_S = 1.0
 """A command leaves a job at least this much processing time, or its own where that is shorter."""
 
@@ -77,7 +80,7 @@ class ElasticCommands:
                 raise InputError(f"{label}: {len(getattr(self, label))} values for {len(self.time_s)} commands")
         self._check("time_s", ~np.isfinite(self.time_s), "must be finite")
         self._check("kind", ~np.isin(self.kind, list(CommandKind)), "must be 0 to 3, for ET, RT, EP, RP")
-        self._check("amount", ~((self.amount > 0) & np.isfinite(self.amount)), "must be above 0 and finite")
+        self._check("amount", ~((self.amount > 0) & (self.amount <= MOST)), f"must be above 0 and at most {MOST:g}")
         whole = np.isin(self.kind, TIME_KINDS) | (self.amount == np.floor(self.amount))
         self._check("amount", ~whole, "must be a whole number of processors")
         order = np.argsort(self.time_s, kind="stable")

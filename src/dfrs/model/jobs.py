@@ -13,6 +13,9 @@ from dfrs.model.elastic import NO_COMMANDS, ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 
+LATEST_S = 1e12
+"""No time is later, in seconds: rounding would be felt."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload:
@@ -30,7 +33,7 @@ class Workload:
     job_id: Ints
     """(J,) names, unique."""
     submit_s: Floats
-    """(J,) time of submission, finite."""
+    """(J,) time of submission, at most LATEST_S from 0."""
     tasks: Ints
     """(J,) at least 1."""
     need: Floats
@@ -67,13 +70,14 @@ class Workload:
             np.zeros(jobs, np.bool_) if jobs == len(np.unique(self.job_id)) else self._repeated(),
             "must be unique",
         )
-        self._check("submit_s", ~np.isfinite(self.submit_s), "must be finite")
+        self._check("submit_s", ~(np.abs(self.submit_s) <= LATEST_S), f"must be at most {LATEST_S:g}")
         self._check("tasks", self.tasks < 1, "must be at least 1")
         self._check("need", ~((self.need > 0) & (self.need <= 1)), "must be above 0 and at most 1")
         self._check("memory", ~((self.memory >= 0) & (self.memory <= 1)), "must be from 0 to 1")
         self._check("run_s", ~((self.run_s > 0) & np.isfinite(self.run_s)), "must be above 0 and finite")
         self._check("estimate_s", self.estimate_s <= 0, "must be above 0")
-        self._check("requested_start_s", np.isinf(self.requested_start_s), "must be finite, or NaN for a batch job")
+        far = np.abs(self.requested_start_s) > LATEST_S
+        self._check("requested_start_s", far, f"must be at most {LATEST_S:g}, or NaN for a batch job")
         self._check("weight", ~((self.weight > 0) & np.isfinite(self.weight)), "must be above 0 and finite")
         order = np.argsort(self.submit_s, kind="stable")
         for label in columns:

@@ -11,3 +11,6 @@ YIELD_SEARCH_WIDTH = 1e-3
 
 CERTIFICATE = 1e-6
 """What the independent checker forgives; wider than CAPACITY, narrower than any effect that matters."""
+
+SAME_S = 1e-6
+"""Times in seconds that differ by less are the same: what is left of a job is known up to rounding."""

@@ -70,7 +70,7 @@ class Easy:
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reasons QUEUE_HEAD and BACKFILLED."""
-        return _on_whole_nodes(snapshot, kernels.EASY, "EASY")
+        return _on_whole_nodes(snapshot, kernels.EASY, "EASY-E" if self.elastic else "EASY")
 
 
 @dataclass(frozen=True, slots=True)

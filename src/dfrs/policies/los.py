@@ -19,7 +19,7 @@ import numpy as np
 
 from dfrs.kernels import los as kernels
 from dfrs.model import tolerances
-from dfrs.model.decisions import PolicyError, Snapshot, Target
+from dfrs.model.decisions import RUNNING, PolicyError, Snapshot, Target
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 from dfrs.policies.batch import Easy, MissingEstimateError
@@ -46,10 +46,11 @@ class Los:
     Batch jobs: with `skips` None, as EASY. Else by sets: if the first of the queue could start, the best set of waiting
     jobs starts, with or without it; when it has been left out `skips` times, it starts at once. If it cannot start, it
     has a reservation as under EASY, and the best set of the others around that starts. No skips is LOS; `automatic`
-    finds at each decision how many would do best if nobody else came.
+    finds at each decision how many would serve the first 64 waiting jobs best if nobody else came.
 
     Dedicated jobs have reservations at their requested starts, those submitted first before those submitted later, and
-    batch jobs only start where they delay none of them.
+    batch jobs only start where they delay none of them. `memo` of a batch job is how often it was left out, of a
+    dedicated one whether it has had a reservation at its requested start, or why it is late (`dfrs.kernels.los`).
 
     Raises MissingEstimateError for a job without an estimate, UnequalNodesError where open nodes have several
     capacities.
@@ -89,8 +90,15 @@ class Los:
         return Target(after, yields, wake_at_s, reasons, memo=memo)
 
     def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
-        """Free nodes for more tasks of a running job, before any waiting job has them."""
-        return on_free_nodes(snapshot, row, more)
+        """Free nodes for more tasks of a running job, in units of its own, before any waiting job has them."""
+        nodes = on_free_nodes(snapshot, row, more)
+        if nodes is None or self.unit == 1:
+            return nodes
+        units = 0
+        for r in np.flatnonzero(snapshot.jobs["state"] == RUNNING).tolist():
+            own = snapshot.task_nodes[snapshot.first[r] : snapshot.first[r + 1]]
+            units += -(-len(np.unique(np.append(own, nodes) if r == row else own)) // self.unit)
+        return nodes if units <= max(int(snapshot.open.sum()) // self.unit, 1) else None
 
     def _skips(self, snapshot: Snapshot) -> int:
         if self.skips is None or small_share(snapshot) >= self.small_share:

@@ -14,6 +14,7 @@ import numpy as np
 from dfrs.metrics.schedule import tasks_moved
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Run
+from dfrs.model.tolerances import SAME_S
 from dfrs.report.clock import clock
 from dfrs.report.command_texts import command_text, commands_text
 from dfrs.report.history import Instant, Replay
@@ -225,7 +226,7 @@ class Teller:
             waited_s = now_s - float(work.release_s[job])
             if work.dedicated[job]:
                 return f"started {at}, " + (
-                    f"{clock(waited_s)} after its requested start" if waited_s > 0 else "on time"
+                    f"{clock(waited_s)} after its requested start" if waited_s > SAME_S else "on time"
                 )
             return f"started {at}, " + (f"after waiting {clock(waited_s)}" if waited_s > 0 else "at once")
         if action == Action.RESIZE:

@@ -200,7 +200,11 @@ def read_summary(directory: Path) -> dict[str, Any]:
 
 def _read_csv(path: Path, schema: Mapping[str, Any]) -> pl.DataFrame:
     try:
-        return pl.read_csv(path, schema_overrides=schema, columns=list(schema), infer_schema=False)
+        frame = pl.read_csv(path, schema_overrides=schema, infer_schema=False)
+        # Runs without dedicated jobs were once written without this column.
+        if "requested_start_time" in schema and "requested_start_time" not in frame.columns:
+            frame = frame.with_columns(requested_start_time=pl.lit(None, pl.Float64))
+        return frame.select(list(schema))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
     except (OSError, pl.exceptions.PolarsError) as error:

@@ -64,7 +64,8 @@ class Annotation:
 
     def __post_init__(self) -> None:
         if not self.cores >= 1 or not self.node_kb > 0:
-            raise InputError(f"annotate = {self.name}: cores and memory must be above 0")
+            what = "N" if self.name.startswith("unit:") else "cores and memory"
+            raise InputError(f"annotate = {self.name}: {what} must be above 0")
 
     @classmethod
     def parse(cls, text: str) -> "Annotation":
@@ -199,6 +200,9 @@ def _nodes(swf: Swf, annotation: Annotation, nodes: int | None) -> int:
     if machine is None:
         where = swf.report.source or swf.name
         raise InputError(f"{where}: the header has neither MaxProcs nor MaxNodes: give the number of nodes")
+    if annotation.name.startswith("unit:") and machine > annotation.cores and machine % annotation.cores:
+        where = swf.report.source or swf.name
+        raise InputError(f"{where}: annotate = {annotation.name}: must divide the {machine} processors of the header")
     return max(machine // annotation.cores, 1)
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dfrs.model.elastic import NO_COMMANDS, TIME_KINDS, CommandKind, ElasticCommands
+from dfrs.model.elastic import MOST, NO_COMMANDS, TIME_KINDS, CommandKind, ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
+from dfrs.model.jobs import LATEST_S
 from dfrs.workloads.oddities import Oddity, oddity
 from dfrs.workloads.swf import COLUMNS, Reader, Swf, blocks, job_lines, words
 from dfrs.workloads.writing import write_bytes
@@ -107,7 +108,7 @@ def read_cwf(path: Path, *, strict: bool = False) -> Cwf:
 
     - a requested start below 0 other than -1 is taken as -1; one before the submission is kept: the job may start at
       once; an amount other than -1 of a job is ignored;
-    - a command is dropped at a time below 0, with an amount not above 0, or with a part of a processor;
+    - a command is dropped at a time below 0, with an amount not above 0 or above MOST, or with a part of a processor;
     - commands out of order are sorted, ties in the order of the file;
     - a command on a job that no line submits, or on one submitted later, is kept: it will be answered as one on an
       unknown job.
@@ -134,8 +135,10 @@ def read_cwf(path: Path, *, strict: bool = False) -> Cwf:
 def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[Oddity]]:
     negative = (start_s < 0) & (start_s != -1)
     early = (start_s >= 0) & (start_s < jobs.submit_s)
+    far = start_s > LATEST_S
     label = "field 19 (requested_start_s)"
-    return np.where(start_s < 0, np.nan, start_s), [
+    return np.where((start_s < 0) | far, np.nan, start_s), [
+        oddity(f"a requested start must be at most {LATEST_S:g}", "-1 taken", far, jobs.line, label, start_s),
         oddity("a requested start must be at least 0, or -1", "-1 taken", negative, jobs.line, label, start_s),
         oddity(
             "a requested start must not be before the submission",
@@ -150,8 +153,9 @@ def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands,
     line, ids, time_s, amount = (table[label] for label in ("line", "job_id", "submit_s", "amount"))
     early = time_s < 0
     small = ~early & (amount <= 0)
-    part = ~early & ~small & ~np.isin(table["request"], TIME_KINDS) & (amount != np.floor(amount))
-    keep = ~(early | small | part)
+    large = ~early & (amount > MOST)
+    part = ~early & ~small & ~large & ~np.isin(table["request"], TIME_KINDS) & (amount != np.floor(amount))
+    keep = ~(early | small | large | part)
     late = np.zeros(len(ids), np.bool_)
     late[keep] = time_s[keep] < np.maximum.accumulate(time_s[keep])
     order = np.argsort(jobs.job_id)
@@ -162,6 +166,7 @@ def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands,
     oddities = [
         oddity("a command's time must be at least 0", "dropped", early, line, "field 2 (submit_s)", time_s),
         oddity("a command's amount must be above 0", "dropped", small, line, "field 21 (amount)", amount),
+        oddity(f"a command's amount must be at most {MOST:g}", "dropped", large, line, "field 21 (amount)", amount),
         oddity("processors must be a whole number", "dropped", part, line, "field 21 (amount)", amount),
         oddity("commands must be in order of time", "sorted", late, line, "field 2 (submit_s)", time_s),
         oddity("a command must be on a job of the trace", as_unknown, keep & ~known, line, "field 1 (job_id)", ids),
