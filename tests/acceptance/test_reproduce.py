@@ -27,7 +27,6 @@ from dfrs.campaigns.tables.d000_table_4_5 import dominates
 from dfrs.campaigns.tables.measures import Sheet, degradation, distance, distance_cells, relative_to
 from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, dissertation, parse_size
 from dfrs.campaigns.tables.studies import PUBLISHED
-from dfrs.cli.main import main
 from dfrs.model.errors import InputError
 from dfrs.workloads.services import Scenario
 from tests.traces import needs_traces
@@ -35,19 +34,6 @@ from tests.traces import needs_traces
 DFRS = Path(sys.executable).with_name("dfrs")
 TINY = "0.0001"
 SCHEMA = {"algorithm": pl.String, **OFFLINE.columns}
-
-
-@pytest.fixture
-def dfrs(monkeypatch, capsys):
-    """`dfrs` in this process: exit status, standard output, standard error."""
-
-    def called(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dfrs", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, *capsys.readouterr()
-
-    return called
 
 
 @pytest.fixture(scope="module")
