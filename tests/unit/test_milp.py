@@ -366,7 +366,7 @@ def test_the_time_limit_counts_from_each_solve_anew():
     for _ in range(3):
         started = time.monotonic()
         solution = program.maximize(time_limit_s=0.5)
-        assert 0.4 < time.monotonic() - started < 1.4
+        assert 0.4 < time.monotonic() - started < 5
         assert solution.status == SolverStatus.TIME_LIMIT
         assert solution.known
         assert solution.objective < solution.bound < np.inf
@@ -382,11 +382,17 @@ def test_the_time_limit_of_a_program_without_integers_counts_anew_too():
     assert (cut_short.status, cut_short.known, cut_short.bound) == (SolverStatus.TIME_LIMIT, False, np.inf)
     started = time.monotonic()
     best = program.maximize().objective
-    spent = time.monotonic() - started
-    program.set_bounds(np.arange(20), np.full(20, 0.5), np.full(20, 0.5))
-    again = program.maximize(time_limit_s=0.9 * spent)
-    assert again.status == SolverStatus.OPTIMAL
-    assert again.objective < best
+    # Four times what the hardest solve took: ample for each of the easier ones, too little for all of them together.
+    limit_s = 4 * (time.monotonic() - started)
+    started = time.monotonic()
+    fixed = 0
+    while time.monotonic() - started < 2 * limit_s:
+        fixed = fixed % 15 + 1
+        program.set_bounds(np.arange(fixed), np.full(fixed, 0.5), np.full(fixed, 0.5))
+        program.set_bounds(np.arange(fixed, 800), np.zeros(800 - fixed), np.ones(800 - fixed))
+        again = program.maximize(time_limit_s=limit_s)
+        assert again.status == SolverStatus.OPTIMAL
+        assert again.objective < best
 
 
 def test_ctrl_c_stops_the_solver():
