@@ -45,7 +45,7 @@ reproduce: $(READY) ## Published tables and figures beside ours, into out/reprod
 
 lock: $(READY) ## Renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --strip-extras --extra dask --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --extra dask --extra postgres --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
 
 clean-kernels: ## Forget compiled kernels (after editing one that another calls)
 	find src -name '*.nb[ci]' -delete

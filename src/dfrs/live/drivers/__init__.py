@@ -1,0 +1,1 @@
+"""How a node runs tasks: one driver for each kind of mechanism."""

@@ -1,0 +1,203 @@
+"""What a driver is: it runs tasks on one node, gives them shares, pauses and measures them.
+
+A driver is told what is wanted, never how: every call may be repeated, and brings the task to the wanted state from
+whatever state it is in. Tasks outlive the agent that started them; a new driver on the same directory finds them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dfrs.model.errors import DfrsError
+
+
+class Wire(BaseModel):
+    """Base of what is sent or stored: frozen, nothing unknown, numbers finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TaskId(Wire):
+    """One task of one attempt at a job. A re-queued job has the next `incarnation`."""
+
+    job: int = Field(ge=1)
+    rank: int = Field(ge=0)
+    incarnation: int = Field(ge=0)
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.rank}.{self.incarnation}"
+
+
+class TaskSpec(Wire):
+    """What a task runs. The same for all tasks of a job."""
+
+    command: tuple[str, ...] = Field(min_length=1)
+    """Program and arguments; no shell."""
+    directory: str
+    environment: dict[str, str] = Field(default_factory=dict)
+    """The whole of it, but for what the driver adds: DFRS_JOB_ID, DFRS_RANK, DFRS_TASKS, DFRS_PEERS, DFRS_NODE."""
+    tasks: int = Field(ge=1)
+    peers: tuple[str, ...]
+    """Address of the node of each rank."""
+    memory_bytes: int = Field(gt=0)
+    """The task's memory limit: its requirement."""
+    account: str | None = None
+    """Unix account it runs under; None: the agent's own."""
+    time_limit_s: float | None = Field(default=None, gt=0)
+    """Wall-clock seconds, pauses not counted, after which it is ended."""
+    output_bytes: int = Field(default=16 << 20, gt=0)
+    """Size at which an output file is rotated; one older file is kept."""
+
+
+class TaskState(StrEnum):
+    """What a task does."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    HANDED = "handed"
+    """Given up by its node for another on the same host, which has not taken it yet; its processes run on."""
+    EXITED = "exited"
+    ABSENT = "absent"
+
+
+class ExitKind(StrEnum):
+    """How a task came to its end."""
+
+    CODE = "code"
+    SIGNAL = "signal"
+    OUT_OF_MEMORY = "out-of-memory"
+    TIME_LIMIT = "time-limit"
+    STOPPED = "stopped"
+    """Ended because it was asked to."""
+    NOT_STARTED = "not-started"
+    """The program could not be run; `message` says why."""
+    LOST = "lost"
+    """Its processes are gone and nobody saw how: the node went down."""
+
+
+class Exit(Wire):
+    """How a task ended."""
+
+    kind: ExitKind
+    code: int | None = None
+    """Exit status, for CODE."""
+    signal: int | None = None
+    """Number, for SIGNAL, STOPPED and others that were killed."""
+    time_s: float
+    """Wall clock, seconds since 1970."""
+    cpu_s: float | None = None
+    """CPU seconds that it used, where they are known."""
+    peak_bytes: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """A task as its node finds it."""
+
+    task: TaskId
+    state: TaskState
+    exit: Exit | None = None
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a task has used since it started. Counters only grow; None where the host does not tell."""
+
+    task: TaskId
+    time_s: float
+    """Monotonic clock of the host."""
+    cpu_s: float
+    memory_bytes: int
+    swap_bytes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    throttled_s: float | None = None
+    """Time in which its quota kept it from running."""
+    waiting_s: float | None = None
+    """Time in which some thread could have run and did not (pressure, or run-queue delay)."""
+
+
+class Abilities(Wire):
+    """What a driver really can do on this host; policies and users are told."""
+
+    shares: Literal["cgroup-v2", "cgroup-v1", "nice"]
+    caps: bool
+    """Whether it can give hard limits on CPU."""
+    memory_limits: bool
+    pause_frees_memory: bool
+    """Whether a paused task's memory is free for others."""
+    moves_on_host: bool
+    """Whether a running task can go to another node of the same host."""
+    measures_waiting: bool
+    notes: tuple[str, ...] = ()
+    """What is missing and why, one line each, for the operator."""
+
+
+class DriverError(DfrsError):
+    """The host refused: the message says what was tried and what to do."""
+
+
+class Driver(Protocol):
+    """Runs the tasks of one node."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do here."""
+        ...
+
+    def tasks(self) -> Sequence[TaskStatus]:
+        """All tasks that this node has, ended ones included until they are forgotten."""
+        ...
+
+    def start(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
+        """Run it, unless it runs or has run already. Raises DriverError; a program that cannot run is an exit."""
+        ...
+
+    def take(self, task: TaskId, share_cores: float) -> None:
+        """Take over a task that another node of this host has handed; nothing if it is here."""
+        ...
+
+    def hand(self, task: TaskId) -> None:
+        """Give a running task up for another node of this host; it runs on. Nothing if it is not here."""
+        ...
+
+    def set_share(self, task: TaskId, share_cores: float) -> None:
+        """Its guaranteed CPU, in cores. What others leave may be used beyond it, unless shares are caps."""
+        ...
+
+    def pause(self, task: TaskId) -> None:
+        """Stop it where it is."""
+        ...
+
+    def resume(self, task: TaskId) -> None:
+        """Let it go on."""
+        ...
+
+    def stop(self, task: TaskId, grace_s: float) -> None:
+        """Ask all its processes to end; kill what is left after `grace_s`. Returns at once."""
+        ...
+
+    def forget(self, task: TaskId) -> None:
+        """Remove every trace of an ended task but its output; of one that runs, end it first."""
+        ...
+
+    def usage(self) -> Sequence[Usage]:
+        """One row for each running or paused task."""
+        ...
+
+    def output(self, task: TaskId, stream: Literal["out", "err"], offset: int, limit: int) -> tuple[bytes, int, int]:
+        """(at most `limit` bytes from `offset` of all it ever wrote, where they begin, where its output ends now).
+
+        They begin later than asked where the oldest output was rotated away. Raises DriverError if there is none.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the host; tasks run on."""
+        ...

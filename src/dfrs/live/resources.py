@@ -1,0 +1,327 @@
+"""What users see of a live cluster, as the API gives and takes it: JSON with the unit in every name.
+
+Wall-clock times are seconds since 1970; CPU is in cores, memory in bytes; fractions are in [0, 1].
+"""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+MOST_ARRAY = 10_000
+"""Jobs of one array."""
+
+Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
+User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Resource(BaseModel):
+    """Base: frozen, nothing unknown, finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Restart(StrEnum):
+    """What becomes of a job whose node is lost."""
+
+    NEVER = "never"
+    ON_NODE_LOSS = "on-node-loss"
+    """It is queued again, once."""
+
+
+class JobRequest(Resource):
+    """A job to submit. Each of `tasks` identical tasks runs `command`."""
+
+    command: tuple[Annotated[str, Field(max_length=131072)], ...] = Field(min_length=1, max_length=4096)
+    name: Label | None = None
+    user: User | None = None
+    """Only an admin may submit for another."""
+    tasks: int = Field(default=1, ge=1, le=100_000)
+    cpu_cores: float | None = Field(default=None, gt=0, le=65536)
+    """Need of each task; None: discovered by watching it."""
+    memory_bytes: int | None = Field(default=None, ge=1 << 20, le=1 << 50)
+    """Requirement and limit of each task; None: the cluster's default."""
+    minimum_yield: float = Field(default=0.0, ge=0, le=1)
+    estimate_s: float | None = Field(default=None, gt=0, le=1e9)
+    """The user's estimate of the processing time: only batch policies use it."""
+    time_limit_s: float | None = Field(default=None, gt=0, le=1e9)
+    """Running time after which it is ended."""
+    start_at: float | None = Field(default=None, ge=0, le=1e11)
+    """Wall clock: a dedicated job, to start then."""
+    after: tuple[int, ...] = Field(default=(), max_length=1000)
+    """Jobs that must have ended well first."""
+    array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
+    """So many jobs, with DFRS_ARRAY_INDEX from 0."""
+    restart: Restart = Restart.ON_NODE_LOSS
+    held: bool = False
+    directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
+    environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
+
+    @field_validator("command")
+    @classmethod
+    def _no_nul(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        if any("\x00" in part for part in command) or not command[0]:
+            raise ValueError("must be a program and its arguments without NUL characters")
+        return command
+
+    @field_validator("environment")
+    @classmethod
+    def _named(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name, value in environment.items():
+            if not _VARIABLE.fullmatch(name) or "\x00" in value or name.startswith("DFRS_"):
+                raise ValueError(f"{name!r}: must be a variable's name, not one of DFRS_*, with a value without NUL")
+        return environment
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    PENDING = "pending"
+    """Waits for jobs named by `after`, or for its requested start under a policy without dedicated jobs."""
+    HELD = "held"
+    WAITING = "waiting"
+    """In the queue."""
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ENDING = "ending"
+    DONE = "done"
+    """All its tasks ended with status 0."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+
+
+class Job(Resource):
+    """A job as it is now."""
+
+    id: int
+    name: str
+    user: str
+    state: JobState
+    why: str
+    """In words: why it is where it is."""
+    command: tuple[str, ...]
+    tasks: int
+    cpu_cores: float | None
+    """Declared need of a task."""
+    need_cores: float
+    """What it is taken to need now: declared, or the estimate."""
+    need_error_cores: float | None
+    """Half-width of the estimate's error bar; None for a declared need."""
+    memory_bytes: int
+    minimum_yield: float
+    yield_granted: float | None
+    """Of its present need, by the policy; None where it does not run."""
+    yield_measured: float | None
+    """CPU used in the last seconds / need."""
+    used_cores: float | None
+    """Of all its tasks, in the last seconds."""
+    used_bytes: int | None
+    cpu_s: float
+    """CPU time used so far by all tasks."""
+    nodes: tuple[str, ...]
+    """One a task."""
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    start_at: float | None
+    virtual_s: float
+    """Integral of the yield over time."""
+    stretch: float | None
+    """Flow time / virtual time, each at least 10 s."""
+    estimate_s: float | None
+    after: tuple[int, ...]
+    array_index: int | None
+    incarnation: int
+    """How often it was queued again."""
+    pauses: int
+    migrations: int
+    exit: str
+    """How it ended, in words; empty before."""
+    exit_code: int | None
+
+
+class NodeTask(Resource):
+    """A task on a node."""
+
+    job: int
+    rank: int
+    user: str
+    name: str
+    share_cores: float
+    used_cores: float | None
+    paused: bool
+
+
+class NodeState(StrEnum):
+    """What a node is to the controller."""
+
+    UP = "up"
+    DRAINING = "draining"
+    """It keeps what it has and gets nothing more."""
+    SILENT = "silent"
+    """No word from it for a while; its jobs may run on."""
+    LOST = "lost"
+    """Silent for so long that its jobs were queued again, or it left."""
+
+
+class Node(Resource):
+    """A node as it is now."""
+
+    name: str
+    host: str
+    state: NodeState
+    cpus: float
+    memory_bytes: int
+    memory_free_bytes: int
+    used_cores: float
+    granted_cores: float
+    tasks: tuple[NodeTask, ...]
+    shares: str
+    """By what CPU is shared: cgroup-v2, cgroup-v1 or nice."""
+    caps: bool
+    pause_frees_memory: bool
+    notes: tuple[str, ...]
+    seen_at: float
+    version: str
+
+
+class Happening(Resource):
+    """One thing that happened: to a job, a node or the cluster."""
+
+    sequence: int
+    time: float
+    job: int | None
+    node: str | None
+    action: str
+    """submit, start, pause, resume, migrate, share, finish, fail, cancel, hold, release, lost, join, drain, …"""
+    nodes: tuple[str, ...] = ()
+    yield_: float | None = None
+    why: str = ""
+    by: str = ""
+    """The user who asked for it, if one did."""
+
+
+class Cluster(Resource):
+    """The whole, now."""
+
+    name: str
+    version: str
+    policy: str
+    discovery: str
+    shadow: str | None
+    now: float
+    started_at: float
+    jobs: dict[JobState, int]
+    nodes: dict[NodeState, int]
+    cpus: float
+    used_cores: float
+    minimum_yield: float | None
+    """Of running, paused and waiting jobs; None without jobs."""
+    median_yield: float | None
+    jain: float | None
+    """Jain's index of the yields of those jobs."""
+    bound: float | None
+    """No schedule gives all of them a higher minimum yield."""
+    decisions: int
+    decision_s: float
+    """Time of the last decision."""
+    shadow_differs: int
+    """Decisions in which the shadow policy would have done something else."""
+
+
+class Point(Resource):
+    """One instant of the cluster's history."""
+
+    time: float
+    minimum_yield: float | None
+    median_yield: float | None
+    jain: float | None
+    bound: float | None
+    running: int
+    waiting: int
+    used_cores: float
+
+
+class Bar(Resource):
+    """A stretch of time in which a job had the same place and share: one bar of a Gantt chart."""
+
+    job: int
+    rank: int
+    name: str
+    user: str
+    node: str
+    begin: float
+    end: float | None
+    share_cores: float
+    paused: bool = False
+
+
+class Explanation(Resource):
+    """Why a job is where it is, and how it came there."""
+
+    job: Job
+    now: str
+    history: tuple[Happening, ...]
+    bound: float | None
+
+
+class OutputPart(Resource):
+    """A piece of a task's output."""
+
+    text: str
+    """Bytes that are not UTF-8 are replaced."""
+    offset: int
+    next_offset: int
+    """Ask from here next."""
+    ended: bool
+    """There is and will be no more."""
+
+
+class Problem(Resource):
+    """What went wrong with a request."""
+
+    detail: str
+
+
+class ShadowChoice(Resource):
+    """What the shadow policy would have done differently at one decision."""
+
+    time: float
+    job: int
+    did: str
+    would: str
+
+
+Stream = Literal["out", "err"]
+Role = Literal["admin", "user", "viewer", "agent"]
+
+
+class TokenRequest(Resource):
+    """A token to make."""
+
+    user: User
+    role: Role
+    days: float = Field(default=365.0, gt=0, le=36500)
+
+
+class TokenInfo(Resource):
+    """A token without its secret."""
+
+    id: int
+    user: str
+    role: Role
+    created_at: float
+    expires_at: float
+    revoked: bool
+
+
+class NewToken(TokenInfo):
+    """A token just made: the only time its secret is shown."""
+
+    token: str

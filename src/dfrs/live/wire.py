@@ -1,0 +1,168 @@
+"""What agents and controller say to each other: JSON messages over one connection that the agent opens.
+
+The controller says what each task shall be (`Desired`), with a version that only grows; the agent brings it about and
+says what each task is (`Status`). Neither counts messages: a repeated, late or lost one changes nothing, and after a
+new connection both say everything again. An agent keeps an ended task until it is desired to be absent, so no exit is
+lost.
+"""
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from dfrs.live.drivers.base import Abilities, Exit, TaskId, TaskSpec, TaskState, Wire
+from dfrs.model.errors import InputError
+
+PROTOCOL = 1
+MESSAGE_BYTES = 8 << 20
+"""The longest message either side accepts."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class Hello(Wire):
+    """First message of an agent."""
+
+    kind: Literal["hello"] = "hello"
+    protocol: int
+    node: Name
+    host: Name
+    """Nodes of one host can hand tasks to each other."""
+    address: str = Field(max_length=255)
+    """Under which tasks on other nodes reach this one."""
+    cpus: float = Field(gt=0, le=65536)
+    memory_bytes: int = Field(gt=0)
+    abilities: Abilities
+    tasks: tuple["Status", ...] = ()
+    """All tasks that it has."""
+    version: str
+
+
+class Status(Wire):
+    """What a task is. `version` is that of the last Desired that was brought about, 0 if none was."""
+
+    kind: Literal["status"] = "status"
+    task: TaskId
+    version: int = Field(ge=0)
+    state: TaskState
+    exit: Exit | None = None
+    error: str = Field(default="", max_length=2000)
+    """Why the desired state could not be reached; the agent goes on trying."""
+    since_s: Seconds
+    """Wall clock, when it came to this state."""
+
+
+class Sample(Wire):
+    """One task's use over one second or so. Counters as in `drivers.base.Usage`."""
+
+    task: TaskId
+    cpu_s: Seconds
+    memory_bytes: int = Field(ge=0)
+    swap_bytes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    throttled_s: float | None = None
+    waiting_s: float | None = None
+
+
+class Report(Wire):
+    """Sent each second; says by itself that the agent lives."""
+
+    kind: Literal["report"] = "report"
+    time_s: Seconds
+    """Monotonic clock of the host."""
+    samples: tuple[Sample, ...] = ()
+
+
+class Output(Wire):
+    """Answer to a Read."""
+
+    kind: Literal["output"] = "output"
+    request: int
+    data: str = ""
+    """Base64."""
+    offset: int = 0
+    end: int = 0
+    error: str = ""
+
+
+class Desired(Wire):
+    """What a task shall be: running, paused, handed or absent."""
+
+    task: TaskId
+    version: int = Field(ge=1)
+    state: TaskState
+    share_cores: Seconds = 0.0
+    spec: TaskSpec | None = None
+    """Always there for RUNNING and PAUSED."""
+    take: bool = False
+    """It is not to be started: another node of the host hands it over."""
+    grace_s: Seconds = 10.0
+    """For ABSENT: how long it may take to end by itself."""
+
+
+class Welcome(Wire):
+    """The controller's answer to Hello: everything that this node shall have. Any other task is to go."""
+
+    kind: Literal["welcome"] = "welcome"
+    report_s: float = Field(gt=0)
+    desired: tuple[Desired, ...]
+
+
+class Desire(Wire):
+    """Changes of what some tasks shall be."""
+
+    kind: Literal["desire"] = "desire"
+    tasks: tuple[Desired, ...]
+
+
+class Read(Wire):
+    """Ask for output of a task."""
+
+    kind: Literal["read"] = "read"
+    request: int
+    task: TaskId
+    stream: Literal["out", "err"]
+    offset: int = Field(ge=0)
+    limit: int = Field(gt=0, le=1 << 20)
+
+
+class Refuse(Wire):
+    """The controller does not take this agent; it closes the connection."""
+
+    kind: Literal["refuse"] = "refuse"
+    reason: str
+    retry: bool
+    """Whether it makes sense to try again later."""
+
+
+FromAgent = Hello | Status | Report | Output
+FromController = Welcome | Desire | Read | Refuse
+
+_FROM_AGENT: TypeAdapter[FromAgent] = TypeAdapter(Annotated[FromAgent, Field(discriminator="kind")])
+_FROM_CONTROLLER: TypeAdapter[FromController] = TypeAdapter(Annotated[FromController, Field(discriminator="kind")])
+
+
+def from_agent(text: str | bytes) -> FromAgent:
+    """The message in `text`. Raises InputError in one line for anything else."""
+    return _read(_FROM_AGENT, text)
+
+
+def from_controller(text: str | bytes) -> FromController:
+    """The message in `text`. Raises InputError in one line for anything else."""
+    return _read(_FROM_CONTROLLER, text)
+
+
+_Message = TypeVar("_Message")
+
+
+def _read(adapter: TypeAdapter[_Message], text: str | bytes) -> _Message:
+    if len(text) > MESSAGE_BYTES:
+        raise InputError(f"message of {len(text)} bytes: must be at most {MESSAGE_BYTES}")
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "message"
+        raise InputError(f"{where}: {first['msg']}") from None
