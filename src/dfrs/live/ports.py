@@ -139,6 +139,16 @@ class Service(Protocol):
         """
         ...
 
+    def log(self) -> AsyncIterator[str]:
+        """Lines of the durable log, each a JSON object: a header, every event the core was told, every job.
+
+        Header: {"format": "dfrs-log/1", "policy", "discovery", "epoch" (wall clock of time 0), "reference_cores",
+        "reference_bytes", "command_limit", "version"}. Event: {"time_s", "event" (as `control.log.encode`), "digest"
+        (as `control.log.digest` of the target decided because of it, "" where none was)}. Job: {"job": as
+        `resources.Job`}.
+        """
+        ...
+
     def healthy(self) -> str | None:
         """None, or what is wrong: the database cannot be written, the engine stopped."""
         ...
