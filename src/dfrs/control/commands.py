@@ -35,7 +35,7 @@ class Commands(Iterable[Command]):
     yields: Floats
     """(K,) after the command."""
     moved: Ints
-    """(K,) tasks that change their node: all of them on START and RESUME."""
+    """(K,) tasks that change their node: all of them on START and RESUME, none where a held job's memory stayed."""
     reason: Ints
     """(K,) index into the journal's reasons."""
     first: Ints
@@ -67,6 +67,15 @@ def without_nodes(action: int, serial: Ints, job_id: Ints, reason: int) -> Comma
     return Commands(
         np.full(count, action), serial, job_id, np.zeros(count), np.zeros(count, np.int64), np.full(count, reason),
         np.zeros(count + 1, np.int64), none,
+    )  # fmt: skip
+
+
+def one(action: int, job: np.void, yield_: float, reason: int, nodes: Ints | None = None) -> Commands:
+    """The command for one record of jobs that leaves its tasks where they are, and names `nodes` if it must."""
+    where = np.zeros(0, np.int64) if nodes is None else nodes
+    return Commands(
+        np.array([action]), np.array([job["serial"]]), np.array([job["id"]]), np.array([yield_]),
+        np.zeros(1, np.int64), np.array([reason]), np.array([0, len(where)]), where,
     )  # fmt: skip
 
 

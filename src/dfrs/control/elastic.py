@@ -5,13 +5,25 @@ from collections.abc import Mapping
 import numpy as np
 
 from dfrs.control.events import Change
-from dfrs.model.elastic import Answer, Answers, CommandKind
+from dfrs.model.elastic import LEAST_S, Answer, Answers, CommandKind
 from dfrs.model.instance import Floats, Ints
 
 _COLUMNS = {
     "time_s": "f8", "job_id": "i8", "kind": "i8", "amount": "f8", "answer": "i8", "change_s": "f8",
     "change_tasks": "i8",
 }  # fmt: skip
+
+
+def change_time(job: np.void, command: Change) -> tuple[Answer, float]:
+    """Change a job's record by a command ET or RT: its answer, and by how much the processing time is to change.
+
+    By the estimate, where there is one; what becomes of the processing time is known to who runs the job.
+    """
+    estimate_s = float(job["estimate_s"])
+    change_s = command.amount if command.kind is CommandKind.ET else -command.amount
+    least_s = max(min(estimate_s, LEAST_S), float(job["virtual_s"]))
+    job["estimate_s"] = after_s = max(estimate_s + change_s, min(least_s, estimate_s))
+    return (Answer.CUT if after_s > estimate_s + change_s else Answer.GRANTED), change_s
 
 
 class AnswerLog:

@@ -4,12 +4,18 @@ from dataclasses import dataclass
 
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.nodes import NodeChange
+from dfrs.model.nodes import Capacity, Join, NodeChange
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """A user submitted a job of `tasks` tasks, each with this CPU `need` and `memory`."""
+    """A user submitted a job of `tasks` tasks, each with this CPU `need` and `memory`.
+
+    Unless it is the `last` of those submitted at this instant, the policy is not asked yet. After the last of several,
+    it is asked twice: with that one as subject, as if it came alone, and then, with Cause.NODES, to place the others.
+    That cause, because every policy that places jobs at submissions then places whoever waits, also those that leave
+    completions to the next wake.
+    """
 
     job_id: int
     tasks: int
@@ -19,6 +25,9 @@ class Submit:
     weight: float = 1.0
     user: int = -1
     requested_start_s: float = float("nan")
+    minimum: float = 0.0
+    """The yield the job must have at least while it is on nodes."""
+    last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +60,38 @@ class Change:
     amount: float
 
 
-Event = Submit | Change | Complete | Wake | Ready | NodeChange
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """The estimate of the CPU need of each of a job's tasks is another one.
+
+    A running job keeps the share of CPU that it has: its yield changes with the need, to at most 1. So the present
+    stays admissible. Unless it is the `last` revision at this instant, the policy is not asked yet.
+    """
+
+    job_id: int
+    need: float
+    last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A job is taken out of what the policy sees until it is released; one that runs is paused.
+
+    On nodes where pauses do not free memory its memory stays accounted for.
+    """
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unhold:
+    """A held job is back in its place in the order of submission.
+
+    One whose memory stayed on its nodes runs there again, at first with yield 0, and the policy is asked as at a
+    completion. Any other one waits or is paused, and the policy is asked as if it had been submitted now.
+    """
+
+    job_id: int
+
+
+Event = Submit | Change | Complete | Wake | Ready | NodeChange | Revise | Join | Capacity | Hold | Unhold

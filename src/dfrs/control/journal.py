@@ -33,6 +33,9 @@ _TEXTS = {
     Reason.MADE_WAY: "made way for a dedicated job",
     Reason.RESIZED: "a command changed its size",
     Reason.LATE_CHANGED: "late: a command had changed it",
+    Reason.HELD: "held",
+    Reason.RELEASED: "held no longer",
+    Reason.REVISED: "needs were revised",
 }
 
 
@@ -91,6 +94,10 @@ class Journal:
             time_s, rows, bounds, nodes, DETACH, self._rows, self._held,
             (log["time_s"], log["job"], log["action"], log["yield_"], log["why"], self._first, self._nodes),
         )  # fmt: skip
+
+    def jobs(self, begin: int = 0) -> Ints:
+        """Serial numbers of the rows from `begin` on; -1 for what happened to nodes."""
+        return self._log["job"][begin : self._rows]
 
     def events(self) -> Events:
         """All rows so far, as a copy."""

@@ -28,6 +28,7 @@ JOB = np.dtype(
         ("submit_s", "f8"), ("virtual_s", "f8"), ("yield_", "f8"),
         ("start_s", "f8"), ("since_s", "f8"), ("ready_s", "f8"), ("pauses", "i8"), ("migrations", "i8"),
         ("requested_start_s", "f8"), ("memo", "i8"), ("changes", "i8"), ("extensions", "i8"),
+        ("minimum", "f8"),
     ]
 )  # fmt: skip
 """What is known of a job. `id` is the user's name for it, `serial` counts submissions from 0; `need` and `memory` are
@@ -35,7 +36,8 @@ per task; `estimate_s` is NaN where the user gave none; `virtual_s` is its virtu
 present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when it came to where it is now;
 `ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there);
 `requested_start_s` when a dedicated job is to start, NaN for a batch job; `memo` what the policy noted of it, 0 at
-first; `changes` how many commands on it were granted, `extensions` how many of those gave it more."""
+first; `changes` how many commands on it were granted, `extensions` how many of those gave it more; `minimum` the
+yield it must have at least while it is on nodes, 0 where nothing was agreed."""
 
 Jobs = NDArray[np.void]
 JobId = int
@@ -51,8 +53,11 @@ class Cause(IntEnum):
     COMPLETION = 1
     WAKE = 2
     NODES = 3
+    """Nodes came, went or came back; or of several jobs submitted at once, those before the last are to be placed."""
     COMMAND = 4
     """A user's command on a job was granted."""
+    NEEDS = 5
+    """What is known of jobs' needs changed."""
 
 
 class Reason(IntEnum):
@@ -99,6 +104,12 @@ class Reason(IntEnum):
     """A user's command changed its number of tasks."""
     LATE_CHANGED = 20
     """Late: a user's command had changed it."""
+    HELD = 21
+    """Its user or an operator holds it."""
+    RELEASED = 22
+    """It is held no longer."""
+    REVISED = 23
+    """What is known of needs changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +127,7 @@ class Snapshot:
     now_s: float
     cause: Cause
     subject: int
-    """Row of the job just submitted, or -1."""
+    """Row of the job just submitted, or held no longer and without nodes; or -1."""
     capacity: Floats
     """(N, 2) CPU and memory of each node, 1 on the reference node."""
     open: Bools

@@ -31,6 +31,27 @@ class NodeChange:
     last: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A node is added: it becomes the last row of the capacity, and is open."""
+
+    cpu: float
+    memory: float
+    island: int = 0
+    """Jobs that have started move, and resume, only between nodes of the same island."""
+    pause_frees_memory: bool = True
+    """False where a paused task stays in memory: policies pause nobody there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """A closed node that holds no job's memory has another capacity from now on. Nobody is asked: it is closed."""
+
+    node: int
+    cpu: float
+    memory: float
+
+
 def most_tasks(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> float:
     """How many tasks of that kind nodes of `capacity` (N, 2) hold by their memory and, if `exclusive`, by full need."""
     room = np.full(len(capacity), np.inf)

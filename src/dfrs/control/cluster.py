@@ -1,0 +1,83 @@
+"""The nodes as the core knows them: what they have, whether they are open, and what executors can do on them."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dfrs.model.errors import InputError
+from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+
+_COLUMNS = ("capacity", "open", "island", "keeps")
+
+
+class Cluster:
+    """Columns by node, read-only; each change makes new ones, so that a snapshot keeps what it saw.
+
+    The first nodes are all of island 0, and pauses free memory on them.
+    """
+
+    def __init__(self, capacity: Floats) -> None:
+        self.capacity: Floats = np.array(capacity, dtype=np.float64)
+        self.open: Bools = np.ones(len(capacity), np.bool_)
+        self.island: Ints = np.zeros(len(capacity), np.int64)
+        """(N,) between nodes of equal numbers a job that has started can move."""
+        self.keeps: Bools = np.zeros(len(capacity), np.bool_)
+        """(N,) where a paused task stays in memory."""
+        self._settle()
+
+    def __len__(self) -> int:
+        return len(self.open)
+
+    def _settle(self) -> None:
+        for name in _COLUMNS:
+            getattr(self, name).setflags(write=False)
+        self.empty = not len(self.open)
+        """Whether there is no node at all."""
+        self.several = bool((self.island[1:] != self.island[:-1]).any())
+        """Whether there is more than one island."""
+        self.limited = self.several or bool(self.keeps.any())
+        """Whether executors cannot do all that a policy may ask for."""
+
+    def refuse(self, event: NodeChange | Join | Capacity) -> None:
+        """Raise InputError where `event` cannot be."""
+        if not isinstance(event, Join) and not 0 <= event.node < len(self):
+            raise InputError(f"node {event.node}: there are {len(self)}")
+        if isinstance(event, NodeChange):
+            return
+        who = f"node {len(self) if isinstance(event, Join) else event.node}"
+        for label, value in (("cpu", event.cpu), ("memory", event.memory)):
+            if not (np.isfinite(value) and value >= 0):
+                raise InputError(f"{who}: {label} = {value}: must be a finite number of at least 0")
+        if isinstance(event, Capacity) and self.open[event.node]:
+            raise InputError(f"{who}: is open: its capacity can change only while it is down or drained")
+
+    def change(self, event: NodeChange) -> None:
+        """A node is open from now on, or closed."""
+        self.open = self.open.copy()
+        self.open[event.node] = event.condition == Condition.UP
+        self._settle()
+
+    def join(self, event: Join) -> None:
+        """A node more, open."""
+        self.capacity = np.vstack([self.capacity.reshape(-1, 2), (event.cpu, event.memory)])
+        self.open = np.append(self.open, True)
+        self.island = np.append(self.island, event.island)
+        self.keeps = np.append(self.keeps, not event.pause_frees_memory)
+        self._settle()
+
+    def resize(self, event: Capacity) -> None:
+        """A node has another capacity."""
+        self.capacity = self.capacity.copy()
+        self.capacity[event.node] = event.cpu, event.memory
+        self._settle()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything, as arrays, for `restore`."""
+        return {name: getattr(self, name) for name in _COLUMNS}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue where `state` was taken."""
+        for name in _COLUMNS:
+            setattr(self, name, np.array(state[name]))
+        self._settle()

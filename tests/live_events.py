@@ -1,0 +1,278 @@
+"""Random histories of everything that can happen to a live core, and an executor that checks what it is told to do.
+
+The executor keeps its own account of who is where, from the commands alone, and knows which pauses free memory and
+between which nodes tasks can move. It fails where a command asks for what it cannot do.
+"""
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from dfrs.control.commands import DETACH
+from dfrs.control.core import Core
+from dfrs.control.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.control.log import digest, encode
+from dfrs.model.elastic import CommandKind
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.run import Action
+
+TOLERANCE = 2e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What nodes are like."""
+
+    islands: int = 1
+    frees: tuple[bool, ...] = (True,)
+    """Drawn from for each node."""
+    alike: bool = False
+    dedicated: bool = False
+    """Some jobs have a requested start."""
+    minimum: bool = True
+
+
+@dataclass
+class Job:
+    tasks: int
+    need: float
+    memory: float
+    nodes: tuple[int, ...] = ()
+    """Where its memory is."""
+    islands: tuple[int, ...] = ()
+    """Where its tasks were when it was paused."""
+    running: bool = False
+    yield_: float = 0.0
+    held: bool = False
+
+
+class Executor:
+    """Performs commands on paper."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Job] = {}
+        self.capacity: list[list[float]] = []
+        self.open: list[bool] = []
+        self.island: list[int] = []
+        self.frees: list[bool] = []
+
+    def told(self, event) -> None:
+        if isinstance(event, Submit):
+            self.jobs[event.job_id] = Job(event.tasks, event.need, event.memory)
+        elif isinstance(event, Complete):
+            del self.jobs[event.job_id]
+        elif isinstance(event, Revise):
+            self.jobs[event.job_id].need = event.need
+        elif isinstance(event, Hold | Unhold):
+            self.jobs[event.job_id].held = isinstance(event, Hold)
+        elif isinstance(event, Join):
+            self.capacity.append([event.cpu, event.memory])
+            self.open.append(True)
+            self.island.append(event.island)
+            self.frees.append(event.pause_frees_memory)
+        elif isinstance(event, Capacity):
+            self.capacity[event.node] = [event.cpu, event.memory]
+        elif isinstance(event, NodeChange):
+            self.open[event.node] = event.condition is Condition.UP
+
+    def resized(self, core: Core) -> None:
+        """Commands of users change numbers of tasks; those that run are told to the core's executor by the shell."""
+        shot = core.snapshot()
+        for r, row in enumerate(shot.jobs):
+            job = self.jobs[int(row["id"])]
+            if job.tasks != row["tasks"]:
+                job.tasks = int(row["tasks"])
+                job.islands = (job.islands + (-1,) * job.tasks)[: job.tasks] if job.islands else ()
+                if job.running:
+                    job.nodes = tuple(shot.task_nodes[shot.first[r] : shot.first[r + 1]].tolist())
+
+    def keeps(self, job: Job) -> bool:
+        return any(not self.frees[n] for n in job.nodes)
+
+    def perform(self, commands) -> None:
+        for c in commands:
+            job = self.jobs[c.job_id]
+            if c.action == Action.LOST:
+                job.nodes, job.islands, job.running, job.yield_ = (), (), False, 0.0
+            elif c.action in (Action.PAUSE, DETACH):
+                assert job.running
+                job.islands = tuple(self.island[n] for n in job.nodes)
+                if self.keeps(job):
+                    assert c.action == Action.PAUSE, f"job {c.job_id} would leave its memory behind for a moment"
+                    assert job.held, f"job {c.job_id} paused where its memory stays"
+                elif c.action == Action.PAUSE:
+                    job.nodes = ()
+                job.running, job.yield_ = False, 0.0
+                if c.action == DETACH:
+                    job.running, job.nodes = True, ()
+            elif c.action == Action.SHARE:
+                assert job.running
+                job.yield_ = c.yield_
+            else:
+                self.place(job, c)
+            self.check_memory()
+        assert all(len(job.nodes) == job.tasks for job in self.jobs.values() if job.running)
+
+    def place(self, job: Job, c) -> None:
+        assert len(c.nodes) == job.tasks
+        assert not job.held
+        assert c.action == (Action.MIGRATE if job.running else Action.RESUME if job.islands else Action.START)
+        before = job.islands if not job.running or not job.nodes else tuple(self.island[n] for n in job.nodes)
+        if before:
+            for n, island in zip(c.nodes, before, strict=True):
+                assert island in {-1, self.island[n]}, f"job {c.job_id} would leave its island"
+        if not job.running and job.nodes:
+            assert c.nodes == job.nodes, f"job {c.job_id} would leave its memory behind"
+        for s, n in enumerate(c.nodes):
+            assert self.open[n] or (job.nodes and job.nodes[s] == n)
+        job.nodes, job.running, job.yield_ = c.nodes, True, c.yield_
+
+    def check_memory(self) -> None:
+        used = np.zeros(len(self.capacity))
+        for job in self.jobs.values():
+            np.add.at(used, list(job.nodes), job.memory)
+        assert (used <= np.array(self.capacity).reshape(-1, 2)[:, 1] + TOLERANCE).all(), "memory is overcommitted"
+
+    def check_cpu(self) -> None:
+        used = np.zeros(len(self.capacity))
+        for job in self.jobs.values():
+            if job.running:
+                np.add.at(used, list(job.nodes), job.need * job.yield_)
+        assert (used <= np.array(self.capacity).reshape(-1, 2)[:, 0] + TOLERANCE).all(), "CPU is overcommitted"
+
+    def check(self, core: Core) -> None:
+        """The core's account is this one."""
+        self.check_cpu()
+        shot = core.snapshot()
+        assert (np.diff(shot.jobs["serial"]) > 0).all()
+        seen = {int(row["id"]): r for r, row in enumerate(shot.jobs)}
+        assert set(seen) == {name for name, job in self.jobs.items() if not job.held}
+        assert core.present == len(self.jobs)
+        assert shot.first[-1] == len(shot.task_nodes)
+        for name, r in seen.items():
+            job, nodes = self.jobs[name], tuple(shot.task_nodes[shot.first[r] : shot.first[r + 1]].tolist())
+            assert nodes == (job.nodes if job.running else (-1,) * job.tasks)
+            assert shot.jobs["yield_"][r] == job.yield_
+            assert shot.jobs["need"][r] == job.need
+
+    def check_minimums(self, core: Core, exclusive: bool) -> None:
+        """Where a node can give all their minimum yields, its jobs have them."""
+        shot = core.snapshot()
+        if exclusive or not (shot.jobs["minimum"] > 0).any():
+            return
+        promised = np.zeros(len(shot.capacity))
+        placed = [r for r in range(len(shot.jobs)) if shot.task_nodes[shot.first[r]] >= 0]
+        nodes = {r: shot.task_nodes[shot.first[r] : shot.first[r + 1]] for r in placed}
+        for r in placed:
+            np.add.at(promised, nodes[r], shot.jobs["need"][r] * shot.jobs["minimum"][r])
+        for r in placed:
+            dedicated = not np.isnan(shot.jobs["requested_start_s"]).all()
+            if not dedicated and (promised[nodes[r]] <= shot.capacity[nodes[r], 0] + TOLERANCE).all():
+                assert shot.jobs["yield_"][r] >= shot.jobs["minimum"][r] - 1e-6
+
+
+@dataclass
+class History:
+    """Draws events that are possible now."""
+
+    rng: np.random.Generator
+    site: Site
+    executor: Executor = field(default_factory=Executor)
+    count: int = 0
+
+    def pick(self, options):
+        return options[int(self.rng.integers(len(options)))]
+
+    def join(self) -> Join:
+        size = (1.0, 1.0) if self.site.alike else self.pick([(1.0, 1.0), (0.5, 1.0), (1.0, 0.5), (2.0, 1.5)])
+        return Join(*size, int(self.rng.integers(self.site.islands)), self.pick(self.site.frees))
+
+    def submit(self, now_s: float, last: bool = True) -> Submit:
+        self.count += 1
+        minimum = self.pick([0.0, 0.0, 0.3, 0.8, 1.0]) if self.site.minimum else 0.0
+        start_s = now_s + self.pick([0.0, 50.0]) if self.site.dedicated and self.rng.random() < 0.2 else np.nan
+        return Submit(
+            10_000 - self.count, int(self.rng.integers(1, 4)), self.pick([0.1, 0.25, 0.5, 1.0]),
+            self.pick([0.0, 0.1, 0.25, 0.5, 1.0]), self.pick([20.0, 300.0, 5000.0]), 1.0, -1, start_s, minimum, last,
+        )  # fmt: skip
+
+    def events(self, now_s: float) -> list[object]:
+        """The next one, or several at one instant."""
+        world, kind = self.executor, int(self.rng.integers(20))
+        free = [name for name, job in world.jobs.items() if not job.held]
+        held = [name for name, job in world.jobs.items() if job.held]
+        if kind < 6 or not world.jobs:
+            several = self.pick([1, 1, 2, 4])
+            return [self.submit(now_s, last=k == several - 1) for k in range(several)]
+        if kind < 8:
+            return [Complete(self.pick(list(world.jobs)), self.rng.random() < 0.8)]
+        if kind < 10:
+            return [Revise(self.pick(list(world.jobs)), self.pick([0.05, 0.3, 0.7, 1.0]), self.rng.random() < 0.8)]
+        if kind < 12 and free:
+            return [Hold(self.pick(free))]
+        if kind < 14 and held:
+            return [Unhold(self.pick(held))]
+        if kind == 14 and len(world.open) < 5:
+            return [self.join()]
+        if kind in (15, 16) and world.open:
+            return self.node_events()
+        if kind == 17:
+            name = self.pick(list(world.jobs))
+            return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]
+        return [Wake()]
+
+    def node_events(self) -> list[object]:
+        closed = [n for n, is_open in enumerate(self.executor.open) if not is_open]
+        if closed and self.rng.random() < 0.7:
+            node = self.pick(closed)
+            events: list[object] = [NodeChange(node, Condition.UP)]
+            if not self.site.alike and self.rng.random() < 0.5:
+                events = [NodeChange(node, Condition.DOWN, False), Capacity(node, self.pick([0.5, 1.0]), 1.0), *events]
+            return events
+        return [NodeChange(int(self.rng.integers(len(self.executor.open))), self.pick(list(Condition)))]
+
+
+def acknowledged(commands, now_s: float) -> Ready | None:
+    placed = np.isin(commands.action, (Action.START, Action.RESUME, Action.MIGRATE))
+    if not placed.any():
+        return None
+    return Ready(commands.serial[placed], now_s + np.where(commands.action[placed] == Action.START, 0.0, 2.0))
+
+
+def columns(commands) -> list[list[float]]:
+    return [getattr(commands, f.name).tolist() for f in fields(commands)]
+
+
+def drive(core: Core, seed: int, site: Site, steps: int = 120):
+    """Run a random history; (record of (time, document, digest), events with their commands)."""
+    history = History(np.random.default_rng(seed), site)
+    world, now_s, record, log = history.executor, 0.0, [], []
+    exclusive = getattr(core.policy, "exclusive", False)
+
+    def handle(event) -> None:
+        decisions = core.decisions
+        commands = core.handle(event, now_s)
+        decided = core.decisions > decisions
+        record.append((now_s, encode(event), digest(core.target) if decided else ""))
+        log.append((event, now_s, columns(commands)))
+        world.told(event)
+        world.resized(core)
+        world.perform(commands)
+        world.check(core)
+        if decided:
+            world.check_minimums(core, exclusive)
+        ready = acknowledged(commands, now_s)
+        if ready is not None:
+            handle(ready)
+
+    handle(Submit(1, 1, 0.5, 0.1, 100.0))
+    for _ in range(steps):
+        for event in history.events(now_s):
+            handle(event)
+        gap_s = float(history.rng.choice([0.0, 0.1, 1 / 3, 5.0, 40.0, 700.0]))
+        if core.wake_at_s is not None and core.wake_at_s <= now_s + gap_s:
+            now_s = core.wake_at_s
+            handle(Wake())
+        else:
+            now_s += gap_s
+    return record, log

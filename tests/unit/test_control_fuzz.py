@@ -1,0 +1,62 @@
+"""Every event in random order, under several policies, on nodes of several abilities."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dfrs.control.core import Core
+from dfrs.control.log import decode, replay
+from dfrs.policies.registry import find_policy
+from tests.live_events import Site, columns, drive
+from tests.small_policies import FairShare, Mover
+
+NODES_0 = np.zeros((0, 2))
+POLICIES = (
+    "GreedyPM*/per/OPT=MIN/MVT=600", "MCB*/per/OPT=MIN/MVT=600", "GreedyP/per/OPT=MIN/MVT=600", "/per/OPT=AVG", "EASY",
+    "CONSERVATIVE", "EQUIPARTITION",
+)  # fmt: skip
+SITES = {
+    "plain": Site(),
+    "kept memory": Site(frees=(False,)),
+    "some kept memory": Site(frees=(True, False), minimum=False),
+    "islands": Site(islands=3),
+    "all": Site(islands=2, frees=(True, False)),
+    "dedicated": Site(islands=2, frees=(True, True, False), dedicated=True),
+}
+
+
+def policy(name):
+    return {"Mover": Mover, "FairShare": FairShare}[name]() if name in {"Mover", "FairShare"} else find_policy(name)
+
+
+ALIKE = Site(alike=True, islands=2, frees=(True, False), dedicated=True)
+
+
+@pytest.mark.parametrize("name", ["Delayed-LOS", "Hybrid-LOS-E", "EASY-DE"])
+def test_policies_for_nodes_that_are_alike_see_nodes_that_are_alike(name):
+    for seed in range(4):
+        drive(Core(policy(name), NODES_0), seed, ALIKE)
+
+
+@pytest.mark.parametrize("site", SITES.values(), ids=SITES)
+@pytest.mark.parametrize("name", [*POLICIES, "Mover", "FairShare"])
+def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replays(name, site):
+    for seed in range(2):
+        core = Core(policy(name), NODES_0)
+        record, log = drive(core, seed, site)
+        entries = json.loads(json.dumps(record))
+        assert replay(Core(policy(name), NODES_0), entries) is None
+        cut = len(log) * (seed + 1) // 3
+        before = Core(policy(name), NODES_0)
+        for event, now_s, commands in log[:cut]:
+            assert columns(before.handle(event, now_s)) == commands
+        after = Core(policy(name), NODES_0)
+        after.restore({key: np.array(array) for key, array in before.state().items()})
+        for (_, _, commands), (now_s, document, _) in zip(log[cut:], record[cut:], strict=True):
+            assert columns(after.handle(decode(document), now_s)) == commands
+        assert everything(after) == everything(core)
+
+
+def everything(core):
+    return {name: array.tobytes() for name, array in core.state().items()}

@@ -1,0 +1,251 @@
+"""What the guard makes of any target: admissible, within what executors can do, and no more changed than must be."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dfrs.control import guard as module
+from dfrs.control.check import check
+from dfrs.control.cluster import Cluster
+from dfrs.control.commands import DETACH
+from dfrs.control.guard import Limits, guard
+from dfrs.control.hold import Homes
+from dfrs.control.reconcile import reconcile
+from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Snapshot, Target
+from dfrs.model.run import Action
+from tests import online_cases
+from tests.strategies import Drawn
+
+
+def cluster_of(capacity, island, keeps, is_open):
+    cluster = Cluster(capacity)
+    cluster.restore({"capacity": capacity, "open": is_open, "island": np.array(island), "keeps": np.array(keeps)})
+    return cluster
+
+
+@st.composite
+def guarded_case(draw):
+    """(snapshot, target, limits): present and target are admissible; rows that keep memory run."""
+    source = Drawn(draw)
+    case = online_cases.reconcile_case(source)
+    nodes = len(case.capacity)
+    jobs = case.jobs.copy()
+    jobs["minimum"] = [source.pick((0.0, 0.0, 0.25, 0.5, 1.0)) for _ in range(case.rows)]
+    island = [source.integer(0, source.pick((0, 2))) for _ in range(nodes)]
+    keeps = [source.integer(0, 2) == 0 for _ in range(nodes)]
+    arrives = np.setdiff1d(case.after, case.before)
+    is_open = case.open.copy()
+    is_open[arrives[arrives >= 0]] = True
+    for r in range(case.rows):
+        # Tasks that stay keep their node, those that move must find it open.
+        is_open[[n for n in case.after[case.slots(r)] if n >= 0]] = True
+    homes = Homes()
+    for r in np.flatnonzero(jobs["state"] == PAUSED):
+        homes.note(int(jobs["serial"][r]), np.array([source.pick(island) for _ in range(jobs["tasks"][r])]))
+    snapshot = replace(case, jobs=jobs, open=is_open).snapshot()
+    return snapshot, case.target(), Limits(cluster_of(case.capacity, island, keeps, is_open), homes)
+
+
+def loads(snapshot, slots, each):
+    used = np.zeros(len(snapshot.capacity))
+    for r, amount in enumerate(each.tolist()):
+        nodes = slots[snapshot.first[r] : snapshot.first[r + 1]]
+        if nodes[0] >= 0:
+            np.add.at(used, nodes, amount)
+    return used
+
+
+def broken_rules(snapshot, target, limits):
+    """What the target asks for that cannot be, by the definitions."""
+    found = set()
+    island, keeps = limits.cluster.island, limits.cluster.keeps
+    _, after, order, steps = reconcile(snapshot, target)
+    for row, step in zip(order.tolist(), steps.tolist(), strict=True):
+        part = slice(snapshot.first[row], snapshot.first[row + 1])
+        before = snapshot.task_nodes[part]
+        if step in (Action.PAUSE, DETACH) and keeps[before].any():
+            found.add("a")
+        if step == Action.MIGRATE and (island[before] != island[after[part]]).any():
+            found.add("b")
+        if step == Action.RESUME:
+            home = limits.homes.of(int(snapshot.jobs["serial"][row]), len(before))
+            if limits.cluster.several and ((home >= 0) & (home != island[after[part]])).any():
+                found.add("b")
+    promised = snapshot.jobs["need"] * snapshot.jobs["minimum"]
+    limit = np.maximum(snapshot.capacity[:, 0], loads(snapshot, snapshot.task_nodes, promised))
+    if (loads(snapshot, target.task_nodes, promised) > limit + 1e-9).any():
+        found.add("c")
+    return found
+
+
+@settings(max_examples=400)
+@given(case=guarded_case())
+def test_whatever_is_wanted_the_guard_lets_through_what_can_be_done(case):
+    snapshot, target, limits = case
+    check(snapshot, target)
+    after = guard(snapshot, target, limits)
+    check(snapshot, after)
+    assert not broken_rules(snapshot, after, limits)
+    running = snapshot.jobs["state"] == RUNNING
+    begins = snapshot.first[:-1]
+    wanted, given_ = target.task_nodes[begins] >= 0, after.task_nodes[begins] >= 0
+    assert not (given_ & ~wanted & ~running).any()
+    waits = {int(name) for name in snapshot.jobs["id"][wanted & ~given_]}
+    assert set(after.why) == waits
+    agreed = (snapshot.jobs["minimum"] > 0).any()
+    if not broken_rules(snapshot, target, limits) and not agreed:
+        assert (np.sort(after.task_nodes) == np.sort(target.task_nodes)).all()
+        assert (after.yields == target.yields).all()
+    if waits or (running & ~wanted & given_).any():
+        assert broken_rules(snapshot, target, limits) or limits.cluster.several
+
+
+@settings(max_examples=200)
+@given(case=guarded_case())
+def test_an_exclusive_policy_keeps_its_yields(case):
+    snapshot, target, limits = case
+    limits = replace(limits, exclusive=True)
+    after = guard(snapshot, target, limits)
+    check(snapshot, after)
+    assert not broken_rules(snapshot, after, limits)
+    for r in range(len(snapshot.jobs)):
+        assert after.yields[r] in {target.yields[r], snapshot.jobs["yield_"][r], 0.0}
+
+
+@settings(max_examples=200)
+@given(case=guarded_case())
+def test_minimum_yields_are_given_where_they_fit_and_the_rest_is_shared_fairly(case):
+    snapshot, target, limits = case
+    after = guard(snapshot, target, limits)
+    minimum = snapshot.jobs["minimum"]
+    if not (minimum > 0).any():
+        return
+    slots = after.task_nodes
+    promised = loads(snapshot, slots, snapshot.jobs["need"] * minimum)
+    spare = snapshot.capacity[:, 0] - loads(snapshot, slots, snapshot.jobs["need"] * after.yields)
+    scaled = np.where(minimum < 1, (after.yields - minimum) / np.maximum(1 - minimum, 1e-6), 1.0)
+    for r in range(len(minimum)):
+        nodes = slots[snapshot.first[r] : snapshot.first[r + 1]]
+        if nodes[0] < 0:
+            continue
+        fits = (promised[nodes] <= snapshot.capacity[nodes, 0] + 1e-12).all()
+        assert not fits or after.yields[r] >= minimum[r] - 1e-9
+        if after.yields[r] < 1 - 1e-6 and fits:
+            # It can have more only at the cost of those that have no more than it, or just their minimum.
+            givers = [q for q in range(len(minimum)) if after.yields[q] > minimum[q] + 1e-6]
+            full = [n for n in nodes if spare[n] < 1e-6]
+            assert any(all(scaled[q] <= scaled[r] + 1e-6 for q in givers if n in on(snapshot, slots, q)) for n in full)
+
+
+def on(snapshot, slots, row):
+    return slots[snapshot.first[row] : snapshot.first[row + 1]].tolist()
+
+
+def state(jobs, *, nodes=2, islands=None, keeps=None, homes=None, capacity=None):
+    """From rows of (state, nodes or tasks, need, memory, minimum, yield)."""
+    table, slots = np.zeros(len(jobs), JOB), []
+    for r, (state_, where, need, memory, minimum, yield_) in enumerate(jobs):
+        own = list(where) if isinstance(where, tuple) else [-1] * where
+        slots += own
+        table[r] = (
+            r + 1, r, -1, state_, len(own), need, memory, 1.0, np.nan, 0.0, 0.0, yield_, np.nan, 0.0, 0.0, 0, 0,
+            np.nan, 0, 0, 0, minimum,
+        )  # fmt: skip
+    first = np.cumsum([0, *table["tasks"].tolist()])
+    capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity)
+    is_open = np.ones(len(capacity), np.bool_)
+    known = Homes()
+    for serial, each in (homes or {}).items():
+        known.note(serial, np.array(each))
+    limits = Limits(
+        cluster_of(capacity, islands or [0] * len(capacity), keeps or [False] * len(capacity), is_open), known
+    )
+    shot = Snapshot(10.0, Cause.WAKE, -1, capacity, is_open, table, first, np.array(slots, np.int64), 0.0)
+    return shot, limits
+
+
+def wanted(shot, slots, yields):
+    return Target(np.array(slots, np.int64), np.array(yields, float))
+
+
+def test_a_job_whose_memory_stays_is_not_paused_and_the_one_that_came_waits():
+    shot, limits = state([(RUNNING, (0,), 1.0, 0.6, 0.0, 1.0), (WAITING, 1, 1.0, 0.6, 0.0, 0.0)], nodes=1, keeps=[True])
+    after = guard(shot, wanted(shot, [-1, 0], [0.0, 1.0]), limits)
+    assert after.task_nodes.tolist() == [0, -1]
+    assert after.yields.tolist() == [1.0, 0.0]
+    assert after.why == {2: module.KEPT_MEMORY}
+
+
+def test_beside_a_job_that_stays_another_node_serves_as_well():
+    shot, limits = state([(RUNNING, (0,), 1.0, 0.6, 0.0, 1.0), (WAITING, 1, 1.0, 0.6, 0.0, 0.0)], keeps=[True, True])
+    after = guard(shot, wanted(shot, [-1, 0], [0.0, 1.0]), limits)
+    assert after.task_nodes.tolist() == [0, 1]
+    assert not after.why
+
+
+def test_no_job_that_has_started_leaves_its_island():
+    rows = [(RUNNING, (0,), 0.5, 0.1, 0.0, 1.0), (PAUSED, 1, 0.5, 0.1, 0.0, 0.0), (WAITING, 1, 0.5, 0.1, 0.0, 0.0)]
+    shot, limits = state(rows, nodes=4, islands=[0, 0, 1, 1], homes={1: [1]})
+    fine = wanted(shot, [1, 2, 0], [1.0, 1.0, 1.0])
+    assert guard(shot, fine, limits) is fine
+    moved = guard(shot, wanted(shot, [2, 3, 3], [1.0, 1.0, 1.0]), limits)
+    assert moved.task_nodes.tolist() == [0, 3, 3]
+    resumed = guard(shot, wanted(shot, [0, 0, 2], [1.0, 1.0, 1.0]), limits)
+    assert resumed.task_nodes.tolist() == [0, 2, 2]
+    full = [*rows[:2], (RUNNING, (2,), 0.5, 1.0, 0.0, 1.0), (RUNNING, (3,), 0.5, 1.0, 0.0, 1.0)]
+    shot, limits = state(full, nodes=4, islands=[0, 0, 1, 1], homes={1: [1]})
+    after = guard(shot, wanted(shot, [0, 1, 2, 3], [1.0] * 4), limits)
+    assert after.task_nodes.tolist() == [0, -1, 2, 3]
+    assert after.why == {2: module.OTHER_ISLAND}
+
+
+def test_each_task_resumes_in_the_island_it_was_in():
+    shot, limits = state([(PAUSED, 2, 0.5, 0.1, 0.0, 0.0)], islands=[0, 1], homes={0: [1, 0]})
+    assert guard(shot, wanted(shot, [0, 1], [1.0]), limits).task_nodes.tolist() == [1, 0]
+    assert guard(shot, wanted(shot, [0, 0], [1.0]), limits).task_nodes.tolist() == [1, 0]
+
+
+def test_minimum_yields_have_room_or_wait():
+    rows = [(RUNNING, (0,), 1.0, 0.1, 0.7, 1.0), (WAITING, 1, 1.0, 0.1, 0.5, 0.0), (WAITING, 1, 1.0, 0.1, 0.2, 0.0)]
+    shot, limits = state(rows, nodes=1)
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.3, 0.3, 0.3]), limits)
+    assert after.task_nodes.tolist() == [0, -1, 0]
+    assert after.why == {2: module.NO_MINIMUM}
+    assert after.yields == pytest.approx([0.7 + 0.3 / 11, 0.0, 0.2 + 0.8 / 11])
+
+
+def test_where_needs_were_revised_up_minimum_yields_are_scaled_down_together():
+    rows = [(RUNNING, (0,), 1.0, 0.1, 0.8, 0.5), (RUNNING, (0,), 1.0, 0.1, 0.4, 0.4), (RUNNING, (0,), 1.0, 0.1, 0, 0.1)]
+    shot, limits = state(rows, nodes=1)
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.5, 0.4, 0.1]), limits)
+    assert after.yields == pytest.approx([2 / 3, 1 / 3, 0.0])
+    assert after.task_nodes.tolist() == [0, 0, 0]
+
+
+def test_a_job_whose_minimum_is_one_has_all_of_its_need():
+    rows = [(RUNNING, (0,), 0.6, 0.1, 1.0, 0.5), (RUNNING, (0,), 0.6, 0.1, 0.2, 0.4), (RUNNING, (0,), 0.6, 0.1, 0, 0.1)]
+    shot, limits = state(rows, nodes=1)
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.5, 0.4, 0.1]), limits)
+    left = (0.4 / 0.6 - 0.2) / 1.8
+    assert after.yields == pytest.approx([1.0, 0.2 + 0.8 * left, left], abs=1e-5)
+
+
+def test_a_job_whose_memory_stays_does_not_leave_for_a_moment():
+    rows = [(RUNNING, (0,), 0.5, 1.0, 0.0, 1.0), (RUNNING, (1,), 0.5, 1.0, 0.0, 1.0)]
+    target = ([1, 0], [1.0, 1.0])
+    shot, limits = state(rows)
+    assert guard(shot, wanted(shot, *target), limits).task_nodes.tolist() == [1, 0]
+    shot, limits = state(rows, keeps=[True, True])
+    assert guard(shot, wanted(shot, *target), limits).task_nodes.tolist() == [0, 1]
+
+
+def test_beside_a_job_that_stays_an_exclusive_policy_starts_none_without_its_full_need():
+    rows = [(RUNNING, (0,), 1.0, 0.2, 0.0, 1.0), (WAITING, 1, 1.0, 0.2, 0.0, 0.0), (WAITING, 1, 1.0, 0.2, 0.0, 0.0)]
+    shot, limits = state(rows, keeps=[True, True])
+    after = guard(shot, wanted(shot, [-1, 0, 1], [0.0, 1.0, 1.0]), replace(limits, exclusive=True))
+    assert after.task_nodes.tolist() == [0, -1, 1]
+    assert after.yields.tolist() == [1.0, 0.0, 1.0]
+    assert after.why == {2: module.KEPT_MEMORY}
