@@ -1,0 +1,270 @@
+"""Control groups of both versions behind one small interface: a node is a subtree, each of its tasks a group in it.
+
+`detect()` says what the host has. Which of it was exercised on a real kernel is said in `cgroup_v1` and `cgroup_v2`.
+
+Traps that both versions share: weights count among siblings only, so a node's tasks compete with each other and the
+node competes with what else the host runs; memory is charged where it was first touched and is not charged anew when a
+process moves; a fork between reading the list of processes and moving them leaves a child behind.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal, Protocol
+
+from dfrs.live.drivers.base import DriverError
+from dfrs.live.drivers.shim import Place, read_text, write_control
+
+TOP = "dfrs"
+PERIOD_US = 100_000
+LONG_PERIOD_US = 1_000_000
+LEAST_QUOTA_US = 1_000
+"""The kernel refuses less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """What a group has used. None: this host does not tell."""
+
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
+    peak_bytes: int = 0
+    oom_kills: int = 0
+    swap_bytes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    throttled_s: float | None = None
+    waiting_s: float | None = None
+
+
+class Group(Protocol):
+    """The control groups of one task on one node."""
+
+    lost_by_move: frozenset[str]
+    """The counters that start again from zero when the task goes to another node."""
+
+    def create(self, memory_bytes: int) -> None:
+        """Make it, with that memory limit; nothing if it is there."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        ...
+
+    def entries(self) -> list[str]:
+        """The files into which a process writes 0 to enter it, in this order."""
+        ...
+
+    def place(self) -> dict[str, str]:
+        """What a task's shim must know of it: the entries of `shim.Place`, and `oom`, `cpu`, `peak`."""
+        ...
+
+    def members(self) -> list[int]:
+        """Its processes."""
+        ...
+
+    def attach(self, pid: int) -> None:
+        """Move a process into it. Raises ProcessLookupError if it has ended."""
+        ...
+
+    def weigh(self, share: float) -> None:
+        """Its part of its node's CPU time, in [0, 1], among its siblings'."""
+        ...
+
+    def cap(self, cores: float | None) -> None:
+        """The most CPU it may use; None: no limit."""
+        ...
+
+    def read(self) -> Counters:
+        """What it has used, but for what `worst` gives."""
+        ...
+
+    def worst(self) -> Counters:
+        """The peak of its memory, and how many of its processes were killed for want of it."""
+        ...
+
+    def adopt(self, other: "Group", timeout_s: float) -> None:
+        """Move all processes of `other`, which goes on running or paused as it was, into this group."""
+        ...
+
+    def remove(self, *, moved: bool = False) -> None:
+        """Remove it; processes must have gone. `moved`: another node has the task, keep what that one uses."""
+        ...
+
+
+class Node(Protocol):
+    """The control groups of one node."""
+
+    kind: Literal["cgroup-v1", "cgroup-v2"]
+    measures_waiting: bool
+    limits_memory: bool
+    notes: tuple[str, ...]
+
+    def create(self, cpus: str | None, cap_cores: float | None, cores: float) -> None:
+        """Make it, on those CPUs, with that limit on all its tasks together; brings an old one to these values."""
+        ...
+
+    def group(self, task: str) -> Group:
+        """The group of a task, which need not be there."""
+        ...
+
+    def names(self) -> list[str]:
+        """The tasks that have a group here."""
+        ...
+
+    def sibling(self, name: str) -> "Node":
+        """Another node of this cluster on this host."""
+        ...
+
+    def remove(self) -> None:
+        """Remove it, and the cluster if it was the last; nothing if it has tasks."""
+        ...
+
+
+def quota(cores: float) -> tuple[int, int]:
+    """(quota, period) in microseconds for a limit. The least is 0.001 cores: below it, a limit is rounded up."""
+    for period_us in (PERIOD_US, LONG_PERIOD_US):
+        quota_us = round(cores * period_us)
+        if quota_us >= LEAST_QUOTA_US:
+            return quota_us, period_us
+    return LEAST_QUOTA_US, LONG_PERIOD_US
+
+
+def numbers(path: str) -> dict[str, int]:
+    """A file of lines `name number`."""
+    return {name: int(value) for name, value in (line.split() for line in read_text(path).splitlines())}
+
+
+def number(path: str) -> int | None:
+    """A file with one number; None without the file."""
+    text = read_text(path)
+    return int(text) if text else None
+
+
+def pressure_s(path: str) -> float | None:
+    """Seconds in which some thread waited, from a pressure file."""
+    for line in read_text(path).splitlines():
+        if line.startswith("some "):
+            return int(line.rpartition("=")[2]) / 1e6
+    return None
+
+
+def set_file(path: str, value: str) -> None:
+    """Write a control file. Raises DriverError that names it."""
+    try:
+        write_control(path, value)
+    except OSError as error:
+        raise DriverError(f"{path}: writing {value!r}: {error.strerror}") from error
+
+
+def make_directory(path: str) -> bool:
+    """Make a group; whether it is new. Raises DriverError."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise DriverError(
+            f"{path}: cannot make this control group: {error.strerror}; does the agent run as root?"
+        ) from error
+    return True
+
+
+def remove_directory(path: str, timeout_s: float = 0.0) -> None:
+    """Remove a group. The kernel refuses for a moment after its last process ended; raises DriverError after that."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise DriverError(f"{path}: cannot remove this control group: {error.strerror}") from error
+            time.sleep(0.002)
+        else:
+            return
+
+
+def move_all(source: Group, target: Group, timeout_s: float) -> None:
+    """Move processes until none is left behind. One that forks all the time is held still for a moment."""
+    until = time.monotonic() + timeout_s
+    rounds = 0
+    held: Place | None = None
+    try:
+        while members := source.members():
+            for pid in members:
+                with contextlib.suppress(ProcessLookupError):
+                    target.attach(pid)
+            rounds += 1
+            place = Place(source.place(), None, "")
+            if rounds == 5 and not place.frozen():
+                held = place
+                held.freeze(0.2)
+            if time.monotonic() > until:
+                raise DriverError(f"{len(members)} processes could not be moved in {timeout_s:g} s: try again")
+    finally:
+        if held is not None:
+            held.thaw()
+
+
+def add_counters(counters: Counters, before: Mapping[str, float]) -> Counters:
+    """`counters` with what was counted in earlier groups; the peak is the greater one."""
+    values: dict[str, float | None] = {}
+    for field in fields(Counters):
+        value, earlier = getattr(counters, field.name), before.get(field.name, 0)
+        if field.name == "peak_bytes":
+            values[field.name] = max(value, earlier)
+        else:
+            values[field.name] = None if value is None else value + earlier
+    return Counters(**values)  # pyright: ignore[reportArgumentType]
+
+
+def mounts(text: str) -> tuple[dict[str, str], str | None]:
+    """(mount point of each version 1 controller, that of version 2) from /proc/mounts."""
+    first: dict[str, str] = {}
+    second: str | None = None
+    for line in text.splitlines():
+        _, point, kind, options, *_ = line.split()
+        if kind == "cgroup":
+            first |= dict.fromkeys(options.split(","), point)
+        elif kind == "cgroup2":
+            second = second or point
+    return first, second
+
+
+def cpu_list(text: str) -> set[int]:
+    """The CPUs in a list like `0-2,5`. Raises DriverError."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        if (match := re.fullmatch(r"(\d+)(?:-(\d+))?", part)) is None:
+            raise DriverError(f"cpus {text!r}: must be a list of CPUs like 0-2,5")
+        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found
+
+
+def writable(paths: Iterable[str]) -> bool:
+    """Whether groups can be made below all of them."""
+    return all(os.access(path, os.W_OK) for path in paths)
+
+
+def detect(cluster: str, node: str) -> Node:
+    """This host's control groups for a node. Raises DriverError that says what is missing."""
+    # The versions import this module.
+    from dfrs.live.drivers.cgroup_v1 import NodeV1  # noqa: PLC0415
+    from dfrs.live.drivers.cgroup_v2 import NodeV2  # noqa: PLC0415
+
+    first, second = mounts(Path("/proc/mounts").read_text(encoding="utf-8"))
+    if second is not None and "cpu" in read_text(f"{second}/cgroup.controllers").split():
+        if not writable([second]):
+            raise DriverError(f"{second}: no right to make control groups: run the agent as root")
+        return NodeV2(second, cluster, node)
+    if "cpu" in first and "freezer" in first and first["cpu"] != first["freezer"]:
+        if not writable([first["cpu"], first["freezer"]]):
+            raise DriverError(f"{first['cpu']}: no right to make control groups: run the agent as root")
+        return NodeV1(first, second, cluster, node)
+    raise DriverError("no control groups: mount version 2 with the cpu controller, or version 1's cpu and freezer")

@@ -1,0 +1,274 @@
+"""Control groups of version 1, where each controller is a tree of its own.
+
+Only `cpu` and `cpuset` are trees of nodes. In the others (`memory`, `freezer`, `cpuacct`, `blkio`, and version 2's tree
+where that is mounted beside them) a task has one group for its life, so a move from node to node leaves its memory
+charged, its counters counting and its pause in force. Version 2's tree, which needs no controllers for it, gives what
+version 1 lacks: killing a whole group at once, and how long a group waited for CPU.
+
+All of it was exercised on a real kernel with separately mounted controllers. Where `cpu` and `cpuacct` are one mount,
+CPU time is carried over in a move like throttled time.
+"""
+
+import contextlib
+import os
+from typing import Literal
+
+from dfrs.live.drivers.base import DriverError
+from dfrs.live.drivers.cgroup import (
+    TOP,
+    Counters,
+    Group,
+    cpu_list,
+    make_directory,
+    move_all,
+    number,
+    numbers,
+    pressure_s,
+    quota,
+    remove_directory,
+    set_file,
+)
+from dfrs.live.drivers.shim import oom_kills, read_text, write_control
+
+SHARES = (2, 262_144)
+WHOLE_NODE = 65_536
+"""Shares of a task that is to have all of its node: a resolution of 1/65536 of it."""
+REMOVE_S = 1.0
+THREADS = 64
+"""Above so many, run-queue delays are not read: it would cost more than it tells."""
+
+
+class GroupV1:
+    """A task's groups; see `cgroup.Group`."""
+
+    def __init__(self, node: "NodeV1", task: str) -> None:
+        self.node = node
+        self.cpu = f"{node.cpu}/{task}"
+        self.common = {name: f"{path}/{task}" for name, path in node.common.items()}
+        self.memory = self.common.get("memory")
+        self.freezer = self.common["freezer"]
+        self.account = self.common.get("cpuacct", self.cpu if node.joint else None)
+        self.lost_by_move = frozenset({"throttled_s", "cpu_s"} if node.joint else {"throttled_s"})
+
+    def create(self, memory_bytes: int) -> None:
+        """Make them."""
+        for path in (*self.common.values(), self.cpu):
+            make_directory(path)
+        if self.memory:
+            set_file(f"{self.memory}/memory.limit_in_bytes", str(memory_bytes))
+
+    def exists(self) -> bool:
+        """Whether they are there."""
+        return os.path.isdir(self.cpu)
+
+    def entries(self) -> list[str]:
+        """The freezer last: a process that enters a paused group stops at once, and must be in all others by then."""
+        order = sorted(self.common, key=lambda name: name == "freezer")
+        paths = [self.cpu, *(self.common[name] for name in order)]
+        if self.node.cpuset:
+            paths.insert(0, self.node.cpuset)
+        return [f"{path}/cgroup.procs" for path in paths]
+
+    def place(self) -> dict[str, str]:
+        """See `cgroup.Group`."""
+        state = f"{self.freezer}/freezer.state"
+        entries = {"procs": f"{self.freezer}/cgroup.procs", "freeze": state, "frozen": state}
+        entries |= {"freeze_on": "FROZEN", "freeze_off": "THAWED", "frozen_mark": "FROZEN"}
+        if self.node.kills:
+            entries["kill"] = f"{self.common['unified']}/cgroup.kill"
+        if self.memory:
+            entries["oom"] = f"{self.memory}/memory.oom_control"
+            entries["peak"] = f"{self.memory}/memory.max_usage_in_bytes"
+        if self.account:
+            entries["cpu"] = f"{self.account}/cpuacct.usage"
+        return entries
+
+    def members(self) -> list[int]:
+        """Its processes on this node."""
+        return [int(pid) for pid in read_text(f"{self.cpu}/cgroup.procs").split()]
+
+    def attach(self, pid: int) -> None:
+        """To this node's CPUs first: `cpu` is the tree by which `move_all` knows who is left behind."""
+        if self.node.cpuset:
+            write_control(f"{self.node.cpuset}/cgroup.procs", str(pid))
+        write_control(f"{self.cpu}/cgroup.procs", str(pid))
+
+    def weigh(self, share: float) -> None:
+        """Set `cpu.shares`."""
+        set_file(f"{self.cpu}/cpu.shares", str(min(max(round(share * WHOLE_NODE), SHARES[0]), SHARES[1])))
+
+    def cap(self, cores: float | None) -> None:
+        """Set the quota."""
+        _cap(self.cpu, cores)
+
+    def read(self) -> Counters:
+        """What it has used."""
+        cpu = number(f"{self.account}/cpuacct.usage") if self.account else None
+        memory = number(f"{self.memory}/memory.usage_in_bytes") if self.memory else None
+        both = number(f"{self.memory}/memory.memsw.usage_in_bytes") if self.memory else None
+        throttled = numbers(f"{self.cpu}/cpu.stat").get("throttled_time")
+        read_bytes, written_bytes = self._disk()
+        return Counters(
+            cpu_s=(cpu or 0) / 1e9,
+            memory_bytes=memory or 0,
+            swap_bytes=None if both is None or memory is None else max(both - memory, 0),
+            read_bytes=read_bytes,
+            written_bytes=written_bytes,
+            throttled_s=None if throttled is None else throttled / 1e9,
+            waiting_s=self._waiting_s(),
+        )
+
+    def worst(self) -> Counters:
+        """The counters of memory that ran out or nearly did."""
+        if not self.node.limits_memory:
+            return Counters()
+        place = self.place()
+        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=oom_kills(read_text(place["oom"])))
+
+    def _disk(self) -> tuple[int | None, int | None]:
+        if "blkio" not in self.common:
+            return None, None
+        totals = {"Read": 0, "Write": 0}
+        for line in read_text(f"{self.common['blkio']}/blkio.throttle.io_service_bytes").splitlines():
+            words = line.split()
+            if len(words) == 3 and words[1] in totals:
+                totals[words[1]] += int(words[2])
+        return totals["Read"], totals["Write"]
+
+    def _waiting_s(self) -> float | None:
+        if self.node.pressure:
+            return pressure_s(f"{self.common['unified']}/cpu.pressure")
+        threads = read_text(f"{self.cpu}/tasks").split()
+        if len(threads) > THREADS:
+            return None
+        delays = (read_text(f"/proc/{thread}/schedstat").split() for thread in threads)
+        return sum(int(delay[1]) for delay in delays if delay) / 1e9
+
+    def adopt(self, other: Group, timeout_s: float) -> None:
+        """Move all processes of the task's other group here."""
+        move_all(other, self, timeout_s)
+
+    def remove(self, *, moved: bool = False) -> None:
+        """Remove them; only the node's own if the task has moved."""
+        remove_directory(self.cpu, REMOVE_S)
+        if not moved:
+            for path in self.common.values():
+                remove_directory(path, REMOVE_S)
+
+
+class NodeV1:
+    """A node's groups; see `cgroup.Node`."""
+
+    kind: Literal["cgroup-v1", "cgroup-v2"] = "cgroup-v1"
+
+    def __init__(self, points: dict[str, str], unified: str | None, cluster: str, node: str) -> None:
+        self.points, self.unified = points, unified
+        self.cluster, self.name = cluster, node
+        self.cpu = f"{points['cpu']}/{TOP}/{cluster}/{node}"
+        separate = {name: point for name, point in points.items() if point != points["cpu"]}
+        self.joint = points.get("cpuacct") == points["cpu"]
+        self.cpuset = f"{points['cpuset']}/{TOP}/{cluster}/{node}" if "cpuset" in separate else None
+        # Controllers mounted together are one tree: it is entered once.
+        self.common = {
+            name: f"{separate[name]}/{TOP}/{cluster}"
+            for name in ("memory", "cpuacct", "blkio", "freezer")
+            if name in separate and separate[name] != separate.get("cpuset")
+        }
+        notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in points]
+        self.kills = self.pressure = False
+        if unified is not None and os.access(unified, os.W_OK):
+            self.common["unified"] = f"{unified}/{TOP}/{cluster}"
+            self.kills, self.pressure = _offers(unified, "cgroup.kill", "cpu.pressure")
+        self.limits_memory = "memory" in self.common
+        self.measures_waiting = True
+        if not self.pressure:
+            notes.append("no pressure files: waiting time is the sum of the run-queue delays of living threads")
+        self.notes = tuple(notes)
+
+    def create(self, cpus: str | None, cap_cores: float | None, cores: float) -> None:
+        """Make it. In competition with the rest of the host, a node weighs as many programs as it has cores."""
+        host = os.cpu_count() or 1
+        for path, weight in self._levels(self.cpu, (host, host, cores)):
+            make_directory(path)
+            set_file(f"{path}/cpu.shares", str(min(max(round(1024 * weight), SHARES[0]), SHARES[1])))
+        try:
+            _cap(self.cpu, cap_cores)
+        except DriverError:
+            # The kernel refuses less than a task's own limit.
+            for task in self.names():
+                self.group(task).cap(None)
+            _cap(self.cpu, cap_cores)
+        for common in self.common.values():
+            for path in (os.path.dirname(common), common):
+                make_directory(path)
+        if self.cpuset:
+            self._create_cpuset(self.cpuset, cpus)
+        elif cpus is not None:
+            raise DriverError(f"cpus {cpus!r}: this host has no cpuset controller; leave it out")
+
+    def _levels(self, path: str, weights: tuple[float, float, float]) -> list[tuple[str, float]]:
+        cluster = os.path.dirname(path)
+        return list(zip((os.path.dirname(cluster), cluster, path), weights, strict=True))
+
+    def _create_cpuset(self, path: str, cpus: str | None) -> None:
+        top = self.points["cpuset"]
+        prefix = "cpuset." if os.path.exists(f"{top}/cpuset.cpus") else ""
+        everything = {file: read_text(f"{top}/{prefix}{file}").strip() for file in ("cpus", "mems")}
+        if cpus is not None and not cpu_list(cpus) <= cpu_list(everything["cpus"]):
+            raise DriverError(f"cpus {cpus!r}: this host has {everything['cpus']}")
+        for level, _ in self._levels(path, (0, 0, 0)):
+            make_directory(level)
+            for file, value in everything.items():
+                chosen = cpus if level == path and file == "cpus" and cpus is not None else value
+                set_file(f"{level}/{prefix}{file}", chosen)
+
+    def group(self, task: str) -> GroupV1:
+        """A task's groups."""
+        return GroupV1(self, task)
+
+    def names(self) -> list[str]:
+        """The tasks that have a group here."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.cpu) as found:
+            return [entry.name for entry in found if entry.is_dir()]
+        return []
+
+    def sibling(self, name: str) -> "NodeV1":
+        """Another node of this cluster on this host."""
+        return NodeV1(self.points, self.unified, self.cluster, name)
+
+    def remove(self) -> None:
+        """Remove the node, and the cluster if it was the last."""
+        if self.names():
+            return
+        for path in filter(None, (self.cpu, self.cpuset)):
+            remove_directory(path, REMOVE_S)
+        for leaf in {*self.common.values(), os.path.dirname(self.cpu), os.path.dirname(self.cpuset or self.cpu)}:
+            with contextlib.suppress(DriverError):
+                remove_directory(leaf)
+
+
+WITHOUT = {
+    "memory": "memory limits are not enforced and memory is not measured",
+    "cpuset": "nodes cannot be bound to CPUs",
+    "cpuacct": "CPU time is not measured",
+    "blkio": "disk traffic is not measured",
+}
+
+
+def _offers(unified: str, *files: str) -> list[bool]:
+    """Whether groups in this tree have such files, which its top may not have."""
+    make_directory(f"{unified}/{TOP}")
+    return [os.path.exists(f"{unified}/{TOP}/{file}") for file in files]
+
+
+def _cap(path: str, cores: float | None) -> None:
+    quota_file, period_file = f"{path}/cpu.cfs_quota_us", f"{path}/cpu.cfs_period_us"
+    if cores is None:
+        set_file(quota_file, "-1")
+        return
+    quota_us, period_us = quota(cores)
+    if number(period_file) != period_us:
+        # Old quota with new period could be more than the parent's, which the kernel refuses.
+        set_file(quota_file, "-1")
+        set_file(period_file, str(period_us))
+    set_file(quota_file, str(quota_us))

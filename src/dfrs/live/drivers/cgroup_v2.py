@@ -1,0 +1,222 @@
+"""Control groups of version 2: one tree, a node is a group of it and each of its tasks a group below.
+
+A task that moves from node to node enters a new group: what it used before is carried over by the driver, but its
+memory stays charged to the old group, so its new limit counts only what it touches from then on.
+
+Exercised on a real kernel whose controllers belonged to version 1: making, entering and removing groups, freezing,
+killing, CPU time, pressure. Exercised against plain files in place of the kernel's: weights, quotas, memory limits,
+CPU sets, events, disk traffic, and that controllers are enabled level by level. What the kernel makes of weights and
+quotas is the same code as in version 1.
+"""
+
+import contextlib
+import os
+from typing import Literal
+
+from dfrs.live.drivers.base import DriverError
+from dfrs.live.drivers.cgroup import (
+    TOP,
+    Counters,
+    Group,
+    cpu_list,
+    make_directory,
+    move_all,
+    number,
+    numbers,
+    pressure_s,
+    quota,
+    remove_directory,
+    set_file,
+)
+from dfrs.live.drivers.shim import Place, oom_kills, read_text, write_control
+
+WEIGHTS = (1, 10_000)
+CONTROLLERS = ("cpu", "memory", "io", "cpuset")
+REMOVE_S = 1.0
+
+
+class GroupV2:
+    """A task's group; see `cgroup.Group`."""
+
+    lost_by_move = frozenset(
+        {"cpu_s", "peak_bytes", "oom_kills", "read_bytes", "written_bytes", "throttled_s", "waiting_s"}
+    )
+
+    def __init__(self, node: "NodeV2", task: str) -> None:
+        self.node = node
+        self.path = f"{node.path}/{task}"
+
+    def create(self, memory_bytes: int) -> None:
+        """Make it."""
+        make_directory(self.path)
+        if self.node.limits_memory:
+            set_file(f"{self.path}/memory.max", str(memory_bytes))
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return os.path.isdir(self.path)
+
+    def entries(self) -> list[str]:
+        """One file."""
+        return [f"{self.path}/cgroup.procs"]
+
+    def place(self) -> dict[str, str]:
+        """See `cgroup.Group`."""
+        entries = {"procs": f"{self.path}/cgroup.procs", "freeze": f"{self.path}/cgroup.freeze"}
+        entries |= {"freeze_on": "1", "freeze_off": "0", "frozen": f"{self.path}/cgroup.events"}
+        entries |= {"frozen_mark": "frozen 1", "cpu": f"{self.path}/cpu.stat"}
+        if os.path.exists(f"{self.path}/cgroup.kill"):
+            entries["kill"] = f"{self.path}/cgroup.kill"
+        if self.node.limits_memory:
+            entries |= {"oom": f"{self.path}/memory.events", "peak": f"{self.path}/memory.peak"}
+        return entries
+
+    def members(self) -> list[int]:
+        """Its processes."""
+        return [int(pid) for pid in read_text(f"{self.path}/cgroup.procs").split()]
+
+    def attach(self, pid: int) -> None:
+        """Move a process into it."""
+        write_control(f"{self.path}/cgroup.procs", str(pid))
+
+    def weigh(self, share: float) -> None:
+        """Set `cpu.weight`."""
+        if "cpu" in self.node.controllers:
+            set_file(f"{self.path}/cpu.weight", str(_weight(share * WEIGHTS[1])))
+
+    def cap(self, cores: float | None) -> None:
+        """Set `cpu.max`."""
+        if "cpu" in self.node.controllers:
+            set_file(f"{self.path}/cpu.max", _limit(cores))
+
+    def read(self) -> Counters:
+        """What it has used."""
+        cpu = numbers(f"{self.path}/cpu.stat")
+        throttled = cpu.get("throttled_usec")
+        memory = self.node.limits_memory
+        read_bytes, written_bytes = self._disk()
+        return Counters(
+            cpu_s=cpu.get("usage_usec", 0) / 1e6,
+            memory_bytes=(number(f"{self.path}/memory.current") or 0) if memory else 0,
+            swap_bytes=number(f"{self.path}/memory.swap.current") if memory else None,
+            read_bytes=read_bytes,
+            written_bytes=written_bytes,
+            throttled_s=None if throttled is None else throttled / 1e6,
+            waiting_s=pressure_s(f"{self.path}/cpu.pressure"),
+        )
+
+    def worst(self) -> Counters:
+        """The counters of memory that ran out or nearly did."""
+        if not self.node.limits_memory:
+            return Counters()
+        place = self.place()
+        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=oom_kills(read_text(place["oom"])))
+
+    def _disk(self) -> tuple[int | None, int | None]:
+        if "io" not in self.node.controllers:
+            return None, None
+        totals = {"rbytes": 0, "wbytes": 0}
+        for word in read_text(f"{self.path}/io.stat").split():
+            name, _, value = word.partition("=")
+            if name in totals:
+                totals[name] += int(value)
+        return totals["rbytes"], totals["wbytes"]
+
+    def adopt(self, other: Group, timeout_s: float) -> None:
+        """Move all processes of the task's other group here."""
+        if Place(other.place(), None, "").frozen():
+            set_file(f"{self.path}/cgroup.freeze", "1")
+        move_all(other, self, timeout_s)
+
+    def remove(self, *, moved: bool = False) -> None:
+        """Remove it: a task has nothing in common with its group on another node."""
+        del moved
+        remove_directory(self.path, REMOVE_S)
+
+
+class NodeV2:
+    """A node's group; see `cgroup.Node`."""
+
+    kind: Literal["cgroup-v1", "cgroup-v2"] = "cgroup-v2"
+
+    def __init__(self, point: str, cluster: str, node: str) -> None:
+        self.point, self.cluster, self.name = point, cluster, node
+        self.path = f"{point}/{TOP}/{cluster}/{node}"
+        offered = read_text(f"{point}/cgroup.controllers").split()
+        self.controllers = tuple(name for name in CONTROLLERS if name in offered)
+        self.limits_memory = "memory" in self.controllers
+        self.measures_waiting = os.path.exists("/proc/pressure/cpu")
+        notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in offered]
+        if self.limits_memory:
+            notes.append("a task that moves between nodes of this host starts with a memory count of zero")
+        if not self.measures_waiting:
+            notes.append("no pressure files: waiting time is not measured")
+        self.notes = tuple(notes)
+
+    def create(self, cpus: str | None, cap_cores: float | None, cores: float) -> None:
+        """Make it. In competition with the rest of the host, a node weighs as many programs as it has cores."""
+        host = os.cpu_count() or 1
+        cluster = os.path.dirname(self.path)
+        above = self.point
+        for path, weight in ((os.path.dirname(cluster), host), (cluster, host), (self.path, cores)):
+            self._enable(above)
+            make_directory(path)
+            if "cpu" in self.controllers:
+                set_file(f"{path}/cpu.weight", str(_weight(100 * weight)))
+            above = path
+        self._enable(self.path)
+        if "cpu" in self.controllers:
+            set_file(f"{self.path}/cpu.max", _limit(cap_cores))
+        if "cpuset" in self.controllers:
+            everything = read_text(f"{self.point}/cpuset.cpus.effective").strip()
+            if cpus is not None and everything and not cpu_list(cpus) <= cpu_list(everything):
+                raise DriverError(f"cpus {cpus!r}: this host has {everything}")
+            set_file(f"{self.path}/cpuset.cpus", cpus or "\n")
+        elif cpus is not None:
+            raise DriverError(f"cpus {cpus!r}: this host has no cpuset controller; leave it out")
+
+    def _enable(self, path: str) -> None:
+        enabled = read_text(f"{path}/cgroup.subtree_control").split()
+        for name in self.controllers:
+            if name not in enabled:
+                set_file(f"{path}/cgroup.subtree_control", f"+{name}")
+
+    def group(self, task: str) -> GroupV2:
+        """A task's group."""
+        return GroupV2(self, task)
+
+    def names(self) -> list[str]:
+        """The tasks that have a group here."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.path) as found:
+            return [entry.name for entry in found if entry.is_dir()]
+        return []
+
+    def sibling(self, name: str) -> "NodeV2":
+        """Another node of this cluster on this host."""
+        return NodeV2(self.point, self.cluster, name)
+
+    def remove(self) -> None:
+        """Remove the node, and the cluster if it was the last."""
+        if self.names():
+            return
+        remove_directory(self.path, REMOVE_S)
+        with contextlib.suppress(DriverError):
+            remove_directory(os.path.dirname(self.path))
+
+
+WITHOUT = {
+    "cpu": "shares and caps have no effect",
+    "memory": "memory limits are not enforced and memory is not measured",
+    "cpuset": "nodes cannot be bound to CPUs",
+    "io": "disk traffic is not measured",
+}
+
+
+def _weight(value: float) -> int:
+    return min(max(round(value), WEIGHTS[0]), WEIGHTS[1])
+
+
+def _limit(cores: float | None) -> str:
+    if cores is None:
+        return "max 100000"
+    return "{} {}".format(*quota(cores))

@@ -1,0 +1,254 @@
+"""The directory in which the nodes of one host keep their tasks: what is on disk is all that a driver knows.
+
+A task's directory appears and vanishes whole, by rename. Its lock is held by whoever changes its owner or ends it, and
+by its shim from before the shim exists until it is on record in `shim.pid`; so whoever holds the lock and finds no
+`shim.pid` knows that no shim will come.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from dfrs.live.drivers.base import DriverError, Exit, ExitKind, TaskId
+from dfrs.live.drivers.shim import Place, living, pack, read_text, replace_file, unpack
+
+Stream = Literal["out", "err"]
+TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
+BLOCK_BYTES = 4096
+STALE_S = 60.0
+"""Age at which a directory that was being made or removed belongs to nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Which node has a task. `place` is for the shim; `carried` was counted before it came to this node."""
+
+    node: str
+    handed: bool = False
+    came_from: str = ""
+    """The node that it is being taken from; empty when nothing of it is there any more."""
+    place: Mapping[str, str]
+    carried: Mapping[str, float]
+
+
+class TaskDirectory:
+    """All tasks of one host, under one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.tasks = root / "tasks"
+        self.kept = root / "output"
+        try:
+            for path in (self.tasks, self.kept):
+                path.mkdir(parents=True, exist_ok=True)
+            self.tasks.chmod(0o711)
+        except OSError as error:
+            raise DriverError(f"{root}: cannot keep tasks here: {error.strerror}; choose another directory") from error
+        for entry in self.tasks.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if entry.name.startswith(".") and time.time() - entry.stat().st_mtime > STALE_S:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+    def path(self, task: TaskId) -> str:
+        """Where a task is, if it is."""
+        return f"{self.tasks}/{task}"
+
+    def ids(self) -> list[TaskId]:
+        """All tasks of the host."""
+        names = sorted(tuple(map(int, name.split("."))) for name in os.listdir(self.tasks) if TASK_NAME.fullmatch(name))
+        return [TaskId(job=job, rank=rank, incarnation=incarnation) for job, rank, incarnation in names]
+
+    @contextlib.contextmanager
+    def locked(self, task: TaskId) -> Generator[int | None]:
+        """Hold a task's lock; None if there is no such task."""
+        while True:
+            try:
+                file = os.open(f"{self.path(task)}/lock", os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                yield None
+                return
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # It may have been removed, and perhaps made again, in the meantime.
+                if _same(file, f"{self.path(task)}/lock"):
+                    yield file
+                    return
+            finally:
+                os.close(file)
+
+    def busy(self, task: TaskId) -> bool:
+        """Whether someone holds its lock."""
+        try:
+            file = os.open(f"{self.path(task)}/lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
+    def create(self, task: TaskId, owner: Owner, spec: list[tuple[str, str]]) -> None:
+        """Make a task's directory; nothing if it is there. Raises DriverError."""
+        temporary = self.tasks / f".new.{task}.{uuid.uuid4().hex}"
+        try:
+            temporary.mkdir(mode=0o700)
+            replace_file(f"{temporary}/spec", pack(spec))
+            replace_file(f"{temporary}/owner", _packed(owner))
+            (temporary / "lock").touch(mode=0o600)
+            temporary.rename(self.path(task))
+        except (OSError, ValueError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            if not os.path.exists(f"{self.path(task)}/owner"):
+                raise DriverError(f"task {task}: cannot write {self.path(task)}: {error}") from error
+
+    def spec(self, task: TaskId) -> dict[str, str]:
+        """What its shim was told; of entries that repeat, the last."""
+        return dict(unpack(read_text(f"{self.path(task)}/spec")))
+
+    def owner(self, task: TaskId) -> Owner | None:
+        """Who has it; None without such a task."""
+        entries = dict(unpack(read_text(f"{self.path(task)}/owner")))
+        if not entries:
+            return None
+        carried = {key[8:]: float(value) for key, value in entries.items() if key.startswith("carried_")}
+        return Owner(
+            node=entries.pop("node"),
+            handed=entries.pop("handed") == "1",
+            came_from=entries.pop("came_from"),
+            place={key: value for key, value in entries.items() if not key.startswith("carried_")},
+            carried=carried,
+        )
+
+    def set_owner(self, task: TaskId, owner: Owner) -> None:
+        """Write who has it. Raises DriverError."""
+        self.write(task, "owner", _packed(owner))
+
+    def write(self, task: TaskId, name: str, data: bytes) -> None:
+        """Replace one of its files. Raises DriverError."""
+        try:
+            replace_file(f"{self.path(task)}/{name}", data)
+        except OSError as error:
+            raise DriverError(f"task {task}: {self.path(task)}/{name}: {error.strerror}") from error
+
+    def ask_to_stop(self, task: TaskId, grace_s: float) -> None:
+        """Leave the request for its shim; an earlier one stays. Raises DriverError."""
+        try:
+            # A link needs no room for data: a task can be ended also when the disk is full.
+            os.symlink(repr(grace_s), f"{self.path(task)}/stop")
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise DriverError(f"task {task}: {self.path(task)}/stop: {error.strerror}") from error
+
+    def shim(self, task: TaskId) -> str:
+        """The identity of its shim, living or not; empty if it never had one."""
+        return read_text(f"{self.path(task)}/shim.pid")
+
+    def place(self, task: TaskId, owner: Owner) -> Place:
+        """Where its processes are."""
+        main = read_text(f"{self.path(task)}/task.pid")
+        return Place(dict(owner.place), living(self.shim(task)), main)
+
+    def exit(self, task: TaskId) -> Exit | None:
+        """How it ended, if it has."""
+        text = read_text(f"{self.path(task)}/exit.json")
+        return Exit.model_validate_json(text) if text else None
+
+    def lose(self, task: TaskId, why: str) -> Exit:
+        """Record that its end was not seen, unless it is on record by now."""
+        lost = Exit(kind=ExitKind.LOST, time_s=time.time(), message=why)
+        with self.locked(task) as lock:
+            if lock is not None and (known := self.exit(task)):
+                return known
+            # A full disk: it will be found lost again.
+            with contextlib.suppress(DriverError, FileNotFoundError):
+                self.write(task, "exit.json", lost.model_dump_json().encode())
+        return lost
+
+    def remove(self, task: TaskId) -> None:
+        """Remove its directory but keep its output. The caller holds its lock, and its processes are gone."""
+        path = self.path(task)
+        gone = f"{self.tasks}/.gone.{task}.{uuid.uuid4().hex}"
+        try:
+            for stream in ("out", "err"):
+                for start in self._segments(path, f"{stream}."):
+                    os.rename(f"{path}/{stream}.{start}", f"{self.kept}/{task}.{stream}.{start}")
+            os.rename(path, gone)
+        except OSError as error:
+            raise DriverError(f"task {task}: cannot remove {path}: {error.strerror}") from error
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def prune_output(self, max_bytes: int) -> None:
+        """Remove the output of forgotten tasks, oldest first, until what is left is at most `max_bytes`."""
+        files: list[tuple[float, int, str]] = []
+        with os.scandir(self.kept) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    stat = entry.stat()
+                    # An empty file, too, takes room.
+                    files.append((stat.st_mtime, max(stat.st_size, BLOCK_BYTES), entry.path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= max_bytes:
+                return
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            total -= size
+
+    def output(self, task: TaskId, stream: Stream, offset: int, limit: int) -> tuple[bytes, int, int]:
+        """See `base.Driver.output`."""
+        # A file may be rotated away, or the task forgotten, between listing and reading.
+        for _ in range(5):
+            for directory, prefix in ((self.path(task), f"{stream}."), (str(self.kept), f"{task}.{stream}.")):
+                with contextlib.suppress(FileNotFoundError):
+                    if segments := self._segments(directory, prefix):
+                        return _read(lambda start, d=directory, p=prefix: f"{d}/{p}{start}", segments, offset, limit)
+        if os.path.exists(self.path(task)):
+            return b"", 0, 0
+        raise DriverError(f"task {task}: no {stream} output on this host: it never ran here, or it was pruned")
+
+    @staticmethod
+    def _segments(directory: str, prefix: str) -> list[int]:
+        """Where the files of an output begin, in order."""
+        try:
+            names = os.listdir(directory)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name[len(prefix) :]) for name in names if name.startswith(prefix))
+
+
+def _read(path: Callable[[int], str], segments: list[int], offset: int, limit: int) -> tuple[bytes, int, int]:
+    end = segments[-1] + os.stat(path(segments[-1])).st_size
+    begin = min(max(offset, segments[0]), end)
+    data = b""
+    for start, stop in zip(segments, [*segments[1:], end], strict=True):
+        position = begin + len(data)
+        if start <= position < stop and len(data) < limit:
+            with open(path(start), "rb") as file:
+                file.seek(position - start)
+                data += file.read(min(limit - len(data), stop - position))
+    return data, begin, end
+
+
+def _same(file: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _packed(owner: Owner) -> bytes:
+    entries = [("node", owner.node), ("handed", str(int(owner.handed))), ("came_from", owner.came_from)]
+    entries += owner.place.items()
+    entries += [(f"carried_{name}", repr(value)) for name, value in owner.carried.items()]
+    return pack(entries)

@@ -1,0 +1,145 @@
+"""Runs tasks as plain processes, where the agent has no control groups: for a laptop, or a node without root.
+
+What that costs. Shares are nice levels 0 to 19, each of which weighs 1.25 times the next: a ratio of two shares is met
+within 12 %, between 1 and 1/69 of the node, and counts per thread, so a task of many threads gets more, and an agent
+without privileges can lower a task's share but not raise it. Where the kernel groups by session
+(`sched_autogroup_enabled`, and the agent is in no CPU control group), the session has that level too: then it counts
+per session, of which a task has one unless it makes more, and can be raised again by anybody.
+
+There are no caps and no memory limits: an address space limit would hit programs that reserve and never use. A pause is
+SIGSTOP to every process below the task's shim, repeated until all have stopped; the task's own shells may see it. Times
+are those of living processes and of those that were waited for.
+"""
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dfrs.live.drivers import shim
+from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
+from dfrs.live.drivers.cgroup import cpu_list
+from dfrs.live.drivers.directory import Owner
+from dfrs.live.drivers.supervised import KEPT_OUTPUT_BYTES, SupervisedDriver
+
+STEP = 1.25
+"""Ratio of the kernel's weights of neighbouring nice levels."""
+LEAST_LEVEL, GREATEST_LEVEL = 0, 19
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def nice_level(share: float) -> int:
+    """The nice level for a part of a node, in [0, 1]: 0 for all of it, 19 for 1/69 and less."""
+    if share <= 0:
+        return GREATEST_LEVEL
+    return min(max(round(-math.log(share, STEP)), LEAST_LEVEL), GREATEST_LEVEL)
+
+
+class NiceDriver(SupervisedDriver):
+    """Tasks of one node as processes with nice levels. All nodes of a host share `root`."""
+
+    def __init__(
+        self,
+        root: Path,
+        node: str,
+        *,
+        cpus: str | None = None,
+        cores: float,
+        memory_bytes: int,
+        output_bytes: int = KEPT_OUTPUT_BYTES,
+    ) -> None:
+        super().__init__(root, node, cores, memory_bytes, output_bytes)
+        self.cpus = os.sched_getaffinity(0) if cpus is None else cpu_list(cpus)
+        if not self.cpus <= os.sched_getaffinity(0):
+            raise DriverError(f"cpus {cpus!r}: this agent may use {sorted(os.sched_getaffinity(0))}")
+        self.by_session = _grouped_by_session()
+        self._recover()
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do here."""
+        notes = ["no control groups: shares are nice levels, met within 12 % and not below 1/69 of the node"]
+        if not self.by_session:
+            notes.append("shares count per thread: a task of many threads gets more")
+            if os.geteuid() != 0:
+                notes.append("without privileges a share can be lowered but not raised")
+        notes += ["memory limits are not enforced", "a paused task keeps its memory"]
+        return Abilities(
+            shares="nice",
+            caps=False,
+            memory_limits=False,
+            pause_frees_memory=False,
+            moves_on_host=True,
+            measures_waiting=False,
+            notes=tuple(notes),
+        )
+
+    def _place(self, task: TaskId) -> dict[str, str]:
+        return {}
+
+    def _prepare(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
+        pass
+
+    def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
+        affinity = ",".join(map(str, sorted(self.cpus)))
+        return [("nice", str(self._level(share_cores))), ("affinity", affinity)]
+
+    def _level(self, share_cores: float) -> int:
+        return nice_level(share_cores / self.cores)
+
+    def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
+        for pid in self.files.place(task, owner).members():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(pid, self.cpus)
+        return {}
+
+    def _leave(self, task: TaskId, node: str) -> None:
+        pass
+
+    def _clear(self, task: TaskId, node: str) -> None:
+        pass
+
+    def _share(self, task: TaskId, share_cores: float) -> None:
+        level = self._level(share_cores)
+        sessions: dict[str, int] = {}
+        for pid in self.files.place(task, self._mine(task)).members():
+            # It may have ended, or be at a lower share from which only root may raise it.
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, pid, level)
+            if fields := shim.stat_fields(pid):
+                sessions[fields[3]] = pid
+        if self.by_session and not all(shim.set_session_level(pid, level) for pid in sessions.values()):
+            raise DriverError(f"task {task}: the kernel takes one session's share in 0.1 s: try again")
+
+    def usage(self) -> Sequence[Usage]:
+        """One row for each running or paused task. One look at all processes of the host serves all tasks."""
+        parents = shim.parents()
+        rows: list[Usage] = []
+        for status in self.tasks():
+            root = shim.living(self.files.shim(status.task))
+            if root is None or status.state is TaskState.EXITED:
+                continue
+            # Fields 16 and 17 of the shim: what it has waited for; its own use is not the task's.
+            ticks, pages = sum(map(int, shim.stat_fields(root)[13:15])), 0
+            for pid in shim.descendants(root, parents):
+                if fields := shim.stat_fields(pid):
+                    ticks += sum(map(int, fields[11:15]))
+                    pages += int(fields[21])
+            rows.append(
+                Usage(
+                    task=status.task,
+                    time_s=time.monotonic(),
+                    cpu_s=ticks / TICKS,
+                    memory_bytes=pages * PAGE_BYTES,
+                )
+            )
+        return rows
+
+
+def _grouped_by_session() -> bool:
+    enabled = shim.read_text("/proc/sys/kernel/sched_autogroup_enabled").strip() == "1"
+    lines = [line.split(":") for line in shim.read_text("/proc/self/cgroup").splitlines()]
+    return enabled and all(path == "/" for _, names, path in lines if not names or "cpu" in names.split(","))

@@ -1,0 +1,138 @@
+"""Runs tasks as processes in control groups: the driver for nodes where the agent is root."""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, Usage
+from dfrs.live.drivers.cgroup import Node, add_counters, cpu_list, detect
+from dfrs.live.drivers.directory import Owner
+from dfrs.live.drivers.shim import read_text
+from dfrs.live.drivers.supervised import KEPT_OUTPUT_BYTES, MOVE_S, SupervisedDriver
+
+Shares = Literal["weights", "caps"]
+
+
+class ProcessDriver(SupervisedDriver):
+    """Tasks of one node as processes.
+
+    All nodes of a host share `root`, and `cluster` names their control groups: `dfrs/<cluster>/<node>`. The node has
+    the CPUs of `cpus` (None: all), and of their time `cores`: where that is less than there are CPUs, all its tasks
+    together are capped at it. With `shares="caps"` a task never gets more than its share; with "weights" it may use
+    what others leave. Raises DriverError if the host cannot do that.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        cluster: str,
+        node: str,
+        *,
+        cpus: str | None = None,
+        cores: float,
+        memory_bytes: int,
+        shares: Shares = "weights",
+        output_bytes: int = KEPT_OUTPUT_BYTES,
+        groups: Node | None = None,
+    ) -> None:
+        super().__init__(root, node, cores, memory_bytes, output_bytes)
+        self.shares: Shares = shares
+        self.groups = detect(cluster, node) if groups is None else groups
+        self.groups.create(cpus, cores if cores < _count(cpus) else None, cores)
+        self._recover()
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do here."""
+        notes = self.groups.notes
+        if self.groups.kind == "cgroup-v1":
+            notes += ("a share below 1/32768 of the node is rounded up to it",)
+        else:
+            notes += ("a share below 1/10000 of the node is rounded up to it",)
+        return Abilities(
+            shares=self.groups.kind,
+            caps=True,
+            memory_limits=self.groups.limits_memory,
+            pause_frees_memory=False,
+            moves_on_host=True,
+            measures_waiting=self.groups.measures_waiting,
+            notes=(*notes, "a paused task keeps its memory"),
+        )
+
+    def _place(self, task: TaskId) -> dict[str, str]:
+        return self.groups.group(str(task)).place()
+
+    def _prepare(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
+        self.groups.group(str(task)).create(spec.memory_bytes)
+        self._share(task, share_cores)
+
+    def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
+        entries = [("enter", path) for path in self.groups.group(str(task)).entries()]
+        # The agent's own affinity is not the task's; the CPU set narrows it, now and after a move.
+        every = ",".join(map(str, sorted(cpu_list(read_text("/sys/devices/system/cpu/possible")))))
+        return [*entries, ("affinity", every), ("memory_bytes", str(spec.memory_bytes))]
+
+    def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
+        old, new = self.groups.sibling(owner.node).group(str(task)), self.groups.group(str(task))
+        new.create(self._limit(task))
+        new.adopt(old, MOVE_S)
+        worst = old.worst()
+        counters = replace(old.read(), peak_bytes=worst.peak_bytes, oom_kills=worst.oom_kills)
+        before = add_counters(counters, owner.carried)
+        counted = {name: getattr(before, name) for name in old.lost_by_move}
+        return {name: value for name, value in counted.items() if value is not None}
+
+    def _limit(self, task: TaskId) -> int:
+        return int(self.files.spec(task)["memory_bytes"])
+
+    def _leave(self, task: TaskId, node: str) -> None:
+        self.groups.sibling(node).group(str(task)).remove(moved=True)
+
+    def _clear(self, task: TaskId, node: str) -> None:
+        self.groups.sibling(node).group(str(task)).remove()
+
+    def _share(self, task: TaskId, share_cores: float) -> None:
+        group = self.groups.group(str(task))
+        group.weigh(min(share_cores / self.cores, 1.0))
+        if self.shares == "caps":
+            group.cap(min(share_cores, self.cores))
+
+    def usage(self) -> Sequence[Usage]:
+        """One row for each task that has not ended."""
+        rows: list[Usage] = []
+        for name in self.groups.names():
+            job, rank, incarnation = map(int, name.split("."))
+            task = TaskId(job=job, rank=rank, incarnation=incarnation)
+            owner = self.files.owner(task)
+            if owner is None or owner.node != self.node or not self._running(task):
+                continue
+            used = self.groups.group(name).read()
+            if owner.carried:
+                used = add_counters(used, owner.carried)
+            rows.append(
+                Usage(
+                    task=task,
+                    time_s=time.monotonic(),
+                    cpu_s=used.cpu_s,
+                    memory_bytes=used.memory_bytes,
+                    swap_bytes=used.swap_bytes,
+                    read_bytes=used.read_bytes,
+                    written_bytes=used.written_bytes,
+                    throttled_s=used.throttled_s,
+                    waiting_s=used.waiting_s,
+                )
+            )
+        return rows
+
+    def remove_node(self) -> None:
+        """Remove the node's control groups. Raises DriverError while it has tasks."""
+        if names := self.groups.names():
+            raise DriverError(f"node {self.node}: has {len(names)} tasks: forget them first")
+        self.groups.remove()
+
+
+def _count(cpus: str | None) -> int:
+    return len(cpu_list(cpus)) if cpus is not None else os.cpu_count() or 1

@@ -1,0 +1,563 @@
+"""The process that stands between an agent and one task, so that the task outlives the agent.
+
+Started as `python -I -S shim.py <task directory> <lock>`: standard library only, and little of it, since there is one
+for each task. It runs the task as its child, in the control groups that the driver made; keeps its output in files;
+ends it when its time is up or a file asks for it; and writes how it ended. It is the reaper of everything the task
+starts: the task has ended when the last of that has. Drivers import the functions that both sides need.
+
+Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`; shim: `shim.pid`, `task.pid`,
+`out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that was ever written; two are kept),
+`exit.json`. `spec` and `owner` are `key=value` entries that end in a zero byte, `stop` is a link whose text is the
+seconds of grace.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Generator, Iterable
+
+TICK_S = 1.0
+"""How often it looks for a request to stop that no signal announced."""
+CLOCK_TICK_S = 0.25
+"""How often it asks whether a task with a time limit is paused."""
+NO_START = "-"
+CHUNK_BYTES = 1 << 16
+RESERVE_BYTES = 16 << 20
+"""So much of the disk, or a sixteenth of a small one, is not filled with output."""
+SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36
+HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
+
+
+def read_text(path: str) -> str:
+    """What a file holds; empty if it cannot be read."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        data = b""
+        # The kernel gives its files a page at a time.
+        while more := os.read(file, 1 << 20):
+            data += more
+        return data.decode("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+
+
+def write_control(path: str, text: str) -> None:
+    """Write to a kernel's control file. Raises OSError."""
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+def replace_file(path: str, data: bytes) -> None:
+    """Write a file whole or not at all, for its owner's eyes, and make it last. Raises OSError."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            if os.write(file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def pack(entries: Iterable[tuple[str, str]]) -> bytes:
+    """The bytes of a file of entries. Raises ValueError for a zero byte, which no program could be given."""
+    for key, value in entries:
+        if "\0" in value or "\0" in key:
+            raise ValueError(f"{key}: must not contain a zero byte")
+    return "".join(f"{key}={value}\0" for key, value in entries).encode("utf-8", "surrogateescape")
+
+
+def unpack(text: str) -> list[tuple[str, str]]:
+    """The entries of such a file, in order; keys may repeat."""
+    return [(key, value) for key, _, value in (entry.partition("=") for entry in text.split("\0")[:-1])]
+
+
+def stat_fields(pid: int) -> list[str]:
+    """/proc/<pid>/stat from the state on (field 3 of its manual is index 0); empty if there is no such process."""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+
+
+BOOT = read_text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def identity(pid: int) -> str:
+    """What tells a process from all others, before and after it: number, start time, boot."""
+    return f"{pid} {(stat_fields(pid) or [NO_START] * 20)[19]} {BOOT}"
+
+
+def living(name: str) -> int | None:
+    """The process number if the process of that identity lives, None if not."""
+    pid = name.partition(" ")[0]
+    if not pid.isdigit():
+        return None
+    fields = stat_fields(int(pid))
+    same = fields and fields[0] not in "ZX" and name == f"{pid} {fields[19]} {BOOT}"
+    return int(pid) if same else None
+
+
+def parents() -> dict[int, int]:
+    """The parent of each process that is not a zombie."""
+    known: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (fields := stat_fields(int(entry))) and fields[0] not in "ZX":
+            known[int(entry)] = int(fields[1])
+    return known
+
+
+def descendants(root: int, known: dict[int, int] | None = None) -> list[int]:
+    """All processes below `root`, in no order."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in (parents() if known is None else known).items():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(root, ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """A signal to each process that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def control_process(option: int, value: int) -> None:
+    """The system call prctl."""
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def set_session_level(pid: int, level: int) -> bool:
+    """The nice level of a process's session, where the kernel groups by session; False if it must be tried again."""
+    for _ in range(3):
+        try:
+            write_control(f"/proc/{pid}/autogroup", str(level))
+        except BlockingIOError:
+            # Without privileges, once in a tenth of a second on the whole host.
+            time.sleep(0.11)
+        except OSError:
+            break
+        else:
+            break
+    else:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def locked(directory: str) -> Generator[None]:
+    """Hold a task's lock. Raises FileNotFoundError if the task is gone."""
+    file = os.open(f"{directory}/lock", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+class Place:
+    """Where a task's processes are, and how to stop and end them all: in control groups, or below its shim.
+
+    Made from the entries `procs`, `freeze`, `freeze_on`, `freeze_off`, `frozen`, `frozen_mark`, `kill` of `owner`, the
+    number of the shim if it lives, and the identity of the task's first process.
+    """
+
+    def __init__(self, entries: dict[str, str], shim: int | None, main: str) -> None:
+        self.entries, self.shim, self.main = entries, shim, main
+
+    def members(self) -> list[int]:
+        """Its processes."""
+        if procs := self.entries.get("procs"):
+            return [int(pid) for pid in read_text(procs).split()]
+        return self._session() if self.shim is None else descendants(self.shim)
+
+    def _session(self) -> list[int]:
+        """What is left of the session of a task whose shim was killed."""
+        leader, _, rest = self.main.partition(" ")
+        boot = rest.partition(" ")[2]
+        # While anything is left of a session, no other process gets its leader's number.
+        if not leader or identity(int(leader)) not in (self.main, f"{leader} {NO_START} {boot}"):
+            return []
+        return [pid for pid in parents() if (fields := stat_fields(pid)) and fields[3] == leader]
+
+    def frozen(self) -> bool:
+        """Whether nothing of it runs, because it was paused."""
+        if path := self.entries.get("frozen"):
+            return self.entries["frozen_mark"] in read_text(path)
+        states = [fields[0] for pid in self.members() if (fields := stat_fields(pid))]
+        return bool(states) and all(state in "TtZX" for state in states)
+
+    def freeze(self, timeout_s: float) -> bool:
+        """Pause all of it; whether that was confirmed in time."""
+        until = time.monotonic() + timeout_s
+        if path := self.entries.get("freeze"):
+            write_control(path, self.entries["freeze_on"])
+            while not self.frozen():
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.0005)
+            return True
+        while members := self.members():
+            send(members, signal.SIGSTOP)
+            if self.frozen():
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def thaw(self) -> None:
+        """Let all of it go on."""
+        if path := self.entries.get("freeze"):
+            write_control(path, self.entries["freeze_off"])
+        else:
+            send(self.members(), signal.SIGCONT)
+
+    def kill(self, timeout_s: float = 2.0) -> bool:
+        """Kill all of it, whatever it forks; whether nothing was left in time."""
+        until = time.monotonic() + timeout_s
+        while True:
+            with contextlib.suppress(OSError):
+                if path := self.entries.get("kill"):
+                    write_control(path, "1")
+                else:
+                    self.freeze(0.2)
+                    send(self.members(), signal.SIGKILL)
+                self.thaw()
+            if not self.members():
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.002)
+
+
+class Stream:
+    """One of the task's outputs: a pipe, and the files that it is copied to."""
+
+    def __init__(self, directory: str, name: str, limit_bytes: int) -> None:
+        self.base = f"{directory}/{name}."
+        self.limit_bytes = limit_bytes
+        self.reader, self.writer = os.pipe()
+        self.start = self.end = self.dropped = 0
+        self.older: int | None = None
+        self.file = -1
+        with contextlib.suppress(OSError):
+            self._rotate()
+
+    def copy(self) -> bool:
+        """Take what is in the pipe; False at its end. What cannot be stored is dropped: the task must not wait."""
+        data = memoryview(os.read(self.reader, CHUNK_BYTES))
+        more = len(data) > 0
+        while data:
+            try:
+                if self.file < 0 or self.end - self.start >= self.limit_bytes:
+                    self._rotate()
+                if self._scarce():
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                written = os.write(self.file, data[: self.limit_bytes - (self.end - self.start)])
+            except OSError:
+                self.dropped += len(data)
+                break
+            self.end += written
+            data = data[written:]
+        return more
+
+    def _scarce(self) -> bool:
+        """Whether the last of the disk is left, which is for what must be on record."""
+        disk = os.fstatvfs(self.file)
+        return disk.f_bavail * disk.f_frsize < min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 16)
+
+    def _rotate(self) -> None:
+        if self.older is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.base}{self.older}")
+            self.older = None
+        file = os.open(f"{self.base}{self.end}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        if self.file >= 0:
+            os.close(self.file)
+            self.older = self.start
+        self.file, self.start = file, self.end
+
+
+class Shim:
+    """Runs one task to its end."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        entries = unpack(read_text(f"{directory}/spec"))
+        self.spec = dict(entries)
+        self.command = [value for key, value in entries if key == "command"]
+        self.enter = [value for key, value in entries if key == "enter"]
+        self.environment = dict(value.split("=", 1) for key, value in entries if key == "environment")
+        self.limit_s = float(self.spec["time_limit_s"]) if "time_limit_s" in self.spec else None
+        size = int(self.spec["output_bytes"])
+        self.streams = {
+            stream.reader: stream for stream in (Stream(directory, "out", size), Stream(directory, "err", size))
+        }
+        self.ran_s = 0.0
+        self.seen_s: float | None = None
+        self.kill_at_s: float | None = None
+        self.looked_s = -TICK_S
+        self.timed_out = False
+        self.error = ""
+        self.status: int | None = None
+        self.main = 0
+
+    def place(self) -> Place:
+        """Where its processes are now: a move to another node changes that."""
+        return Place(dict(unpack(read_text(f"{self.directory}/owner"))), os.getpid(), "")
+
+    def run(self, wake: int) -> None:
+        """Start it, stay with it until the last of its processes has ended, write how."""
+        failed = self._start()
+        poll = select.poll()
+        for file in (*self.streams, wake, failed):
+            poll.register(file, select.POLLIN)
+        while True:
+            for file, _ in poll.poll(self._patience_s() * 1000):
+                if stream := self.streams.get(file):
+                    if not stream.copy():
+                        poll.unregister(file)
+                elif file == wake:
+                    os.read(wake, 4096)
+                    self.looked_s = -TICK_S
+                else:
+                    self.error = os.read(failed, 4096).decode("utf-8", "replace")
+                    poll.unregister(failed)
+            if not self._reap():
+                break
+            if time.monotonic() - self.looked_s >= self._patience_s():
+                self._look()
+        for file, stream in self.streams.items():
+            rest = select.poll()
+            rest.register(file, select.POLLIN)
+            while rest.poll(0) and stream.copy():
+                pass
+        self.error = self.error or os.read(failed, 4096).decode("utf-8", "replace")
+        self._finish()
+
+    def _patience_s(self) -> float:
+        if self.kill_at_s is not None or self.timed_out:
+            return 0.1
+        if self.limit_s is None:
+            return TICK_S
+        return max(0.005, min(CLOCK_TICK_S, self.limit_s - self.ran_s))
+
+    def _start(self) -> int:
+        """Fork the task; the pipe on which it says why it could not run."""
+        go, release = os.pipe()
+        failed, fail = os.pipe()
+        self.main = os.fork()
+        if self.main == 0:
+            os.close(release)
+            self._become(go, fail)
+        os.close(go)
+        os.close(fail)
+        for stream in self.streams.values():
+            os.close(stream.writer)
+        # Nothing may run that is not on record: the child waits until it is, and ends if this process dies first.
+        with contextlib.suppress(OSError):
+            replace_file(f"{self.directory}/task.pid", identity(self.main).encode())
+        os.write(release, b"x")
+        os.close(release)
+        return failed
+
+    def _become(self, go: int, fail: int) -> None:
+        try:
+            for number in (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            # Without the shim nobody would see the task end.
+            control_process(SET_PDEATHSIG, signal.SIGKILL)
+            if os.read(go, 1):
+                self._execute()
+        except BaseException as error:
+            os.write(fail, str(error).encode("utf-8", "replace")[:2000] or b"unknown error")
+        finally:
+            os._exit(127)
+
+    def _execute(self) -> None:
+        for path in self.enter:
+            write_control(path, "0")
+        with contextlib.suppress(OSError):
+            write_control("/proc/self/oom_score_adj", "0")
+        os.setsid()
+        os.umask(0o022)
+        if level := self.spec.get("nice"):
+            os.setpriority(os.PRIO_PROCESS, 0, int(level))
+            set_session_level(os.getpid(), int(level))
+        if cpus := self.spec.get("affinity"):
+            os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
+        out, err = self.streams.values()
+        os.dup2(out.writer, 1)
+        os.dup2(err.writer, 2)
+        if account := self.spec.get("account"):
+            _switch(account)
+        os.chdir(self.spec["directory"])
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        try:
+            os.execvpe(self.command[0], self.command, self.environment)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.command[0]) from None
+
+    def _reap(self) -> bool:
+        """Collect what has ended; whether anything is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.main:
+                self.status = status
+
+    def _look(self) -> None:
+        """Is it to end: was that asked for, is its time up?"""
+        now_s = self.looked_s = time.monotonic()
+        if self.limit_s is not None and not self.timed_out:
+            frozen = self.place().frozen()
+            if self.seen_s is not None and not frozen:
+                self.ran_s += now_s - self.seen_s
+            self.seen_s = None if frozen else now_s
+            self.timed_out = self.ran_s >= self.limit_s
+        if self.kill_at_s is None and os.path.lexists(f"{self.directory}/stop"):
+            place = self.place()
+            self.kill_at_s = now_s + float(os.readlink(f"{self.directory}/stop"))
+            send(place.members(), signal.SIGTERM)
+            # A paused program cannot act on the signal.
+            with contextlib.suppress(OSError):
+                place.thaw()
+        if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
+            self.place().kill(0.05)
+
+    def _finish(self) -> None:
+        while True:
+            try:
+                with locked(self.directory):
+                    replace_file(f"{self.directory}/exit.json", self._verdict().encode())
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(0.5)
+            else:
+                return
+
+    def _verdict(self) -> str:
+        # Imported when the task no longer waits for it.
+        import json  # noqa: PLC0415
+        import resource  # noqa: PLC0415
+
+        owner = self.place().entries
+        status = self.status if self.status is not None else 0
+        code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        killed = oom_kills(read_text(owner.get("oom", ""))) + int(float(owner.get("carried_oom_kills", "0")))
+        kind = "signal" if code is None else "code"
+        if self.error:
+            kind, code = "not-started", None
+        elif self.kill_at_s is not None:
+            kind = "stopped"
+        elif self.timed_out:
+            kind = "time-limit"
+        elif killed and (code or number == signal.SIGKILL):
+            kind = "out-of-memory"
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        counted = cpu_seconds(owner.get("cpu", ""))
+        cpu_s = used.ru_utime + used.ru_stime if counted is None else counted + float(owner.get("carried_cpu_s", "0"))
+        peak = read_text(owner.get("peak", "")).strip()
+        peak_bytes = max(int(peak), int(float(owner.get("carried_peak_bytes", "0")))) if peak else used.ru_maxrss << 10
+        notes = [self.error] if self.error else []
+        if killed and kind != "out-of-memory":
+            notes.append(f"{killed} of its processes were killed for want of memory")
+        for name, stream in zip(("output", "error output"), self.streams.values(), strict=True):
+            if stream.dropped:
+                notes.append(f"{stream.dropped} bytes of {name} were dropped: the disk was full")
+        return json.dumps(
+            {"kind": kind, "code": code, "signal": number, "time_s": time.time(), "cpu_s": cpu_s}
+            | {"peak_bytes": peak_bytes, "message": "; ".join(notes)}
+        )
+
+
+def oom_kills(text: str) -> int:
+    """The count in a memory.oom_control or memory.events file."""
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill ")), 0)
+
+
+def cpu_seconds(path: str) -> float | None:
+    """CPU time in a cpuacct.usage or cpu.stat file; None without one."""
+    text = read_text(path)
+    if text.startswith("usage_usec"):
+        return int(text.split(maxsplit=2)[1]) / 1e6
+    return int(text) / 1e9 if text else None
+
+
+def _switch(account: str) -> None:
+    import pwd  # noqa: PLC0415
+
+    try:
+        entry = pwd.getpwnam(account)
+    except KeyError:
+        raise OSError(f"no account {account!r} on this node") from None
+    if entry.pw_uid == os.geteuid():
+        return
+    os.initgroups(account, entry.pw_gid)
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+
+
+def _register(directory: str) -> bool:
+    """Become the task's only shim; False if it has one already."""
+    temporary = f"{directory}/shim.pid.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="ascii") as file:
+        file.write(identity(os.getpid()))
+    try:
+        os.link(temporary, f"{directory}/shim.pid")
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary)
+    return True
+
+
+def _woken(number: int, frame: object) -> None:
+    """The signal's byte in the pipe is all that is wanted of it."""
+
+
+def main(directory: str, lock: int) -> None:
+    """Be the shim of a task. `lock` is the open lock of the task, let go when the shim is on record."""
+    os.chdir("/")
+    wake, waker = os.pipe()
+    for file in (wake, waker):
+        os.set_blocking(file, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    for number in HANDLED:
+        signal.signal(number, _woken)
+    control_process(SET_CHILD_SUBREAPER, 1)
+    if _register(directory):
+        os.close(lock)
+        Shim(directory).run(wake)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,301 @@
+"""What all drivers of processes share: a shim for each task, and the life of a task from start to forgotten.
+
+How shares, limits and counts are brought about is left to the class that is derived from it.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dfrs.live.drivers import shim
+from dfrs.live.drivers.base import Abilities, DriverError, Exit, TaskId, TaskSpec, TaskState, TaskStatus, Usage
+from dfrs.live.drivers.directory import Owner, Stream, TaskDirectory
+
+FREEZE_S = 2.0
+KILL_S = 5.0
+MOVE_S = 5.0
+LAST_WORDS_S = 1.0
+KEPT_OUTPUT_BYTES = 1 << 30
+
+
+class SupervisedDriver(ABC):
+    """A driver whose tasks are children of shims. `output_bytes` bounds the output of forgotten tasks on this host."""
+
+    def __init__(self, root: Path, node: str, cores: float, memory_bytes: int, output_bytes: int) -> None:
+        self.node, self.cores, self.memory_bytes, self.output_bytes = node, cores, memory_bytes, output_bytes
+        self.files = TaskDirectory(root)
+        self._shims: dict[TaskId, subprocess.Popen[bytes]] = {}
+        self._ended: dict[TaskId, Exit] = {}
+
+    def _recover(self) -> None:
+        """Bring what an earlier agent left half done to an end."""
+        for task in self.files.ids():
+            with self.files.locked(task) as lock:
+                owner = self.files.owner(task) if lock is not None else None
+                if owner is None or owner.node != self.node:
+                    continue
+                if not self.files.shim(task):
+                    self._discard(task, owner)
+                elif owner.came_from:
+                    self._arrive(task, owner)
+
+    @property
+    @abstractmethod
+    def abilities(self) -> Abilities:
+        """See `base.Driver`."""
+
+    @abstractmethod
+    def _place(self, task: TaskId) -> dict[str, str]:
+        """Where a task's processes are to be, for its shim."""
+
+    @abstractmethod
+    def _prepare(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
+        """Make ready for its processes."""
+
+    @abstractmethod
+    def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
+        """What its shim is told beyond what the task itself says."""
+
+    @abstractmethod
+    def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
+        """Bring its processes from the node of `owner` to this one; what was counted there and is not here."""
+
+    @abstractmethod
+    def _leave(self, task: TaskId, node: str) -> None:
+        """Remove what `node` had for a task that has moved away from it."""
+
+    @abstractmethod
+    def _clear(self, task: TaskId, node: str) -> None:
+        """Remove what `node` has for a task without processes."""
+
+    @abstractmethod
+    def _share(self, task: TaskId, share_cores: float) -> None:
+        """Give it that share."""
+
+    @abstractmethod
+    def usage(self) -> Sequence[Usage]:
+        """See `base.Driver`."""
+
+    def tasks(self) -> Sequence[TaskStatus]:
+        """All tasks that this node has."""
+        self._collect()
+        found = [(task, self.files.owner(task)) for task in self.files.ids()]
+        mine = [(task, owner) for task, owner in found if owner is not None and owner.node == self.node]
+        statuses = [self._status(task, owner) for task, owner in mine]
+        return [status for status in statuses if status.state is not TaskState.ABSENT]
+
+    def _collect(self) -> None:
+        for task in [task for task, process in list(self._shims.items()) if process.poll() is not None]:
+            self._shims.pop(task, None)
+
+    def _status(self, task: TaskId, owner: Owner) -> TaskStatus:
+        ended = self._ended.get(task) or self.files.exit(task)
+        if ended is not None:
+            self._ended[task] = ended
+            return TaskStatus(task=task, state=TaskState.EXITED, exit=ended)
+        name = self.files.shim(task)
+        if not name and not self.files.busy(task) and not self.files.shim(task):
+            return TaskStatus(task=task, state=TaskState.ABSENT)
+        if name and shim.living(name) is None:
+            return TaskStatus(task=task, state=TaskState.EXITED, exit=self._lost(task, owner, name))
+        number = shim.read_text(f"{self.files.path(task)}/task.pid").partition(" ")[0]
+        pid = int(number) if number else None
+        if owner.handed:
+            return TaskStatus(task=task, state=TaskState.HANDED, pid=pid)
+        if self.files.place(task, owner).frozen():
+            return TaskStatus(task=task, state=TaskState.PAUSED, pid=pid)
+        return TaskStatus(task=task, state=TaskState.STARTING if pid is None else TaskState.RUNNING, pid=pid)
+
+    def _lost(self, task: TaskId, owner: Owner, name: str) -> Exit:
+        if ended := self.files.exit(task):
+            return ended
+        here = name.endswith(shim.BOOT)
+        if here:
+            # Without its shim nobody would see it end.
+            self.files.place(task, owner).kill(KILL_S)
+        return self.files.lose(task, "its supervisor was killed" if here else "the machine was started anew")
+
+    def start(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
+        """Run it, unless it runs or has run already."""
+        if spec.memory_bytes > self.memory_bytes:
+            raise DriverError(f"task {task}: needs {spec.memory_bytes} bytes; node {self.node} has {self.memory_bytes}")
+        owner = Owner(node=self.node, place=self._place(task), carried={})
+        extras = self._extras(task, spec, share_cores)
+        if self.files.owner(task) is None:
+            self.files.create(task, owner, _entries(task, spec, self.node) + extras)
+        with self.files.locked(task) as lock:
+            known = self.files.owner(task)
+            if lock is None or known is None:
+                raise DriverError(f"task {task}: was forgotten while it was started: start it again")
+            if known.node != self.node:
+                raise DriverError(f"task {task}: node {known.node} of this host has it: hand it over first")
+            if self.files.shim(task) or self.files.exit(task):
+                return
+            self._prepare(task, spec, share_cores)
+            self._shims[task] = self._launch(self.files.path(task), lock)
+
+    @staticmethod
+    def _launch(path: str, lock: int) -> subprocess.Popen[bytes]:
+        """Start the shim. It holds the lock, together with the caller, until it is on record."""
+        try:
+            with open(f"{path}/shim.log", "wb") as log:
+                return subprocess.Popen(
+                    [sys.executable, "-I", "-S", shim.__file__, path, str(lock)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={},
+                    pass_fds=(lock,),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise DriverError(f"{path}: cannot start the task's supervisor: {error}") from error
+
+    def take(self, task: TaskId, share_cores: float) -> None:
+        """Take over a task that another node of this host has handed."""
+        with self.files.locked(task) as lock:
+            owner = self.files.owner(task) if lock is not None else None
+            if owner is None:
+                raise DriverError(f"task {task}: not on this host: start it")
+            if owner.node == self.node:
+                if owner.handed:
+                    self.files.set_owner(task, replace(owner, handed=False))
+                if owner.came_from:
+                    self._arrive(task, owner)
+            elif not owner.handed:
+                raise DriverError(f"task {task}: node {owner.node} has not handed it over yet: try again")
+            else:
+                carried = self._move(task, owner)
+                taken = Owner(node=self.node, came_from=owner.node, place=self._place(task), carried=carried)
+                self.files.set_owner(task, taken)
+                self._arrive(task, taken)
+        self._share(task, share_cores)
+
+    def _arrive(self, task: TaskId, owner: Owner) -> None:
+        self._leave(task, owner.came_from)
+        self.files.set_owner(task, replace(owner, handed=False, came_from=""))
+
+    def hand(self, task: TaskId) -> None:
+        """Give it up for another node of this host."""
+        with self.files.locked(task) as lock:
+            owner = self.files.owner(task) if lock is not None else None
+            if owner is not None and owner.node == self.node and not owner.handed:
+                self.files.set_owner(task, replace(owner, handed=True))
+
+    def _mine(self, task: TaskId) -> Owner:
+        owner = self.files.owner(task)
+        if owner is None or owner.node != self.node:
+            raise DriverError(f"task {task}: not on node {self.node}: start or take it first")
+        return owner
+
+    def _running(self, task: TaskId) -> bool:
+        return task not in self._ended and self.files.exit(task) is None
+
+    def set_share(self, task: TaskId, share_cores: float) -> None:
+        """Its guaranteed CPU, in cores; nothing if it has ended."""
+        self._mine(task)
+        if self._running(task):
+            self._share(task, share_cores)
+
+    def pause(self, task: TaskId) -> None:
+        """Stop it where it is; nothing if it has ended."""
+        owner = self._mine(task)
+        if self._running(task):
+            # Without control groups there is nothing yet to stop.
+            if not owner.place and not os.path.exists(f"{self.files.path(task)}/task.pid"):
+                raise DriverError(f"task {task}: is still starting: try again")
+            try:
+                confirmed = self.files.place(task, owner).freeze(FREEZE_S)
+            except OSError as error:
+                raise DriverError(f"task {task}: cannot be paused: {error}") from error
+            if not confirmed:
+                raise DriverError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
+
+    def resume(self, task: TaskId) -> None:
+        """Let it go on; nothing if it has ended."""
+        owner = self._mine(task)
+        if self._running(task):
+            try:
+                self.files.place(task, owner).thaw()
+            except OSError as error:
+                raise DriverError(f"task {task}: cannot go on: {error}") from error
+
+    def stop(self, task: TaskId, grace_s: float) -> None:
+        """Ask all its processes to end; kill what is left after `grace_s`. The first such request counts."""
+        self._mine(task)
+        if not self._running(task):
+            return
+        self.files.ask_to_stop(task, grace_s)
+        pid = shim.living(self.files.shim(task))
+        if pid is not None:
+            shim.send([pid], shim.signal.SIGUSR1)
+
+    def forget(self, task: TaskId) -> None:
+        """Remove every trace of it but its output; nothing if it is not here."""
+        with self.files.locked(task) as lock:
+            owner = self.files.owner(task) if lock is not None else None
+            if owner is None or owner.node != self.node:
+                return
+            self._kill(task, owner)
+        # Its shim, which needs the lock to end, stores what the task said last.
+        until = time.monotonic() + LAST_WORDS_S
+        while shim.living(self.files.shim(task)) and time.monotonic() < until:
+            # The program may only just have been started.
+            self._kill(task, owner)
+            time.sleep(0.002)
+        with self.files.locked(task) as lock:
+            owner = self.files.owner(task) if lock is not None else None
+            if owner is not None and owner.node == self.node:
+                self._discard(task, owner)
+        self.files.prune_output(self.output_bytes)
+
+    def _kill(self, task: TaskId, owner: Owner) -> None:
+        if not self.files.place(task, owner).kill(KILL_S):
+            raise DriverError(f"task {task}: its processes did not end within {KILL_S:g} s: try again")
+
+    def _discard(self, task: TaskId, owner: Owner) -> None:
+        self._kill(task, owner)
+        if (pid := shim.living(self.files.shim(task))) is not None:
+            shim.send([pid], shim.signal.SIGKILL)
+        for node in filter(None, (owner.came_from, owner.node)):
+            self._clear(task, node)
+        until = time.monotonic() + KILL_S
+        while shim.living(self.files.shim(task)) and time.monotonic() < until:
+            time.sleep(0.001)
+        self.files.remove(task)
+        self._ended.pop(task, None)
+        if process := self._shims.pop(task, None):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILL_S)
+
+    def prune_output(self, max_bytes: int) -> None:
+        """Remove the oldest output of forgotten tasks of this host until at most `max_bytes` are left."""
+        self.files.prune_output(max_bytes)
+
+    def output(self, task: TaskId, stream: Stream, offset: int, limit: int) -> tuple[bytes, int, int]:
+        """See `base.Driver`."""
+        return self.files.output(task, stream, offset, limit)
+
+    def close(self) -> None:
+        """Nothing is held; tasks run on."""
+        self._collect()
+
+
+def _entries(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]:
+    """What a shim is told of a task."""
+    added = {"DFRS_JOB_ID": str(task.job), "DFRS_RANK": str(task.rank), "DFRS_TASKS": str(spec.tasks)}
+    added |= {"DFRS_PEERS": ",".join(spec.peers), "DFRS_NODE": node}
+    entries = [("directory", spec.directory), ("output_bytes", str(spec.output_bytes))]
+    entries += [("command", word) for word in spec.command]
+    entries += [("environment", f"{name}={value}") for name, value in (spec.environment | added).items()]
+    if spec.account is not None:
+        entries.append(("account", spec.account))
+    if spec.time_limit_s is not None:
+        entries.append(("time_limit_s", repr(spec.time_limit_s)))
+    return entries

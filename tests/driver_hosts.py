@@ -1,0 +1,180 @@
+"""A host with nodes of its own for the tests of drivers. It checks that nothing of it is left."""
+
+import fcntl
+import itertools
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskId, TaskSpec, TaskState
+from dfrs.live.drivers.cgroup import detect, mounts
+from dfrs.live.drivers.directory import TaskDirectory
+from dfrs.live.drivers.process import ProcessDriver
+
+CPUS = sorted(os.sched_getaffinity(0))
+BUSY = ("/bin/sh", "-c", "while :; do :; done")
+MIB = 1 << 20
+PYTHON = os.path.realpath(sys.executable)
+_names = itertools.count()
+
+
+def why_no_groups():
+    """Why control groups cannot be tested here; empty if they can."""
+    try:
+        detect("dfrs-test", "none")
+    except DriverError as error:
+        return str(error)
+    return ""
+
+
+needs_groups = pytest.mark.skipif(bool(why_no_groups()), reason=why_no_groups() or "-")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+def until(condition, timeout_s=15.0, every_s=0.005):
+    """Wait for it, and return what it says."""
+    end = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(every_s)
+    return value
+
+
+def task(job=1, rank=0, incarnation=0):
+    return TaskId(job=job, rank=rank, incarnation=incarnation)
+
+
+def processes(mark):
+    """All processes whose command or environment says `mark`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in text:
+                found.append(int(entry.name))
+    return found
+
+
+def groups(cluster):
+    """All control groups of a cluster."""
+    first, second = mounts(Path("/proc/mounts").read_text())
+    points = {*first.values(), *filter(None, [second])}
+    return [path for point in points for path in Path(point).glob(f"dfrs/{cluster}")]
+
+
+class Host:
+    """Nodes that share a root and a cluster."""
+
+    def __init__(self, root):
+        self.root = root
+        self.cluster = f"test-{os.getpid()}-{next(_names)}"
+        self.drivers = {}
+
+    def node(self, name="n0", driver=ProcessDriver, **options):
+        options = {"cores": 1.0, "memory_bytes": 1 << 30, "cpus": str(CPUS[0])} | options
+        arguments = (self.cluster, name) if driver is ProcessDriver else (name,)
+        self.drivers[name] = driver(self.root, *arguments, **options)
+        return self.drivers[name]
+
+    def spec(self, *command, environment=None, **options):
+        environment = {"PATH": "/usr/bin:/bin", "TEST_MARK": self.cluster} | (environment or {})
+        options = {"directory": "/", "tasks": 1, "peers": ("127.0.0.1",), "memory_bytes": 64 * MIB} | options
+        return TaskSpec(command=command, environment=environment, **options)
+
+    def shell(self, script, **options):
+        return self.spec("/bin/sh", "-c", script, **options)
+
+    def close(self):
+        for driver in self.drivers.values():
+            for status in driver.tasks():
+                driver.forget(status.task)
+            driver.close()
+            if isinstance(driver, ProcessDriver):
+                driver.remove_node()
+        assert until(lambda: not processes(self.cluster) and not processes(str(self.root)), 2.0)
+        assert not groups(self.cluster)
+        # What an agent was killed over is anybody's to remove when it is old.
+        for entry in (self.root / "tasks").iterdir():
+            assert entry.name.startswith((".new.", ".gone."))
+            os.utime(entry, (0, 0))
+        TaskDirectory(self.root)
+        assert not list((self.root / "tasks").iterdir())
+
+
+def state(driver, which):
+    """What a task is: its state, ABSENT if it is not listed."""
+    return next((status.state for status in driver.tasks() if status.task == which), TaskState.ABSENT)
+
+
+def ended(driver, which, timeout_s=15.0):
+    """How a task ended, once it has."""
+
+    def found():
+        return next((status.exit for status in driver.tasks() if status.task == which and status.exit), None)
+
+    return until(found, timeout_s)
+
+
+def running(driver, which):
+    """Its process, once its program runs."""
+
+    def program():
+        status = next((status for status in driver.tasks() if status.task == which), None)
+        assert status is not None
+        assert status.state in (TaskState.STARTING, TaskState.RUNNING)
+        if status.pid is None:
+            return None
+        try:
+            shim = "shim.py" in Path(f"/proc/{status.pid}/cmdline").read_text()
+        except OSError:
+            return None
+        return None if shim else status.pid
+
+    return until(program)
+
+
+def used(driver, which):
+    return next(row for row in driver.usage() if row.task == which)
+
+
+def fractions(driver, which, seconds):
+    """CPU seconds a second of each task over a while."""
+    before = {row.task: row for row in driver.usage()}
+    time.sleep(seconds)
+    after = {row.task: row for row in driver.usage()}
+    return [(after[one].cpu_s - before[one].cpu_s) / (after[one].time_s - before[one].time_s) for one in which]
+
+
+def settles(driver, which, seconds, holds):
+    """That the fractions are what they should be: at the third look at the latest, as others use the machine too."""
+    for _ in range(3):
+        seen = fractions(driver, which, seconds)
+        if holds(*seen):
+            return
+    raise AssertionError(f"fractions {seen}")
+
+
+@pytest.fixture
+def alone():
+    """Tests that measure CPU time wait for each other."""
+    with open(Path(tempfile.gettempdir()) / "dfrs-test-cpu.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A host that is checked to be clean at the end."""
+    made = Host(tmp_path / "state")
+    yield made
+    made.close()
+
+
+__all__ = ["BUSY", "CPUS", "MIB", "PYTHON", "ExitKind", "Host", "TaskState", "alone", "host"]

@@ -1,0 +1,279 @@
+"""Control groups by themselves: version 2 as far as this kernel has it, and against plain files."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from dfrs.live.drivers import cgroup, cgroup_v1, cgroup_v2
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.cgroup import Counters, add_counters, cpu_list, mounts, move_all, pressure_s, quota
+from dfrs.live.drivers.cgroup_v1 import NodeV1
+from dfrs.live.drivers.cgroup_v2 import NodeV2
+from dfrs.live.drivers.shim import pack, unpack
+from tests.driver_hosts import (
+    BUSY,
+    PYTHON,
+    ended,
+    host,
+    needs_groups,
+    needs_root,
+    processes,
+    running,
+    state,
+    task,
+    until,
+)
+
+__all__ = ["host"]
+
+FILES = {
+    "cgroup.subtree_control": "",
+    "cgroup.procs": "",
+    "cgroup.freeze": "0",
+    "cgroup.kill": "",
+    "cgroup.events": "populated 1\nfrozen 0\n",
+    "cpu.weight": "100",
+    "cpu.max": "max 100000",
+    "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\nthrottled_usec 750000\n",
+    "cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\nfull avg10=0.00 total=5\n",
+    "cpuset.cpus": "",
+    "memory.max": "max",
+    "memory.current": "1048576\n",
+    "memory.peak": "2097152\n",
+    "memory.swap.current": "4096\n",
+    "memory.events": "low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n",
+    "io.stat": "254:0 rbytes=4096 wbytes=8192 rios=1 wios=2\n8:0 rbytes=1 wbytes=2 rios=1 wios=1\n",
+}
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """Everything written to control files, in order."""
+    seen = []
+
+    def make(path):
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return False
+        for name, text in FILES.items():
+            Path(path, name).write_text(text)
+        return True
+
+    def write(path, text):
+        assert os.path.exists(path), f"the kernel has no {path}"
+        seen.append((path, text))
+        if path.endswith("subtree_control"):
+            Path(path).write_text(f"{Path(path).read_text()} {text[1:]}")
+
+    for module in (cgroup, cgroup_v2):
+        monkeypatch.setattr(module, "write_control", write)
+    monkeypatch.setattr(cgroup_v2, "make_directory", make)
+    monkeypatch.setattr(cgroup_v2, "remove_directory", lambda path, timeout_s=0: shutil.rmtree(path))
+    return seen
+
+
+@pytest.fixture
+def fake(tmp_path, writes):
+    """A tree with all controllers, and a node in it that has half of CPU 3."""
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids rdma misc\n")
+    (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
+    (tmp_path / "cpuset.cpus.effective").write_text("0-7\n")
+    node = NodeV2(str(tmp_path), "c", "n0")
+    node.create("3", 0.5, 0.5)
+    return node
+
+
+def test_node_of_version_2_is_made_level_by_level(fake, writes, tmp_path):
+    weight = str(100 * (os.cpu_count() or 1))
+    top, cluster, node = tmp_path / "dfrs", tmp_path / "dfrs/c", tmp_path / "dfrs/c/n0"
+    every = ["+cpu", "+memory", "+io", "+cpuset"]
+    expected = [(tmp_path / "cgroup.subtree_control", what) for what in every if what != "+memory"]
+    expected += [(top / "cpu.weight", weight), *((top / "cgroup.subtree_control", what) for what in every)]
+    expected += [(cluster / "cpu.weight", weight), *((cluster / "cgroup.subtree_control", what) for what in every)]
+    expected += [(node / "cpu.weight", "50"), *((node / "cgroup.subtree_control", what) for what in every)]
+    expected += [(node / "cpu.max", "50000 100000"), (node / "cpuset.cpus", "3")]
+    assert writes == [(str(path), text) for path, text in expected]
+    assert fake.notes == ("a task that moves between nodes of this host starts with a memory count of zero",)
+    with pytest.raises(DriverError, match="this host has 0-7"):
+        fake.create("7-9", None, 1.0)
+
+
+def test_task_of_version_2(fake, writes):
+    group = fake.group("1.0.0")
+    del writes[:]
+    group.create(300 << 20)
+    group.weigh(0.25)
+    group.weigh(0.0)
+    group.weigh(1.0)
+    group.cap(0.125)
+    group.cap(0.002)
+    group.cap(None)
+    group.attach(42)
+    written = [(os.path.relpath(path, fake.path), text) for path, text in writes]
+    assert written == [
+        ("1.0.0/memory.max", str(300 << 20)),
+        ("1.0.0/cpu.weight", "2500"),
+        ("1.0.0/cpu.weight", "1"),
+        ("1.0.0/cpu.weight", "10000"),
+        ("1.0.0/cpu.max", "12500 100000"),
+        ("1.0.0/cpu.max", "2000 1000000"),
+        ("1.0.0/cpu.max", "max 100000"),
+        ("1.0.0/cgroup.procs", "42"),
+    ]
+    expected = Counters(
+        cpu_s=2.5, memory_bytes=1 << 20, swap_bytes=4096, read_bytes=4097, written_bytes=8194, throttled_s=0.75,
+        waiting_s=1.25,
+    )  # fmt: skip
+    assert group.read() == expected
+    assert group.worst() == Counters(peak_bytes=2 << 20, oom_kills=2)
+    assert fake.names() == ["1.0.0"]
+    place = group.place()
+    assert all(os.path.exists(place[key]) for key in ("procs", "freeze", "frozen", "kill", "oom", "peak", "cpu"))
+    group.remove()
+    assert fake.names() == []
+    fake.remove()
+    assert not os.path.exists(os.path.dirname(fake.path))
+
+
+def real_v2(host, name="n0", **options):
+    """A node in the version 2 tree of this host, whatever controllers that has."""
+    point = mounts(Path("/proc/mounts").read_text())[1]
+    if point is None or os.geteuid() != 0:
+        pytest.skip("no version 2 tree is mounted here, or no right to it")
+    return host.node(name, groups=NodeV2(point, host.cluster, name), **({"cpus": None, "cores": 1.0} | options))
+
+
+def test_version_2_runs_pauses_and_kills(host):
+    node = real_v2(host)
+    node.start(task(1), host.spec(*BUSY), 0.5)
+    node.start(task(2), host.shell("exit 3"), 0.5)
+    pid = running(node, task(1))
+    assert f"0::/dfrs/{host.cluster}/n0/1.0.0" in Path(f"/proc/{pid}/cgroup").read_text()
+    assert ended(node, task(2)).code == 3
+    until(lambda: node.usage()[0].cpu_s > 0.05)
+    node.pause(task(1))
+    assert state(node, task(1)) is TaskState.PAUSED
+    before = node.usage()[0]
+    time.sleep(0.1)
+    assert node.usage()[0].cpu_s == before.cpu_s
+    assert before.waiting_s is not None
+    node.stop(task(1), 1.0)
+    gone = ended(node, task(1))
+    assert (gone.kind, gone.signal) == (ExitKind.STOPPED, 15)
+    assert gone.cpu_s >= before.cpu_s
+
+
+def test_version_2_keeps_pause_and_counters_in_a_move(host):
+    first, second = real_v2(host, "n0"), real_v2(host, "n1")
+    forks = "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(0.3)\n        os._exit(0)\n"
+    forks += "    try:\n        while os.waitpid(-1, os.WNOHANG)[0]: pass\n    except ChildProcessError: pass\n"
+    first.start(task(), host.spec(PYTHON, "-ISc", forks), 0.5)
+    running(first, task())
+    until(lambda: first.usage()[0].cpu_s > 0.1)
+    before = first.usage()[0]
+    first.hand(task())
+    second.take(task(), 0.5)
+    assert first.groups.names() == []
+    assert second.usage()[0].cpu_s >= before.cpu_s
+    second.pause(task())
+    assert set(processes(host.cluster)) == set(second.groups.group("1.0.0").members())
+    held = second.usage()[0].cpu_s
+    second.hand(task())
+    first.take(task(), 0.5)
+    assert state(first, task()) is TaskState.PAUSED
+    assert first.usage()[0].cpu_s == pytest.approx(held, abs=0.01)
+    first.stop(task(), 0.2)
+    gone = ended(first, task())
+    assert gone.kind is ExitKind.STOPPED
+    assert gone.cpu_s >= held
+
+
+@needs_root
+@needs_groups
+def test_version_1_without_version_2_beside_it(host):
+    points = mounts(Path("/proc/mounts").read_text())[0]
+    if "cpu" not in points:
+        pytest.skip("no version 1 controllers are mounted here")
+    node = host.node("n0", groups=NodeV1(points, None, host.cluster, "n0"))
+    node.start(task(1), host.spec(*BUSY), 0.5)
+    node.start(task(2), host.shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"), 0.5)
+    running(node, task(1))
+    until(lambda: node.output(task(2), "out", 0, 1)[0])
+    time.sleep(0.3)
+    assert node.usage()[0].waiting_s > 0
+    assert any("run-queue" in note for note in node.abilities.notes)
+    node.stop(task(2), 0.1)
+    assert ended(node, task(2)).signal == 9
+
+
+def test_shares_of_version_1_are_clamped_and_fine(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr(cgroup_v1, "set_file", lambda path, value: seen.append((os.path.basename(path), value)))
+    points = dict.fromkeys(("cpu", "cpuacct"), str(tmp_path / "cpu")) | {"freezer": str(tmp_path / "freezer")}
+    node = NodeV1(points, None, "c", "n0")
+    group = node.group("1.0.0")
+    for share in (0.0, 0.5, 0.50002, 1.0, 9.0):
+        group.weigh(share)
+    assert [value for _, value in seen] == ["2", "32768", "32769", "65536", "262144"]
+    assert node.joint
+    assert group.account == group.cpu
+    assert group.lost_by_move == {"throttled_s", "cpu_s"}
+    assert [note.partition(":")[0] for note in node.notes][:2] == ["no memory controller", "no cpuset controller"]
+    with pytest.raises(DriverError):
+        node.create("0", None, 1.0)
+
+
+class Forking:
+    """A group in which processes appear while others are moved out of it."""
+
+    def __init__(self, *forked):
+        self.forked, self.here, self.moved = list(forked), [], []
+
+    def members(self):
+        if not self.here and self.forked:
+            self.here = self.forked.pop(0)
+        return list(self.here)
+
+    def attach(self, pid):
+        self.here.remove(pid)
+        if pid < 0:
+            raise ProcessLookupError
+        self.moved.append(pid)
+
+    def place(self):
+        return {"frozen": "/dev/null", "frozen_mark": "frozen", "freeze": "/dev/null"} | dict.fromkeys(
+            ("freeze_on", "freeze_off"), "x"
+        )
+
+
+def test_none_is_left_behind_in_a_move():
+    group = Forking([1, 2], [3], [-4, 5], [6])
+    move_all(group, group, 1.0)
+    assert group.moved == [1, 2, 3, 5, 6]
+    endless = Forking(*([pid] for pid in range(1, 20_000)))
+    with pytest.raises(DriverError, match="could not be moved"):
+        move_all(endless, endless, 0.0)
+
+
+def test_small_parts():
+    assert quota(0.5) == (50_000, 100_000)
+    assert quota(0.01) == (1_000, 100_000)
+    assert quota(0.0042) == (4_200, 1_000_000)
+    assert quota(0.0) == (1_000, 1_000_000)
+    assert quota(3.25) == (325_000, 100_000)
+    assert cpu_list("0-2,5\n") == {0, 1, 2, 5}
+    for bad in ("", "a", "1-", "-1", "1,,2"):
+        with pytest.raises(DriverError):
+            cpu_list(bad)
+    lines = "cgroup /a cgroup rw,cpu,cpuacct 0 0\ncgroup2 /u cgroup2 rw 0 0\ntmpfs /t tmpfs rw 0 0\n"
+    first, second = mounts(lines)
+    assert (first["cpu"], first["cpuacct"], second) == ("/a", "/a", "/u")
+    assert pressure_s("/no/such/file") is None
+    entries = [("command", "a=b\nc"), ("command", ""), ("environment", "X=\udcff=ä")]
+    assert unpack(pack(entries).decode("utf-8", "surrogateescape")) == entries
+    counted = add_counters(Counters(cpu_s=1.0, peak_bytes=5, waiting_s=None), {"cpu_s": 2.0, "peak_bytes": 9})
+    assert (counted.cpu_s, counted.peak_bytes, counted.waiting_s) == (3.0, 9, None)

@@ -1,0 +1,186 @@
+"""Tasks that will not end, that eat all memory, and disks without room."""
+
+import subprocess
+import time
+
+import pytest
+
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from tests.driver_hosts import (
+    CPUS,
+    MIB,
+    PYTHON,
+    Host,
+    ended,
+    host,
+    needs_groups,
+    needs_root,
+    processes,
+    running,
+    state,
+    task,
+    until,
+)
+
+pytestmark = [needs_root, needs_groups]
+__all__ = ["host"]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A host whose root has one mebibyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", disk], check=True)
+    try:
+        made = Host(disk / "state")
+        yield made
+        made.close()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def fill(disk, name="filler"):
+    """Use all room of a disk."""
+    with open(disk.root / name, "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError:
+            return disk.root / name
+
+
+def test_stop_of_what_ignores_it(host):
+    node = host.node()
+    node.start(task(), host.shell("trap '' TERM; echo ready; while :; do sleep 1; done"), 0.5)
+    until(lambda: node.output(task(), "out", 0, 10)[0])
+    started = time.monotonic()
+    node.stop(task(), 0.4)
+    assert time.monotonic() - started < 0.3
+    assert state(node, task()) is TaskState.RUNNING
+    gone = ended(node, task(), 5.0)
+    assert 0.3 < time.monotonic() - started < 2.0
+    assert (gone.kind, gone.signal) == (ExitKind.STOPPED, 9)
+
+
+def test_stop_of_a_paused_task(host):
+    node = host.node()
+    gentle = "trap 'exit 7' TERM; while :; do sleep 0.01; done"
+    for job, script, grace_s in ((1, gentle, 10.0), (2, "trap '' TERM; sleep 60", 0.3)):
+        node.start(task(job), host.shell(f"echo ready; {script}"), 0.5)
+        until(lambda job=job: node.output(task(job), "out", 0, 10)[0])
+        node.pause(task(job))
+        node.stop(task(job), grace_s)
+    gentle, rough = ended(node, task(1)), ended(node, task(2))
+    assert (gentle.kind, gentle.code) == (ExitKind.STOPPED, 7)
+    assert (rough.kind, rough.signal) == (ExitKind.STOPPED, 9)
+
+
+@pytest.mark.parametrize("by_signals", [False, True])
+def test_stop_and_forget_of_a_tree_that_grows(host, by_signals):
+    node = host.node()
+    node.groups.kills = node.groups.kills and not by_signals
+    bomb = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nos.setsid if os.fork() else 0\n"
+    bomb += "while True:\n    if os.fork() == 0:\n        time.sleep(0.2)\n        if os.fork(): os._exit(0)\n"
+    bomb += "        os.setsid()\n        time.sleep(1)\n        os._exit(0)\n    time.sleep(0.004)\n"
+    for job in (1, 2):
+        node.start(task(job), host.spec(PYTHON, "-ISc", bomb), 0.5)
+        running(node, task(job))
+    until(lambda: len(processes(host.cluster)) > 30)
+    node.stop(task(1), 0.1)
+    assert ended(node, task(1), 5.0).kind is ExitKind.STOPPED
+    node.forget(task(2))
+    assert until(lambda: not processes(host.cluster), 1.0)
+
+
+def test_forget_of_a_paused_task_and_of_one_that_is_starting(host):
+    node = host.node()
+    node.start(task(1), host.spec("/bin/sleep", "60"), 0.5)
+    running(node, task(1))
+    node.pause(task(1))
+    node.forget(task(1))
+    for job in range(2, 12):
+        node.start(task(job), host.spec("/bin/sleep", "60"), 0.5)
+        time.sleep(job * 0.003)
+        node.forget(task(job))
+    assert node.tasks() == []
+    assert node.groups.names() == []
+    assert until(lambda: not processes(host.cluster), 1.0)
+
+
+def test_what_it_said_last_is_kept(host):
+    node = host.node()
+    mark = host.root / "mark"
+    node.start(task(), host.shell(f"head -c 60000 /dev/zero; touch {mark}; exec sleep 60"), 0.5)
+    until(mark.exists)
+    node.forget(task())
+    assert node.output(task(), "out", 0, 1)[2] == 60000
+
+
+def test_memory_limit_counts_all_of_a_task_and_stays_after_a_move(host):
+    first, second = host.node("n0"), host.node("n1", cpus=str(CPUS[-1]))
+    eat = "import os, sys\nkept = bytearray(24 << 20)\nsys.stdin = open(sys.argv[1])\nsys.stdin.read()\n"
+    eat += "for _ in range(3): os.fork()\nmore = bytearray(24 << 20)\nimport time; time.sleep(30)"
+    gate = host.root / "gate"
+    subprocess.run(["mkfifo", gate], check=True)
+    first.start(task(), host.spec(PYTHON, "-ISc", eat, str(gate), memory_bytes=80 * MIB), 0.5)
+    running(first, task())
+    until(lambda: first.usage()[0].memory_bytes > 24 * MIB)
+    first.hand(task())
+    second.take(task(), 0.5)
+    if second.abilities.shares == "cgroup-v1":
+        assert second.usage()[0].memory_bytes > 24 * MIB
+    gate.write_text("")
+    group = second.groups.group("1.0.0")
+    assert until(lambda: group.worst().oom_kills > 0)
+    second.stop(task(), 1.0)
+    gone = ended(second, task())
+    assert gone.kind in (ExitKind.STOPPED, ExitKind.OUT_OF_MEMORY)
+    assert gone.kind is ExitKind.OUT_OF_MEMORY or "killed for want of memory" in gone.message
+
+
+def test_output_on_a_full_disk(small_disk):
+    node = small_disk.node()
+    go = small_disk.root.parent.parent / "go"
+    script = "while [ ! -e GO ]; do sleep 0.01; done; head -c 3000000 /dev/zero | tr '\\0' x; echo end >&2; exit 6"
+    node.start(task(), small_disk.shell(script.replace("GO", str(go))), 1.0)
+    running(node, task())
+    fill(small_disk).unlink()
+    go.touch()
+    gone = ended(node, task())
+    assert gone.code == 6
+    end = node.output(task(), "out", 0, 1)[2]
+    assert 100_000 < end <= MIB - (64 << 10)
+    assert f"{3_000_000 - end} bytes of output were dropped: the disk was full" in gone.message
+
+
+def test_exit_on_a_full_disk(small_disk):
+    node = small_disk.node()
+    go = small_disk.root.parent.parent / "go"
+    node.start(task(), small_disk.shell(f"while [ ! -e {go} ]; do sleep 0.01; done; exit 6"), 1.0)
+    running(node, task())
+    filler = fill(small_disk)
+    go.touch()
+    until(lambda: not processes(small_disk.cluster))
+    time.sleep(0.3)
+    assert state(node, task()) is TaskState.RUNNING
+    with pytest.raises(DriverError, match="No space left"):
+        node.start(task(2), small_disk.spec("/bin/true"), 0.5)
+    node.start(task(), small_disk.spec("/bin/true"), 0.5)
+    filler.unlink()
+    assert ended(node, task()).code == 6
+    assert state(node, task(2)) is TaskState.ABSENT
+
+
+def test_stop_on_a_full_disk(small_disk):
+    node = small_disk.node()
+    node.start(task(), small_disk.spec("/bin/sleep", "60"), 1.0)
+    running(node, task())
+    filler = fill(small_disk)
+    node.stop(task(), 5.0)
+    until(lambda: not processes(small_disk.cluster))
+    filler.unlink()
+    assert ended(node, task()).kind is ExitKind.STOPPED
+    filler = fill(small_disk)
+    node.forget(task())
+    assert node.tasks() == []

@@ -1,0 +1,184 @@
+"""The driver without control groups, and which driver a host gets."""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+
+from dfrs.live.drivers import opening
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.nice import NiceDriver, nice_level
+from dfrs.live.drivers.opening import open_driver
+from dfrs.live.drivers.process import ProcessDriver
+from tests.driver_hosts import (
+    BUSY,
+    CPUS,
+    alone,
+    ended,
+    host,
+    needs_groups,
+    needs_root,
+    processes,
+    running,
+    settles,
+    state,
+    task,
+    until,
+)
+
+__all__ = ["alone", "host"]
+
+TREE = "trap '' TERM; setsid sh -c 'while :; do sleep 0.01; done' & setsid -f sleep 60; while :; do :; done"
+
+
+def patient(call):
+    """Repeat a call until the task is far enough for it."""
+
+    def tried():
+        try:
+            call()
+        except DriverError:
+            return False
+        return True
+
+    until(tried)
+
+
+def test_levels_are_monotone():
+    levels = [nice_level(share / 1000) for share in range(1001)]
+    assert levels == sorted(levels, reverse=True)
+    assert (nice_level(1.0), nice_level(0.8), nice_level(0.25), nice_level(0.0), nice_level(2.0)) == (0, 1, 6, 19, 0)
+
+
+def test_shares_follow_levels(host, alone):
+    node = host.node(driver=NiceDriver)
+    both = [task(1), task(2)]
+    for one, cores in zip(both, (0.75, 0.25), strict=True):
+        node.start(one, host.spec(*BUSY), cores)
+    for one in both:
+        running(node, one)
+    settles(node, both, 1.2, lambda first, second: abs(first / (first + second) - 0.75) < 0.1)
+    if os.geteuid() != 0 and not node.by_session:
+        return
+    node.set_share(task(1), 0.25)
+    node.set_share(task(2), 0.75)
+    settles(node, both, 1.2, lambda first, second: abs(first / (first + second) - 0.25) < 0.1)
+
+
+def test_pause_and_stop_reach_the_whole_tree(host):
+    node = host.node(driver=NiceDriver)
+    node.start(task(), host.shell(TREE), 0.5)
+    patient(lambda: node.pause(task()))
+    assert state(node, task()) is TaskState.PAUSED
+    node.resume(task())
+    running(node, task())
+    until(lambda: len(processes(host.cluster)) >= 4)
+    for _ in range(3):
+        node.pause(task())
+        states = [
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in processes(host.cluster)
+        ]
+        assert set(states) == {"T"}
+        before = node.usage()[0].cpu_s
+        time.sleep(0.1)
+        assert node.usage()[0].cpu_s == before
+        node.resume(task())
+        assert state(node, task()) is TaskState.RUNNING
+    assert node.usage()[0].memory_bytes > 0
+    node.pause(task())
+    node.stop(task(), 0.2)
+    gone = ended(node, task())
+    assert (gone.kind, gone.signal) == (ExitKind.STOPPED, 9)
+    assert gone.cpu_s > 0
+    assert not processes(host.cluster)
+
+
+def test_moves_and_limits(host):
+    first, second = host.node("n0", driver=NiceDriver), host.node("n1", driver=NiceDriver, cpus=str(CPUS[-1]))
+    first.start(task(), host.spec("/bin/sleep", "60", time_limit_s=1.5), 0.5)
+    pid = running(first, task())
+    assert os.sched_getaffinity(pid) == {CPUS[0]}
+    first.hand(task())
+    assert state(first, task()) is TaskState.HANDED
+    second.take(task(), 0.5)
+    assert os.sched_getaffinity(pid) == {CPUS[-1]}
+    assert state(first, task()) is TaskState.ABSENT
+    assert ended(second, task()).kind is ExitKind.TIME_LIMIT
+
+
+def test_supervisor_killed(host):
+    node = host.node(driver=NiceDriver)
+    node.start(task(), host.shell("sleep 60 & sleep 60 & wait"), 0.5)
+    running(node, task())
+    until(lambda: len(processes(host.cluster)) >= 3)
+    os.kill(int(node.files.shim(task()).split()[0]), signal.SIGKILL)
+    assert ended(node, task()).kind is ExitKind.LOST
+    assert until(lambda: not processes(host.cluster), 2.0)
+
+
+@needs_root
+@pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs a Python that every user can run")
+def test_without_root(host, tmp_path):
+    """All of a life in the hands of an ordinary user."""
+    root = host.root
+    root.mkdir()
+    os.chown(root, 65534, 65534)
+    for parent in root.parents:
+        if parent.stat().st_uid == 0 and parent != Path("/") and str(parent).startswith(str(tmp_path.parents[1])):
+            parent.chmod(0o755)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            # This interpreter may be where only root can read.
+            sys.executable = "/usr/bin/python3"
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            with pytest.raises(DriverError):
+                open_driver(root, host.cluster, "n0", cores=1.0, memory_bytes=1 << 30, shares="caps")
+            node = open_driver(root, host.cluster, "n0", cores=1.0, memory_bytes=1 << 30, cpus=str(CPUS[0]))
+            assert isinstance(node, NiceDriver)
+            node.start(task(1), host.shell("id -u"), 0.5)
+            node.start(task(2), host.spec("/bin/true", account="root"), 0.5)
+            node.start(task(3), host.spec(*BUSY), 0.5)
+            assert ended(node, task(1)).code == 0
+            assert node.output(task(1), "out", 0, 99)[0] == b"65534\n"
+            assert ended(node, task(2)).message == "[Errno 1] Operation not permitted"
+            running(node, task(3))
+            node.set_share(task(3), 0.1)
+            node.set_share(task(3), 0.9)
+            node.pause(task(3))
+            for one in node.tasks():
+                node.forget(one.task)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@needs_root
+@needs_groups
+def test_the_best_driver_is_chosen(host, monkeypatch):
+    node = open_driver(host.root, host.cluster, "n0", cores=1.0, memory_bytes=1 << 30)
+    host.drivers["n0"] = node
+    assert isinstance(node, ProcessDriver)
+    assert node.abilities.caps
+
+    def nothing(cluster, node):
+        raise DriverError("no control groups")
+
+    monkeypatch.setattr(opening, "detect", nothing)
+    poor = open_driver(host.root, host.cluster, "n1", cores=1.0, memory_bytes=1 << 30)
+    assert isinstance(poor, NiceDriver)
+    assert (poor.abilities.shares, poor.abilities.caps, poor.abilities.memory_limits) == ("nice", False, False)
+    with pytest.raises(DriverError, match="caps need control groups"):
+        open_driver(host.root, host.cluster, "n1", cores=1.0, memory_bytes=1 << 30, shares="caps")
+    with pytest.raises(DriverError, match="this agent may use"):
+        open_driver(host.root, host.cluster, "n1", cores=1.0, memory_bytes=1 << 30, cpus="4000")

@@ -1,0 +1,311 @@
+"""Tasks as processes: how they start, what they see, what they write, how they end."""
+
+import os
+import pwd
+import time
+
+import pytest
+
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from tests.driver_hosts import (
+    BUSY,
+    CPUS,
+    MIB,
+    PYTHON,
+    alone,
+    ended,
+    host,
+    needs_groups,
+    needs_root,
+    processes,
+    running,
+    settles,
+    state,
+    task,
+    until,
+    used,
+)
+
+pytestmark = [needs_root, needs_groups]
+__all__ = ["alone", "host"]
+
+
+def text(driver, which, stream="out"):
+    return driver.output(which, stream, 0, 1 << 20)[0].decode()
+
+
+def test_each_way_to_end(host):
+    node = host.node()
+    asked = {
+        1: host.shell("exit 3"),
+        2: host.shell("kill -USR2 $$"),
+        3: host.spec("./prog"),
+        4: host.spec("/bin/true", directory="/no/such/place"),
+        5: host.spec("/bin/true", account="no-such-user"),
+        6: host.spec(*BUSY, time_limit_s=0.3),
+        7: host.spec("/bin/sleep", "60"),
+        8: host.spec(PYTHON, "-c", "x = bytearray(200 << 20)", memory_bytes=32 * MIB),
+        9: host.spec("/etc/passwd"),
+    }
+    for job, spec in asked.items():
+        node.start(task(job), spec, 0.1)
+    running(node, task(7))
+    node.stop(task(7), 5.0)
+    exits = {job: ended(node, task(job)) for job in asked}
+    assert (exits[1].kind, exits[1].code, exits[1].signal) == (ExitKind.CODE, 3, None)
+    assert (exits[2].kind, exits[2].code, exits[2].signal) == (ExitKind.SIGNAL, None, 12)
+    assert exits[3].kind is exits[4].kind is exits[5].kind is exits[9].kind is ExitKind.NOT_STARTED
+    assert exits[3].message == "[Errno 2] No such file or directory: './prog'"
+    assert exits[4].message == "[Errno 2] No such file or directory: '/no/such/place'"
+    assert exits[5].message == "no account 'no-such-user' on this node"
+    assert exits[9].message == "[Errno 13] Permission denied: '/etc/passwd'"
+    assert exits[6].kind is ExitKind.TIME_LIMIT
+    assert exits[6].cpu_s < 0.5
+    assert (exits[7].kind, exits[7].signal) == (ExitKind.STOPPED, 15)
+    assert exits[8].kind is ExitKind.OUT_OF_MEMORY
+    assert 24 * MIB < exits[8].peak_bytes <= 32 * MIB
+    assert all(abs(one.time_s - time.time()) < 30 for one in exits.values())
+    assert node.usage() == []
+
+
+def test_it_ends_when_all_of_it_has(host):
+    node = host.node()
+    node.start(task(), host.shell("(sleep 0.3; echo late) & exit 4"), 0.5)
+    node.start(task(2), host.spec("/usr/bin/setsid", "-f", "sh", "-c", "sleep 0.3; echo late"), 0.5)
+    assert ended(node, task()).code == 4
+    assert ended(node, task(2)).code == 0
+    assert text(node, task()) == text(node, task(2)) == "late\n"
+
+
+def test_environment_and_files_do_not_leak(host, monkeypatch):
+    monkeypatch.setenv("SECRET_OF_THE_AGENT", "s3cret")
+    leaked = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(leaked, True)
+    node = host.node()
+    script = "import os; print(sorted(os.environ.items())); print(sorted(os.listdir('/proc/self/fd')));"
+    script += "print(os.getcwd(), os.getsid(0) == os.getpid(), os.read(0, 1), os.getpid())"
+    spec = host.spec(PYTHON, "-ISc", script, tasks=2, peers=("a", "b"), directory="/tmp")
+    node.start(task(7, 1, 2), spec, 0.5)
+    assert ended(node, task(7, 1, 2)).code == 0
+    os.close(leaked)
+    environment, files, rest = text(node, task(7, 1, 2)).splitlines()
+    added = {"DFRS_JOB_ID": "7", "DFRS_RANK": "1", "DFRS_TASKS": "2", "DFRS_PEERS": "a,b", "DFRS_NODE": "n0"}
+    seen = dict(eval(environment))
+    # What a C locale makes Python add by itself.
+    seen.pop("LC_CTYPE", None)
+    assert seen == spec.environment | added
+    assert files == "['0', '1', '2', '3']"
+    assert rest.startswith("/tmp True b''")
+    directory = host.root / "tasks" / "7.1.2"
+    assert (directory / "spec").stat().st_mode & 0o777 == 0o600
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_command_is_not_shown_to_others(host):
+    node = host.node()
+    node.start(task(), host.spec("/bin/sleep", "60", environment={"TOKEN": "hidden-from-all"}), 0.5)
+    running(node, task())
+    with_root = processes(str(host.root))
+    assert len(with_root) == 1
+    with open(f"/proc/{with_root[0]}/cmdline") as file:
+        assert "hidden" not in file.read()
+    with open(f"/proc/{with_root[0]}/environ") as file:
+        assert file.read() == ""
+
+
+def test_account(host):
+    node = host.node()
+    nobody = pwd.getpwnam("nobody")
+    node.start(task(), host.shell("id -u; id -g; id -G; cat /proc/self/cgroup", account="nobody"), 0.5)
+    assert ended(node, task()).code == 0
+    user, group, all_groups, *rest = text(node, task()).splitlines()
+    assert (int(user), int(group)) == (nobody.pw_uid, nobody.pw_gid)
+    assert all_groups == str(nobody.pw_gid)
+    assert any(f"cpu:/dfrs/{host.cluster}/n0/1.0.0" in line for line in rest) or any(
+        "0::/dfrs" in line for line in rest
+    )
+
+
+def test_output_is_rotated_and_counted(host):
+    node = host.node()
+    script = "i=0; while [ $i -lt 3000 ]; do printf '%06d\\n' $i; i=$((i+1)); done; echo problem >&2"
+    node.start(task(), host.shell(script, output_bytes=4096), 1.0)
+    ended(node, task())
+    whole = b"".join(b"%06d\n" % number for number in range(3000))
+    data, begin, end = node.output(task(), "out", 0, 1 << 20)
+    assert end == len(whole)
+    assert begin == len(whole) - len(data)
+    assert 4096 < len(data) <= 8192
+    assert whole[begin:] == data
+    assert node.output(task(), "out", end - 5, 3) == (data[-5:-2], end - 5, end)
+    across = begin + 4090
+    assert node.output(task(), "out", across, 100) == (whole[across : across + 100], across, end)
+    assert node.output(task(), "out", end + 10, 100) == (b"", end, end)
+    assert text(node, task(), "err") == "problem\n"
+    with pytest.raises(DriverError, match="no out output"):
+        node.output(task(99), "out", 0, 1)
+    node.forget(task())
+    assert node.output(task(), "out", 0, 1 << 20) == (data, begin, end)
+    node.prune_output(0)
+    with pytest.raises(DriverError, match="pruned"):
+        node.output(task(), "out", 0, 1)
+
+
+def test_the_agents_own_affinity_is_not_the_tasks(host):
+    os.sched_setaffinity(0, {CPUS[0]})
+    try:
+        node = host.node(cpus=None)
+        node.start(task(), host.spec("/bin/sleep", "60"), 0.5)
+        assert os.sched_getaffinity(running(node, task())) == set(CPUS)
+    finally:
+        os.sched_setaffinity(0, CPUS)
+
+
+def test_every_call_may_be_repeated(host):
+    node = host.node()
+    marks = host.root / "marks"
+    spec = host.shell(f"echo x >> {marks}; exec sleep 60")
+    for _ in range(3):
+        node.start(task(), spec, 0.5)
+    running(node, task())
+    for _ in range(2):
+        node.pause(task())
+        assert state(node, task()) is TaskState.PAUSED
+    for _ in range(2):
+        node.resume(task())
+        assert state(node, task()) is TaskState.RUNNING
+    node.take(task(), 0.5)
+    for _ in range(2):
+        node.hand(task())
+        assert state(node, task()) is TaskState.HANDED
+    node.take(task(), 0.5)
+    assert state(node, task()) is TaskState.RUNNING
+    for _ in range(2):
+        node.stop(task(), 5.0)
+    assert ended(node, task()).kind is ExitKind.STOPPED
+    node.start(task(), spec, 0.5)
+    node.pause(task())
+    node.resume(task())
+    node.set_share(task(), 0.1)
+    node.stop(task(), 5.0)
+    assert marks.read_text() == "x\n"
+    for _ in range(2):
+        node.forget(task())
+    assert node.tasks() == []
+    node.hand(task())
+    for refused in (node.pause, node.resume):
+        with pytest.raises(DriverError, match="not on node n0"):
+            refused(task())
+    with pytest.raises(DriverError, match="not on this host"):
+        node.take(task(), 0.5)
+
+
+def test_what_cannot_be_started_is_refused(host):
+    node = host.node()
+    with pytest.raises(DriverError, match="node n0 has"):
+        node.start(task(), host.spec("/bin/true", memory_bytes=2 << 30), 0.5)
+    with pytest.raises(DriverError, match="zero byte"):
+        node.start(task(), host.spec("/bin/echo", "a\0b"), 0.5)
+    assert node.tasks() == []
+    with pytest.raises(DriverError, match="this host has"):
+        host.node("n1", cpus="4000")
+    with pytest.raises(DriverError, match="list of CPUs"):
+        host.node("n1", cpus="a-b")
+    host.node("n1").remove_node()
+
+
+def share(wanted, tolerance=0.05):
+    """A check that the first of two has that part of what both got."""
+    return lambda first, second: abs(first / (first + second) - wanted) < tolerance
+
+
+def test_shares_on_one_cpu(host, alone):
+    node = host.node()
+    both = [task(1), task(2)]
+    for one, cores in zip(both, (0.75, 0.25), strict=True):
+        node.start(one, host.spec(*BUSY), cores)
+    for one in both:
+        running(node, one)
+    settles(node, both, 1.5, share(0.75))
+    node.set_share(task(1), 0.25)
+    node.set_share(task(2), 0.75)
+    settles(node, both, 1.0, share(0.25))
+    assert used(node, task(1)).waiting_s > 0.5
+    node.pause(task(2))
+    settles(node, both, 0.5, lambda first, second: second == 0 and first > 0.1)
+
+
+def test_caps(host, alone):
+    node = host.node(shares="caps")
+    both = [task(1), task(2)]
+    for one, cores in zip(both, (0.1, 0.2), strict=True):
+        node.start(one, host.spec(*BUSY), cores)
+    for one in both:
+        running(node, one)
+    settles(node, both, 1.5, lambda first, second: abs(first - 0.1) < 0.03 and abs(second - 0.2) < 0.03)
+    assert used(node, task(1)).throttled_s > 0.5
+    node.set_share(task(1), 0.004)
+    settles(node, [task(1)], 1.2, lambda first: first < 0.03)
+
+
+def test_half_a_cpu_as_a_node(host, alone):
+    node = host.node(cores=0.4)
+    both = [task(1), task(2)]
+    for one, cores in zip(both, (0.3, 0.1), strict=True):
+        node.start(one, host.spec(*BUSY), cores)
+    for one in both:
+        running(node, one)
+    settles(
+        node, both, 1.5, lambda first, second: abs(first + second - 0.4) < 0.04 and share(0.75, 0.06)(first, second)
+    )
+    # An agent that starts anew may be given less.
+    smaller = host.node(cores=0.2)
+    settles(smaller, both, 1.0, lambda first, second: first + second < 0.25)
+
+
+def test_time_limit_does_not_count_pauses(host):
+    node = host.node()
+    node.start(task(), host.spec("/bin/sleep", "60", time_limit_s=0.8), 0.5)
+    running(node, task())
+    time.sleep(0.2)
+    node.pause(task())
+    time.sleep(1.5)
+    assert state(node, task()) is TaskState.PAUSED
+    node.resume(task())
+    assert state(node, task()) is TaskState.RUNNING
+    assert ended(node, task(), 2.0).kind is ExitKind.TIME_LIMIT
+
+
+def test_a_pause_holds_all_of_it_and_what_is_still_starting(host):
+    node = host.node(cpus=",".join(map(str, CPUS)), cores=len(CPUS))
+    node.start(task(), host.spec(PYTHON, "-c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass"), 0.5)
+    node.pause(task())
+    assert state(node, task()) is TaskState.PAUSED
+    time.sleep(0.2)
+    assert used(node, task()).cpu_s < 0.05
+    node.resume(task())
+    until(lambda: len(processes(host.cluster)) == 8)
+    node.pause(task())
+    before = used(node, task()).cpu_s
+    time.sleep(0.2)
+    assert used(node, task()).cpu_s == before
+
+
+def test_usage_is_cheap_and_grows(host):
+    node = host.node()
+    for job in range(1, 6):
+        node.start(task(job), host.spec("/bin/sleep", "60"), 0.1)
+    for job in range(1, 6):
+        running(node, task(job))
+    best = min(_timed(node.usage) for _ in range(20))
+    assert len(node.usage()) == 5
+    assert best / 5 < 0.0004
+    row = used(node, task(1))
+    assert row.memory_bytes > 0
+    assert row.swap_bytes in (None, 0)
+
+
+def _timed(call):
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
