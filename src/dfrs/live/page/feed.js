@@ -1,0 +1,117 @@
+// Keeps the store up to date: a change makes the page ask again, at most once a second and never faster than the
+// controller answers; without changes it asks every few seconds, as measured use changes silently.
+
+import { ApiError, follow, get } from "./api.js";
+
+const PAGE = 25;
+const QUEUE = 200;
+const EVENTS = 200;
+const LEAST_MS = 1000;
+const IDLE_MS = 5000;
+const AGAIN_MS = 2000; // after a failure
+const HISTORY_MS = 4000;
+const LIVE = ["pending", "held", "waiting", "starting", "running", "paused", "ending"];
+const ENDED = ["done", "failed", "cancelled"];
+const STATES = { live: null, ended: ENDED, all: [...LIVE, ...ENDED] };
+
+export class Feed {
+  #busy = false;
+  #again = false;
+  #wanted = false;
+  #timer = 0;
+  #last = 0;
+  #cost = 0;
+  #history = 0;
+  #generation = 0;
+
+  /**
+   * @param {import("./store.js").Store} store
+   * @param {(why: string) => void} onSignedOut
+   */
+  constructor(store, onSignedOut) {
+    this.store = store;
+    this.onSignedOut = onSignedOut;
+    document.addEventListener("visibilitychange", () => this.soon());
+  }
+
+  /** Begin, or begin again with another token. */
+  start() {
+    const generation = ++this.#generation;
+    this.#wanted = true;
+    const mine = () => this.#wanted && generation === this.#generation;
+    follow(() => mine() && this.soon(), (up, error) => {
+      if (!mine()) return;
+      if (error?.status === 401) this.#signedOut(error);
+      else this.soon();
+    });
+    this.now();
+  }
+
+  /** Ask again when it is time. */
+  soon() {
+    if (!this.#wanted || document.hidden) return;
+    const due = this.#last + Math.max(LEAST_MS, 3 * this.#cost) - performance.now();
+    this.#plan(Math.max(0, due));
+  }
+
+  /** Ask at once: the reader did something. @param {boolean} [history] points and bars too */
+  now(history = true) {
+    if (history) this.#history = 0;
+    if (this.#busy) this.#again = true;
+    else this.#plan(0);
+  }
+
+  #plan(ms) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#refresh(), ms);
+  }
+
+  #signedOut(error) {
+    if (!this.#wanted) return;
+    this.#wanted = false;
+    clearTimeout(this.#timer);
+    this.onSignedOut(error.message);
+  }
+
+  async #refresh() {
+    if (this.#busy || !this.#wanted) return;
+    this.#busy = true;
+    const began = performance.now();
+    try {
+      this.store.set({ ...(await this.#ask(began)), link: { ok: true, at: Date.now(), why: "" } });
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      const { me, link } = this.store.state;
+      if (error.status === 401 || (error.status === 403 && me === null)) this.#signedOut(error);
+      else this.store.set({ link: { ...link, ok: false, why: error.message } });
+    } finally {
+      this.#busy = false;
+      this.#last = performance.now();
+      this.#cost = this.#last - began;
+      const idle = this.store.state.link.ok ? IDLE_MS : AGAIN_MS;
+      if (this.#wanted) this.#plan(this.#again ? 0 : Math.max(idle, 3 * this.#cost));
+      this.#again = false;
+    }
+  }
+
+  async #ask(began) {
+    const { asked, happenings, range, me, cluster: before } = this.store.state, states = STATES[asked.states] ?? [asked.states];
+    const latest = happenings.at(-1)?.sequence ?? 0, waiting = { state: ["pending", "held", "waiting"], limit: QUEUE };
+    const chosen = { state: asked.states === "live" ? null : states, user: asked.user || null, before: asked.before, limit: PAGE };
+    const [who, cluster, nodes, jobs, queue, news] = await Promise.all([
+      me ?? get("/me"), get("/cluster"), get("/nodes"), get("/jobs", chosen), get("/jobs", waiting),
+      get("/happenings", { after: latest, limit: EVENTS }),
+    ]);
+    const found = { ...(me === null && { me: who }), cluster, nodes, jobs, queue: queue.sort((a, b) => a.submitted_at - b.submitted_at) };
+    const restarted = before !== null && before.started_at !== cluster.started_at; // perhaps with another history
+    if (restarted) found.happenings = [];
+    else if (news.length) found.happenings = [...happenings, ...news].slice(-EVENTS);
+    if (began - this.#history < HISTORY_MS && this.#history) return found;
+    const since = cluster.now - range;
+    [found.points, found.bars] = await Promise.all([get("/points", { since }), get("/bars", { since })]);
+    this.#history = began;
+    return found;
+  }
+}
+
+export { PAGE };

@@ -1,0 +1,58 @@
+// What the page knows, in one place. Views are told which parts changed, at most once a frame.
+
+/**
+ * @typedef {object} State
+ * @property {{user: string, role: string}|null} me
+ * @property {object|null} cluster
+ * @property {object[]} nodes
+ * @property {object[]} jobs one page of them
+ * @property {{states: string, user: string, before: number|null, newer: (number|null)[]}} asked which page
+ * @property {object[]} queue
+ * @property {object[]} happenings the latest, in order
+ * @property {object[]} points
+ * @property {object[]} bars
+ * @property {number} range seconds of the past that are drawn
+ * @property {number|null} selected job in the drawer
+ * @property {{ok: boolean, at: number|null, why: string}} link `at`: wall clock of the last data, ms
+ */
+
+/** @returns {State} */
+const nothing = () => ({
+  me: null, cluster: null, nodes: [], jobs: [], queue: [], happenings: [], points: [], bars: [], range: 3600, selected: null,
+  asked: { states: "live", user: "", before: null, newer: [] }, link: { ok: true, at: null, why: "" },
+});
+
+export class Store {
+  /** @type {State} */
+  state = nothing();
+  #views = [];
+  #changed = new Set();
+
+  /** Call `update(state)` after any of `parts` changed. @param {string[]} parts @param {(state: State) => void} update */
+  watch(parts, update) {
+    this.#views.push({ parts, update });
+  }
+
+  /** @param {Partial<State>} patch */
+  set(patch) {
+    Object.assign(this.state, patch);
+    if (!this.#changed.size) requestAnimationFrame(() => this.#tell());
+    for (const part of Object.keys(patch)) this.#changed.add(part);
+  }
+
+  #tell() {
+    const changed = this.#changed;
+    this.#changed = new Set();
+    for (const { parts, update } of this.#views) {
+      if (!parts.some((part) => changed.has(part))) continue;
+      try {
+        update(this.state);
+      } catch (error) {
+        reportError(error); // the other views go on
+      }
+    }
+  }
+}
+
+/** May the reader act on this job? Viewers on none, users on their own. */
+export const mayAct = (me, job) => me !== null && (me.role === "admin" || (me.role === "user" && me.user === job.user));

@@ -1,0 +1,205 @@
+"""A cluster that is only told: the real API with its real page, in front of a made-up service with a day's history."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import uvicorn
+
+import dfrs.live
+from dfrs.live.api import create_app
+from dfrs.live.ports import ConflictError, NotFoundError
+from dfrs.live.resources import (
+    ENDED,
+    Bar,
+    Cluster,
+    Explanation,
+    Happening,
+    Job,
+    JobState,
+    Node,
+    NodeState,
+    OutputPart,
+    Point,
+    ShadowChoice,
+)
+
+PAGE = Path(dfrs.live.__file__).parent / "page"
+NASTY = '<img src=x onerror="window.hacked=1">'
+SPAN_S = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a secret belongs to."""
+
+    user: str
+    role: str
+
+
+CALLERS = {
+    "root-secret": Caller("ada", "admin"),
+    "alice-secret": Caller("alice", "user"),
+    "eye-secret": Caller("eve", "viewer"),
+}
+
+
+@dataclass(slots=True)
+class Told:
+    """What `dfrs.live.ports.Service` asks for, as far as the page needs it."""
+
+    now0: float
+    nodes_: dict[str, Node] = field(default_factory=dict)
+    jobs_: dict[int, Job] = field(default_factory=dict)
+    bars_: list[Bar] = field(default_factory=list)
+    points_: list[Point] = field(default_factory=list)
+    happenings_: list[Happening] = field(default_factory=list)
+    shadow_: list[ShadowChoice] = field(default_factory=list)
+    asked: list[tuple[str, object, str]] = field(default_factory=list)
+    shadow_policy: str | None = "EASY"
+    broken: bool = False
+
+    def tell(
+        self, action: str, why: str = "", *, job: int | None = None, node: str | None = None, **more: object
+    ) -> None:
+        sequence = len(self.happenings_) + 1
+        fields = {"time": time.time(), **more}
+        self.happenings_.append(Happening(sequence=sequence, job=job, node=node, action=action, why=why, **fields))
+
+    def change(self, job: int, **fields: object) -> None:
+        self.jobs_[job] = self.job(job).model_copy(update=fields)
+
+    def job(self, job: int) -> Job:
+        if job not in self.jobs_:
+            raise NotFoundError(f"job {job}: there is no such job")
+        return self.jobs_[job]
+
+    def owner(self, job: int) -> str:
+        return self.job(job).user
+
+    def jobs(self, *, user=None, states=None, before=None, limit=100) -> Sequence[Job]:
+        wanted = frozenset(JobState) - ENDED if states is None else states
+        latest = sorted(self.jobs_, reverse=True)
+        found = (self.jobs_[k] for k in latest if before is None or k < before)
+        return [job for job in found if job.state in wanted and user in (None, job.user)][:limit]
+
+    def nodes(self) -> Sequence[Node]:
+        return list(self.nodes_.values())
+
+    def cluster(self) -> Cluster:
+        if self.broken:
+            raise RuntimeError("broken on purpose")
+        live = [job.yield_granted for job in self.jobs_.values() if job.yield_granted is not None]
+        nodes = self.nodes_.values()
+        square = sum(value * value for value in live)
+        return Cluster(
+            name="attic", version="0.1.0", policy="GreedyPM*/per/OPT=MIN/MVT=600", discovery="OBSERVE",
+            shadow=self.shadow_policy, now=time.time(), started_at=self.now0 - SPAN_S,
+            jobs={state: sum(job.state is state for job in self.jobs_.values()) for state in JobState},
+            nodes={state: sum(node.state is state for node in nodes) for state in NodeState},
+            cpus=sum(node.cpus for node in nodes), used_cores=sum(node.used_cores for node in nodes),
+            minimum_yield=min(live) if live else None, median_yield=median(live) if live else None,
+            jain=sum(live) ** 2 / (len(live) * square) if square else None,
+            bound=min(1.0, min(live) * 1.14 + 0.02) if live else None, decisions=1284, decision_s=0.0042,
+            shadow_differs=len(self.shadow_) * 9,
+        )  # fmt: skip
+
+    def happenings(self, *, after=0, job=None, limit=200) -> Sequence[Happening]:
+        return [one for one in self.happenings_ if one.sequence > after and job in (None, one.job)][-limit:]
+
+    def points(self, since: float) -> Sequence[Point]:
+        found = [point for point in self.points_ if point.time >= since]
+        return found[:: max(1, len(found) // 300)]
+
+    def bars(self, since: float) -> Sequence[Bar]:
+        return [bar for bar in self.bars_ if bar.end is None or bar.end >= since]
+
+    def explain(self, job: int) -> Explanation:
+        return Explanation(
+            job=self.job(job), now=self.job(job).why, history=tuple(self.happenings(job=job)), bound=0.71
+        )
+
+    def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
+        return self.shadow_[:limit]
+
+    async def output(self, job: int, rank: int, stream: str, offset: int, limit: int) -> OutputPart:
+        text = f"{NASTY}\n" + "".join(
+            f"task {rank} {stream}: step {k} of 400, residual {0.9**k:.3e}\n" for k in range(60)
+        )
+        part = text.encode()[offset : offset + limit]
+        return OutputPart(text=part.decode(), offset=offset, next_offset=offset + len(part), ended=False)
+
+    async def cancel(self, job: int, by: str) -> None:
+        if self.job(job).state in ENDED:
+            raise ConflictError(f"job {job}: it has ended")
+        self.asked.append(("cancel", job, by))
+        self.change(job, state=JobState.CANCELLED, ended_at=time.time(), exit="cancelled", yield_granted=None, nodes=())
+        self.tell("cancel", job=job, by=by)
+
+    async def hold(self, job: int, by: str) -> None:
+        self.asked.append(("hold", job, by))
+        self.change(job, state=JobState.HELD, why=f"held by {by}", yield_granted=None)
+        self.tell("hold", job=job, by=by)
+
+    async def release(self, job: int, by: str) -> None:
+        self.asked.append(("release", job, by))
+        self.change(job, state=JobState.WAITING, why="waits for the next decision")
+        self.tell("release", job=job, by=by)
+
+    async def drain(self, node: str, by: str) -> None:
+        self.asked.append(("drain", node, by))
+        self.nodes_[node] = self.nodes_[node].model_copy(update={"state": NodeState.DRAINING})
+        self.tell("drain", node=node, by=by)
+
+    async def undrain(self, node: str, by: str) -> None:
+        self.asked.append(("undrain", node, by))
+        self.nodes_[node] = self.nodes_[node].model_copy(update={"state": NodeState.UP})
+        self.tell("undrain", node=node, by=by)
+
+    async def changes(self) -> AsyncIterator[int]:
+        seen = -1
+        while True:
+            if len(self.happenings_) != seen:
+                seen = len(self.happenings_)
+                yield seen
+            await asyncio.sleep(0.05)
+
+    def healthy(self) -> str | None:
+        return None
+
+    def identify(self, secret: str) -> Caller | None:
+        return CALLERS.get(secret)
+
+
+@contextmanager
+def serving(told: Told):
+    """The address of the real API and page in front of `told`, while it is used."""
+    app = create_app(told, page=PAGE)
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", timeout_graceful_shutdown=1)
+    )
+    loop: list[asyncio.AbstractEventLoop] = []
+
+    async def run() -> None:
+        loop.append(asyncio.get_running_loop())
+        await server.serve()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started:
+        assert thread.is_alive()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        loop[0].call_soon_threadsafe(app.state.stopping.set)
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive()
