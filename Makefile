@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench reproduce lock clean clean-kernels
+.PHONY: help demo demo-replay test test-slow lint bench reproduce lock clean clean-kernels
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -18,15 +18,18 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## Replay 1,000 jobs on 128 nodes under three policies: tables, checked runs, pictures
+demo: $(READY) ## Real programs on a live cluster of two nodes on this machine, a minute; then what EASY and FCFS had done
+	@$(BIN)/python examples/live_demo.py
+
+demo-replay: $(READY) ## Replay 1,000 jobs on 128 nodes under three policies: tables, checked runs, pictures
 	$(BIN)/dfrs simulate examples/demo.swf.gz -p FCFS -p EASY -p 'GreedyPM*/per/OPT=MIN/MVT=600' --seed 1 -o out/demo
 	$(BIN)/dfrs validate out/demo
 	$(BIN)/dfrs plot out/demo/FCFS out/demo/EASY 'out/demo/GreedyPM+_per_OPT=MIN_MVT=600' -o out/demo
 	$(BIN)/dfrs plot 'out/demo/GreedyPM+_per_OPT=MIN_MVT=600' -o out/demo
 
 lint: $(READY) ## Style, types, and who may import whom
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 

@@ -21,6 +21,8 @@ from dfrs.policies.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+LIVE = "<!-- run on a live cluster -->"
+"""On a page whose commands need one; the test starts it. A page that says `dfrs up` starts its own."""
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -34,18 +36,40 @@ def runnable(page):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_everything_on_the_page_runs(page, tmp_path):
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    state = tmp_path / "state"
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "DFRS_STATE": str(state), "DFRS_PORT": "0",
+    }  # fmt: skip
+    try:
+        if LIVE in page.read_text():
+            run("dfrs up --detach", tmp_path, environment)
+        run_page(page, tmp_path, environment)
+    finally:
+        if state.exists():
+            run("dfrs down", tmp_path, environment)
+
+
+def run(line, folder, environment):
+    done = subprocess.run(line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{line}\n{done.stderr}"
+
+
+def run_page(page, tmp_path, environment):
     for kind, name, body in runnable(page):
         if name:
             (tmp_path / name).write_text(body)
         elif kind == "python":
-            subprocess.run([sys.executable, "-c", body], cwd=tmp_path, check=True, capture_output=True, timeout=120)
+            subprocess.run(
+                [sys.executable, "-c", body],
+                cwd=tmp_path,
+                env=environment,
+                check=True,
+                capture_output=True,
+                timeout=120,
+            )
         else:
             for line in filter(lambda text: text.startswith("$ "), body.splitlines()):
-                done = subprocess.run(
-                    line[2:], shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
-                )
-                assert done.returncode == 0, f"{line}\n{done.stderr}"
+                run(line[2:], tmp_path, environment)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

@@ -8,17 +8,31 @@ import typer
 from typer.exceptions import TyperException
 
 from dfrs.cli import (
+    agent,
     algorithms,
     allocate,
     bound,
     campaign,
+    cancel,
     compare,
+    down,
     explain,
+    export,
     generate,
+    history,
+    logs,
+    nodes,
     plot,
     policies,
+    queue,
     reproduce,
+    serve,
+    show,
     simulate,
+    submit,
+    token,
+    top,
+    up,
     validate,
     workload,
 )
@@ -46,7 +60,9 @@ dfrs maximises the smallest one, and says beside each answer how far from the be
 
     dfrs allocate s.json -a VP_CPSUM,GREEDY,BEST -o s.allocation.json --picture s.png
 
-    dfrs validate s.allocation.json --instance s.json""",
+    dfrs validate s.allocation.json --instance s.json
+
+    dfrs up --detach && dfrs submit --cpu 0.5 --memory 512M -- ./prog && dfrs top""",
     rich_markup_mode="rich",
     no_args_is_help=True,
     add_completion=False,
@@ -72,7 +88,9 @@ def _root(
     tell_about_compilation()
 
 
-ALLOCATE, REPLAY, LOOK, MAKE, MANY = (
+LIVE, CLUSTER, ALLOCATE, REPLAY, LOOK, MAKE, MANY = (
+    "Run jobs on a live cluster",
+    "Keep a live cluster",
     "Place services on nodes",
     "Replay traces under policies",
     "Look and check",
@@ -80,13 +98,31 @@ ALLOCATE, REPLAY, LOOK, MAKE, MANY = (
     "Run many, and repeat published results",
 )
 
+app.command("submit", rich_help_panel=LIVE, cls=submit.ScriptCommand, context_settings=submit.SUBMIT)(submit.submit)
+app.command("queue", rich_help_panel=LIVE)(queue.queue)
+app.command("show", rich_help_panel=LIVE)(show.show)
+app.command("explain", rich_help_panel=LIVE)(explain.explain)
+app.command("logs", rich_help_panel=LIVE)(logs.logs)
+app.command("cancel", rich_help_panel=LIVE)(cancel.cancel)
+app.command("hold", rich_help_panel=LIVE)(cancel.hold)
+app.command("release", rich_help_panel=LIVE)(cancel.release)
+app.command("top", rich_help_panel=LIVE)(top.top)
+app.command("history", rich_help_panel=LIVE)(history.history)
+app.command("up", rich_help_panel=CLUSTER)(up.up)
+app.command("down", rich_help_panel=CLUSTER)(down.down)
+app.command("serve", rich_help_panel=CLUSTER)(serve.serve)
+app.command("agent", rich_help_panel=CLUSTER)(agent.agent)
+app.add_typer(token.app, name="token", rich_help_panel=CLUSTER)
+app.command("export", rich_help_panel=LIVE)(export.export)
+app.command("nodes", rich_help_panel=CLUSTER)(nodes.nodes)
+app.command("drain", rich_help_panel=CLUSTER)(nodes.drain)
+app.command("undrain", rich_help_panel=CLUSTER)(nodes.undrain)
 app.command("allocate", rich_help_panel=ALLOCATE)(allocate.allocate)
 app.command("algorithms", rich_help_panel=ALLOCATE)(algorithms.algorithms)
 app.command("simulate", rich_help_panel=REPLAY)(simulate.simulate)
 app.command("policies", rich_help_panel=REPLAY)(policies.policies)
 app.command("bound", rich_help_panel=REPLAY)(bound.bound)
 app.command("compare", rich_help_panel=REPLAY)(compare.compare)
-app.command("explain", rich_help_panel=REPLAY)(explain.explain)
 app.command("plot", rich_help_panel=LOOK)(plot.plot)
 app.command("validate", rich_help_panel=LOOK)(validate.validate)
 app.add_typer(generate.app, name="generate", rich_help_panel=MAKE)
@@ -130,7 +166,8 @@ def _one_line(error: TyperException) -> str:
 
 
 def _fail(message: str, status: int) -> None:
-    err.print(f"dfrs: {message}", markup=False, soft_wrap=True, style="red" if err.is_terminal else None)
+    line = " ".join(message.splitlines())
+    err.print(f"dfrs: {line}", markup=False, soft_wrap=True, style="red" if err.is_terminal else None)
     sys.exit(status)
 
 

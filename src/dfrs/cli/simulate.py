@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import print_json, progress, tell_odd, warn
+from dfrs.cli.console import out, print_json, progress, tell_odd, warn
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,12 +33,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stand
 
 
 def simulate(
-    traces: Traces,
+    traces: Annotated[
+        list[Path] | None, typer.Argument(help="SWF or CWF files, .gz or plain.", show_default=False)
+    ] = None,
     policies: Annotated[
         list[str] | None,
         typer.Option(
             "--policy", "-p", help="A policy; several times for several. See dfrs policies.", show_default=POLICY
         ),
+    ] = None,
+    from_log: Annotated[
+        Path | None,
+        typer.Option(help="Instead of traces: an export. Without --policy its decisions are made again and compared."),
     ] = None,
     nodes: Nodes = None,
     node_file: Annotated[
@@ -48,8 +54,11 @@ def simulate(
     estimates: Estimates = "perfect",
     overrun: Overrun = "keep",
     penalty: Annotated[
-        float, typer.Option(help="Seconds without progress after a resume or a migration.", min=0)
-    ] = 300.0,
+        float | None,
+        typer.Option(
+            help="Seconds without progress after a resume or a migration; with --from-log 0.", min=0, show_default="300"
+        ),
+    ] = None,
     bandwidth: Annotated[
         float | None, typer.Option(help="GB/s at which memory is copied, in addition to --penalty.", min=0)
     ] = None,
@@ -88,21 +97,32 @@ def simulate(
         dfrs simulate trace.swf.gz --penalty 20 --bandwidth 10 --json
 
         dfrs simulate x.cwf --annotate unit:32 -p EASY-DE -p LOS-DE -p Hybrid-LOS-E
+
+        dfrs simulate --from-log day -p EASY -p FCFS
     """
     from dfrs.campaigns.simulations import Task, directories
     from dfrs.policies.registry import find_policy
     from dfrs.workloads.load import load_workload
     from dfrs.workloads.weights import with_weights
 
+    if (from_log is None) == (not traces):
+        raise InputError("TRACES or --from-log: one of them must be given, and only one")
+    if from_log is not None and not policies:
+        _compare(from_log, as_json=as_json)
+        return
     names = policies or [POLICY]
     for name in names:
         find_policy(name)
+    penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
     settings = replace(
         _settings(penalty, bandwidth, node_memory, order, node_file, node_events, command_limit, seed),
         notes={"annotate": annotate, "estimates": estimates, "overrun": overrun},
     )
     workloads: list[Workload] = []
-    for trace in traces:
+    if from_log is not None:
+        workload, settings = _recorded(from_log, settings, estimates)
+        workloads.append(workload)
+    for trace in traces or ():
         count = nodes if settings.capacity is None else len(settings.capacity)
         workload, report = load_workload(
             trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed, strict=strict
@@ -123,6 +143,52 @@ def simulate(
         _show(rows)
     if stop.is_set():
         raise typer.Exit(INTERRUPTED)
+
+
+def _compare(path: Path, *, as_json: bool) -> None:
+    """Make the recorded decisions again, and say whether they are the same."""
+    from dfrs.policies.registry import find_policy
+    from dfrs.sim.recorded import decide_again
+    from dfrs.workloads.live_log import read_live_log
+
+    log = read_live_log(path)
+    recorded = decide_again(log, find_policy(log.policy))
+    differs = recorded.mismatch
+    if as_json:
+        found = None if differs is None else {"event": differs.index + 1, "time_s": differs.now_s}
+        print_json(
+            {"policy": log.policy, "events": len(log.entries), "decisions": recorded.decisions, "mismatch": found}
+        )
+    else:
+        same = "all as recorded" if differs is None else f"event {differs.index + 1} at {differs.now_s:.3f} s differs"
+        events, decisions = f"{len(log.entries):,} events", f"{recorded.decisions:,} decisions"
+        out.print(f"{log.policy}: {events}, {decisions}: {same}", markup=False, soft_wrap=True)
+    if differs is not None:
+        raise typer.Exit(1)
+
+
+def _recorded(path: Path, settings: "Settings", estimates: str) -> "tuple[Workload, Settings]":
+    """The jobs of a live log that ran and ended, on the nodes that it had."""
+    import numpy as np
+
+    from dfrs.policies.registry import find_policy
+    from dfrs.sim.recorded import decide_again
+    from dfrs.workloads.annotate import choose_estimates
+    from dfrs.workloads.live_log import read_live_log
+
+    log = read_live_log(path)
+    recorded = decide_again(log, find_policy(log.policy), path.resolve().name)
+    work = recorded.run.workload
+    if not len(work):
+        raise InputError(f"{path}: no job in it ran and ended")
+    if recorded.left_out:
+        warn(f"{path}: left out because they never ran or had not ended: {recorded.left_out}")
+    given = np.where(np.isnan(work.estimate_s), work.run_s, work.estimate_s)
+    chosen = choose_estimates(estimates, work.run_s, given, np.maximum(np.maximum(given, work.run_s), 1.0))
+    capacity = recorded.run.capacity if settings.capacity is None else settings.capacity
+    return work.with_columns(estimate_s=chosen), replace(
+        settings, capacity=capacity, node_events=settings.node_events or recorded.node_events
+    )
 
 
 def _settings(

@@ -50,7 +50,7 @@ class JobRequest(Resource):
     """Running time after which it is ended."""
     start_at: float | None = Field(default=None, ge=0, le=1e11)
     """Wall clock: a dedicated job, to start then."""
-    after: tuple[int, ...] = Field(default=(), max_length=1000)
+    after: tuple[Annotated[int, Field(ge=1, le=2**63 - 1)], ...] = Field(default=(), max_length=1000)
     """Jobs that must have ended well first."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""

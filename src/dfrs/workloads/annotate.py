@@ -238,10 +238,15 @@ def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floa
     raised = np.maximum(np.maximum(given, run_s), 1.0)
     if overrun == "cut":
         run_s = np.where(over, requested_s, run_s)
-    named = {"perfect": run_s, "user": given, "raised": raised, "none": np.full(len(swf), np.nan)}
+    return run_s, choose_estimates(estimates, run_s, given, raised), oddities
+
+
+def choose_estimates(estimates: str | float, run_s: Floats, given_s: Floats, raised_s: Floats) -> Floats:
+    """(J,) estimates as `to_workload` names them, from run times and requested times as they are and raised."""
+    named = {"perfect": run_s, "user": given_s, "raised": raised_s, "none": np.full(len(run_s), np.nan)}
     if isinstance(estimates, str) and estimates in named:
-        return run_s, named[estimates], oddities
-    return run_s, run_s * _factor(estimates), oddities
+        return named[estimates]
+    return run_s * _factor(estimates)
 
 
 def _factor(estimates: str | float) -> float:

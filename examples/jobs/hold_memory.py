@@ -1,0 +1,12 @@
+"""Work that needs memory more than CPU: hold_memory.py MEBIBYTES SECONDS."""
+
+import sys
+import time
+
+held = bytearray(int(sys.argv[1]) << 20)
+end = time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    for page in range(0, len(held), 4096):
+        held[page] = (held[page] + 1) % 256
+    time.sleep(0.5)
+print(f"held {len(held) >> 20} MiB")

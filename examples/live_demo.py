@@ -1,0 +1,140 @@
+"""A live cluster of two nodes on this machine, a mix of real programs, and what other schedulers would have made of it.
+
+    make demo            or            .venv/bin/python examples/live_demo.py
+
+Every step is a command of `dfrs` that you can give yourself; they are printed as they are run. All is ended at the end,
+also by Ctrl-C.
+"""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from dfrs.cli.views import frame, yields_words
+from dfrs.live.client import Client, find_endpoint
+from dfrs.live.resources import Point
+
+ROOT = Path(__file__).resolve().parents[1]
+JOBS = ROOT / "examples" / "jobs"
+OUT = ROOT / "out" / "live-demo"
+DFRS = [sys.executable, "-m", "dfrs.cli.main"]
+PYTHON = sys.executable
+LONGEST_S = 240.0
+"""The jobs need about 50 s of CPU; on a busy machine they take longer, but not for ever."""
+
+# Seconds to wait before it, options, program: CPU-bound, half idle, much memory, parallel, many short ones.
+PLAN = [
+    (0, "--name long --cpu 1 --memory 128M --time 1m", "crunch.py 16"),
+    (0, "--name unknown --memory 128M --time 30s", "crunch.py 7"),
+    (1, "--name half-idle --memory 128M --time 30s", "half_idle.py 4"),
+    (2, "--name memory --cpu 0.2 --memory 768M --time 20s", "hold_memory.py 512 12"),
+    (2, "--name pi --tasks 2 --cpu 1 --memory 128M --time 30s", "pi.py 50000000"),
+    (3, "--array 4 --time 5s", "short.sh"),
+    (5, "--name late --cpu 1 --min-yield 0.2 --memory 128M --time 10s", "crunch.py 4"),
+]
+
+
+def dfrs(*arguments: str) -> str:
+    """Run `dfrs` and show the command; what it printed. Stops the demo where it fails."""
+    told = shlex.join(arguments).replace(PYTHON, "python").replace(f"{ROOT}/", "")
+    print(f"$ dfrs {told}", flush=True)
+    done = subprocess.run([*DFRS, *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"dfrs {arguments[0]} ended with status {done.returncode}")
+    return done.stdout
+
+
+@contextmanager
+def cluster(state: Path) -> Generator[None]:
+    """Two nodes on this machine as long as the block lasts; nothing is left afterwards."""
+    os.environ["DFRS_STATE"] = str(state)
+    try:
+        print(f"$ export DFRS_STATE={state}\n$ dfrs up --nodes 2 --port 0 --detach", flush=True)
+        # Not through a pipe: on a terminal it prints the address of the dashboard with its token.
+        subprocess.run([*DFRS, "up", "--nodes", "2", "--port", "0", "--detach"], check=True)
+        yield
+    finally:
+        # A second Ctrl-C must not keep it from ending what runs.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print(dfrs("down"), end="", flush=True)
+
+
+def submit_all() -> None:
+    """Submit the jobs of the plan, spread over some seconds."""
+    for wait_s, options, program in PLAN:
+        time.sleep(wait_s)
+        file, *arguments = program.split()
+        # A script says by which interpreter it is run.
+        command = [*([PYTHON] if file.endswith(".py") else []), str(JOBS / file), *arguments]
+        print(dfrs("submit", *options.split(), "--", *command), end="", flush=True)
+
+
+def watch(client: Client, console: Console, until: float) -> None:
+    """Show the cluster until all jobs have ended: each second a picture, or a line now and then without a terminal."""
+
+    def look(height: int):  # noqa: ANN202
+        return frame(
+            client.cluster(), client.nodes(), client.jobs(), client.happenings(limit=20), console.width, height
+        )
+
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False, transient=True) as screen:
+            while client.jobs(limit=1) and time.time() < until:
+                screen.update(look(console.height - 1), refresh=True)
+                time.sleep(1)
+        return
+    while (jobs := client.jobs()) and time.time() < until:
+        now = client.cluster()
+        print(f"{len(jobs)} jobs, {yields_words(now.minimum_yield, now.median_yield, now.bound)}", flush=True)
+        time.sleep(5)
+
+
+def average(points: Sequence[Point], field: str) -> float:
+    """The mean over time of a column of the cluster's history, where there were jobs."""
+    spans = ((here, there.time - here.time) for here, there in pairwise(points))
+    known = [(here, span_s) for here, span_s in spans if here.minimum_yield is not None]
+    total_s = sum(span_s for _, span_s in known)
+    return sum((getattr(here, field) or 0.0) * span_s for here, span_s in known) / total_s if total_s else 1.0
+
+
+def main() -> None:
+    """The demo."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    begin = time.time()
+    with tempfile.TemporaryDirectory(prefix="dfrs-demo-") as folder, cluster(Path(folder) / "state"):
+        os.chdir(folder)
+        try:
+            submit_all()
+            with Client(find_endpoint()) as client:
+                watch(client, Console(), begin + LONGEST_S)
+                points = client.points(begin)
+            print(dfrs("explain", "1"), end="")
+            print(dfrs("history", "--since", "1h"), end="")
+            least, bound = average(points, "minimum_yield"), average(points, "bound")
+            print(f"minimum yield, mean over the time with jobs: {least:.2f}; no schedule gives more than {bound:.2f}")
+        finally:
+            os.chdir(ROOT)
+        shutil.rmtree(OUT, ignore_errors=True)
+        print(dfrs("export", "-o", str(OUT / "live")), end="")
+    print("\nThe very same jobs under other schedulers, replayed from the log:")
+    dfrs("simulate", "--from-log", f"{OUT}/live", "-p", "EASY", "-p", "FCFS", "-o", f"{OUT}/replayed")
+    print(dfrs("compare", f"{OUT}/live", f"{OUT}/replayed/EASY", f"{OUT}/replayed/FCFS"), end="")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted; everything has been ended")

@@ -1,0 +1,61 @@
+"""`dfrs export`: what a live cluster did, as a run directory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.cluster import Json, live
+from dfrs.cli.console import out, print_json, warn
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.live.client import Client
+
+
+@live
+def export(
+    client: "Client",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to; it must not exist.")],
+    as_json: Json = False,
+) -> None:
+    """Write what the cluster did: its log, and the run as jobs.csv, events.csv, summary.json.
+
+    The verbs for run directories work on it, and its jobs can be simulated under any policy. For admins.
+
+    Examples:
+
+        dfrs export -o day
+
+        dfrs validate day
+
+        dfrs simulate --from-log day
+
+        dfrs simulate --from-log day -p EASY -p FCFS
+    """
+    import dfrs
+    from dfrs.campaigns.simulations import measured
+    from dfrs.policies.registry import find_policy
+    from dfrs.report.runs import write_run
+    from dfrs.sim.recorded import decide_again
+    from dfrs.workloads.live_log import FILE, read_live_log
+
+    if output.exists():
+        raise InputError(f"{output}: exists already: choose another directory")
+    output.mkdir(parents=True)
+    with (output / FILE).open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in client.log())
+    log = read_live_log(output)
+    recorded = decide_again(log, find_policy(log.policy), output.resolve().name)
+    run = recorded.run
+    if len(run.workload):
+        write_run(run, output, measured(run, bound=True), dfrs.__version__)
+    else:
+        warn("no job ran and ended: only the log was written")
+    if recorded.mismatch is not None:
+        warn(f"event {recorded.mismatch.index + 1} of the log was decided otherwise than recorded")
+    if as_json:
+        print_json({"directory": str(output), "jobs": len(run.workload), "left_out": recorded.left_out})
+        return
+    left = f"; {recorded.left_out} that never ran or had not ended are only in its log" if recorded.left_out else ""
+    out.print(f"{output}: {len(run.workload)} jobs{left}", markup=False, soft_wrap=True)

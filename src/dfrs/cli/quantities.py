@@ -1,0 +1,99 @@
+"""Sizes, durations and instants as people write and read them on the command line.
+
+What is written is read strictly: a number without a unit, a unit twice or in the wrong order is refused, not guessed.
+"""
+
+import math
+import re
+import time
+from datetime import datetime
+
+from dfrs.model.errors import InputError
+from dfrs.report.clock import parse_time
+
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s?([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_SPAN = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+def parse_bytes(text: str, field: str = "size") -> int:
+    """Bytes: `512M`, `1.5G`, `2GiB`; K, M, G and T are powers of 1024, and a bare number of bytes ends in B.
+
+    Raises InputError.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or text.strip()[-1].isdigit():
+        raise InputError(f'{field}: "{text}": must be a number with a unit, as 512M or 1.5G')
+    size = float(found[1]) * _SIZES[found[2].upper()]
+    if not 1 <= size < 1 << 60:
+        raise InputError(f'{field}: "{text}": must be at least 1 byte and less than an exbibyte')
+    return round(size)
+
+
+def parse_seconds(text: str, field: str = "duration") -> float:
+    """Seconds, above 0: `90s`, `2h`, `1d2h`, `01:30:00`, `2-03:04:05`. Raises InputError."""
+    bare = text.strip()
+    found = _SPAN.fullmatch(bare)
+    if bare and found is not None:
+        seconds = sum(float(part or 0) * unit for part, unit in zip(found.groups(), _UNITS_S.values(), strict=True))
+    elif ":" in bare:
+        seconds = parse_time(bare, field)
+    else:
+        raise InputError(f'{field}: "{text}": must be a time with units, as 90s, 2h or 1d2h, or HH:MM:SS')
+    if not 0 < seconds < math.inf:
+        raise InputError(f'{field}: "{text}": must be above 0')
+    return seconds
+
+
+def parse_instant(text: str, field: str = "instant", now: float | None = None) -> float:
+    """A wall-clock time to come, in seconds since 1970: `2026-11-23 08:00`, here and in local time, or `+30m`.
+
+    `now` is the wall clock. Raises InputError.
+    """
+    present = time.time() if now is None else now
+    bare = text.strip()
+    if bare.startswith("+"):
+        return present + parse_seconds(bare[1:], field)
+    try:
+        instant = datetime.fromisoformat(bare).timestamp()
+    except (ValueError, OverflowError):
+        raise InputError(f'{field}: "{text}": must be a date and time, as "2026-11-23 08:00", or +30m') from None
+    if instant <= present:
+        raise InputError(f'{field}: "{text}": must be to come')
+    return instant
+
+
+def show_bytes(size: float) -> str:
+    """At most five characters, as `512M` or `1.5G`; the unit is the largest that leaves a number of at least 1."""
+    units = [unit for unit in _SIZES if unit]
+    value, unit = size / 1024, "K"
+    for following in units[1:]:
+        if value < 999.5:
+            break
+        value, unit = value / 1024, following
+    return f"{value:.1f}{unit}" if value < 9.95 and round(value, 1) % 1 else f"{value:.0f}{unit}"
+
+
+def show_seconds(seconds: float) -> str:
+    """The two largest units that say anything, as `45s`, `12m`, `3h20m` or `2d4h`."""
+    whole = round(max(0.0, seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        minutes, rest = divmod(whole, 60)
+        return f"{minutes}m{rest}s" if minutes < 10 and rest else f"{minutes}m"
+    large, small, unit, under = (3600, 60, "h", "m") if whole < 86400 else (86400, 3600, "d", "h")
+    first, rest = divmod(whole, large)
+    return f"{first}{unit}{rest // small}{under}" if rest // small and first < 100 else f"{first}{unit}"
+
+
+def show_cores(cores: float) -> str:
+    """Cores with as many decimals as matter: `0.25`, `1.5`, `16`."""
+    return f"{cores:.2f}".rstrip("0").rstrip(".") if cores < 10 else f"{cores:.0f}"
+
+
+def show_instant(instant: float, now: float) -> str:
+    """Local time; without the date where it is today's."""
+    when, today = datetime.fromtimestamp(instant), datetime.fromtimestamp(now)
+    return when.strftime("%H:%M:%S" if when.date() == today.date() else "%Y-%m-%d %H:%M")

@@ -1,0 +1,217 @@
+"""`dfrs up`: a whole cluster on this machine, with one command and no configuration."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.cluster import Json
+from dfrs.cli.console import err, out, print_json
+from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores
+from dfrs.model.errors import DfrsError
+
+if TYPE_CHECKING:
+    from dfrs.cli.local import Choice
+
+LOOK_S = 0.3
+_UP = "up"
+
+State = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="DFRS_STATE", metavar="DIR", show_default=False, help="State directory; default: ~/.local/state/dfrs."
+    ),
+]
+
+
+def _memory(text: str) -> int:
+    return parse_bytes(text, "--memory-per-node")
+
+
+def up(
+    nodes: Annotated[
+        int | None, typer.Option(help="Nodes to divide this machine into; default: as last time, or 2.", min=1, max=256)
+    ] = None,
+    state: State = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            envvar="DFRS_PORT", help="On loopback; 0: any; default: as last time, 7070, or any.", min=0, max=65535
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-p", help="Who decides: dfrs policies.", show_default=False)
+    ] = None,
+    discovery: Annotated[
+        str | None, typer.Option(help="How undeclared needs are found out.", show_default=False)
+    ] = None,
+    memory_per_node: Annotated[
+        int | None,
+        typer.Option(parser=_memory, metavar="SIZE", help="Default: an equal part.", show_default=False),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Go to the background when all is up.")] = False,
+    show_token: Annotated[
+        bool, typer.Option("--show-token", help="Print the token in the dashboard's address even without a terminal.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Start a controller and agents on this machine, each with its part of it, and keep them running.
+
+    Ctrl-C ends them; jobs run on, and the next `dfrs up` finds them. `dfrs down` ends the jobs too.
+
+    Examples:
+
+        dfrs up
+
+        dfrs up --nodes 4 --policy 'GreedyPM*/per/OPT=MIN/MVT=600' --detach
+    """
+    from dfrs.cli.local import Choice, free_port
+    from dfrs.live.client import state_directory
+
+    place = (state or state_directory()).absolute()
+
+    def choose() -> Choice:
+        last = Choice.of(place)
+        given = {
+            "nodes": nodes, "policy": policy, "discovery": discovery, "memory_bytes": memory_per_node,
+            "port": free_port(port, last.port if last else None),
+        }  # fmt: skip
+        base = last.model_dump() if last else {}
+        return Choice.model_validate(base | {name: value for name, value in given.items() if value is not None})
+
+    def tell() -> None:
+        _tell(place, show_token=show_token or out.is_terminal, as_json=as_json, detached=detach)
+
+    if detach:
+        _in_background(place, lambda ready: _run(place, choose, ready))
+        tell()
+    else:
+        _run(place, choose, tell)
+
+
+def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None]) -> None:
+    """Start all, call `ready`, and keep all running until a signal comes."""
+    from dfrs.cli.local import LocalCluster, locked
+
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with locked(place):
+        cluster = LocalCluster(place, choose(), _say)
+        try:
+            with err.status("starting") as status:
+                cluster.start(status.update)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, on_signal)
+            ready()
+            while not stop.wait(LOOK_S):
+                cluster.tend()
+            left = _jobs_left(place)
+        finally:
+            cluster.stop()
+    if left:
+        _say(f"stopped; {left} jobs go on without it: the next dfrs up finds them, dfrs down ends them")
+    else:
+        _say("stopped; there were no jobs")
+
+
+def _in_background(place: Path, run: Callable[[Callable[[], None]], None]) -> None:
+    """Run it in a process of its own; returns when that says it is ready. Raises DfrsError with its words."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        status = 1
+        try:
+            os.close(reading)
+            os.setsid()
+            logs = place / "log"
+            logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            log = os.open(logs / "up.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+
+            def ready() -> None:
+                os.write(writing, _UP.encode())
+                os.close(writing)
+
+            run(ready)
+            status = 0
+        except DfrsError as error:
+            err.print(f"dfrs: {error}", markup=False, soft_wrap=True)
+            os.write(writing, str(error).encode())
+        finally:
+            # What the parent holds, its buffers and its exit handlers, is the parent's.
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer = pipe.read()
+    if answer != _UP:
+        raise DfrsError(answer or f"it ended before it was up: see {place / 'log' / 'up.log'}")
+
+
+def _say(line: str) -> None:
+    err.print(line, markup=False, soft_wrap=True)
+
+
+def _jobs_left(place: Path) -> int:
+    """How many jobs have not ended; 0 if nobody can say."""
+    from dfrs.live.client import Client, read_client_file
+    from dfrs.live.resources import ENDED
+
+    endpoint = read_client_file(place)
+    if endpoint is None:
+        return 0
+    try:
+        with Client(endpoint, timeout_s=3.0) as client:
+            return sum(count for state, count in client.cluster().jobs.items() if state not in ENDED)
+    except DfrsError:
+        return 0
+
+
+def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> None:
+    """Where everything is, and what to do next."""
+    from dfrs.live.client import CLIENT_FILE, Client, read_client_file, state_directory
+
+    endpoint = read_client_file(place)
+    assert endpoint is not None
+    with Client(endpoint) as client:
+        nodes = client.nodes()
+    file = place / CLIENT_FILE
+    if as_json:
+        print_json({
+            "url": endpoint.url, "state": str(place), "client_file": str(file),
+            "nodes": [node.model_dump(mode="json") for node in nodes],
+        })  # fmt: skip
+        # In the foreground the process goes on, and whoever reads a pipe is waiting for this.
+        sys.stdout.flush()
+        return
+    kinds = sorted({node.shares for node in nodes})
+    each = ", ".join(
+        f"{node.name} ({show_cores(node.cpus)} CPU, {show_bytes(node.memory_bytes)})" for node in nodes[:4]
+    )
+    more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
+    # After #, the token goes to no server and into no log.
+    secret = f"/#token={endpoint.token}" if show_token and endpoint.token else ""
+    lines = [
+        f"dfrs is up: {each}{more}; shares by {' and '.join(kinds)}",
+        f"dashboard    {endpoint.url}{secret}",
+        f"client file  {file}",
+        "try          dfrs submit --cpu 0.5 --memory 256M -- sleep 60",
+        "             dfrs queue     dfrs top     dfrs explain 1     dfrs logs -f 1",
+    ]
+    if place != state_directory().absolute():
+        lines.insert(3, f"first        export DFRS_STATE={place}")
+    if "nice" in kinds:
+        lines += dict.fromkeys(f"note         {note}" for node in nodes for note in node.notes)
+    lines.append("dfrs down ends it." if detached else "Ctrl-C stops it, jobs go on; dfrs down ends the jobs too.")
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
+    sys.stdout.flush()

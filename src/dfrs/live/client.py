@@ -1,0 +1,360 @@
+"""The REST API as typed calls: what the command line uses, and any other program may.
+
+>>> with Client(find_endpoint()) as cluster:  # doctest: +SKIP
+...     (job,) = cluster.submit(JobRequest(command=("sleep", "60")))
+...     print(cluster.job(job).why)
+"""
+
+import json
+import os
+import ssl
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from dfrs.live.ports import ConflictError, NotFoundError, UnavailableError
+from dfrs.live.resources import (
+    Bar,
+    Cluster,
+    Explanation,
+    Happening,
+    Job,
+    JobRequest,
+    JobState,
+    NewToken,
+    Node,
+    OutputPart,
+    Point,
+    ShadowChoice,
+    Stream,
+    TokenInfo,
+    TokenRequest,
+)
+from dfrs.model.errors import DfrsError, InputError
+
+CLIENT_FILE = "client.json"
+PAGE = 1000
+"""Jobs asked for at once where all are wanted."""
+
+_T = TypeVar("_T")
+
+
+class UnreachableError(DfrsError):
+    """Nobody answers at that address. Start a cluster there, or name another with --server."""
+
+
+class DeniedError(DfrsError):
+    """The token is unknown, expired, or its role may not do this. Ask an admin for another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a cluster is, and who asks."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    ca: Path | None = None
+    """Certificate authority to trust, PEM; None: those of the system."""
+
+
+class _ClientFile(BaseModel):
+    url: str
+    token: str | None = None
+    ca: Path | None = None
+
+
+def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """DFRS_STATE, else dfrs below the user's directory for state."""
+    if named := environ.get("DFRS_STATE"):
+        return Path(named)
+    return Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "dfrs"
+
+
+def find_endpoint(
+    server: str | None = None,
+    token_file: Path | None = None,
+    ca: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Endpoint:
+    """What is given; else DFRS_SERVER, DFRS_TOKEN_FILE and DFRS_CA; else the client file of the state directory.
+
+    The file's token goes to the file's own address only. Raises UnreachableError if nothing names a cluster,
+    InputError for a file that cannot be read.
+    """
+    url = server or environ.get("DFRS_SERVER") or None
+    token_path = token_file or (Path(environ["DFRS_TOKEN_FILE"]) if environ.get("DFRS_TOKEN_FILE") else None)
+    authority = ca or (Path(environ["DFRS_CA"]) if environ.get("DFRS_CA") else None)
+    token = None if token_path is None else _read_token(token_path)
+    path = state_directory(environ) / CLIENT_FILE
+    known = _read_client_file(path)
+    if url is None:
+        if known is None:
+            raise UnreachableError(f"no cluster is known: {path} is not there; start one with: dfrs up")
+        url = known.url
+    if known is not None and known.url.rstrip("/") == url.rstrip("/"):
+        token, authority = token or known.token, authority or known.ca
+    return Endpoint(url=_checked(url), token=token, ca=authority)
+
+
+def read_client_file(state: Path) -> Endpoint | None:
+    """The endpoint that the controller of a state directory left there; None without one. Raises InputError."""
+    known = _read_client_file(state / CLIENT_FILE)
+    return None if known is None else Endpoint(url=known.url, token=known.token, ca=known.ca)
+
+
+def _read_client_file(path: Path) -> _ClientFile | None:
+    try:
+        return _ClientFile.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValidationError:
+        raise InputError(f"{path}: must be what dfrs serve writes: url, token and ca, as JSON") from None
+
+
+def _read_token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: the token cannot be read: {getattr(error, 'strerror', 'not text')}") from None
+    if not token or not token.isascii() or any(character.isspace() for character in token):
+        raise InputError(f"{path}: must hold one token and nothing else")
+    return token
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good:
+        raise InputError(f'--server "{url}": must be an address, as https://cluster.example:7070')
+    return url.rstrip("/")
+
+
+class Client:
+    """A connection to a controller.
+
+    Every call raises UnreachableError, DeniedError, NotFoundError, ConflictError, UnavailableError or InputError, each
+    in one line; other answers raise DfrsError.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, *, transport: httpx.BaseTransport | None = None, timeout_s: float = 15.0
+    ) -> None:
+        self.url = endpoint.url
+        headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
+        # A proxy of the environment, or a .netrc, has no say in who sees the token.
+        self._http = httpx.Client(
+            base_url=f"{endpoint.url}/api/v1", headers=headers, timeout=timeout_s, transport=transport,
+            verify=_context(endpoint), trust_env=False,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def submit(self, request: JobRequest) -> list[int]:
+        """Job ids: one, or one for each of an array."""
+        body = request.model_dump(mode="json", exclude_defaults=True)
+        return self._ask("POST", "/jobs", TypeAdapter(dict[str, list[int]]), json=body)["jobs"]
+
+    def jobs(
+        self,
+        *,
+        user: str | None = None,
+        states: Iterable[JobState] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> list[Job]:
+        """The latest first, at most `limit`; without `states` those that have not ended."""
+        wanted = None if states is None else [state.value for state in states]
+        return self._get("/jobs", list[Job], user=user, state=wanted, before=before, limit=limit)
+
+    def all_jobs(
+        self, *, user: str | None = None, states: Iterable[JobState] | None = None
+    ) -> Generator[Job, None, None]:
+        """All of them, the latest first, page by page."""
+        wanted = None if states is None else list(states)
+        before: int | None = None
+        while page := self.jobs(user=user, states=wanted, before=before, limit=PAGE):
+            yield from page
+            if len(page) < PAGE:
+                return
+            before = page[-1].id
+
+    def job(self, job: int) -> Job:
+        """A job as it is now."""
+        return self._get(f"/jobs/{job}", Job)
+
+    def cancel(self, job: int) -> None:
+        """End it."""
+        self._post(f"/jobs/{job}/cancel")
+
+    def hold(self, job: int) -> None:
+        """Keep it from running."""
+        self._post(f"/jobs/{job}/hold")
+
+    def release(self, job: int) -> None:
+        """The opposite of hold."""
+        self._post(f"/jobs/{job}/release")
+
+    def explain(self, job: int) -> Explanation:
+        """Why it is where it is."""
+        return self._get(f"/jobs/{job}/explain", Explanation)
+
+    def output(
+        self, job: int, *, rank: int = 0, stream: Stream = "out", offset: int = 0, limit: int = 1 << 18
+    ) -> OutputPart:
+        """A piece of a task's output; `offset` and `limit` in bytes."""
+        return self._get(f"/jobs/{job}/output", OutputPart, rank=rank, stream=stream, offset=offset, limit=limit)
+
+    def nodes(self) -> list[Node]:
+        """All of them, by name."""
+        return self._get("/nodes", list[Node])
+
+    def drain(self, node: str) -> None:
+        """Let nothing more come to it."""
+        self._post(f"/nodes/{quote(node, safe='')}/drain")
+
+    def undrain(self, node: str) -> None:
+        """The opposite of drain."""
+        self._post(f"/nodes/{quote(node, safe='')}/undrain")
+
+    def cluster(self) -> Cluster:
+        """The whole."""
+        return self._get("/cluster", Cluster)
+
+    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> list[Happening]:
+        """The latest of those with a greater sequence number, in order."""
+        return self._get("/happenings", list[Happening], after=after, job=job, limit=limit)
+
+    def points(self, since: float) -> list[Point]:
+        """History since that wall-clock time."""
+        return self._get("/points", list[Point], since=since)
+
+    def bars(self, since: float) -> list[Bar]:
+        """Where tasks were since that wall-clock time."""
+        return self._get("/bars", list[Bar], since=since)
+
+    def shadow(self, limit: int = 100) -> list[ShadowChoice]:
+        """What the shadow policy would have done differently, the latest first."""
+        return self._get("/shadow", list[ShadowChoice], limit=limit)
+
+    def me(self) -> dict[str, Any]:
+        """Who asks: user and role."""
+        return self._get("/me", dict[str, Any])
+
+    def create_token(self, request: TokenRequest) -> NewToken:
+        """A new token; its secret is never told again. Admins."""
+        return self._ask("POST", "/tokens", TypeAdapter(NewToken), json=request.model_dump(mode="json"))
+
+    def tokens(self) -> list[TokenInfo]:
+        """All tokens, without their secrets. Admins."""
+        return self._get("/tokens", list[TokenInfo])
+
+    def revoke_token(self, token: int) -> None:
+        """End a token at once. Admins."""
+        self._post(f"/tokens/{token}/revoke")
+
+    def log(self) -> Generator[str, None, None]:
+        """Lines of the durable log, each a JSON object."""
+        with self._translated(), self._http.stream("GET", "/log", timeout=httpx.Timeout(15.0, read=60.0)) as answer:
+            if answer.is_error:
+                answer.read()
+            self._raise_for(answer)
+            yield from (line for line in answer.iter_lines() if line)
+
+    def _post(self, path: str) -> None:
+        with self._translated():
+            self._raise_for(self._http.post(path))
+
+    def _get(self, path: str, kind: type[_T], **parameters: object) -> _T:
+        given = {name: value for name, value in parameters.items() if value is not None}
+        return self._ask("GET", path, TypeAdapter(kind), params=given)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        adapter: TypeAdapter[_T],
+        *,
+        params: Mapping[str, Any] | None = None,
+        json: object = None,
+    ) -> _T:
+        with self._translated():
+            answer = self._http.request(method, path, params=params, json=json)
+            self._raise_for(answer)
+            try:
+                return adapter.validate_json(answer.content)
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                where = ".".join(map(str, first["loc"]))
+                raise DfrsError(
+                    f"{self.url}{path}: not an answer of this version of dfrs: {where}: {first['msg']}"
+                ) from None
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except httpx.TimeoutException:
+            raise UnreachableError(f"no answer from {self.url} in time: is its controller well?") from None
+        except httpx.TransportError as error:
+            if "CERTIFICATE" in str(error) or "SSL" in str(error):
+                raise UnreachableError(f"{self.url}: not trusted: {error}; name its authority with --ca") from None
+            raise UnreachableError(f"no cluster at {self.url}: start one with: dfrs up") from None
+
+    def _raise_for(self, answer: httpx.Response) -> None:
+        if answer.is_success:
+            return
+        detail, status = _detail(answer), answer.status_code
+        if status == 401:
+            known = "Authorization" in self._http.headers
+            raise DeniedError(f"{self.url}: {detail if known else 'wants a token: name its file with --token-file'}")
+        kinds: dict[int, type[DfrsError]] = {
+            400: InputError, 403: DeniedError, 404: NotFoundError, 409: ConflictError, 413: InputError,
+            422: InputError, 429: UnavailableError, 503: UnavailableError,
+        }  # fmt: skip
+        if kind := kinds.get(status):
+            raise kind(detail)
+        raise DfrsError(f"{self.url}: status {status}: {detail}")
+
+
+def _detail(answer: httpx.Response) -> str:
+    """What went wrong, in one line: the API's own words, or a validation's first error."""
+    try:
+        detail = answer.json()["detail"]
+        if isinstance(detail, str):
+            return " ".join(detail.split())
+        first: Mapping[str, Any] = detail[0]
+        return f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"
+    except (json.JSONDecodeError, UnicodeDecodeError, LookupError, TypeError):
+        return answer.reason_phrase or "no reason given"
+
+
+def _context(endpoint: Endpoint) -> ssl.SSLContext | bool:
+    if endpoint.ca is None:
+        # Reading the system's authorities takes longer than a request; without TLS there is nothing to verify.
+        return endpoint.url.startswith("https:")
+    try:
+        return ssl.create_default_context(cafile=str(endpoint.ca))
+    except (OSError, ssl.SSLError):
+        raise InputError(f"{endpoint.ca}: must be a certificate authority, as PEM") from None

@@ -1,0 +1,34 @@
+"""How a controller is set up."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """What an operator chooses. Names of policies are only told to users: the objects are given beside them."""
+
+    database: str = field(repr=False)
+    """URL as SQLAlchemy takes it; it may hold a password."""
+    cluster: str = "dfrs"
+    policy: str = ""
+    discovery: str = "NONE"
+    shadow: str | None = None
+    default_memory_bytes: int = 256 << 20
+    """Requirement of a task whose user gave none."""
+    report_s: float = 1.0
+    """Between two reports of an agent."""
+    silent_s: float = 15.0
+    """Without a report for so long, a node gets nothing new."""
+    lost_s: float = 180.0
+    """Without a report for so long, a node's jobs are lost."""
+    reference_cores: float | None = None
+    """CPU of the reference node; None: that of the first node that ever joined."""
+    reference_bytes: int | None = None
+    command_limit: int | None = None
+    checkpoint_events: int = 5000
+    """The state is stored after so many events, and every `checkpoint_s`."""
+    checkpoint_s: float = 300.0
+    clock: Callable[[], float] = time.time
+    """Wall clock."""

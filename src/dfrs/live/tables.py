@@ -1,0 +1,128 @@
+"""The tables of a controller's database, and the few statements that write them."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    bindparam,
+)
+
+metadata = MetaData()
+
+meta = Table("meta", metadata, Column("key", String(64), primary_key=True), Column("value", Text, nullable=False))
+"""Single values: epoch, reference node, who may write."""
+
+events = Table(
+    "events", metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("time_s", Float, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("digest", String(64), nullable=False),
+)  # fmt: skip
+"""All that the core was ever told, in order. `event` is JSON as `control.log` writes it, or of kind "restart"."""
+
+checkpoints = Table(
+    "checkpoints", metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("arrays", LargeBinary, nullable=False),
+    Column("shell", Text, nullable=False),
+)  # fmt: skip
+"""State after the event of that number: arrays of core and discovery (npz), and of the shell (JSON)."""
+
+requests = Table(
+    "requests", metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)  # fmt: skip
+"""What users asked for; an array's jobs share one, with the first job's id."""
+
+jobs = Table(
+    "jobs", metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("request", BigInteger, nullable=False),
+    Column("owner", String(64), nullable=False, index=True),
+    Column("array_index", Integer),
+    Column("submitted_at", Float, nullable=False),
+    Column("told", Boolean, nullable=False),
+    Column("held", Boolean, nullable=False),
+    Column("started_at", Float),
+    Column("outcome", Text),
+    Column("ended_at", Float, index=True),
+    Column("state", String(16), nullable=False, index=True),
+    Column("final", Text),
+)  # fmt: skip
+"""`told`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open" until
+it has ended; then `final` is the job as users see it."""
+
+nodes = Table(
+    "nodes", metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(64), nullable=False),
+    Column("island", Integer, nullable=False),
+    Column("condition", String(8), nullable=False),
+    Column("drained", Boolean, nullable=False),
+    Column("hello", Text, nullable=False),
+)  # fmt: skip
+"""Nodes by their index in the core; `hello` is the last one without tasks. Of a name the highest number counts."""
+
+happenings = Table(
+    "happenings", metadata,
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("job", BigInteger, index=True),
+    Column("body", Text, nullable=False),
+)  # fmt: skip
+
+points = Table(
+    "points", metadata,
+    Column("time", Float, primary_key=True),
+    Column("body", Text, nullable=False),
+)  # fmt: skip
+
+tokens = Table(
+    "tokens", metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("owner", String(64), nullable=False),
+    Column("role", String(8), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("revoked", Boolean, nullable=False),
+)  # fmt: skip
+
+ADD_EVENT = events.insert()
+SET_DIGEST = (
+    events.update().where(events.c.sequence == bindparam("b_sequence")).values(digest=bindparam("b_digest"))
+)  # fmt: skip
+ADD_CHECKPOINT = checkpoints.insert()
+DROP_CHECKPOINTS = checkpoints.delete().where(checkpoints.c.sequence < bindparam("b_before"))
+ADD_REQUEST = requests.insert()
+ADD_JOB = jobs.insert()
+SET_JOB = (
+    jobs.update()
+    .where(jobs.c.id == bindparam("b_id"))
+    .values(
+        {
+            name: bindparam(f"b_{name}")
+            for name in ("told", "held", "started_at", "outcome", "ended_at", "state", "final")
+        }
+    )
+)
+ADD_NODE = nodes.insert()
+SET_NODE = (
+    nodes.update()
+    .where(nodes.c.number == bindparam("b_number"))
+    .values({name: bindparam(f"b_{name}") for name in ("condition", "drained", "hello")})
+)
+ADD_HAPPENING = happenings.insert()
+ADD_POINT = points.insert()
+DROP_POINTS = points.delete().where(points.c.time < bindparam("b_before"))
+ADD_TOKEN = tokens.insert()
+REVOKE_TOKEN = tokens.update().where(tokens.c.id == bindparam("b_id")).values(revoked=True)
+ADD_META = meta.insert()

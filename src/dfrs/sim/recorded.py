@@ -1,0 +1,190 @@
+"""A live cluster's log, decided again: the same events through a fresh core, and the run that they make.
+
+The run speaks of each job's *last* need: while a job is watched its need is an estimate that changes, and yields mean
+nothing without the need they are a fraction of. So yields are told anew as the same share of CPU over the last need, at
+most 1. A job's processing time is then the integral of those yields over the time it was on nodes: moves cost
+nothing more than the time they took, which is in it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dfrs.control.core import Core
+from dfrs.control.log import Mismatch, decode, digest
+from dfrs.model.decisions import Policy
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.jobs import Workload
+from dfrs.model.nodes import Condition, NodeChange
+from dfrs.model.run import Action, Events, Penalty, Run
+from dfrs.workloads.live_log import Entry, LiveLog
+
+LEAST_RUN_S = 1e-3
+"""Processing time of a job that ended at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recorded:
+    """What came of it."""
+
+    run: Run
+    """Jobs that came to nodes and ended."""
+    node_events: tuple[tuple[float, NodeChange], ...]
+    """When nodes came and went, for a simulation of the same jobs."""
+    decisions: int
+    mismatch: Mismatch | None
+    """The first decision that differs from the recorded one, or None."""
+    left_out: int
+    """Jobs that never ran, or had not ended."""
+
+
+def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
+    """Replay the log's events through a core under the policy that made it, comparing every target.
+
+    Raises InputError where the log is damaged: an event that cannot be true, or no node.
+    """
+    core = Core(policy, np.zeros((0, 2)), log.command_limit)
+    needs: dict[int, float] = {}
+    """By serial number: the need of every job now."""
+    serials: dict[int, int] = {}
+    rows: list[Floats] = []
+    mismatch: Mismatch | None = None
+    for k, entry in enumerate(log.entries):
+        event = decode(entry.event)
+        kind = entry.event["event"]
+        if kind == "submit":
+            serials[int(entry.event["job_id"])] = len(serials)
+        if kind in {"submit", "revise"}:
+            job = int(entry.event["job_id"])
+            if job not in serials:
+                raise InputError(f"event {k + 1} of the log: job {job} was not submitted")
+            needs[serials[job]] = float(entry.event["need"])
+        before, logged = core.decisions, len(core.journal)
+        try:
+            core.handle(event, entry.time_s)
+        except InputError as error:
+            raise InputError(f"event {k + 1} of the log: {error}") from None
+        except DfrsError as error:
+            mismatch = mismatch or _mismatch(k, entry, event, "", str(error))
+        made = digest(core.target) if core.decisions > before and core.target is not None else ""
+        if mismatch is None and made != entry.digest:
+            mismatch = _mismatch(k, entry, event, made, "")
+        rows.append(_needs_of(core, logged, needs))
+    if core.snapshot().capacity.size == 0:
+        raise InputError("the log names no node: nothing ran")
+    events = core.journal.events()
+    final = np.array([needs[serial] for serial in range(len(serials))])
+    told = _in_last_needs(events, np.concatenate([np.zeros(0), *rows]), final)
+    run, left_out = _run(log, core, told, final, name)
+    return Recorded(
+        run=run, node_events=tuple(_node_events(log)), decisions=core.decisions, mismatch=mismatch, left_out=left_out
+    )
+
+
+def _mismatch(index: int, entry: Entry, event: Any, replayed: str, problem: str) -> Mismatch:  # noqa: ANN401
+    return Mismatch(
+        index=index, now_s=entry.time_s, event=event, recorded=entry.digest, replayed=replayed, problem=problem
+    )
+
+
+def _needs_of(core: Core, begin: int, needs: Mapping[int, float]) -> Floats:
+    """The present need of the job of each row of the journal from `begin` on; NaN for nodes."""
+    jobs = core.journal.jobs(begin)
+    return np.array([needs.get(job, np.nan) for job in jobs.tolist()], dtype=np.float64)
+
+
+def _in_last_needs(events: Events, need: Floats, final: Floats) -> Events:
+    """The same shares of CPU as fractions of each job's last need."""
+    known = events.job >= 0
+    ratio = np.ones(len(events))
+    ratio[known] = need[known] / final[events.job[known]]
+    return replace(events, yield_=np.minimum(events.yield_ * ratio, 1.0))
+
+
+def _run(log: LiveLog, core: Core, events: Events, final: Floats, name: str) -> tuple[Run, int]:
+    """The run of the jobs that came to nodes and ended, and how many others there are."""
+    count = len(final)
+    placed, finished = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    placed[events.job[(events.action == Action.START) & (events.job >= 0)]] = True
+    finished[events.job[events.action == Action.FINISH]] = True
+    kept = placed & finished
+    workload = _workload(log, final, _processing_s(events, count), kept, len(core.snapshot().capacity), name)
+    end_s = float(events.time_s[-1]) if len(events) else 0.0
+    run = Run(
+        workload=workload, policy=log.policy, capacity=core.snapshot().capacity.copy(), penalty=Penalty(),
+        events=_of_kept(events, kept), complete=True, end_s=end_s,
+        configuration={
+            "order": "completions-first", "exclusive": getattr(core.policy, "exclusive", False),
+            "dedicated": getattr(core.policy, "dedicated", False), "command_limit": log.command_limit,
+            "discovery": log.discovery, "live": True,
+        },
+    )  # fmt: skip
+    return run, int(count - kept.sum())
+
+
+def _processing_s(events: Events, count: int) -> Floats:
+    """(count,) integral of the yield of each job since it last began anew."""
+    done, rate, since = np.zeros(count), np.zeros(count), np.zeros(count)
+    for row in np.flatnonzero(events.job >= 0).tolist():
+        job, action, time_s = int(events.job[row]), int(events.action[row]), float(events.time_s[row])
+        done[job] += rate[job] * (time_s - since[job])
+        since[job] = time_s
+        if action in {Action.PAUSE, Action.FINISH, Action.LOST}:
+            rate[job] = 0.0
+        else:
+            rate[job] = events.yield_[row]
+        if action == Action.LOST:
+            done[job] = 0.0
+    return np.maximum(done, LEAST_RUN_S)
+
+
+def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int, name: str) -> Workload:
+    submits = [(entry.time_s, entry.event) for entry in log.entries if entry.event["event"] == "submit"]
+    names = sorted({str(log.jobs.get(int(event["job_id"]), {}).get("user", "")) for _, event in submits})
+
+    def column(of: Callable[[float, Mapping[str, Any]], object], dtype: str) -> np.ndarray:
+        return np.array([of(time_s, event) for time_s, event in submits], dtype=dtype)[kept]
+
+    return Workload(
+        job_id=column(lambda _, event: event["job_id"], "i8"),
+        submit_s=column(lambda time_s, _: time_s, "f8"),
+        tasks=column(lambda _, event: event["tasks"], "i8"),
+        need=need[kept],
+        memory=column(lambda _, event: event["memory"], "f8"),
+        run_s=run_s[kept],
+        estimate_s=column(lambda _, event: float(event.get("estimate_s", "nan")), "f8"),
+        user=column(lambda _, event: names.index(str(log.jobs.get(int(event["job_id"]), {}).get("user", ""))), "i8"),
+        weight=column(lambda _, event: event.get("weight", 1.0), "f8"),
+        requested_start_s=column(lambda _, event: float(event.get("requested_start_s", "nan")), "f8"),
+        nodes=nodes, name=name,
+    )  # fmt: skip
+
+
+def _of_kept(events: Events, kept: Bools) -> Events:
+    """The rows of nodes and of kept jobs, with jobs by their index among those kept."""
+    rows = np.flatnonzero((events.job < 0) | kept[events.job])
+    index: Ints = np.cumsum(kept) - 1
+    length = np.diff(events.first)[rows]
+    nodes = [events.nodes_of(row) for row in rows.tolist()]
+    return replace(
+        events, time_s=events.time_s[rows], action=events.action[rows], yield_=events.yield_[rows],
+        why=events.why[rows], job=np.where(events.job[rows] < 0, -1, index[events.job[rows]]),
+        first=np.concatenate([[0], np.cumsum(length)]), nodes=np.concatenate([np.zeros(0, np.int64), *nodes]),
+    )  # fmt: skip
+
+
+def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange]]:
+    """Nodes that come late are down from the beginning until they do."""
+    begin = next((entry.time_s for entry in log.entries if entry.event["event"] == "submit"), 0.0)
+    joined = 0
+    for entry in log.entries:
+        if entry.event["event"] == "join":
+            if entry.time_s > begin:
+                yield begin, NodeChange(joined, Condition.DOWN)
+                yield entry.time_s, NodeChange(joined, Condition.UP)
+            joined += 1
+        elif entry.event["event"] == "node":
+            yield entry.time_s, NodeChange(int(entry.event["node"]), Condition(entry.event["condition"]))

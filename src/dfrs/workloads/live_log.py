@@ -1,0 +1,85 @@
+"""The durable log of a live cluster, as `dfrs export` writes it: JSON lines, a header, events, jobs."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dfrs.model.errors import InputError
+
+FORMAT = "dfrs-log/1"
+FILE = "log.jsonl"
+"""Its name in a run directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event as the core was told it."""
+
+    time_s: float
+    event: Mapping[str, Any]
+    digest: str
+    """Of the target decided because of it; "" where nothing was decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLog:
+    """What a live cluster did."""
+
+    policy: str
+    discovery: str
+    command_limit: int | None
+    entries: tuple[Entry, ...]
+    jobs: Mapping[int, Mapping[str, Any]]
+    """By id, as the API shows them."""
+
+
+def read_live_log(path: Path) -> LiveLog:
+    """The log in a file, or in a run directory that holds one. Raises InputError naming file, line and rule."""
+    path = path / FILE if path.is_dir() else path
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is no text: must be the log.jsonl of an export") from None
+    documents = [(f"{path}, line {number}", line) for number, line in enumerate(lines, 1) if line.strip()]
+    header = _object(*documents[0]) if documents else {}
+    if header.get("format") != FORMAT:
+        raise InputError(f'{path}, line 1: format = {header.get("format")!r}: must be "{FORMAT}"')
+    entries: list[Entry] = []
+    jobs: dict[int, Mapping[str, Any]] = {}
+    for where, line in documents[1:]:
+        document = _object(where, line)
+        if "job" in document:
+            job = _field(where, document, "job", dict)
+            jobs[_field(where, job, "id", int)] = job
+            continue
+        time_s = float(_field(where, document, "time_s", (int, float)))
+        event, digest = _field(where, document, "event", dict), _field(where, document, "digest", str)
+        entries.append(Entry(time_s=time_s, event=event, digest=digest))
+    limit = header.get("command_limit")
+    return LiveLog(
+        policy=_field(f"{path}, line 1", header, "policy", str),
+        discovery=_field(f"{path}, line 1", header, "discovery", str),
+        command_limit=limit if isinstance(limit, int) else None,
+        entries=tuple(entries), jobs=jobs,
+    )  # fmt: skip
+
+
+def _object(where: str, line: str) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except ValueError:
+        raise InputError(f"{where}: is no JSON: {line[:40]!r}") from None
+    if not isinstance(document, dict):
+        raise InputError(f"{where}: must be a JSON object")
+    return document
+
+
+def _field(where: str, document: Mapping[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:  # noqa: ANN401
+    value = document.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InputError(f"{where}: {name} = {value!r}: is missing or of the wrong type")
+    return value

@@ -1,0 +1,157 @@
+"""`dfrs up` and `dfrs down` as a user meets them: real processes on this machine, and nothing left of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dfrs.cli.agent import default_cluster
+from dfrs.cli.local import agent_root
+from tests.live_processes import processes_with
+from tests.processes import alive, until
+
+DFRS = (sys.executable, "-m", "dfrs.cli.main")
+GROUPS = Path("/sys/fs/cgroup")
+
+
+def patiently(condition):
+    """Whether it comes to be so, however busy the machine is."""
+    return until(condition, 90.0)
+
+
+class User:
+    """Somebody at the command line, with a state directory. All but `dfrs up` runs in this process, to be quick."""
+
+    def __init__(self, folder, call, monkeypatch):
+        self.folder, self.state, self.call = folder, folder / "state", call
+        for name in ("DFRS_SERVER", "DFRS_TOKEN_FILE", "DFRS_CA"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("DFRS_STATE", str(self.state))
+        monkeypatch.setenv("DFRS_PORT", "0")
+        monkeypatch.chdir(folder)
+        self.foreground = []
+
+    def __call__(self, *arguments, status=0):
+        ended, out, err = self.call(*arguments)
+        assert ended == status, f"{arguments}: {ended}\n{out}{err}{self.logs()}"
+        return out + (err if status else "")
+
+    def json(self, *arguments):
+        return json.loads(self(*arguments, "--json"))
+
+    def up(self):
+        """In the foreground, as on a terminal of its own; what it says once all is up."""
+        process = subprocess.Popen(
+            [*DFRS, "up", "--nodes", "2", "--json"], start_new_session=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.foreground.append(process)
+        text = ""
+        for line in process.stdout:
+            text += line
+            if line == "}\n":
+                return process, json.loads(text)
+        raise AssertionError(f"{process.communicate()}{self.logs()}")
+
+    def up_in_background(self):
+        done = subprocess.run(
+            [*DFRS, "up", "--detach"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr + self.logs()
+        return done.stdout
+
+    def logs(self):
+        return "".join(f"\n== {path.name}\n{path.read_text()[-2000:]}" for path in self.state.glob("log/*"))
+
+    def state_of(self, job):
+        return self.json("show", job)["state"]
+
+    def groups(self):
+        """Control groups of this cluster."""
+        return list(GROUPS.glob(f"*/dfrs/{default_cluster(agent_root(self.state))}*"))
+
+
+@pytest.fixture
+def user(tmp_path, dfrs, monkeypatch):
+    someone = User(tmp_path, dfrs, monkeypatch)
+    yield someone
+    try:
+        someone("down")
+    finally:
+        for process in someone.foreground:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        for pid in processes_with(str(someone.state)):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_day_at_the_command_line(user):
+    process, told = user.up()
+    assert [node["state"] for node in told["nodes"]] == ["up", "up"]
+    assert oct((user.state / "client.json").stat().st_mode)[-3:] == "600"
+    token = json.loads((user.state / "client.json").read_text())["token"]
+    assert not processes_with(token), "a token is in a command line or an environment"
+    assert token not in user.logs()
+    assert f"{user.state}: a cluster runs there already (process {process.pid})" in user("up", status=1)
+
+    forever = "echo $$; trap '' HUP; while true; do sleep 0.2; done"
+    assert user("submit", "--name", "long", "--cpu", 0.5, "--memory", "64M", "--", "sh", "-c", forever) == "job 1\n"
+    steps = "for i in 1 2 3; do echo step $i; sleep 0.1; done; echo bad >&2"
+    assert user("submit", "--name", "steps", "--memory", "64M", "--", "sh", "-c", steps) == "job 2\n"
+    assert user("submit", "--wait", "--memory", "64M", "--", "sh", "-c", "exit 7", status=7)
+    assert user("logs", "-f", 2) == "step 1\nstep 2\nstep 3\n"
+    assert user("logs", "-f", "--err", 2) == "bad\n"
+
+    assert patiently(lambda: user.state_of(1) == "running")
+    assert patiently(lambda: user.state_of(2) == "done")
+    assert [job["id"] for job in user.json("queue")] == [1]
+    assert {job["id"]: job["exit_code"] for job in user.json("history")} == {2: 0, 3: 7}
+    assert user.json("explain", 1)["now"]
+    (node,) = [node for node in user.json("nodes") if node["tasks"]]
+    assert (node["name"], node["tasks"][0]["job"]) == (user.json("show", 1)["nodes"][0], 1)
+    assert "minimum yield" in user("top")
+    pid = int(user("logs", 1))
+
+    agent = next(pid for pid in processes_with("--name=node-1") if pid in processes_with(str(user.state)))
+    os.kill(agent, signal.SIGKILL)
+    assert "node-1 was killed by SIGKILL; starting it again" in process.stderr.readline()
+    assert patiently(lambda: all(node["state"] == "up" for node in user.json("nodes")))
+
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "stopped; 1 jobs go on without it: the next dfrs up finds them" in err
+    assert alive(pid)
+    assert f"no cluster at {told['url']}: start one with: dfrs up" in user("queue", status=1)
+
+    assert "dashboard    http://127.0.0.1:" in (shown := user.up_in_background())
+    assert "token" not in shown
+    assert patiently(lambda: user.state_of(1) == "running")
+    assert int(user("logs", 1)) == pid
+    assert alive(pid)
+
+    assert "ended: 1 jobs, 2 agents" in user("down")
+    assert patiently(lambda: not alive(pid))
+    assert processes_with(str(user.state)) == []
+    assert user.groups() == []
+    assert "nothing runs in" in user("down")
+
+
+def test_jobs_that_were_left_behind_are_ended_for_good(user):
+    process, _ = user.up()
+    user("submit", "--memory", "64M", "--", "sleep", "600")
+    assert patiently(lambda: user.state_of(1) == "running")
+    process.kill()
+    process.wait()
+    assert patiently(lambda: not processes_with(f"--state={user.state}")), "the controller did not end with its parent"
+    assert user.json("down")["jobs"] == 1
+    assert processes_with(str(user.state)) == []
+    assert user.groups() == []
+    user.up_in_background()
+    assert user.json("queue") == []
+    assert [job["state"] for job in user.json("history")] == ["cancelled"]

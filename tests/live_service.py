@@ -1,0 +1,262 @@
+"""A controller in memory that keeps its promises to the API and runs nothing."""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+from dfrs.live.ports import ConflictError, Link, NotFoundError, UnavailableError
+from dfrs.live.resources import (
+    ENDED,
+    Bar,
+    Cluster,
+    Explanation,
+    Happening,
+    Job,
+    JobRequest,
+    JobState,
+    NewToken,
+    Node,
+    NodeState,
+    OutputPart,
+    Point,
+    Role,
+    ShadowChoice,
+    Stream,
+    TokenInfo,
+    TokenRequest,
+)
+from dfrs.live.wire import FromAgent, Hello, Status, Welcome
+from dfrs.model.errors import InputError
+
+
+@dataclass(frozen=True)
+class Somebody:
+    user: str
+    role: Role
+
+
+@dataclass
+class Attached:
+    """One agent's connection, as the fake sees it."""
+
+    service: "FakeService"
+    hello: Hello
+    link: Link
+    received: list[FromAgent] = field(default_factory=list)
+    detached: int = 0
+
+    def receive(self, message: FromAgent) -> None:
+        if isinstance(message, Status) and message.task.job not in self.service.by_id:
+            raise InputError(f"task {message.task}: is not a task of this node")
+        self.received.append(message)
+
+    def detach(self) -> None:
+        self.detached += 1
+        if self.service.agents.get(self.hello.node) is self:
+            del self.service.agents[self.hello.node]
+
+
+class FakeService:
+    """Implements `ports.Service`."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, Job] = {}
+        self.requests: list[JobRequest] = []
+        self.infos: dict[int, TokenInfo] = {}
+        self.digests: dict[bytes, int] = {}
+        self.nodes_by_name: dict[str, Node] = {}
+        self.agents: dict[str, Attached] = {}
+        self.attachments: list[Attached] = []
+        self.wrong: str | None = None
+        self.unavailable = False
+        self.sequence = 0
+        self.changed = asyncio.Event()
+        self.watchers = 0
+        self.log_size = 3
+        self.most_tasks = 100_000
+
+    def token(self, user: str, role: Role, days: float = 1.0) -> str:
+        secret = "dfrs_" + secrets.token_urlsafe(32)
+        now = time.time()
+        info = TokenInfo(
+            id=len(self.infos) + 1, user=user, role=role, created_at=now, expires_at=now + days * 86400, revoked=False
+        )
+        self.infos[info.id] = info
+        self.digests[hashlib.sha256(secret.encode()).digest()] = info.id
+        return secret
+
+    def add_node(self, name: str) -> None:
+        self.nodes_by_name[name] = Node(
+            name=name, host="here", state=NodeState.UP, cpus=2.0, memory_bytes=1 << 30, memory_free_bytes=1 << 30,
+            used_cores=0.0, granted_cores=0.0, tasks=(), shares="nice", caps=False, pause_frees_memory=False, notes=(),
+            seen_at=0.0, version="1",
+        )  # fmt: skip
+
+    def tell(self) -> None:
+        self.sequence += 1
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        if self.unavailable:
+            raise UnavailableError("the database cannot be written:\ndisk full")
+        if request.tasks > self.most_tasks:
+            raise InputError(f"tasks: {request.tasks}: no set of nodes has room")
+        self.requests.append(request)
+        ids = range(len(self.by_id) + 1, len(self.by_id) + 1 + (request.array or 1))
+        for i in ids:
+            self.by_id[i] = _job(i, request, user)
+        self.tell()
+        return list(ids)
+
+    def _set(self, job: int, state: JobState) -> None:
+        found = self.job(job)
+        if found.state in ENDED:
+            raise ConflictError(f"job {job}: has ended")
+        self.by_id[job] = found.model_copy(update={"state": state})
+        self.tell()
+
+    async def cancel(self, job: int, by: str) -> None:
+        self._set(job, JobState.CANCELLED)
+
+    async def hold(self, job: int, by: str) -> None:
+        self._set(job, JobState.HELD)
+
+    async def release(self, job: int, by: str) -> None:
+        self._set(job, JobState.WAITING)
+
+    def _node(self, node: str) -> Node:
+        if node not in self.nodes_by_name:
+            raise NotFoundError(f"node {node}: there is no such node")
+        return self.nodes_by_name[node]
+
+    async def drain(self, node: str, by: str) -> None:
+        self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.DRAINING})
+
+    async def undrain(self, node: str, by: str) -> None:
+        self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.UP})
+
+    def job(self, job: int) -> Job:
+        if job not in self.by_id:
+            raise NotFoundError(f"job {job}: there is no such job")
+        return self.by_id[job]
+
+    def owner(self, job: int) -> str:
+        return self.job(job).user
+
+    def jobs(
+        self,
+        *,
+        user: str | None = None,
+        states: frozenset[JobState] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        wanted = states or frozenset(JobState) - ENDED
+        found = [
+            job
+            for job in reversed(self.by_id.values())
+            if job.state in wanted and user in {None, job.user} and (before is None or job.id < before)
+        ]
+        return found[:limit]
+
+    def nodes(self) -> Sequence[Node]:
+        return sorted(self.nodes_by_name.values(), key=lambda node: node.name)
+
+    def cluster(self) -> Cluster:
+        return Cluster(
+            name="fake", version="1", policy="FCFS", discovery="NONE", shadow=None, now=time.time(), started_at=0.0,
+            jobs={JobState.WAITING: len(self.by_id)}, nodes={NodeState.UP: len(self.nodes_by_name)}, cpus=2.0,
+            used_cores=0.5, minimum_yield=0.25, median_yield=None, jain=None, bound=0.5, decisions=7, decision_s=0.001,
+            shadow_differs=0,
+        )  # fmt: skip
+
+    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Happening]:
+        rows = range(max(after, self.sequence - limit) + 1, self.sequence + 1)
+        return [Happening(sequence=i, time=1.0, job=job or i, node=None, action="submit") for i in rows]
+
+    def points(self, since: float) -> Sequence[Point]:
+        return [
+            Point(time=since, minimum_yield=None, median_yield=None, jain=None, bound=None, running=0, waiting=0,
+                  used_cores=0.0)
+        ]  # fmt: skip
+
+    def bars(self, since: float) -> Sequence[Bar]:
+        return [Bar(job=1, rank=0, name="a", user="u", node="n", begin=since, end=None, share_cores=0.5)]
+
+    def explain(self, job: int) -> Explanation:
+        return Explanation(job=self.job(job), now="it waits", history=(), bound=None)
+
+    def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
+        return [ShadowChoice(time=1.0, job=1, did="start", would="wait")][:limit]
+
+    async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
+        if rank >= self.job(job).tasks:
+            raise NotFoundError(f"task {job}.{rank}: there is no such task")
+        text = f"the output of job {job}"[offset : offset + limit]
+        return OutputPart(text=text, offset=offset, next_offset=offset + len(text), ended=False)
+
+    async def changes(self) -> AsyncGenerator[int]:
+        self.watchers += 1
+        try:
+            while True:
+                changed = self.changed
+                yield self.sequence
+                await asyncio.wait_for(changed.wait(), 15.0)
+        finally:
+            self.watchers -= 1
+
+    async def log(self) -> AsyncGenerator[str]:
+        yield '{"format": "dfrs-log/1"}'
+        for i in range(self.log_size):
+            yield f'{{"time_s": {i}.0}}'
+
+    def healthy(self) -> str | None:
+        return self.wrong
+
+    async def create_token(self, request: TokenRequest, by: str) -> NewToken:
+        secret = self.token(request.user, request.role, request.days)
+        return NewToken(**self.infos[len(self.infos)].model_dump(), token=secret)
+
+    async def revoke_token(self, token: int, by: str) -> None:
+        if token not in self.infos:
+            raise NotFoundError(f"token {token}: there is no such token")
+        self.infos[token] = self.infos[token].model_copy(update={"revoked": True})
+
+    def tokens(self) -> Sequence[TokenInfo]:
+        return list(self.infos.values())
+
+    def identify(self, secret: str) -> Somebody | None:
+        info = self.infos.get(self.digests.get(hashlib.sha256(secret.encode()).digest(), 0))
+        if info is None or info.revoked or info.expires_at <= time.time():
+            return None
+        return Somebody(info.user, info.role)
+
+    def attach(self, hello: Hello, link: Link) -> Attached:
+        if hello.node in self.agents:
+            raise ConflictError(f"node {hello.node}: is connected already")
+        attached = self.agents[hello.node] = Attached(self, hello, link)
+        self.attachments.append(attached)
+        link.send(Welcome(report_s=1.0, desired=()))
+        return attached
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def stop(self) -> None:
+        """Nothing to do."""
+
+
+def _job(number: int, request: JobRequest, user: str) -> Job:
+    return Job.model_construct(
+        id=number, name=request.name or "job", user=user, state=JobState.HELD if request.held else JobState.WAITING,
+        why="no node is there", command=request.command, tasks=request.tasks, cpu_cores=request.cpu_cores,
+        need_cores=request.cpu_cores or 1.0, need_error_cores=None, memory_bytes=request.memory_bytes or 1 << 28,
+        minimum_yield=request.minimum_yield, yield_granted=None, yield_measured=None, used_cores=None, used_bytes=None,
+        cpu_s=0.0, nodes=(), submitted_at=time.time(), started_at=None, ended_at=None, start_at=request.start_at,
+        virtual_s=0.0, stretch=None, estimate_s=request.estimate_s, after=request.after, array_index=None,
+        incarnation=0, pauses=0, migrations=0, exit="", exit_code=None,
+    )  # fmt: skip

@@ -1,0 +1,465 @@
+"""The verbs of a live cluster against the real API in this process, with a controller that runs nothing."""
+
+import functools
+import json
+import time
+
+import httpx
+import pytest
+from rich.console import Console
+from starlette.testclient import TestClient
+
+from dfrs.cli import cluster as shared
+from dfrs.cli import logs, views
+from dfrs.live import client as clients
+from dfrs.live.api import create_app
+from dfrs.live.client import Client, Endpoint
+from dfrs.live.resources import Happening, JobRequest, JobState, NodeTask, OutputPart
+from tests.live_service import FakeService
+
+URL = "http://127.0.0.1:7070"
+
+
+class Controller(FakeService):
+    """Also tells stories, and has outputs that grow and end."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts = ["one\n", "two\n"]
+        self.ends_after = None
+
+    def change(self, job, **fields):
+        self.by_id[job] = self.by_id[job].model_copy(update=fields)
+
+    def job(self, job):
+        found = super().job(job)
+        if self.ends_after is not None:
+            self.ends_after -= 1
+            if self.ends_after <= 0:
+                found = found.model_copy(update={"state": JobState.FAILED, "exit": "status 7", "exit_code": 7})
+        return found
+
+    async def output(self, job, rank, stream, offset, limit):
+        self.job(job)
+        text = "".join(self.texts) if stream == "out" else "bad\n"
+        piece = text[offset : offset + 4]
+        return OutputPart(
+            text=piece, offset=offset, next_offset=offset + len(piece), ended=offset + len(piece) == len(text)
+        )
+
+    def explain(self, job):
+        event = Happening(
+            sequence=1, time=time.time(), job=job, node=None, action="start", nodes=("node-1",), yield_=0.5,
+            why="there was room", by="ann",
+        )  # fmt: skip
+        return super().explain(job).model_copy(update={"history": (event,), "bound": 0.75})
+
+
+@pytest.fixture
+def controller():
+    return Controller()
+
+
+@pytest.fixture
+def transport(controller):
+    return TestClient(create_app(controller, page=None))._transport
+
+
+@pytest.fixture
+def cluster(controller, transport, monkeypatch, tmp_path):
+    """The controller; every verb of this process finds it by the client file."""
+    endpoint = {"url": URL, "token": controller.token("ann", "user"), "ca": None}
+    (tmp_path / "client.json").write_text(json.dumps(endpoint))
+    monkeypatch.setenv("DFRS_STATE", str(tmp_path))
+    for name in ("DFRS_SERVER", "DFRS_TOKEN_FILE", "DFRS_CA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(clients, "Client", functools.partial(Client, transport=transport))
+    monkeypatch.setattr(shared.time, "sleep", lambda _: None)
+    return controller
+
+
+def last(controller):
+    return controller.requests[-1]
+
+
+def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
+    status, out, err = dfrs(
+        "submit", "--tasks", 4, "--cpu", 0.5, "--memory", "512M", "--min-yield", 0.2, "--name", "x", "--time", "2h",
+        "--limit", "3h", "--after", 12, "--after", 13, "--at", "+30m", "--array", 2, "--restart", "never", "--hold",
+        "--env", "A=1", "--directory", tmp_path, "--", "./prog", "--tasks", "9",
+    )  # fmt: skip
+    assert (status, out, err) == (0, "jobs 1, 2\n", "")
+    got = last(cluster)
+    assert got.command == ("./prog", "--tasks", "9")
+    assert (got.tasks, got.cpu_cores, got.memory_bytes, got.minimum_yield, got.name) == (4, 0.5, 512 << 20, 0.2, "x")
+    assert (got.estimate_s, got.time_limit_s, got.after, got.array) == (7200, 10800, (12, 13), 2)
+    assert got.start_at == pytest.approx(time.time() + 1800, abs=60)
+    assert (got.restart.value, got.held, got.environment["A"], got.directory) == ("never", True, "1", str(tmp_path))
+
+
+def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):
+    monkeypatch.setenv("MY_SECRET", "hush")
+    assert dfrs("submit", "/bin/sleep", "5")[1] == "job 1\n"
+    got = last(cluster)
+    assert (got.command, got.name, got.tasks, got.cpu_cores) == (("/bin/sleep", "5"), "sleep", 1, None)
+    assert "hush" not in got.model_dump_json()
+    assert json.loads(dfrs("submit", "--json", "true")[1]) == {"jobs": [2]}
+
+
+def test_a_script_says_its_options_and_the_command_line_wins(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#DFRS --tasks 4 --cpu 0.5\n#DFRS --after 3 --hold\necho $1\n")
+    assert dfrs("submit", "--cpu", 2, "--after", 5, "job.sh", "hello")[0] == 0
+    got = last(cluster)
+    assert got.command == ("/bin/bash", str(tmp_path / "job.sh"), "hello")
+    assert (got.name, got.tasks, got.cpu_cores, got.after, got.held) == ("job.sh", 4, 2.0, (3, 5), True)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--tasks none", "--tasks"), ("--frobnicate", "--frobnicate"), ("--memory 512", "--memory"),
+        ("--cpu 'x", "No closing quotation"), ("--tasks 2 ./prog", "must hold options only"),
+        ("--limit soon", "--limit"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, line, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\n\n#DFRS {line}\ntrue\n")
+    status, out, err = dfrs("submit", "job.sh")
+    assert (status, out) == (2, "")
+    assert f"{tmp_path / 'job.sh'}:3: " in err
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--memory", "12", "x"], ["--memory", "1K", "x"], ["--time", "-3h", "x"], ["--at", "yesterday", "x"],
+        ["--tasks", "0", "x"], ["--min-yield", "1.5", "x"], ["--env", "1A=x", "x"], ["--env", "DFRS_X=1", "x"],
+        ["--env", "NOT_SET_ANYWHERE", "x"], ["--restart", "maybe", "x"], ["--cpu", "nan", "x"], ["--name", "a\nb", "x"],
+        ["--array", "99999", "x"], [], ["--user", "o'hara", "x"], ["--cpu", "0", "x"],
+    ],
+)  # fmt: skip
+def test_what_cannot_be_submitted_is_one_line_and_status_2(dfrs, cluster, arguments):
+    status, out, err = dfrs("submit", *arguments)
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert not cluster.requests
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"state": JobState.DONE, "exit_code": 0}, 0), ({"state": JobState.FAILED, "exit_code": 7}, 7),
+        ({"state": JobState.FAILED, "exit_code": 137}, 137), ({"state": JobState.CANCELLED, "exit_code": None}, 1),
+    ],
+)  # fmt: skip
+def test_waiting_ends_with_the_status_of_the_job(dfrs, cluster, monkeypatch, fields, expected):
+    monkeypatch.setattr(shared.time, "sleep", lambda _: cluster.change(1, ended_at=1.0, exit="as it ended", **fields))
+    status, out, err = dfrs("submit", "--wait", "x")
+    assert (status, out) == (expected, "")
+    assert "job 1: as it ended" in err
+
+
+def test_interrupted_waiting_leaves_the_job_and_says_so(dfrs, cluster, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shared.time, "sleep", interrupt)
+    status, _, err = dfrs("submit", "--wait", "x")
+    assert status == 130
+    assert "job 1: left in the cluster; end it with: dfrs cancel 1" in err
+    assert cluster.by_id[1].state == JobState.WAITING
+
+
+def some_jobs(cluster):
+    """One of each kind, with long names."""
+    for command in ("relaxation-of-a-membrane", "b", "c", "d"):
+        cluster.requests.clear()
+        cluster.by_id[len(cluster.by_id) + 1] = _made(cluster, command)
+    now = time.time()
+    cluster.change(
+        1, state=JobState.RUNNING, user="maximiliane", yield_granted=0.82, need_cores=0.5, need_error_cores=0.05,
+        nodes=("node-1", "node-2"), tasks=2, submitted_at=now - 5000, why="",
+    )  # fmt: skip
+    cluster.change(2, state=JobState.PAUSED, why="gave way to job 1")
+    cluster.change(3, state=JobState.DONE, started_at=now - 100, ended_at=now - 50, virtual_s=25.0, stretch=2.0,
+                   exit="status 0", exit_code=0)  # fmt: skip
+    cluster.change(4, state=JobState.FAILED, ended_at=now - 100_000, exit="out of memory")
+
+
+def _made(cluster, name):
+    from tests.live_service import _job
+
+    return _job(len(cluster.by_id) + 1, JobRequest(command=("x",), name=name), "ann")
+
+
+def test_the_queue_in_80_columns(dfrs, cluster):
+    some_jobs(cluster)
+    status, out, err = dfrs("queue")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["job", "name", "user", "state", "tasks", "need", "yield", "memory", "nodes", "age"]
+    assert "relaxatio…" in lines[1]
+    for text in ("running", "0.5±0.05", "0.82", "256M", "node-1 +1", "1h23m", "███"):
+        assert text in lines[1]
+    assert "paused" in lines[2]
+    assert "2: gave way to job 1" in out
+    assert "minimum yield 0.25 (no schedule gives more than 0.50)" in out
+    assert "failed" not in out
+    ids = [job["id"] for job in json.loads(dfrs("queue", "--json")[1])]
+    assert ids == [1, 2]
+    assert [job["id"] for job in json.loads(dfrs("queue", "--mine", "--json")[1])] == [2]
+    assert [job["id"] for job in json.loads(dfrs("queue", "--user", "maximiliane", "--json")[1])] == [1]
+
+
+def test_more_jobs_than_a_page_are_all_listed(dfrs, cluster):
+    for _ in range(clients.PAGE + 5):
+        cluster.by_id[len(cluster.by_id) + 1] = _made(cluster, "x")
+    assert len(json.loads(dfrs("queue", "--json")[1])) == clients.PAGE + 5
+
+
+def test_nothing_to_show_is_said(dfrs, cluster):
+    assert "no jobs" in dfrs("queue")[1]
+    assert "no nodes" in dfrs("nodes")[1]
+    assert "no job ended in the last 24h" in dfrs("history")[1]
+    assert dfrs("queue", "--json")[1] == "[]\n"
+
+
+def test_show(dfrs, cluster):
+    dfrs("submit", "--name", "[red]x", "--cpu", 0.5, "--", "sh", "-c", "echo 'a b'")
+    status, out, _ = dfrs("show", 1)
+    assert status == 0
+    for text in (
+        "1 [red]x",
+        "waiting",
+        "no node is there",
+        """sh -c 'echo '"'"'a b'"'"''""",
+        "0.5 cores a task, declared",
+    ):
+        assert text in out
+    assert json.loads(dfrs("show", 1, "--json")[1])["name"] == "[red]x"
+
+
+def test_explain_a_live_job(dfrs, cluster):
+    dfrs("submit", "x")
+    out = dfrs("explain", 1)[1]
+    assert "it waits" in out
+    assert "start on node-1 at yield 0.50: there was room (by ann)" in out
+    assert "no schedule gives more than 0.75" in out
+    assert json.loads(dfrs("explain", 1, "--json")[1])["bound"] == 0.75
+
+
+@pytest.mark.parametrize(("arguments", "words"), [(["somewhere"], "live job"), (["1", "--at", "10"], "of a run")])
+def test_explain_says_what_it_wants(dfrs, cluster, arguments, words):
+    status, _, err = dfrs("explain", *arguments)
+    assert status == 2
+    assert words in err
+
+
+def test_history_of_the_last_day_and_of_more(dfrs, cluster):
+    some_jobs(cluster)
+    status, out, _ = dfrs("history")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    for text in ("0.50", "2.00", "status 0", "50s"):
+        assert text in out
+    assert "out of memory" not in out
+    assert "out of memory" in dfrs("history", "--since", "2d")[1]
+    assert [job["id"] for job in json.loads(dfrs("history", "--since", "2d", "--json")[1])] == [4, 3]
+    assert dfrs("history", "--since", "soon")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "word", "state"),
+    [("cancel", "cancelled", "cancelled"), ("hold", "held", "held"), ("release", "released", "waiting")],
+)
+def test_what_is_done_to_several_jobs(dfrs, cluster, verb, word, state):
+    for _ in range(3):
+        dfrs("submit", "--hold", "x")
+    assert dfrs(verb, 1, 2, 3, 2) == (0, f"{word} jobs 1-3\n", "")
+    assert {job.state.value for job in cluster.by_id.values()} == {state}
+
+
+def test_what_fails_for_one_job_is_done_to_the_others(dfrs, cluster):
+    dfrs("submit", "x")
+    status, out, err = dfrs("cancel", 7, 1)
+    assert (status, out) == (1, "cancelled job 1\n")
+    assert err == "dfrs: job 7: there is no such job\n"
+    document = json.loads(dfrs("cancel", 1, "--json")[1])
+    assert document == {"cancelled": [], "failed": [{"job": 1, "why": "job 1: has ended"}]}
+
+
+def test_logs(dfrs, cluster):
+    dfrs("submit", "x")
+    assert dfrs("logs", 1) == (0, "one\ntwo\n", "")
+    assert dfrs("logs", "--err", 1)[1] == "bad\n"
+    assert json.loads(dfrs("logs", 1, "--json")[1])["text"] == "one\ntwo\n"
+
+
+def test_followed_logs_wait_for_the_start_and_end_with_the_job(dfrs, cluster, monkeypatch):
+    dfrs("submit", "x")
+    seen = []
+
+    def sleep(_):
+        seen.append(cluster.by_id[1].state)
+        cluster.change(1, state=JobState.RUNNING)
+
+    monkeypatch.setattr(logs.time, "sleep", sleep)
+    assert dfrs("logs", "-f", 1) == (0, "one\ntwo\n", "")
+    assert seen == [JobState.WAITING]
+
+
+def test_nodes_in_80_columns(dfrs, cluster):
+    cluster.add_node("node-1")
+    cluster.add_node("node-2")
+    tasks = [
+        NodeTask(job=17, rank=0, user="ann", name="big", share_cores=1.0, used_cores=0.9, paused=False),
+        NodeTask(job=18, rank=0, user="ann", name="[bold]", share_cores=0.5, used_cores=None, paused=False),
+        NodeTask(job=19, rank=0, user="ann", name="late", share_cores=0.0, used_cores=None, paused=True),
+    ]
+    cluster.nodes_by_name["node-1"] = cluster.nodes_by_name["node-1"].model_copy(
+        update={"tasks": tuple(tasks), "used_cores": 0.9, "memory_free_bytes": 1 << 29, "notes": ("no caps",)}
+    )
+    out = dfrs("nodes")[1]
+    assert max(map(len, out.splitlines())) <= 80
+    row = out.splitlines()[1]
+    begin, middle = row.index("17"), row.index("18")
+    end = row.index("│", middle) + 1
+    assert abs((middle - begin) - 2 * (end - middle)) <= 2
+    assert "·" in row[end:]
+    assert "0.90 of 2" in row
+    assert "512M of 1G" in row
+    told = dfrs("nodes", "--tasks")[1]
+    for text in (
+        "17.0 big (ann): 1.00 cores, uses 0.90",
+        "18.0 [bold] (ann): 0.50 cores",
+        "19.0 late (ann): paused",
+        "no caps",
+    ):
+        assert text in told
+    assert len(json.loads(dfrs("nodes", "--json")[1])) == 2
+
+
+def test_drain_is_for_admins_and_says_so(dfrs, cluster, transport, monkeypatch, tmp_path):
+    cluster.add_node("node-1")
+    status, _, err = dfrs("drain", "node-1")
+    assert (status, err) == (1, "dfrs: role user: only admin may do this\n")
+    token = tmp_path / "admin.token"
+    token.write_text(cluster.token("root", "admin"))
+    assert dfrs("drain", "node-1", "--token-file", token) == (0, "drained node-1\n", "")
+    assert cluster.nodes_by_name["node-1"].state == "draining"
+    undrained = dfrs("undrain", "node-1", "--token-file", token, "--json")[1]
+    assert json.loads(undrained) == {"undrained": ["node-1"]}
+    status, _, err = dfrs("drain", "no/such?", "--token-file", token)
+    assert status in {1, 2}
+    assert len(err.splitlines()) == 1
+
+
+def test_top_without_a_terminal_is_one_frame(dfrs, cluster):
+    some_jobs(cluster)
+    cluster.add_node("node-1")
+    cluster.sequence = 3
+    status, out, _ = dfrs("top")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    for text in ("fake", "FCFS", "minimum yield 0.25", "node-1", "relaxatio", "submit"):
+        assert text in out
+    assert set(json.loads(dfrs("top", "--json")[1])) == {"cluster", "nodes", "jobs", "happenings"}
+
+
+@pytest.mark.parametrize("height", [12, 24, 50])
+@pytest.mark.parametrize("width", [80, 132])
+def test_a_frame_fits_the_screen(cluster, width, height):
+    for number in range(30):
+        cluster.add_node(f"node-{number}")
+        cluster.by_id[number + 1] = _made(cluster, f"job-{number}")
+    cluster.sequence = 40
+    shown = views.frame(
+        cluster.cluster(), cluster.nodes(), cluster.jobs(), cluster.happenings(), width, height,
+    )  # fmt: skip
+    screen = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    screen.print(shown)
+    lines = screen.export_text().splitlines()
+    assert len(lines) <= max(height, 17)
+    assert max(map(len, lines)) <= width
+
+
+def test_without_a_controller_it_is_one_line(dfrs, monkeypatch, tmp_path):
+    monkeypatch.setenv("DFRS_STATE", str(tmp_path))
+    for verb in (["queue"], ["nodes"], ["show", "1"], ["submit", "x"], ["top"], ["history"]):
+        status, out, err = dfrs(*verb, "--json") if verb[0] != "submit" else dfrs("submit", "--json", "x")
+        assert (status, out) == (1, "")
+        assert err.startswith(f"dfrs: no cluster is known: {tmp_path}/client.json")
+    status, _, err = dfrs("queue", "--server", "http://127.0.0.1:9")
+    assert (status, err) == (1, "dfrs: no cluster at http://127.0.0.1:9: start one with: dfrs up\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected", "words"),
+    [
+        (401, {"detail": "token: unknown"}, 1, "token: unknown"),
+        (403, {"detail": "not yours"}, 1, "not yours"),
+        (404, {"detail": "no such job"}, 1, "no such job"),
+        (422, {"detail": "job: must be a number"}, 2, "job: must be"),
+        (422, {"detail": [{"loc": ["query", "limit"], "msg": "too big"}]}, 2, "limit: too big"),
+        (503, {"detail": "database"}, 1, "database"),
+        (500, "<html>", 1, "status 500"),
+        (200, {"surprise": 1}, 1, "not an answer"),
+    ],
+)
+def test_refusals_are_one_line_without_the_token(dfrs, cluster, monkeypatch, status, body, expected, words):
+    answer = httpx.Response(status, json=body) if not isinstance(body, str) else httpx.Response(status, text=body)
+    monkeypatch.setattr(clients, "Client", functools.partial(Client, transport=httpx.MockTransport(lambda _: answer)))
+    ended, out, err = dfrs("show", 1)
+    assert (ended, out) == (expected, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+    assert "dfrs_" not in err
+
+
+def test_without_a_token_it_says_where_to_name_one(dfrs, cluster, tmp_path):
+    (tmp_path / "client.json").write_text(json.dumps({"url": URL}))
+    status, _, err = dfrs("queue")
+    assert (status, err) == (1, f"dfrs: {URL}: wants a token: name its file with --token-file\n")
+
+
+def test_what_follows_a_job_is_patient(cluster, transport):
+    outages = iter([True, True, False])
+
+    def flaky(request):
+        if next(outages, False):
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, json={"user": "ann", "role": "user"})
+
+    client = Client(Endpoint(url=URL, token="t"), transport=httpx.MockTransport(flaky))
+    assert shared.Patience().ask(client.me)["user"] == "ann"
+    with pytest.raises(clients.UnreachableError):
+        Client(Endpoint(url=URL), transport=httpx.MockTransport(_refuse)).me()
+
+
+def _refuse(_):
+    raise httpx.ConnectError("refused")
+
+
+def test_the_log_comes_line_by_line(cluster, transport):
+    with Client(Endpoint(url=URL, token=cluster.token("root", "admin")), transport=transport) as client:
+        lines = list(client.log())
+    assert json.loads(lines[0]) == {"format": "dfrs-log/1"}
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["submit", "queue", "show", "explain", "logs", "cancel", "hold", "release", "nodes", "drain", "undrain", "top",
+     "history", "up", "down"],
+)  # fmt: skip
+def test_every_verb_has_help_with_an_example_and_json(dfrs, verb):
+    status, out, _ = dfrs(verb, "--help")
+    assert status == 0
+    assert "Example" in out
+    assert f"dfrs {verb}" in out
+    assert "--json" in out

@@ -1,0 +1,460 @@
+"""The life of jobs under the controller, with agents that live in memory."""
+
+import asyncio
+
+import pytest
+
+from dfrs.live.ports import ConflictError, NotFoundError
+from dfrs.live.resources import JobRequest, JobState, NodeState
+from dfrs.live.wire import Desire, Welcome
+from dfrs.model.errors import InputError
+from tests.live_cluster import GIB, World, make, until
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def request(*command, **more):
+    return JobRequest(command=command or ("forever",), **more)
+
+
+class Begun:
+    """A world and a controller that knows its nodes; stopped in the end."""
+
+    def __init__(self, path, nodes=2, host="h", **settings):
+        self.path, self.nodes, self.host, self.settings = path, nodes, host, settings
+
+    async def __aenter__(self):
+        self.world = World()
+        self.controller = make(self.path, clock=self.world.clock, **self.settings)
+        await self.controller.start()
+        for k in range(self.nodes):
+            self.world.node(f"n{k + 1}", host=self.host or f"h{k}").attach(self.controller)
+        await until(lambda: all(node.welcomes for node in self.world.nodes.values()))
+        return self
+
+    async def __aexit__(self, *_):
+        await self.controller.stop()
+
+    async def submit(self, *command, **more):
+        (job,) = await self.controller.submit(request(*command, **more), "ann", "ann")
+        return job
+
+    async def reaches(self, job, state):
+        await until(lambda: self.controller.job(job).state is state, f"job {job} {state}")
+        return self.controller.job(job)
+
+    def actions(self, job):
+        return [each.action for each in self.controller.happenings(job=job)]
+
+
+def test_a_job_starts_runs_and_ends(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            world, controller = live.world, live.controller
+            job = await live.submit("sleep", "1", cpu_cores=2.0, tasks=2)
+            seen = await live.reaches(job, JobState.RUNNING)
+            assert sorted(seen.nodes) == ["n1", "n2"]
+            assert seen.yield_granted == 1.0
+            assert len(world.running(job)) == 2
+            await until(lambda: controller.job(job).started_at is not None)
+            world.tick(0.5)
+            world.tick(0.6)
+            ended = await live.reaches(job, JobState.DONE)
+            await until(lambda: all(t.state == "absent" for n in world.nodes.values() for t in n.tasks.values()))
+            assert ended.exit_code == 0
+            assert ended.cpu_s == pytest.approx(2.2)
+            assert ended.virtual_s == pytest.approx(1.1)
+            assert live.actions(job) == ["submit", "start", "finish"]
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "code"),
+    [
+        (("fail", "3"), "ended with status 3", 3),
+        (("oom",), "ran out of memory: its requirement is 256 MiB; submit with more --memory", None),
+        (("missing",), "could not be started: no such file", None),
+    ],
+)
+def test_a_failed_job_says_how(tmp_path, command, words, code):
+    async def story():
+        async with Begun(tmp_path) as live:
+            job = await live.submit(*command, cpu_cores=1.0)
+            ended = await live.reaches(job, JobState.FAILED)
+            assert (ended.exit, ended.exit_code) == (words, code)
+
+    run(story())
+
+
+def test_one_failed_task_ends_the_others(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            job = await live.submit(cpu_cores=1.0, tasks=3)
+            await live.reaches(job, JobState.RUNNING)
+            for node in live.world.nodes.values():
+                node.end(job, rank=1, code=7)
+            ended = await live.reaches(job, JobState.FAILED)
+            assert ended.exit == "task 1 ended with status 7"
+            assert not live.world.running(job)
+
+    run(story())
+
+
+def test_cancelling(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            controller = live.controller
+            running = await live.submit(memory_bytes=5 * GIB, cpu_cores=1.0)
+            await live.reaches(running, JobState.RUNNING)
+            live.world.nodes["n1"].deaf = True
+            await controller.cancel(running, "bob")
+            assert controller.job(running).state is JobState.ENDING
+            with pytest.raises(ConflictError, match="is ending"):
+                await controller.cancel(running, "bob")
+            live.world.nodes["n1"].attach(controller)
+            live.world.nodes["n1"].deaf = False
+            live.world.nodes["n1"].attach(controller)
+            ended = await live.reaches(running, JobState.CANCELLED)
+            assert ended.exit == "cancelled by bob"
+            with pytest.raises(ConflictError, match="has ended"):
+                await controller.cancel(running, "bob")
+            with pytest.raises(NotFoundError):
+                await controller.cancel(99, "bob")
+            held = await live.submit(held=True)
+            assert controller.job(held).state is JobState.HELD
+            await controller.cancel(held, "bob")
+            assert controller.job(held).state is JobState.CANCELLED
+
+    run(story())
+
+
+def test_hold_and_release(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            controller = live.controller
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            await controller.hold(job, "ann")
+            assert (await live.reaches(job, JobState.HELD)).why == "held by ann"
+            node = live.world.nodes[controller.job(job).nodes[0]]
+            await until(lambda: [t.state for t in node.tasks.values()] == ["paused"])
+            with pytest.raises(ConflictError, match="held already"):
+                await controller.hold(job, "ann")
+            await controller.release(job, "ann")
+            await live.reaches(job, JobState.RUNNING)
+            await until(lambda: [t.state for t in node.tasks.values()] == ["running"])
+            with pytest.raises(ConflictError, match="not held"):
+                await controller.release(job, "ann")
+            waiting = await live.submit(held=True)
+            await controller.release(waiting, "ann")
+            await live.reaches(waiting, JobState.RUNNING)
+
+    run(story())
+
+
+def test_jobs_wait_for_others(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            first = await live.submit("sleep", "1", cpu_cores=1.0)
+            second = await live.submit("sleep", "1", cpu_cores=1.0, after=(first,))
+            bad = await live.submit(cpu_cores=1.0)
+            third = await live.submit(after=(bad,))
+            fourth = await live.submit(after=(third,))
+            assert live.controller.job(second).state is JobState.PENDING
+            assert live.controller.job(second).why == f"waits for job {first} to end"
+            await live.reaches(first, JobState.RUNNING)
+            live.world.tick(1.1)
+            await live.reaches(second, JobState.RUNNING)
+            await live.reaches(bad, JobState.RUNNING)
+            for node in live.world.nodes.values():
+                node.end(bad, code=1)
+            assert (await live.reaches(third, JobState.CANCELLED)).exit == f"after job {bad}, which failed"
+            assert (await live.reaches(fourth, JobState.CANCELLED)).exit == f"after job {third}, which was cancelled"
+            with pytest.raises(InputError, match="after: 77"):
+                await live.submit(after=(77,))
+            late = await live.submit("sleep", "1", after=(bad,))
+            assert (await live.reaches(late, JobState.CANCELLED)).exit == f"after job {bad}, which failed"
+
+    run(story())
+
+
+def test_an_array_is_many_jobs(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            jobs = await live.controller.submit(request(cpu_cores=0.1, array=5), "ann", "ann")
+            assert len(jobs) == 5
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+            found = {}
+            for node in live.world.nodes.values():
+                for message in node.link.sent:
+                    if isinstance(message, Desire):
+                        found |= {d.task.job: d.spec.environment for d in message.tasks if d.spec is not None}
+            assert {name: env["DFRS_ARRAY_INDEX"] for name, env in found.items()} == {
+                name: str(k) for k, name in enumerate(jobs)
+            }
+
+    run(story())
+
+
+def test_what_can_never_run_is_refused(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            for more, words in (
+                ({"cpu_cores": 9.0}, "cpu_cores: 9: a task can need at most 4 cores"),
+                ({"memory_bytes": 9 * GIB}, "memory_bytes: 9663676416: a task can have at most 8589934592 bytes"),
+                ({"memory_bytes": 5 * GIB, "tasks": 3}, "tasks: 3: all nodes together hold at most 2"),
+            ):
+                with pytest.raises(InputError, match=words):
+                    await live.submit(**more)
+
+    run(story())
+
+
+def test_before_there_are_nodes_jobs_wait(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=0) as live:
+            fits, too_large = await live.submit(cpu_cores=2.0), await live.submit(cpu_cores=5.0)
+            assert live.controller.job(fits).state is JobState.WAITING
+            assert "no node" in live.controller.job(fits).why
+            live.world.node("n1").attach(live.controller)
+            await live.reaches(fits, JobState.RUNNING)
+            assert "at most 4 cores" in (await live.reaches(too_large, JobState.FAILED)).exit
+
+    run(story())
+
+
+def test_a_job_moves_between_nodes_of_a_host(tmp_path):
+    """Draining does not move, so the policy is made to: a large job comes, and a small one has to make room."""
+
+    async def story():
+        async with Begun(tmp_path) as live:
+            small = [await live.submit(cpu_cores=1.0, memory_bytes=3 * GIB) for _ in range(2)]
+            for job in small:
+                await live.reaches(job, JobState.RUNNING)
+            assert sorted(live.controller.job(job).nodes[0] for job in small) == ["n1", "n2"]
+            await until(lambda: all(live.controller.job(job).started_at for job in small))
+            live.world.tick(1)
+            large = await live.submit(cpu_cores=1.0, memory_bytes=8 * GIB)
+            await live.reaches(large, JobState.RUNNING)
+            await until(lambda: sum(live.controller.job(job).migrations for job in small) == 1)
+            await until(lambda: len({n for t, n in live.world.running() if t.job in small}) == 1)
+            assert any(verb == "hand" for verb, *_ in live.world.history)
+            assert len(live.world.running()) == 3
+            live.world.tick(1)
+            rows = [node.desired for node in live.controller.state.nodes]
+            await until(lambda: not [d for row in rows for d in row.values() if d.state in {"handed", "absent"}])
+
+    run(story())
+
+
+def test_draining_and_coming_back(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            controller = live.controller
+            await controller.drain("n1", "root")
+            await until(lambda: controller.nodes()[0].state is NodeState.DRAINING)
+            jobs = [await live.submit(cpu_cores=1.0) for _ in range(3)]
+            for job in jobs:
+                assert (await live.reaches(job, JobState.RUNNING)).nodes == ("n2",)
+            live.world.nodes["n1"].deaf = True
+            live.world.tick(20)
+            await until(lambda: controller.nodes()[0].state is NodeState.SILENT)
+            live.world.nodes["n1"].deaf = False
+            live.world.tick(1)
+            await until(lambda: controller.nodes()[0].state is NodeState.DRAINING)
+            await controller.undrain("n1", "root")
+            await until(lambda: controller.nodes()[0].state is NodeState.UP)
+            with pytest.raises(NotFoundError):
+                await controller.drain("n9", "root")
+
+    run(story())
+
+
+def test_a_lost_node(tmp_path):
+    """Its jobs are queued again once; those that may not be, and those that were before, fail."""
+
+    async def story():
+        async with Begun(tmp_path, host=None) as live:
+            controller, world = live.controller, live.world
+            await controller.drain("n2", "root")
+            await until(lambda: controller.nodes()[1].state is NodeState.DRAINING)
+            again = await live.submit(cpu_cores=1.0)
+            never = await live.submit(cpu_cores=1.0, restart="never")
+            for job in (again, never):
+                await live.reaches(job, JobState.RUNNING)
+            await controller.undrain("n2", "root")
+            await until(lambda: controller.nodes()[1].state is NodeState.UP)
+            parallel = await live.submit(cpu_cores=3.0, tasks=2)
+            assert set((await live.reaches(parallel, JobState.RUNNING)).nodes) == {"n1", "n2"}
+            world.nodes["n1"].die()
+            world.tick(100)
+            await until(lambda: controller.nodes()[0].state is NodeState.SILENT)
+            assert controller.job(again).state is JobState.RUNNING
+            world.tick(100)
+            await until(lambda: controller.nodes()[0].state is NodeState.LOST)
+            assert (await live.reaches(never, JobState.FAILED)).exit == "its node n1 was lost"
+            for job in (again, parallel):
+                await until(lambda job=job: controller.job(job).incarnation == 1)
+                assert set((await live.reaches(job, JobState.RUNNING)).nodes) == {"n2"}
+            assert "lost" in live.actions(again)
+            world.nodes["n2"].die()
+            world.tick(200)
+            assert (await live.reaches(again, JobState.FAILED)).exit == "its node n2 was lost"
+
+    run(story())
+
+
+def test_a_lost_node_that_comes_back_ends_what_it_has(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            node = live.world.nodes["n1"]
+            node.cut()
+            live.world.tick(200)
+            await until(lambda: live.controller.nodes()[0].state is NodeState.LOST)
+            assert live.controller.job(job).incarnation == 1
+            node.attach(live.controller)
+            await live.reaches(job, JobState.RUNNING)
+            assert [task.incarnation for task, _ in live.world.running(job)] == [1]
+
+    run(story())
+
+
+def test_a_rebooted_node_lost_what_it_had(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            held = await live.submit(cpu_cores=1.0)
+            await live.reaches(held, JobState.RUNNING)
+            await live.controller.hold(held, "ann")
+            live.world.nodes["n1"].reboot()
+            live.world.nodes["n1"].attach(live.controller)
+            await until(lambda: live.controller.job(job).incarnation == 1)
+            await live.reaches(job, JobState.RUNNING)
+            await until(lambda: live.controller.job(held).incarnation == 1)
+            assert live.controller.job(held).state is JobState.HELD
+            await live.controller.release(held, "ann")
+            await live.reaches(held, JobState.RUNNING)
+
+    run(story())
+
+
+def test_another_agent_of_that_name(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            node = live.world.nodes["n1"]
+            first = node.link
+            twin = World().node("n1", host="elsewhere")
+            with pytest.raises(ConflictError, match="is connected under this name"):
+                twin.attach(live.controller)
+            restarted = World().node("n1", host="h")
+            restarted.attach(live.controller)
+            await until(lambda: restarted.welcomes == 1)
+            assert not first.open
+            node.attachment = None
+
+    run(story())
+
+
+def test_dedicated_and_delayed_starts(tmp_path):
+    async def story():
+        for policy, before in (("EASY-D", JobState.WAITING), ("FCFS", JobState.PENDING)):
+            path = tmp_path / policy
+            path.mkdir()
+            async with Begun(path, policy=policy) as live:
+                job = await live.submit(cpu_cores=1.0, start_at=live.world.now + 60, estimate_s=10)
+                await asyncio.sleep(0.2)
+                assert live.controller.job(job).state is before
+                live.world.tick(30)
+                live.world.tick(31)
+                await live.reaches(job, JobState.RUNNING)
+
+    run(story())
+
+
+def test_output_is_fetched_from_the_node(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            part = await live.controller.output(job, 0, "out", 0, 6)
+            assert (part.text, part.next_offset, part.ended) == ("output", 6, False)
+            with pytest.raises(NotFoundError):
+                await live.controller.output(job, 1, "out", 0, 6)
+
+    run(story())
+
+
+def test_a_burst_is_one_or_two_decisions(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            await asyncio.gather(*(live.submit(cpu_cores=0.01, memory_bytes=1 << 20) for _ in range(300)))
+            await until(lambda: live.controller.cluster().jobs[JobState.RUNNING] == 300)
+            assert live.controller.cluster().decisions < 150
+            assert len(live.world.running()) == 300
+
+    run(story())
+
+
+def test_a_policy_that_fails_stops_nothing(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            controller = live.controller
+            first = await live.submit(cpu_cores=1.0)
+            await live.reaches(first, JobState.RUNNING)
+            whole, controller.state.core.policy = controller.state.core.policy, Broken()
+            second = await live.submit(cpu_cores=1.0)
+            await until(lambda: "broken today" in (controller.healthy() or ""))
+            assert controller.job(first).state is JobState.RUNNING
+            assert controller.job(second).state is JobState.WAITING
+            controller.state.core.policy = whole
+            third = await live.submit(cpu_cores=1.0)
+            await live.reaches(third, JobState.RUNNING)
+            assert controller.healthy() is None
+
+    run(story())
+
+
+class Broken:
+    def decide(self, snapshot):
+        raise ValueError("broken today")
+
+
+def test_the_shadow_says_what_it_would_do(tmp_path):
+    from dfrs.policies.registry import find_policy
+
+    async def story():
+        async with Begun(tmp_path, nodes=1, shadow=find_policy("FCFS")) as live:
+            jobs = [await live.submit(cpu_cores=3.0) for _ in range(2)]
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+            await until(lambda: live.controller.cluster().shadow_differs)
+            choice = [each for each in live.controller.shadow() if each.job == jobs[1]][-1]
+            assert (choice.did, choice.would) == ("n1 at yield 0.67", "no nodes")
+
+    run(story())
+
+
+def test_welcome_names_all_that_a_node_has(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            jobs = [await live.submit(cpu_cores=1.0) for _ in range(3)]
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+            node = live.world.nodes["n1"]
+            node.attach(live.controller)
+            await until(lambda: node.welcomes == 2)
+            (welcome,) = (m for m in node.link.sent if isinstance(m, Welcome))
+            assert {d.task.job for d in welcome.desired} == set(jobs)
+            assert len(live.world.running()) == 3
+            versions = [d.version for m in node.link.sent if isinstance(m, Welcome | Desire) for d in
+                        (m.desired if isinstance(m, Welcome) else m.tasks)]  # fmt: skip
+            assert len(set(versions)) == len(versions)
+
+    run(story())

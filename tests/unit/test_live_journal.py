@@ -1,0 +1,253 @@
+"""The database of a controller: groups, trouble and recovery from it, and PostgreSQL."""
+
+import asyncio
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
+
+from dfrs.live import tables
+from dfrs.live.journal import Journal, ReplacedError
+from dfrs.live.ports import UnavailableError
+from dfrs.live.resources import JobRequest, JobState, TokenRequest
+from dfrs.model.errors import InputError
+from tests.live_cluster import World, abandon, make, until
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def token(k):
+    return {
+        "id": k, "hash": f"h{k}", "owner": "ann", "role": "user", "created_at": 0.0, "expires_at": 1.0,
+        "revoked": False,
+    }  # fmt: skip
+
+
+def stored(journal):
+    return journal.read_now(lambda connection: set(connection.execute(sa.select(tables.tokens.c.id)).scalars()))
+
+
+def opened(path):
+    journal = Journal(f"sqlite:///{path}/x.db")
+    journal.open()
+    return journal
+
+
+def test_many_writers_share_a_transaction(tmp_path):
+    async def story():
+        journal = opened(tmp_path)
+        await asyncio.gather(*(journal.write([(tables.ADD_TOKEN, [token(k)])]) for k in range(200)))
+        assert stored(journal) == set(range(200))
+        assert journal.commits < 100
+        journal.close()
+
+    run(story())
+
+
+def test_the_tables_are_those_of_the_migrations(tmp_path):
+    journal = opened(tmp_path)
+    inspector = sa.inspect(journal._engine)
+    for name, table in tables.metadata.tables.items():
+        assert [column["name"] for column in inspector.get_columns(name)] == [column.name for column in table.columns]
+        assert {tuple(each["column_names"]) for each in inspector.get_indexes(name)} == {
+            tuple(column.name for column in index.columns) for index in table.indexes
+        }
+    journal.close()
+    again = opened(tmp_path)
+    again.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "x.db").write_bytes(b"not a database, but long enough to be taken for one" * 100)
+    with pytest.raises(InputError, match="database:"):
+        opened(tmp_path)
+
+
+def test_who_was_replaced_writes_no_more(tmp_path):
+    async def story():
+        first, second = opened(tmp_path), opened(tmp_path)
+        with pytest.raises(ReplacedError):
+            await first.write([(tables.ADD_TOKEN, [token(1)])])
+        await second.write([(tables.ADD_TOKEN, [token(2)])])
+        assert stored(second) == {2}
+        first.close()
+        second.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("came_through", [True, False])
+def test_a_connection_lost_during_the_commit(tmp_path, came_through):
+    """Whether the transaction counts is found out by looking."""
+
+    async def story():
+        journal = opened(tmp_path)
+        await journal.write([(tables.ADD_TOKEN, [token(1)])])
+        connection = journal._connection
+        whole = connection.begin
+
+        class Failing:
+            def __init__(self):
+                self.transaction = whole()
+
+            def commit(self):
+                if came_through:
+                    self.transaction.commit()
+                else:
+                    self.transaction.rollback()
+                raise OperationalError("commit", {}, Exception("connection lost"), connection_invalidated=True)
+
+        connection.begin = Failing
+        if came_through:
+            await journal.write([(tables.ADD_TOKEN, [token(2)])])
+        else:
+            with pytest.raises(UnavailableError, match="connection lost"):
+                await journal.write([(tables.ADD_TOKEN, [token(2)])])
+        assert stored(journal) == ({1, 2} if came_through else {1})
+        await journal.write([(tables.ADD_TOKEN, [token(3)])])
+        journal.close()
+
+    run(story())
+
+
+class Full:
+    """Makes the database full, as a full disk does, and lets it go on."""
+
+    def __init__(self, controller):
+        self.journal = controller.journal
+
+    def __enter__(self):
+        self.whole, self.journal._transact = self.journal._transact, self._transact
+        return self
+
+    def __exit__(self, *_):
+        self.journal._transact = self.whole
+
+    def _transact(self, changes):
+        if self.journal._connection is None:
+            self.journal._connection = self.journal._engine.connect()
+        pages = self.journal._connection.exec_driver_sql("PRAGMA page_count").scalar()
+        self.journal._connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+        self.journal._connection.rollback()
+        big = {"id": 10**9 + time.monotonic_ns(), "body": "x" * 10**6}
+        self.whole([*changes, (tables.ADD_REQUEST, [big])])
+
+
+def test_a_full_disk_stops_decisions_and_nothing_else(tmp_path):
+    async def story():
+        world = World()
+        node = world.node("n1")
+        controller = make(tmp_path, clock=world.clock)
+        await controller.start()
+        node.attach(controller)
+        jobs = [(await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a"))[0] for _ in range(2)]
+        await until(lambda: all(controller.job(job).started_at for job in jobs))
+        with Full(controller):
+            with pytest.raises(UnavailableError, match="full"):
+                await controller.submit(JobRequest(command=("x",)), "a", "a")
+            assert "full" in controller.healthy()
+            with pytest.raises(UnavailableError, match="full"):
+                await controller.cancel(jobs[0], "a")
+            with pytest.raises(UnavailableError, match="full"):
+                await controller.create_token(TokenRequest(user="a", role="user"), "a")
+            node.end(jobs[1])
+            node.attach(controller)
+            await until(lambda: node.welcomes == 2)
+            assert controller.job(jobs[1]).state is JobState.RUNNING
+            assert len(world.running()) == 1
+        await until(lambda: controller.job(jobs[1]).state is JobState.DONE)
+        await until(lambda: controller.healthy() is None)
+        await controller.cancel(jobs[0], "a")
+        await until(lambda: controller.job(jobs[0]).state is JobState.CANCELLED)
+        (third,) = await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a")
+        await until(lambda: controller.job(third).state is JobState.RUNNING)
+        await abandon(controller)
+        again = make(tmp_path, clock=world.clock)
+        await again.start()
+        assert again.state.mismatches == 0
+        assert again.job(third).state is JobState.RUNNING
+        await again.stop()
+
+    run(story())
+
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+
+
+@pytest.fixture
+def postgres(tmp_path):
+    """URL of a server of its own, which goes away afterwards."""
+    if not PROGRAMS:
+        pytest.skip("PostgreSQL is not installed")
+    pytest.importorskip("psycopg")
+    account = None
+    if os.geteuid() == 0:
+        account = next((n for n in ("postgres", "nobody") if any(p.pw_name == n for p in pwd.getpwall())), None)
+        if account is None:
+            pytest.skip("PostgreSQL does not run as root, and there is no other account")
+    home = Path("/tmp") / f"dfrs-pg-{os.getpid()}-{time.monotonic_ns()}"
+    home.mkdir()
+    if account is not None:
+        shutil.chown(home, account)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def program(name, *arguments):
+        subprocess.run(
+            [PROGRAMS[-1] / name, *arguments], user=account, cwd=home, check=True, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+        )  # fmt: skip
+
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off"
+    program("initdb", "-D", home / "data", "-A", "trust", "-U", "dfrs", "-E", "UTF8")
+    program("pg_ctl", "-D", home / "data", "-o", options, "-w", "-l", home / "log", "start")
+    try:
+        yield f"postgresql://dfrs@127.0.0.1:{port}/postgres", program, home
+    finally:
+        subprocess.run(
+            [PROGRAMS[-1] / "pg_ctl", "-D", home / "data", "-m", "immediate", "stop"], user=account, cwd=home,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def test_postgresql_is_as_good(postgres, tmp_path):
+    """Also when its server is restarted while the controller runs."""
+    url, program, home = postgres
+
+    async def story():
+        world = World()
+        world.node("n1")
+        controller = make(tmp_path, clock=world.clock, database=url)
+        await controller.start()
+        world.attach_all(controller)
+        (job,) = await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a")
+        await until(lambda: controller.job(job).started_at)
+        program("pg_ctl", "-D", home / "data", "-m", "immediate", "stop")
+        with pytest.raises(UnavailableError):
+            await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a")
+        program("pg_ctl", "-D", home / "data", "-w", "-l", home / "log", "restart")
+        await until(lambda: controller.healthy() is None)
+        (second,) = await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a")
+        await until(lambda: controller.job(second).started_at)
+        await abandon(controller)
+        again = make(tmp_path, clock=world.clock, database=url)
+        await again.start()
+        world.attach_all(again)
+        assert again.state.mismatches == 0
+        assert [again.job(name).state for name in (job, second)] == [JobState.RUNNING] * 2
+        await until(lambda: world.nodes["n1"].welcomes == 2)
+        assert len(world.starts) == 2
+        await again.stop()
+
+    run(story())

@@ -1,0 +1,273 @@
+"""The controller is killed again and again, and messages are unreliable: nothing is lost, nothing doubled."""
+
+import asyncio
+import json
+import random
+
+import numpy as np
+import pytest
+from sqlalchemy import create_engine, text
+
+from dfrs.control.core import Core
+from dfrs.control.log import replay
+from dfrs.live.ports import ConflictError, NotFoundError
+from dfrs.live.resources import ENDED, JobRequest, JobState
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.policies.registry import find_policy
+from tests.live_cluster import GIB, POLICY, World, abandon, make, until
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def request(*command, **more):
+    return JobRequest(command=command or ("forever",), **more)
+
+
+async def begin(path, world, **settings):
+    controller = make(path, clock=world.clock, **settings)
+    await controller.start()
+    world.attach_all(controller)
+    return controller
+
+
+def test_after_a_kill_it_goes_on(tmp_path):
+    async def story():
+        world = World()
+        for name in ("n1", "n2"):
+            world.node(name)
+        controller = await begin(tmp_path, world)
+        await until(lambda: len(controller.nodes()) == 2)
+        jobs = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(4)]
+        waiting = (await controller.submit(request(after=(jobs[0],)), "ann", "ann"))[0]
+        await until(lambda: all(controller.job(job).state is JobState.RUNNING for job in jobs))
+        before = {job: controller.job(job).nodes for job in jobs}
+        token = (await controller.first_tokens("root"))["admin"]
+        await abandon(controller)
+
+        again = await begin(tmp_path, world)
+        assert again.state.mismatches == 0
+        assert {job: again.job(job).nodes for job in jobs} == before
+        await until(lambda: all(node.welcomes == 2 for node in world.nodes.values()))
+        assert len(world.running()) == 4
+        assert again.identify(token.token).role == "admin"
+        assert again.identify(token.token + "x") is None
+        for node in world.nodes.values():
+            node.end(jobs[0])
+        await until(lambda: again.job(jobs[0]).state is JobState.DONE)
+        await until(lambda: again.job(waiting).state is JobState.RUNNING)
+        assert again.job(jobs[0]).state is JobState.DONE
+        await again.stop()
+
+    run(story())
+
+
+def test_what_ended_meanwhile_is_found_ended(tmp_path):
+    async def story():
+        world = World()
+        world.node("n1")
+        controller = await begin(tmp_path, world)
+        good, bad = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(2)]
+        await until(lambda: len(world.running()) == 2)
+        await abandon(controller)
+        node = world.nodes["n1"]
+        node.cut()
+        node.end(good)
+        node.end(bad, code=9)
+        again = await begin(tmp_path, world)
+        await until(lambda: again.job(bad).state is JobState.FAILED)
+        await until(lambda: again.job(good).state is JobState.DONE)
+        assert len(world.starts) == 2
+        await again.stop()
+
+    run(story())
+
+
+def test_a_clean_stop_leaves_nothing_to_replay(tmp_path):
+    async def story():
+        world = World()
+        world.node("n1")
+        controller = await begin(tmp_path, world)
+        (job,) = await controller.submit(request(cpu_cores=1.0), "ann", "ann")
+        await until(lambda: len(world.running()) == 1)
+        await controller.stop()
+        again = await begin(tmp_path, world)
+        assert again.job(job).state is JobState.RUNNING
+        assert again.state.core.decisions == controller.state.core.decisions
+        await until(lambda: world.nodes["n1"].welcomes == 2)
+        assert len(world.starts) == 1
+        await again.stop()
+
+    run(story())
+
+
+def test_only_one_controller_writes(tmp_path):
+    async def story():
+        world = World()
+        world.node("n1")
+        first = await begin(tmp_path, world)
+        await until(first.nodes)
+        second = await begin(tmp_path, world)
+        with pytest.raises(DfrsError, match="another controller"):
+            await first.submit(request(), "ann", "ann")
+        await until(lambda: first.healthy() is not None)
+        (job,) = await second.submit(request(), "ann", "ann")
+        assert job == 1
+        await first.stop()
+        await second.stop()
+
+    run(story())
+
+
+def read_log(path):
+    engine = create_engine(f"sqlite:///{path}/live.db")
+    with engine.connect() as connection:
+        rows = connection.execute(text("select time_s, event, digest from events order by sequence")).all()
+    engine.dispose()
+    return [(row.time_s, json.loads(row.event), row.digest) for row in rows]
+
+
+def test_the_record_replays_to_the_same_decisions(tmp_path):
+    """Also the other way round: a changed digest is noticed, and what runs on nodes is kept all the same."""
+
+    async def story():
+        world = World()
+        for name in ("n1", "n2"):
+            world.node(name)
+        controller = await begin(tmp_path, world)
+        await until(lambda: len(controller.nodes()) == 2)
+        for k in range(12):
+            await controller.submit(request("sleep", str(k % 4 + 1), cpu_cores=1.0 + k % 3), "ann", "ann")
+        await until(lambda: len(world.running()) == 12)
+        for _ in range(6):
+            world.tick(0.7)
+            await asyncio.sleep(0.02)
+        await until(lambda: controller.cluster().jobs[JobState.DONE] == 12)
+        (job,) = await controller.submit(request(cpu_cores=1.0), "ann", "ann")
+        await until(lambda: controller.job(job).started_at)
+        lines = [json.loads(line) async for line in controller.log()]
+        await abandon(controller)
+
+        told = [(line["time_s"], line["event"], line["digest"]) for line in lines if "event" in line]
+        assert told == [each for each in read_log(tmp_path) if each[1]["event"] != "restart"]
+        assert lines[0]["format"] == "dfrs-log/1"
+        assert {line["job"]["id"] for line in lines if "job" in line} == set(range(1, 14))
+        assert sum(bool(digest) for *_, digest in told) > 5
+        assert replay(Core(find_policy(POLICY), np.zeros((0, 2))), told) is None
+
+        engine = create_engine(f"sqlite:///{tmp_path}/live.db")
+        with engine.begin() as connection:
+            connection.execute(text("update events set digest = 'x' where digest != '' and sequence > 10"))
+        engine.dispose()
+        again = await begin(tmp_path, world)
+        assert again.state.mismatches > 0
+        await until(lambda: all(node.welcomes == 2 for node in world.nodes.values()))
+        await until(lambda: again.job(job).state is JobState.RUNNING)
+        assert len(world.running(job)) == 1
+        await again.stop()
+
+    run(story())
+
+
+class Stormy:
+    """A controller and nodes to which anything may happen."""
+
+    def __init__(self, path, seed):
+        self.path, self.random = path, random.Random(seed)
+        self.world = World(seed=seed, chaos=0.2)
+        self.submitted = set()
+        self.controller = None
+        self.kills = self.refused = 0
+
+    async def start(self):
+        self.controller = await begin(self.path, self.world, checkpoint_events=40)
+
+    async def kill(self):
+        """At a random point of whatever it does."""
+        for _ in range(self.random.randrange(6)):
+            await asyncio.sleep(0)
+        await abandon(self.controller)
+        self.kills += 1
+        await self.start()
+
+    async def act(self):
+        chance, world = self.random.random(), self.world
+        node = self.random.choice(list(world.nodes.values()))
+        controller = self.controller
+        try:
+            if chance < 0.35:
+                await self.submit()
+            elif chance < 0.45 and self.submitted:
+                verb = self.random.choice(["cancel", "hold", "release"])
+                await getattr(controller, verb)(self.random.choice(sorted(self.submitted)), "ann")
+            elif chance < 0.55:
+                node.attach(controller)
+            elif chance < 0.60:
+                node.cut()
+            elif chance < 0.64:
+                node.reboot(controller)
+                node.attach(controller)
+            elif chance < 0.69:
+                await self.kill()
+            elif chance < 0.72:
+                await getattr(controller, self.random.choice(["drain", "undrain"]))(node.name, "root")
+            else:
+                world.tick(self.random.random())
+                await asyncio.sleep(0.003)
+        except (InputError, ConflictError, NotFoundError):
+            self.refused += 1
+
+    async def submit(self):
+        rng = self.random
+        made = request(
+            "sleep", str(rng.choice([0.2, 1, 3, 10])), cpu_cores=rng.choice([0.5, 1.0, 3.0]),
+            tasks=rng.choice([1, 1, 1, 2, 3]), memory_bytes=rng.choice([GIB // 4, GIB, 4 * GIB]),
+            restart=rng.choice(["never", "on-node-loss"]),
+        )  # fmt: skip
+        self.submitted.update(await self.controller.submit(made, "ann", "ann"))
+
+    async def calm(self):
+        """Everything works again; every job ends."""
+        world = self.world
+        world.chaos = 0.0
+        for name in world.nodes:
+            await self.controller.undrain(name, "root")
+        world.attach_all(self.controller)
+        for job in sorted(self.submitted):
+            if self.controller.job(job).state is JobState.HELD:
+                await self.controller.release(job, "ann")
+        for _ in range(4000):
+            if all(self.controller.job(job).state in ENDED for job in self.submitted):
+                return
+            world.tick(0.5)
+            await asyncio.sleep(0.003)
+        left = [self.controller.job(job) for job in self.submitted if self.controller.job(job).state not in ENDED]
+        raise AssertionError(f"never ended: {left[:3]}")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_storms(tmp_path, seed):
+    """The invariant that no two attempts run at once is checked by the world at every step."""
+
+    async def story():
+        storm = Stormy(tmp_path, seed)
+        for k in range(4):
+            storm.world.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0)
+        await storm.start()
+        await until(lambda: len(storm.controller.nodes()) == 4)
+        for _ in range(120):
+            await storm.act()
+        await storm.calm()
+        assert storm.kills > 0
+        controller = storm.controller
+        assert controller.state.mismatches == 0
+        assert controller.state.refused == 0
+        assert not storm.world.broken
+        assert not storm.world.running()
+        assert storm.submitted == {job.id for job in controller.jobs(states=ENDED, limit=1000)}
+        await controller.stop()
+        entries = [each for each in read_log(tmp_path) if each[1]["event"] != "restart"]
+        assert replay(Core(find_policy(POLICY), np.zeros((0, 2))), entries) is None
+
+    run(story())

@@ -1,0 +1,70 @@
+"""The bound of a snapshot equals the definition, written out slowly, and is quick for many jobs."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dfrs.bounds.snapshot import snapshot_bound
+from dfrs.model.decisions import JOB, Cause, Snapshot
+
+
+def snapshot(capacity, jobs, open_=None, at=None):
+    """Jobs are (tasks, need, memory)."""
+    table = np.zeros(len(jobs), JOB)
+    for row, (tasks, need, memory) in enumerate(jobs):
+        table[row]["tasks"], table[row]["need"], table[row]["memory"] = tasks, need, memory
+    first = np.concatenate(([0], np.cumsum(table["tasks"]))).astype(np.int64)
+    nodes = np.full(first[-1], -1) if at is None else np.array(at)
+    return Snapshot(
+        now_s=0.0, cause=Cause.WAKE, subject=-1, capacity=np.array(capacity, float).reshape(-1, 2),
+        open=np.ones(len(capacity), bool) if open_ is None else np.array(open_), jobs=table, first=first,
+        task_nodes=nodes, moved=0.0,
+    )  # fmt: skip
+
+
+def by_definition(capacity, jobs):
+    if sum(tasks * memory for tasks, _, memory in jobs) > sum(memory for _, memory in capacity):
+        return 0.0
+    bound = 1.0
+    for tasks, need, memory in jobs:
+        fits = [cpu for cpu, room in capacity if room >= memory]
+        if tasks and not fits:
+            return 0.0
+        bound = min(bound, max(fits) / need)
+    needed = sum(tasks * need for tasks, need, _ in jobs)
+    return min(bound, sum(cpu for cpu, _ in capacity) / needed) if jobs else 1.0
+
+
+eighths = st.integers(1, 16).map(lambda k: k / 8)
+
+
+@given(
+    st.lists(st.tuples(eighths, eighths), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(1, 4), eighths, st.integers(0, 8).map(lambda k: k / 8)), max_size=6),
+)
+def test_it_is_what_it_is_defined_to_be(capacity, jobs):
+    assert snapshot_bound(snapshot(capacity, jobs)) == pytest.approx(by_definition(capacity, jobs), abs=1e-12)
+
+
+def test_a_closed_node_counts_only_while_tasks_are_on_it():
+    two, job = [(1.0, 1.0), (1.0, 1.0)], [(2, 1.0, 0.1)]
+    assert snapshot_bound(snapshot(two, job)) == 1.0
+    assert snapshot_bound(snapshot(two, job, open_=[True, False])) == 0.5
+    assert snapshot_bound(snapshot(two, job, open_=[True, False], at=[0, 1])) == 1.0
+    assert snapshot_bound(snapshot(two, job, open_=[False, False])) == 0.0
+
+
+def test_ten_thousand_jobs_on_a_thousand_nodes_take_no_time():
+    chance = np.random.default_rng(1)
+    jobs = list(
+        zip(
+            chance.integers(1, 4, 10_000), chance.uniform(0.01, 1, 10_000), chance.uniform(0, 0.04, 10_000), strict=True
+        )
+    )
+    crowded = snapshot(np.ones((1000, 2)).tolist(), jobs)
+    begin_s = time.process_time()
+    assert 0.0 < snapshot_bound(crowded) < 1.0
+    assert time.process_time() - begin_s < 0.5

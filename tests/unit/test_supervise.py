@@ -1,0 +1,110 @@
+"""Children that are kept running: started again, ended in order, with bounded logs, and never left behind."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from dfrs.cli import supervise
+from dfrs.cli.supervise import BoundedLog, ChildError, Supervisor
+from tests.processes import alive, kill, script, until
+
+SLEEP = (sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)")
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def supervisor(tmp_path, said):
+    made = Supervisor(tmp_path, said.append)
+    yield made
+    made.stop(grace_s=1.0)
+
+
+def pids(supervisor):
+    return {name: child.process.pid for name, child in supervisor._children.items()}
+
+
+def test_a_child_that_dies_is_started_again_and_that_is_said(supervisor, said, monkeypatch):
+    monkeypatch.setattr(supervise, "FIRST_PAUSE_S", 0.01)
+    supervisor.start("agent", SLEEP)
+    first = pids(supervisor)["agent"]
+    supervisor.must_live()
+    os.kill(first, signal.SIGKILL)
+
+    def again():
+        supervisor.tend()
+        return pids(supervisor)["agent"] != first and alive(pids(supervisor)["agent"])
+
+    assert until(again)
+    assert len(said) == 1
+    assert said[0].startswith("agent was killed by SIGKILL; starting it again in")
+
+
+def test_a_child_that_dies_again_and_again_is_given_longer_and_longer_pauses(supervisor, said):
+    supervisor.start("agent", (sys.executable, "-c", "raise SystemExit(3)"))
+    assert until(lambda: supervisor.tend() or len(said) >= 3)
+    pauses = [float(line.split(" in ")[1].split(" s ")[0]) for line in said[:3]]
+    assert pauses == [0.5, 1.0, 2.0]
+    assert "ended with status 3" in said[0]
+
+
+def test_a_child_that_cannot_start_says_why(supervisor, tmp_path):
+    supervisor.start("controller", (sys.executable, "-c", "print('noise'); raise SystemExit('dfrs: --port 1: taken')"))
+
+    def told():
+        try:
+            supervisor.must_live()
+        except ChildError as error:
+            return str(error)
+        return None
+
+    assert until(told)
+    assert told() == f"controller ended at once: --port 1: taken ({tmp_path / 'controller.log'})"
+
+
+def test_children_are_ended_and_stubborn_ones_killed(supervisor, tmp_path):
+    stubborn = "import signal, time; signal.signal(15, lambda *_: None); print('here', flush=True); time.sleep(600)"
+    supervisor.start("a", SLEEP)
+    supervisor.start("b", (sys.executable, "-c", stubborn))
+    assert until(lambda: "here" in (tmp_path / "b.log").read_text())
+    running = pids(supervisor)
+    supervisor.stop(["a"])
+    assert not alive(running["a"])
+    assert alive(running["b"])
+    supervisor.stop(grace_s=0.2)
+    assert not alive(running["b"])
+
+
+def test_children_end_with_their_supervisor_however_that_ends(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from dfrs.cli.supervise import Supervisor\n"
+        "s = Supervisor(Path(sys.argv[1]), print)\n"
+        "s.start('x', (sys.executable, '-c', 'import time; time.sleep(600)'))\n"
+        "print(s._children['x'].process.pid, flush=True); time.sleep(600)"
+    )
+    parent = script(code, tmp_path)
+    try:
+        child = int(parent.stdout.readline())
+        assert alive(child)
+        parent.kill()
+        assert until(lambda: not alive(child))
+    finally:
+        kill(parent)
+
+
+def test_a_log_is_bounded_and_its_last_words_are_found(tmp_path):
+    log = BoundedLog(tmp_path / "x.log", limit=100)
+    for number in range(50):
+        log.write(f"line {number}\n".encode())
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 200
+    assert log.last_words() == "line 49"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.log", "x.old.log"]
+
+
+def test_nothing_said_is_said(tmp_path):
+    assert BoundedLog(tmp_path / "x.log").last_words() == "it said nothing"
