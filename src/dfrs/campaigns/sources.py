@@ -31,6 +31,7 @@ from dfrs.campaigns.fields import (
     different,
 )
 from dfrs.campaigns.files import file_digest
+from dfrs.campaigns.needs_study import NeedsSource
 from dfrs.model.errors import InputError
 from dfrs.workloads.services import (
     LARGE_SERVICES,
@@ -237,9 +238,17 @@ Instances = Annotated[
 ]
 SOURCES = (
     LublinSource, TraceSource, CwfSource, ServicesSource, DissertationSource, VirtualClusterSource, InstanceFiles,
+    NeedsSource,
 )  # fmt: skip
 Source = (
-    LublinSource | TraceSource | CwfSource | ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles
+    LublinSource
+    | TraceSource
+    | CwfSource
+    | ServicesSource
+    | DissertationSource
+    | VirtualClusterSource
+    | InstanceFiles
+    | NeedsSource
 )
 
 

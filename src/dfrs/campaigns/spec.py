@@ -19,9 +19,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from dfrs.allocate.registry import Options, expand
 from dfrs.allocate.second_phase import SecondPhase
-from dfrs.campaigns import offline, online
+from dfrs.campaigns import needs, offline, online
 from dfrs.campaigns.cells import Cell, Kind
 from dfrs.campaigns.fields import Strict, one_or_several
+from dfrs.campaigns.needs_study import MethodItem, NeedsSettings, NeedsStudy
 from dfrs.campaigns.sources import SOURCES, Instances, Source, Workloads
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.policies.registry import SETS, find_policy
@@ -31,7 +32,7 @@ FORMAT = "dfrs-campaign/1"
 LARGEST_FILE_BYTES = 10_000_000
 _OWN = ("format", "name", "description", "keep_runs", "report")
 """What a file says about the whole; the rest is about its one study, where it has no `[[studies]]`."""
-Entry = online.Entry | offline.Entry
+Entry = online.Entry | offline.Entry | needs.Entry
 M = TypeVar("M", bound=Strict)
 
 
@@ -146,6 +147,7 @@ class _File(Strict):
 
 MODELS: tuple[type[Strict], ...] = (
     Report, _PolicySettings, _PolicyItem, _AlgorithmSettings, _AlgorithmItem, _OnlineStudy, _OfflineStudy, _File,
+    NeedsSettings, MethodItem, NeedsStudy,
     *SOURCES,
 )  # fmt: skip
 """All that a file consists of."""
@@ -180,7 +182,10 @@ class Study:
     @property
     def kind(self) -> Kind:
         """What its cells are."""
-        return online.ONLINE if isinstance(self.entries[0], online.Entry) else offline.OFFLINE
+        first = self.entries[0]
+        if isinstance(first, needs.Entry):
+            return needs.NEEDS
+        return online.ONLINE if isinstance(first, online.Entry) else offline.OFFLINE
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -259,10 +264,17 @@ def build_campaign(document: Mapping[str, Any], directory: Path) -> Campaign:
 
 
 def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
-    if ("policies" in document or "workloads" in document) == ("algorithms" in document or "instances" in document):
+    if "methods" in document or "scenes" in document:
+        spec = _validated(NeedsStudy, document, where, directory)
+        sources, kind = spec.scenes, "scenes"
+        items = [item.item() for item in spec.methods]
+        entries = [_needs_entry(*pair) for pair in _combined(items, spec.settings)]
+    elif ("policies" in document or "workloads" in document) == ("algorithms" in document or "instances" in document):
         place = f"{where}: " if where else ""
-        raise InputError(f"{place}must have either workloads and policies, or instances and algorithms")
-    if "policies" in document or "workloads" in document:
+        raise InputError(
+            f"{place}must have either workloads and policies, or instances and algorithms, or scenes and methods"
+        )
+    elif "policies" in document or "workloads" in document:
         spec = _validated(_OnlineStudy, document, where, directory)
         sources, items, kind = spec.workloads, _policy_items(spec.policies), "workloads"
         entries = [_online_entry(*pair) for pair in _combined(items, spec.settings)]
@@ -317,6 +329,10 @@ def _brief(value: object) -> str:
 
 def _online_entry(item: Mapping[str, Any], told: str) -> online.Entry:
     return online.Entry(**{**item, "label": item["label"] + told})
+
+
+def _needs_entry(item: Mapping[str, Any], told: str) -> needs.Entry:
+    return needs.Entry(**{**item, "label": item["label"] + told})
 
 
 def _offline_entry(item: Mapping[str, Any], told: str) -> offline.Entry:

@@ -6,8 +6,12 @@ from typing import Any
 import tomli_w
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns import offline, online
+from dfrs.campaigns import needs, offline, online
 from dfrs.campaigns.spec import FORMAT, Campaign, Entry, Study
+
+_WORDS = {
+    "online": ("workloads", "policies"), "offline": ("instances", "algorithms"), "needs": ("scenes", "methods"),
+}  # fmt: skip
 
 
 def campaign_toml(campaign: Campaign) -> str:
@@ -25,14 +29,15 @@ def campaign_toml(campaign: Campaign) -> str:
 
 def _study_document(study: Study) -> dict[str, Any]:
     items = [_item(entry) for entry in study.entries]
+    named = {"policy", "algorithm", "method", "label"}
     shared = {
         key: value
         for key, value in items[0].items()
-        if key not in {"policy", "algorithm", "label"} and all(item.get(key) == value for item in items)
+        if key not in named and all(item.get(key) == value for item in items)
     }
     short = [{key: value for key, value in item.items() if key not in shared} for item in items]
     said = [next(iter(item.values())) if len(item) == 1 else item for item in short]
-    on, under = ("workloads", "policies") if study.kind is online.ONLINE else ("instances", "algorithms")
+    on, under = _WORDS[study.kind.name]
     document: dict[str, Any] = {"name": study.name}
     if study.sample:
         document["sample"] = study.sample
@@ -51,6 +56,11 @@ def _item(entry: Entry) -> dict[str, Any]:
         named = {"policy": entry.policy}
         usual = online.Entry(label="", policy="")
         own = {f.name: getattr(entry, f.name) for f in fields(entry) if f.name not in {"label", "policy"}}
+        said = {name: value for name, value in own.items() if value != getattr(usual, name)}
+    elif isinstance(entry, needs.Entry):
+        named = {"method": entry.method}
+        usual = needs.Entry(label="", method="")
+        own = {f.name: getattr(entry, f.name) for f in fields(entry) if f.name not in {"label", "method"}}
         said = {name: value for name, value in own.items() if value != getattr(usual, name)}
     else:
         named = {"algorithm": entry.algorithm}

@@ -24,8 +24,9 @@ from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Measure, 
 _MEASURES = {
     "online": ("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
     "offline": ("minimum_yield", "average_before", "utilization_before"),
+    "needs": ("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
 }
-_ALONG = {"online": ("target_load", "ps"), "offline": ("slack", "services", "nodes")}
+_ALONG = {"online": ("target_load", "ps"), "offline": ("slack", "services", "nodes"), "needs": ("hogs",)}
 """What curves run along where the file does not say: the first that takes several values."""
 _HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished")
 """Parts of the names of measures of which more is better."""

@@ -6,6 +6,7 @@ from math import floor, inf
 import numpy as np
 
 from dfrs.allocate.adapt import Adapt, Budget
+from dfrs.kernels.shares import fill
 from dfrs.model.decisions import RUNNING, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
@@ -115,6 +116,38 @@ class Budgeted:
         within = np.full(len(trial), -1, np.int64)
         within[chosen] = usable[allocation.place]
         return within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improving:
+    """A remapping that is adopted only where it improves the minimum yield by more than `threshold`, relative to it.
+
+    Or where it leaves fewer jobs without nodes; never where it leaves more (000 section 7.2.2).
+    """
+
+    remap: Action
+    threshold: float
+
+    def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
+        """As the remapping, or nothing."""
+        trial, why = slots.copy(), reasons.copy()
+        self.remap(snapshot, trial, why)
+        less, least = _standing(snapshot, slots)
+        less_then, least_then = _standing(snapshot, trial)
+        if less_then < less or (less_then == less and least_then > least * (1.0 + self.threshold)):
+            slots[:] = trial
+            reasons[:] = why
+
+
+def _standing(snapshot: Snapshot, slots: Ints) -> tuple[int, float]:
+    """How many jobs are without nodes, and the largest minimum yield of the others."""
+    rows = len(snapshot.jobs)
+    yields = np.empty(rows)
+    fill(
+        snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros(rows), np.ones(rows), 0.0, True, yields
+    )  # fmt: skip
+    placed = slots[snapshot.first[:-1]] >= 0
+    return int((~placed).sum()), float(yields[placed].min(initial=1.0))
 
 
 def _moved(snapshot: Snapshot, trial: Ints) -> float:

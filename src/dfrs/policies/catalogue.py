@@ -75,6 +75,7 @@ CATALOGUE: tuple[Entry, ...] = (
         ("/due, /due=S", "MCB when some stretch has doubled, at a multiple of S seconds (600)", "000 8.3.1"),
         ("/WEIGHT", "yields in proportion to the jobs' weights, as far as 1", "000 8.3.1"),
         ("/DECAY=S", "yields less for long-running jobs: halved after S seconds of virtual time", "000 8.3.1"),
+        ("/NEEDS=X", "MCB when needs are revised, if the minimum yield improves by more than X of it", "000 7.2.2"),
         ("/BUDGET=X", "MCB migrates at most the memory of X nodes an hour; ADAPT chooses what", "000 6.2, 8.3.1"),
     ),
     *_entries(

@@ -8,7 +8,7 @@ import numpy as np
 from dfrs.model.decisions import Cause, Snapshot, Target
 from dfrs.model.instance import Floats, Ints
 from dfrs.policies.actions import Action, Admit, Mode, Priority, Readmit
-from dfrs.policies.beyond import Budgeted, Deadlines
+from dfrs.policies.beyond import Budgeted, Deadlines, Improving
 from dfrs.policies.expand import on_shared_nodes
 from dfrs.policies.lines import next_multiple
 from dfrs.policies.reserve import dedicated_present, reserve
@@ -33,6 +33,8 @@ class Dfrs:
     on_nodes: Action | None
     """When a node failed, is being drained or came back."""
     shares: Shares
+    on_needs: Action | None = None
+    """When needs were revised; None: as on a completion, which uses CPU that is found to be free."""
     period_s: float | None = None
     """Wakes are at the multiples of this, while there are jobs."""
     deadlines: Deadlines | None = None
@@ -57,6 +59,8 @@ class Dfrs:
             return self.on_submission
         if cause is Cause.COMPLETION or cause is Cause.COMMAND:
             return self.on_completion
+        if cause is Cause.NEEDS:
+            return self.on_completion if self.on_needs is None else self.on_needs
         return self.on_wake if cause is Cause.WAKE else self.on_nodes
 
     def _share(self, snapshot: Snapshot, action: Action | None, *, idle: bool) -> Target:
@@ -74,8 +78,12 @@ class Dfrs:
     @property
     def _actions(self) -> list[Action]:
         """Those there are; a remapping within a budget stands for the one it limits."""
-        actions = (self.on_submission, self.on_completion, self.on_wake, self.on_nodes)
-        return [action.remap if isinstance(action, Budgeted) else action for action in actions if action is not None]
+        actions = (self.on_submission, self.on_completion, self.on_wake, self.on_nodes, self.on_needs)
+        return [
+            action.remap if isinstance(action, Budgeted | Improving) else action
+            for action in actions
+            if action is not None
+        ]
 
     @property
     def _migrates(self) -> bool:

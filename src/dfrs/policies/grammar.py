@@ -6,7 +6,8 @@ The first part says what is done on a submission; `*`, that placements are also 
 jobs are mapped anew periodically (every 600 s), `stretch-per`, that this is done for the least stretch, `due`, that it
 is done when a stretch doubles. Further parts, each at most once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`:
 `MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`, `PRIO=VT|FLOW/VT|FLOW/VT^2`, `WEIGHT`, `DECAY=SECONDS`,
-`BUDGET=NODES`, a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
+`BUDGET=NODES`, `NEEDS=SHARE` (MCB when needs are revised, if the minimum yield improves by more than that share of it),
+a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
 """
 
 import difflib
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from dfrs.model.errors import InputError
 from dfrs.policies.actions import MOVABLE, Action, Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
-from dfrs.policies.beyond import Budgeted, Deadlines, ScaledLines
+from dfrs.policies.beyond import Budgeted, Deadlines, Improving, ScaledLines
 from dfrs.policies.dfrs import Dfrs
 from dfrs.policies.lines import YIELDS, Lines, StretchLines
 from dfrs.policies.packers import DEFAULT_PACKING, PACKINGS, VectorRemap
@@ -46,6 +47,7 @@ class Spec:
     weighted: bool = False
     decay_s: float = math.inf
     budget: float = math.inf
+    needs: float | None = None
     stretch: bool = False
     share: str = ""
     pin: Pin = MOVABLE
@@ -56,7 +58,7 @@ class Spec:
     @property
     def packs(self) -> bool:
         """Whether MCB is ever used."""
-        return self.submission == "MCB" or self.period_s is not None
+        return self.submission == "MCB" or self.period_s is not None or self.needs is not None
 
 
 def parse(name: str) -> Spec:
@@ -127,6 +129,10 @@ def _set_budget(spec: Spec, _key: str, value: str | None) -> Spec:
     return replace(spec, budget=seconds(value))
 
 
+def _set_needs(spec: Spec, _key: str, value: str | None) -> Spec:
+    return replace(spec, needs=seconds(value))
+
+
 def _set_share(spec: Spec, _key: str, value: str | None) -> Spec:
     if value not in {"MIN", "MAX", "AVG", "NONE"}:
         raise ValueError("must be OPT=MIN, AVG or NONE, with stretch-per OPT=MAX, AVG or NONE")
@@ -160,6 +166,7 @@ _SETTINGS: dict[str, Callable[[Spec, str, str | None], Spec]] = {
     "WEIGHT": _set_weight,
     "DECAY": _set_decay,
     "BUDGET": _set_budget,
+    "NEEDS": _set_needs,
     "OPT": _set_share,
     "MFT": _set_pin,
     "MVT": _set_pin,
@@ -224,6 +231,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         on_completion=restart if spec.star else None,
         on_wake=_packer(spec, lines, priority) if spec.period_s is not None else None,
         on_nodes=restart,
+        on_needs=None if spec.needs is None else Improving(remap=_packer(spec, aim, priority), threshold=spec.needs),
         shares=shares,
         period_s=spec.period_s,
         deadlines=Deadlines(spec.period_s or PERIOD_S) if spec.due else None,

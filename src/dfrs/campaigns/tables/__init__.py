@@ -6,6 +6,7 @@ import fnmatch
 from dfrs.campaigns.tables import (
     best_quality,
     best_small,
+    d000_7_discovery,
     d000_figure_4_1,
     d000_figure_4_2,
     d000_figure_4_3,
@@ -53,6 +54,7 @@ ITEMS: dict[str, Item] = {
         d000_table_5_2.ITEM,
         d000_table_6_1.ITEM,
         d000_figure_6_1.ITEM,
+        *d000_7_discovery.ITEMS,
         *d000_tables_b.ITEMS,
         d001_multi_capacity.SMALL,
         d001_degradation.TABLE_1,

@@ -75,6 +75,8 @@ class Size:
     """... under fractional policies ..."""
     elastic_slices: int
     """... and parts of each log of Figure 1."""
+    needs: int
+    """Seeds of the traces of needs of Tables 7.1 and 7.2."""
 
 
 LOADS = tuple(tenths / 10 for tenths in range(1, 10))
@@ -85,14 +87,14 @@ QUICK = Size(
     clusters_small=144, clusters_exact=72, clusters_large=54, clusters_rounding=3, clusters_parallel=54, quality=18,
     quality_long=6, quality_longest=1, quality_small=9, unscaled=3, scaled=9, weeks=2, all_unscaled=1, all_scaled=1,
     all_weeks=1, periods=4, periods_unscaled=2, periods_scaled=3, periods_weeks=2, elastic=2,
-    elastic_long=1, elastic_fractional=1, elastic_slices=1,
+    elastic_long=1, elastic_fractional=1, elastic_slices=1, needs=4,
 )  # fmt: skip
 STANDARD = Size(
     name="standard", packing=1458, genetic=81, rounding=54, diving=9, chekuri=27, programs=1, programs_services=512,
     small=486, clusters_small=1440, clusters_exact=432, clusters_large=540, clusters_rounding=27,
     clusters_parallel=540, quality=486, quality_long=54, quality_longest=4, quality_small=54, unscaled=100, scaled=108,
     weeks=30, all_unscaled=5, all_scaled=18, all_weeks=3, periods=8, periods_unscaled=20, periods_scaled=45,
-    periods_weeks=10, elastic=20, elastic_long=5, elastic_fractional=10, elastic_slices=14,
+    periods_weeks=10, elastic=20, elastic_long=5, elastic_fractional=10, elastic_slices=14, needs=40,
 )  # fmt: skip
 FULL = Size(
     name="full", packing=72_900, genetic=72_900, rounding=48_600, diving=48_600, chekuri=24_300, programs=100,
@@ -100,7 +102,7 @@ FULL = Size(
     clusters_rounding=10_800, clusters_parallel=10_800, quality=486, quality_long=486, quality_longest=54,
     quality_small=72_900, unscaled=100, scaled=900, weeks=182, all_unscaled=100, all_scaled=900, all_weeks=182,
     periods=39, periods_unscaled=100, periods_scaled=900, periods_weeks=182,
-    elastic=200, elastic_long=20, elastic_fractional=200, elastic_slices=14,
+    elastic=200, elastic_long=20, elastic_fractional=200, elastic_slices=14, needs=400,
 )  # fmt: skip
 _NAMED = {size.name: size for size in (QUICK, STANDARD, FULL)}
 

@@ -1,0 +1,226 @@
+"""Needs from usage alone: what each second says about a task's need, and the weights that follow (method OBSERVE).
+
+A task that uses less than it could have shows its need. One that uses all it could have shows only that it needs no
+less; what is believed of it is then a mixture: with probability `trust` its need still is where it was last seen,
+between `low` and `high`, else it has changed and may be anything between its usage and `most`. `trust` decays with time
+as needs change once in `change_s` seconds on average. The estimate is the mean of the mixture, the error bar its
+standard deviation. Columns are those of `dfrs.model.needs`; `usage` is the smoothed usage while it shows the need,
+`noise` the variance of what was measured around it.
+"""
+
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false, reportCallIssue=false
+
+from typing import Any
+
+import numpy as np
+
+from dfrs.kernels.jit import Bools, Floats, Ints, kernel
+
+RELATIVE, ABSOLUTE = 0.02, 0.02
+"""Usage within this of what a task could have is all of it. Over a second or two shares are kept, and usage measured,
+to some thousandths of a node; errors beyond this would take limited tasks for satisfied ones."""
+SMOOTHING = 0.3
+"""Weight of the newest measurement of a need that seems to stay."""
+DEVIATIONS = 4.0
+"""A measurement farther off than this many standard deviations, and than ABSOLUTE, is another need."""
+LEAST_WEIGHT = 0.01
+"""Of an estimate, when weights are made of it: nobody is left without any CPU, however little it used."""
+
+
+@kernel
+def limited(table: Any, usage: Any, capacity: Floats, is_limited: Bools) -> None:
+    """Which tasks may need more than they used, into `is_limited` (T,).
+
+    On a node that was idle for part of the time nobody is; elsewhere those are that used what they could have. A task
+    that a quota stopped is, whatever the node did.
+    """
+    load = np.zeros(capacity.size)
+    for t in range(table.size):
+        if usage[t].seconds > 0.0:
+            load[table[t].node] += usage[t].used_s / usage[t].seconds
+    for t in range(table.size):
+        here = capacity[table[t].node]
+        is_limited[t] = False
+        if usage[t].seconds > 0.0:
+            used = usage[t].used_s / usage[t].seconds
+            could = usage[t].share * (1.0 - RELATIVE) - ABSOLUTE
+            full = load[table[t].node] >= here * (1.0 - RELATIVE) - ABSOLUTE
+            throttled = usage[t].throttled_s > RELATIVE * usage[t].seconds
+            is_limited[t] = throttled or (full and used >= could)
+
+
+@kernel
+def _shown(row: Any, used: float) -> None:
+    """The need is what is used: near the last one it is smoothed, else it is taken as it is."""
+    known = row.trust == 1.0 and row.low == row.high
+    off = used - row.usage
+    if known and abs(off) <= max(DEVIATIONS * np.sqrt(row.noise), ABSOLUTE):
+        row.usage += SMOOTHING * off
+        row.noise = (1.0 - SMOOTHING) * (row.noise + SMOOTHING * off * off)
+    else:
+        if not row.low * (1.0 - RELATIVE) - ABSOLUTE <= used <= row.high * (1.0 + RELATIVE) + ABSOLUTE:
+            row.changes += 1.0
+        row.usage = used
+        row.noise = 0.0
+    row.low = row.high = min(row.usage, row.most)
+    row.trust = 1.0
+
+
+@kernel
+def _hidden(row: Any, used: float, seconds: float, change_s: float) -> None:
+    """The need is at least what is used. Changes to less would have shown, so only others count against trust."""
+    above = 1.0 - min(used / row.most, 1.0)
+    row.trust *= np.exp(-seconds * above * (1.0 + row.changes) / (change_s + row.age_s))
+    if used > row.high * (1.0 + RELATIVE) + ABSOLUTE:
+        row.trust = 1.0
+        row.low, row.high = used, row.most
+        row.noise = 0.0
+        row.changes += 1.0
+    elif used > row.low:
+        row.low = min(used, row.high)
+
+
+@kernel
+def _believe(row: Any, used: float) -> None:
+    """Estimate and error bar from the mixture.
+
+    That the need is between `used` and `most` is always true of a task that may need more: where this says more than
+    the mixture does, it is what is kept.
+    """
+    used = min(used, row.most)
+    beyond = row.most - used
+    old, new = 0.5 * (row.low + row.high), 0.5 * (used + row.most)
+    within = row.high - row.low
+    p = row.trust
+    spread = p * (within * within / 12.0 + row.noise) + (1.0 - p) * beyond * beyond / 12.0
+    spread += p * (1.0 - p) * (old - new) ** 2
+    row.estimate = p * old + (1.0 - p) * new
+    if p < 1.0 and beyond * beyond / 12.0 <= spread:
+        row.low, row.high, row.trust = used, row.most, 1.0
+        row.estimate, spread = new, beyond * beyond / 12.0
+    row.error = np.sqrt(spread)
+
+
+@kernel
+def observe(now_s: float, table: Any, usage: Any, capacity: Floats, change_s: float, memory_s: float) -> None:
+    """What was used since the last step changes what is believed: `table` (T,) in place."""
+    is_limited = np.empty(table.size, dtype=np.bool_)
+    limited(table, usage, capacity, is_limited)
+    for t in range(table.size):
+        row = table[t]
+        seconds = usage[t].seconds
+        if row.declared == 1 or seconds <= 0.0:
+            continue
+        used = usage[t].used_s / seconds
+        kept = np.exp(-seconds / memory_s)
+        row.changes *= kept
+        row.age_s = kept * row.age_s + seconds
+        if is_limited[t]:
+            _hidden(row, used, seconds, change_s)
+        else:
+            _shown(row, used)
+            row.discovered_s = now_s
+        _believe(row, used)
+
+
+@kernel
+def choose(table: Any, capacity: Floats, least_error: float) -> None:
+    """On each node that cannot give all of what is estimated, `chosen` becomes 1 for the task least known, else 0."""
+    load = np.zeros(capacity.size)
+    best = np.full(capacity.size, -1)
+    for t in range(table.size):
+        load[table[t].node] += table[t].estimate
+    for t in range(table.size):
+        n = table[t].node
+        table[t].chosen = 0
+        unsure = table[t].declared == 0 and load[n] > capacity[n] and table[t].error >= least_error
+        if unsure and (best[n] < 0 or table[t].error > table[best[n]].error):
+            best[n] = t
+    for n in range(capacity.size):
+        if best[n] >= 0:
+            table[best[n]].chosen = 1
+
+
+@kernel
+def remember(table: Any, usage: Any, memory_s: float) -> None:
+    """The mean yield of each task by what is believed now, older seconds counting less: `used_s` of `seen_s`."""
+    for t in range(table.size):
+        seconds = usage[t].seconds
+        if seconds > 0.0:
+            kept = np.exp(-seconds / memory_s)
+            need = max(table[t].estimate, LEAST_WEIGHT)
+            table[t].seen_s = kept * table[t].seen_s + seconds
+            table[t].used_s = kept * table[t].used_s + min(usage[t].used_s / need, seconds)
+
+
+@kernel
+def _offer(table: Any, own: Ints, capacity: float, least: float, catch_up: float, share: Floats) -> None:
+    """Share out one node among its tasks `own`, into `share`.
+
+    All have the yield `least`, which all can have. What is left raises one after the other to what it needs: first who
+    costs least for its yield, and lags behind most.
+    """
+    total = 0.0
+    for t in own:
+        total += max(table[t].estimate, LEAST_WEIGHT)
+    level = capacity / total
+    if level >= 1.0:
+        for t in own:
+            share[t] = level * max(table[t].estimate, LEAST_WEIGHT)
+        return
+    left = capacity
+    worth = np.empty(own.size)
+    for k in range(own.size):
+        t = own[k]
+        need = max(table[t].estimate, LEAST_WEIGHT)
+        share[t] = least * need
+        left -= share[t]
+        mean = table[t].used_s / table[t].seen_s if table[t].seen_s > 0.0 else 1.0
+        worth[k] = -np.exp(-catch_up * mean) / need
+    for k in np.argsort(worth, kind="mergesort"):
+        t = own[k]
+        need = max(table[t].estimate, LEAST_WEIGHT)
+        more = min(left, max(need * (1.0 + 2.0 * RELATIVE) + 2.0 * ABSOLUTE - share[t], 0.0))
+        share[t] += more
+        left -= more
+
+
+@kernel
+def weigh(
+    table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
+) -> None:  # fmt: skip
+    """Weights by the estimates, `total` on each node, into `table`.
+
+    All have the part `even` of the largest yield that is common to all nodes, and at least the part `least_even` of
+    that of their own node. A chosen task is offered all it may need, as far as the others keep the share `keep` of what
+    they would have.
+    """
+    share = np.zeros(table.size)
+    load = np.zeros(capacity.size)
+    for t in range(table.size):
+        load[table[t].node] += max(table[t].estimate, LEAST_WEIGHT)
+    common = 1.0
+    for n in range(capacity.size):
+        if load[n] > 0.0:
+            common = min(common, capacity[n] / load[n])
+    for n in range(capacity.size):
+        own = np.flatnonzero(table["node"] == n)
+        if own.size == 0:
+            continue
+        least = max(even * common, least_even * capacity[n] / load[n])
+        _offer(table, own, capacity[n], least, catch_up, share)
+        for c in own:
+            if table[c].chosen == 1:
+                others = capacity[n] - share[c]
+                offer = min(table[c].most * (1.0 + 2.0 * RELATIVE), capacity[n] - keep * others)
+                if offer > share[c] and others > 0.0:
+                    for t in own:
+                        share[t] *= (capacity[n] - offer) / others
+                    share[c] = offer
+        given = 0.0
+        for t in own:
+            share[t] = max(share[t], LEAST_WEIGHT * capacity[n] / own.size)
+            given += share[t]
+        for t in own:
+            table[t].weight = total * share[t] / given
