@@ -108,7 +108,8 @@ class LiveCluster:
         self.agents[name] = subprocess.Popen(
             [
                 *DFRS, "agent", "--server", self.servers[name], "--token-file", self.state / "agent.token",
-                "--name", name, "--cluster", self.name, "--root", self.directory / "host", "--cpus", str(number), "--memory", "1G",
+                "--name", name, "--cluster", self.name, "--root", self.directory / "host", "--cpus", str(number),
+                "--memory", "1G",
             ],
             stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
@@ -133,8 +134,9 @@ class LiveCluster:
         return [pid for pid in {*shims, *(p for s in shims for p in descendants(s))} if pid not in agents]
 
     def groups(self):
-        """Directories of control groups that this cluster has."""
-        return [path for path in GROUPS.glob(f"*/dfrs/{self.name}/*/*") if path.is_dir()]
+        """Control groups of tasks that this cluster has: some hierarchies have them below their node's."""
+        found = (*GROUPS.glob(f"*/dfrs/{self.name}/*.*.*"), *GROUPS.glob(f"*/dfrs/{self.name}/*/*.*.*"))
+        return [path for path in found if path.is_dir()]
 
     def remove_groups(self):
         """Remove what agents left of their node's own groups."""

@@ -157,6 +157,8 @@ def test_a_lost_node(tmp_path):
             for rank in range(2):
                 told = notes(cluster, job["id"], rank)
                 assert (told["begin"], told["end"], told["twice"]) == (2, 1, 0)
+        # The machine comes back: what it still had of the jobs is not wanted any more.
+        cluster.start_agent("n1")
         check_nothing_left(cluster)
 
 
