@@ -1,6 +1,8 @@
-"""`make bench`: speed and memory after compilation, with peers in the same run; on one core, campaigns on two.
+"""`make bench`: speed and memory after compilation, with peers in the same run; on one core, campaigns and the live
+cluster on all.
 
-`python -m benchmarks.run offline`, `online`, `elastic`, `campaign` or `live-sharing` runs one part.
+`python -m benchmarks.run PART...` runs some of offline, online, elastic, campaign, live_sharing, live_submissions,
+live_load and live_discovery.
 """
 
 import os
@@ -9,19 +11,18 @@ from importlib import import_module
 
 from benchmarks.common import console, machine
 
-PARTS = ("offline", "online", "elastic", "campaign", "live-sharing")
-MODULES = {"live-sharing": "sharing"}
-"""Where a part's module has another name."""
+PARTS = ("offline", "online", "elastic")
+ON_ALL_CORES = ("campaign", "live_sharing", "live_submissions", "live_load", "live_discovery")
 
 
 def main() -> None:
     """The parts named, or all."""
     cores = os.sched_getaffinity(0)
     console.print(machine())
-    for name in sys.argv[1:] or PARTS:
-        os.sched_setaffinity(0, cores if name == "campaign" else {min(cores)})
+    for name in sys.argv[1:] or (*PARTS, *ON_ALL_CORES):
+        os.sched_setaffinity(0, cores if name in ON_ALL_CORES else {min(cores)})
         # Processes that a part starts import this module again: it must not bring the other parts with it.
-        import_module(f"benchmarks.{MODULES.get(name, name)}").main()
+        import_module(f"benchmarks.{name}").main()
 
 
 if __name__ == "__main__":

@@ -387,7 +387,7 @@ class FakeLink:
 def make(path, policy=POLICY, **settings):
     """A controller on a database in `path`, not started."""
     more = {key: settings.pop(key) for key in ("discovery", "shadow", "bound") if key in settings}
-    chosen = {"policy": policy, "report_s": 0.05} | settings
+    chosen = {"policy": policy, "report_s": 0.05, "discovery": settings.pop("discovery_name", "NONE")} | settings
     url = chosen.pop("database", f"sqlite:///{path}/live.db")
     return Controller(ControllerSettings(database=url, **chosen), find_policy(policy), **more)
 

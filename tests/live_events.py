@@ -30,6 +30,9 @@ class Site:
     dedicated: bool = False
     """Some jobs have a requested start."""
     minimum: bool = True
+    changes: bool = True
+    """Users change jobs, nodes their size."""
+    revisions: bool = True
 
 
 @dataclass
@@ -206,7 +209,7 @@ class History:
             return [self.submit(now_s, last=k == several - 1) for k in range(several)]
         if kind < 8:
             return [Complete(self.pick(list(world.jobs)), self.rng.random() < 0.8)]
-        if kind < 10:
+        if kind < 10 and self.site.revisions:
             return [Revise(self.pick(list(world.jobs)), self.pick([0.05, 0.3, 0.7, 1.0]), self.rng.random() < 0.8)]
         if kind < 12 and free:
             return [Hold(self.pick(free))]
@@ -216,7 +219,7 @@ class History:
             return [self.join()]
         if kind in (15, 16) and world.open:
             return self.node_events()
-        if kind == 17:
+        if kind == 17 and self.site.changes:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]
         return [Wake()]
@@ -226,7 +229,7 @@ class History:
         if closed and self.rng.random() < 0.7:
             node = self.pick(closed)
             events: list[object] = [NodeChange(node, Condition.UP)]
-            if not self.site.alike and self.rng.random() < 0.5:
+            if self.site.changes and not self.site.alike and self.rng.random() < 0.5:
                 events = [NodeChange(node, Condition.DOWN, False), Capacity(node, self.pick([0.5, 1.0]), 1.0), *events]
             return events
         return [NodeChange(int(self.rng.integers(len(self.executor.open))), self.pick(list(Condition)))]

@@ -48,11 +48,12 @@ def processes_with(text):
 class LiveCluster:
     """A controller and agents in `directory`, each a process of its own."""
 
-    def __init__(self, directory, *, nodes=2, policy="GreedyPM*/per/OPT=MIN/MVT=600", serve=()):
+    def __init__(self, directory, *, nodes=2, policy="GreedyPM*/per/OPT=MIN/MVT=600", serve=(), cores=None):
         self.directory = Path(directory)
         self.state = self.directory / "state"
         self.names = [f"n{k}" for k in range(nodes)]
         self.name = f"t{os.getpid()}-{abs(hash(str(directory))) % 10**6}"
+        self.agent_options = () if cores is None else ("--cores", str(cores))
         self.serve_options = ("--policy", policy, "--name", self.name, *serve)
         self.controller = None
         self.agents = {}
@@ -109,7 +110,7 @@ class LiveCluster:
             [
                 *DFRS, "agent", "--server", self.servers[name], "--token-file", self.state / "agent.token",
                 "--name", name, "--cluster", self.name, "--root", self.directory / "host", "--cpus", str(number),
-                "--memory", "1G",
+                "--memory", "1G", *self.agent_options,
             ],
             stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip

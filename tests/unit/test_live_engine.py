@@ -458,3 +458,30 @@ def test_welcome_names_all_that_a_node_has(tmp_path):
             assert len(set(versions)) == len(versions)
 
     run(story())
+
+
+@pytest.mark.parametrize("discovery", ["OBSERVE", "DYNAMIC"])
+def test_needs_that_nobody_declared_are_found_out(tmp_path, discovery):
+    from dfrs.policies.discovery import find_discovery
+
+    async def story():
+        found = find_discovery(discovery)
+        async with Begun(tmp_path, nodes=1, discovery=found, discovery_name=discovery) as live:
+            declared = await live.submit(cpu_cores=1.0)
+            unknown = await live.submit()
+            for job in (declared, unknown):
+                await live.reaches(job, JobState.RUNNING)
+            assert live.controller.job(unknown).need_cores == 4.0
+            for _ in range(400):
+                live.world.tick(1.0)
+                await asyncio.sleep(0.004)
+                if live.controller.job(unknown).need_cores < 1.5:
+                    break
+            assert live.controller.job(unknown).need_cores == pytest.approx(1.0, abs=0.5)
+            assert live.controller.job(unknown).need_error_cores is not None
+            assert live.controller.job(declared).need_cores == 1.0
+            assert live.controller.job(declared).need_error_cores is None
+            again = live.controller.state
+            assert any(key[0] == unknown for key in again.places.overrides)
+
+    run(story())

@@ -51,11 +51,11 @@ def export(
     if len(run.workload):
         write_run(run, output, measured(run, bound=True), dfrs.__version__)
     else:
-        warn("no job ran and ended: only the log was written")
+        warn("no job ended on nodes: only the log was written")
     if recorded.mismatch is not None:
         warn(f"event {recorded.mismatch.index + 1} of the log was decided otherwise than recorded")
     if as_json:
         print_json({"directory": str(output), "jobs": len(run.workload), "left_out": recorded.left_out})
         return
-    left = f"; {recorded.left_out} that never ran or had not ended are only in its log" if recorded.left_out else ""
+    left = f"; {recorded.left_out} that did not end on nodes are only in its log" if recorded.left_out else ""
     out.print(f"{output}: {len(run.workload)} jobs{left}", markup=False, soft_wrap=True)

@@ -1,11 +1,10 @@
 """`dfrs serve`: the controller of a live cluster."""
 
-import asyncio
 import getpass
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,6 +39,15 @@ def serve(
     discovery: Annotated[
         str, typer.Option(help="How needs are found: NONE, DYNAMIC, DYNAMIC+MIGRATION or OBSERVE.")
     ] = DISCOVERY,
+    discovery_setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--discovery-setting",
+            metavar="NAME=SECONDS",
+            show_default=False,
+            help="One of its settings, such as discovery_s=30; repeat it for several.",
+        ),
+    ] = None,
     shadow: Annotated[
         str | None, typer.Option(metavar="POLICY", help="Say what this policy would do, too.", show_default=False)
     ] = None,
@@ -94,6 +102,9 @@ def serve(
     reference_memory: Annotated[
         str | None, typer.Option(rich_help_panel=LIMITS, help="Default: the first node's.", show_default=False)
     ] = None,
+    report_every: Annotated[
+        float, typer.Option(rich_help_panel=LIMITS, help="Seconds between two reports of a node.", min=0.1, max=60)
+    ] = 1.0,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     as_json: Annotated[bool, typer.Option("--json", help="Where it is, as one JSON document, once it is.")] = False,
 ) -> None:
@@ -108,6 +119,8 @@ def serve(
 
         dfrs serve --listen 0.0.0.0:7070 --policy EASY --shadow 'GreedyPM*/per/OPT=MIN/MVT=600'
     """  # fmt: skip
+    import asyncio
+
     from dfrs.live.client import state_directory
     from dfrs.live.home import lock, make_private
     from dfrs.live.server import read_address
@@ -119,6 +132,7 @@ def serve(
     settings = ControllerSettings(
         database=database_url(database, database_file, directory), cluster=_cluster(name), policy=policy,
         discovery=discovery, shadow=shadow, default_memory_bytes=parse_bytes(default_memory, "--default-memory"),
+        discovery_settings=_discovery_settings(discovery_setting or []), report_s=report_every,
         lost_s=lost_after, reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
     )  # fmt: skip
@@ -134,6 +148,19 @@ def serve(
         asyncio.run(_serve(plan, controller))
 
 
+def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise InputError(f'--discovery-setting "{text}": must be NAME=NUMBER')
+    return found
+
+
 def make_controller(settings: "ControllerSettings") -> "Controller":
     """The controller with the policies and the discovery that `settings` name. Raises InputError."""
     from dfrs.bounds.snapshot import snapshot_bound
@@ -144,7 +171,7 @@ def make_controller(settings: "ControllerSettings") -> "Controller":
     return Controller(
         settings,
         find_policy(settings.policy),
-        find_discovery(settings.discovery),
+        find_discovery(settings.discovery, **settings.discovery_settings),
         shadow=None if settings.shadow is None else find_policy(settings.shadow),
         bound=snapshot_bound,
     )

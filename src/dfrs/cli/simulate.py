@@ -182,7 +182,7 @@ def _recorded(path: Path, settings: "Settings", estimates: str) -> "tuple[Worklo
     if not len(work):
         raise InputError(f"{path}: no job in it ran and ended")
     if recorded.left_out:
-        warn(f"{path}: left out because they never ran or had not ended: {recorded.left_out}")
+        warn(f"{path}: left out because they did not end on nodes: {recorded.left_out}")
     given = np.where(np.isnan(work.estimate_s), work.run_s, work.estimate_s)
     chosen = choose_estimates(estimates, work.run_s, given, np.maximum(np.maximum(given, work.run_s), 1.0))
     capacity = recorded.run.capacity if settings.capacity is None else settings.capacity

@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -336,10 +337,20 @@ class Engine:
         now_s = state.now_s()
         if observer.discovery is None or state.reference_cores is None or not observer.due(now_s, state.tasks_changed):
             return None
-        state.tasks_changed = False
+        changed, state.tasks_changed = state.tasks_changed, False
         capacity = state.picture.snapshot.capacity[:, 0]
-        table, usage = observer.gather(state.jobs.values(), capacity, state.reference_cores)
-        return await asyncio.to_thread(observer.discovery.step, now_s, table, usage, capacity)
+        step, told = observer.discovery.step, dict[int, float]()
+        if observer.watching or not changed:
+            table, usage = observer.observe(capacity, state.reference_cores)
+            revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
+            if not changed:
+                return revision
+            # What was seen belongs to the tasks that were there: only then come the new ones.
+            observer.keep(revision)
+            told = dict(revision.needs)
+        table, usage = observer.regroup(state.jobs.values(), capacity)
+        revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
+        return replace(revision, needs=told | dict(revision.needs))
 
     def _take(self, revision: Revision) -> None:
         """Put the weights in force that discovery gives."""

@@ -23,59 +23,63 @@ class Observer:
         self._rows: dict[Key, np.void] = {}
         self._last: dict[Key, tuple[float, float, float | None, float | None]] = {}
         self._tasks: list[Task] = []
+        self._promised: list[float] = []
 
     def due(self, now_s: float, changed: bool) -> bool:
         """Whether discovery is to be asked now."""
         return self.discovery is not None and (changed or now_s >= self.next_s)
 
-    def gather(
-        self, jobs: Iterable[JobRecord], capacity: Floats, reference_cores: float
-    ) -> tuple[Tasks, Usage]:  # fmt: skip
-        """The table and what each task did since the last time, in its order."""
-        table = np.zeros(0, TASK)
-        rows: list[np.void] = []
-        self._tasks = []
+    @property
+    def watching(self) -> bool:
+        """Whether any task was there at the last step."""
+        return bool(self._tasks)
+
+    def observe(self, capacity: Floats, reference_cores: float) -> tuple[Tasks, Usage]:
+        """The table of the last step, and what its tasks did since then."""
+        table = self._table()
+        usage = _nothing(table, capacity)
+        for k, task in enumerate(self._tasks):
+            self._observe(usage[k : k + 1], task, cores=reference_cores)
+        return table, usage
+
+    def regroup(self, jobs: Iterable[JobRecord], capacity: Floats) -> tuple[Tasks, Usage]:
+        """The table of the tasks that run now, of which nothing is observed yet."""
+        self._tasks, self._promised = [], []
         present: set[Key] = set()
         for job in jobs:
             present.update((job.id, task.id.rank) for task in job.tasks)
-            if not job.placed or job.outcome is not None:
-                continue
-            fresh = None
-            for task in job.tasks:
-                if task.exit is not None:
-                    continue
-                row = self._rows.get((job.id, task.id.rank))
-                if row is None:
-                    if fresh is None:
-                        fresh = new_tasks(job.id, [each.target for each in job.tasks], _declared(job))
-                    row = fresh[task.id.rank]
-                rows.append(row)
-                self._tasks.append(task)
+            if job.placed and job.outcome is None:
+                self._add(job)
         for key in [key for key in self._rows if key not in present]:
             del self._rows[key]
             self._last.pop(key, None)
-        table = np.zeros(len(rows), TASK)
-        usage = np.zeros(len(rows), USAGE)
-        for k, row in enumerate(rows):
-            table[k] = row
-        moved = self._place(table, capacity, usage)
+        table = self._table()
         for k, task in enumerate(self._tasks):
-            self._observe(usage[k : k + 1], task, moved=bool(moved[k]), cores=reference_cores)
-        return table, usage
+            if table["node"][k] != task.target:
+                self._last.pop((task.id.job, task.id.rank), None)
+            table["node"][k] = task.target
+        return table, _nothing(table, capacity)
 
-    def _place(self, table: Tasks, capacity: Floats, usage: Usage) -> np.ndarray:
-        """Set nodes and guaranteed shares; which tasks moved."""
-        nodes = np.array([task.target for task in self._tasks], np.int64)
-        moved = table["node"] != nodes
-        table["node"] = nodes
-        total = np.bincount(nodes, table["weight"], len(capacity)) if len(nodes) else np.zeros(len(capacity))
-        whole = total[nodes] if len(nodes) else np.zeros(0)
-        shares = np.divide(table["weight"], whole, out=np.zeros(len(nodes)), where=whole > 0)
-        usage["share"] = shares * capacity[nodes] if len(nodes) else 0.0
-        usage["throttled_s"] = usage["waiting_s"] = np.nan
-        return moved
+    def _add(self, job: JobRecord) -> None:
+        fresh = None
+        for task in job.tasks:
+            if task.exit is not None:
+                continue
+            key = (job.id, task.id.rank)
+            if key not in self._rows:
+                if fresh is None:
+                    fresh = new_tasks(job.id, [each.target for each in job.tasks], _declared(job))
+                self._rows[key] = fresh[task.id.rank]
+            self._tasks.append(task)
+            self._promised.append(job.promised * job.need)
 
-    def _observe(self, usage: Usage, task: Task, *, moved: bool, cores: float) -> None:
+    def _table(self) -> Tasks:
+        table = np.zeros(len(self._tasks), TASK)
+        for k, task in enumerate(self._tasks):
+            table[k] = self._rows[task.id.job, task.id.rank]
+        return table
+
+    def _observe(self, usage: Usage, task: Task, *, cores: float) -> None:
         key = (task.id.job, task.id.rank)
         if not task.samples or not task.arrived:
             self._last.pop(key, None)
@@ -83,7 +87,7 @@ class Observer:
         time_s, sample = task.samples[-1]
         last = self._last.get(key)
         self._last[key] = time_s, sample.cpu_s, sample.throttled_s, sample.waiting_s
-        if last is None or moved:
+        if last is None:
             return
         seconds = time_s - last[0]
         if not 0 < seconds < MOST_APART_S or sample.cpu_s < last[1]:
@@ -96,15 +100,26 @@ class Observer:
             if now is not None and before is not None and now >= before:
                 usage[name] = now - before
 
-    def take(self, revision: Revision, capacity: Floats) -> Mapping[Key, float]:
-        """Keep the table; shares of the reference node by (job, rank), if discovery gives weights."""
+    def keep(self, revision: Revision) -> None:
+        """Keep the table for the next step."""
         self.next_s = revision.next_step_s
-        keys = [(task.id.job, task.id.rank) for task in self._tasks]
-        for key, row in zip(keys, revision.table, strict=True):
-            self._rows[key] = row.copy()
+        for task, row in zip(self._tasks, revision.table, strict=True):
+            self._rows[task.id.job, task.id.rank] = row.copy()
+
+    def take(self, revision: Revision, capacity: Floats) -> Mapping[Key, float]:
+        """As `keep`; shares of the reference node by (job, rank), if discovery gives weights.
+
+        Minimum yields are promises that discovery knows nothing of: its weights divide what is left of a node beyond
+        them.
+        """
+        self.keep(revision)
         if revision.weights is None:
             return {}
-        shares = revision.weights / WEIGHTS * capacity[revision.table["node"]]
+        node, promised = revision.table["node"], np.array(self._promised)
+        total = np.bincount(node, promised, len(capacity))
+        kept = np.minimum(1.0, np.divide(capacity, total, out=np.ones(len(capacity)), where=total > 0))
+        shares = promised * kept[node] + revision.weights / WEIGHTS * np.maximum(capacity - total, 0.0)[node]
+        keys = ((task.id.job, task.id.rank) for task in self._tasks)
         return dict(zip(keys, shares.tolist(), strict=True))
 
     def errors(self) -> Mapping[int, float]:
@@ -124,6 +139,16 @@ class Observer:
     def restore(self, table: Tasks) -> None:
         """Continue where `table` was taken."""
         self._rows = {(int(row["job"]), int(row["rank"])): row.copy() for row in table}
+
+
+def _nothing(table: Tasks, capacity: Floats) -> Usage:
+    """Shares in force, and nothing observed."""
+    usage = np.zeros(len(table), USAGE)
+    usage["throttled_s"] = usage["waiting_s"] = np.nan
+    total = np.bincount(table["node"], table["weight"], len(capacity))[table["node"]]
+    shares = np.divide(table["weight"], total, out=np.zeros(len(table)), where=total > 0)
+    usage["share"] = shares * capacity[table["node"]]
+    return usage
 
 
 def _declared(job: JobRecord) -> float | None:

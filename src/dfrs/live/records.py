@@ -139,6 +139,11 @@ class JobRecord:
         return self.request.name or self.request.command[0].rpartition("/")[2][:128] or "job"
 
     @property
+    def promised(self) -> float:
+        """The yield it has whatever others need: its minimum, or all of it for one with a requested start."""
+        return self.request.minimum_yield if self.request.start_at is None else 1.0
+
+    @property
     def all_tasks(self) -> list[Task]:
         """Of all attempts that are not gone."""
         return self.tasks + self.old

@@ -1,7 +1,7 @@
 """How a controller is set up."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -14,6 +14,7 @@ class ControllerSettings:
     cluster: str = "dfrs"
     policy: str = ""
     discovery: str = "NONE"
+    discovery_settings: Mapping[str, float] = field(default_factory=dict[str, float])
     shadow: str | None = None
     default_memory_bytes: int = 256 << 20
     """Requirement of a task whose user gave none."""

@@ -22,7 +22,7 @@ from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Action, Events, Penalty, Run
 from dfrs.workloads.live_log import Entry, LiveLog
 
-LEAST_RUN_S = 1e-3
+LEAST_RUN_S = 1e-6
 """Processing time of a job that ended at once."""
 
 
@@ -31,14 +31,14 @@ class Recorded:
     """What came of it."""
 
     run: Run
-    """Jobs that came to nodes and ended."""
+    """Jobs that ended on nodes."""
     node_events: tuple[tuple[float, NodeChange], ...]
     """When nodes came and went, for a simulation of the same jobs."""
     decisions: int
     mismatch: Mismatch | None
     """The first decision that differs from the recorded one, or None."""
     left_out: int
-    """Jobs that never ran, or had not ended."""
+    """Jobs that have not ended, or not on nodes."""
 
 
 def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
@@ -50,13 +50,16 @@ def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
     needs: dict[int, float] = {}
     """By serial number: the need of every job now."""
     serials: dict[int, int] = {}
+    """By id: the serial number of the job's last submission."""
     rows: list[Floats] = []
     mismatch: Mismatch | None = None
+    submitted = 0
     for k, entry in enumerate(log.entries):
         event = decode(entry.event)
         kind = entry.event["event"]
         if kind == "submit":
-            serials[int(entry.event["job_id"])] = len(serials)
+            serials[int(entry.event["job_id"])] = submitted
+            submitted += 1
         if kind in {"submit", "revise"}:
             job = int(entry.event["job_id"])
             if job not in serials:
@@ -76,9 +79,10 @@ def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
     if core.snapshot().capacity.size == 0:
         raise InputError("the log names no node: nothing ran")
     events = core.journal.events()
-    final = np.array([needs[serial] for serial in range(len(serials))])
+    final = np.array([needs[serial] for serial in range(submitted)])
     told = _in_last_needs(events, np.concatenate([np.zeros(0), *rows]), final)
-    run, left_out = _run(log, core, told, final, name)
+    last = np.isin(np.arange(submitted), list(serials.values()))
+    run, left_out = _run(log, core, told, final, last, name)
     return Recorded(
         run=run, node_events=tuple(_node_events(log)), decisions=core.decisions, mismatch=mismatch, left_out=left_out
     )
@@ -104,14 +108,15 @@ def _in_last_needs(events: Events, need: Floats, final: Floats) -> Events:
     return replace(events, yield_=np.minimum(events.yield_ * ratio, 1.0))
 
 
-def _run(log: LiveLog, core: Core, events: Events, final: Floats, name: str) -> tuple[Run, int]:
-    """The run of the jobs that came to nodes and ended, and how many others there are."""
+def _run(log: LiveLog, core: Core, events: Events, final: Floats, last: Bools, name: str) -> tuple[Run, int]:
+    """The run of the jobs that ended on nodes, and how many others there are.
+
+    A job that lost its node counts from its last attempt, and one that was submitted anew from its last submission.
+    """
     count = len(final)
-    placed, finished = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    placed[events.job[(events.action == Action.START) & (events.job >= 0)]] = True
-    finished[events.job[events.action == Action.FINISH]] = True
-    kept = placed & finished
-    workload = _workload(log, final, _processing_s(events, count), kept, len(core.snapshot().capacity), name)
+    run_s, kept = _processing_s(events, count)
+    kept &= last
+    workload = _workload(log, final, run_s, kept, len(core.snapshot().capacity), name)
     end_s = float(events.time_s[-1]) if len(events) else 0.0
     run = Run(
         workload=workload, policy=log.policy, capacity=core.snapshot().capacity.copy(), penalty=Penalty(),
@@ -122,23 +127,24 @@ def _run(log: LiveLog, core: Core, events: Events, final: Floats, name: str) -> 
             "discovery": log.discovery, "live": True,
         },
     )  # fmt: skip
-    return run, int(count - kept.sum())
+    return run, int(last.sum() - kept.sum())
 
 
-def _processing_s(events: Events, count: int) -> Floats:
-    """(count,) integral of the yield of each job since it last began anew."""
+def _processing_s(events: Events, count: int) -> tuple[Floats, Bools]:
+    """(count,) integral of the yield of each job since it last began anew; (count,) whether it ended on nodes."""
     done, rate, since = np.zeros(count), np.zeros(count), np.zeros(count)
+    placed, ended = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     for row in np.flatnonzero(events.job >= 0).tolist():
         job, action, time_s = int(events.job[row]), int(events.action[row]), float(events.time_s[row])
         done[job] += rate[job] * (time_s - since[job])
         since[job] = time_s
-        if action in {Action.PAUSE, Action.FINISH, Action.LOST}:
-            rate[job] = 0.0
-        else:
-            rate[job] = events.yield_[row]
+        if action == Action.FINISH:
+            ended[job] = placed[job]
+        placed[job] = action not in {Action.PAUSE, Action.FINISH, Action.LOST}
+        rate[job] = events.yield_[row] if placed[job] else 0.0
         if action == Action.LOST:
             done[job] = 0.0
-    return np.maximum(done, LEAST_RUN_S)
+    return np.maximum(done, LEAST_RUN_S), ended
 
 
 def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int, name: str) -> Workload:
@@ -164,15 +170,19 @@ def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int
 
 
 def _of_kept(events: Events, kept: Bools) -> Events:
-    """The rows of nodes and of kept jobs, with jobs by their index among those kept."""
-    rows = np.flatnonzero((events.job < 0) | kept[events.job])
+    """The rows of nodes and of the last attempts of kept jobs, with jobs by their index among those kept."""
+    begin = np.zeros(len(kept), np.int64)
+    lost = np.flatnonzero(events.action == Action.LOST)
+    begin[events.job[lost]] = lost + 1
+    at = np.arange(len(events))
+    rows = np.flatnonzero((events.job < 0) | (kept[events.job] & (at >= begin[events.job])))
     index: Ints = np.cumsum(kept) - 1
-    length = np.diff(events.first)[rows]
     nodes = [events.nodes_of(row) for row in rows.tolist()]
     return replace(
         events, time_s=events.time_s[rows], action=events.action[rows], yield_=events.yield_[rows],
         why=events.why[rows], job=np.where(events.job[rows] < 0, -1, index[events.job[rows]]),
-        first=np.concatenate([[0], np.cumsum(length)]), nodes=np.concatenate([np.zeros(0, np.int64), *nodes]),
+        first=np.concatenate([[0], np.cumsum([len(each) for each in nodes], dtype=np.int64)]),
+        nodes=np.concatenate([np.zeros(0, np.int64), *nodes]),
     )  # fmt: skip
 
 
