@@ -5,15 +5,22 @@ Agents are in memory (`tests.live_cluster`), so what is measured is the controll
 
 import asyncio
 import resource
-import sys
 import tempfile
 import time
 
 from tests.live_cluster import GIB, World, make, until
 
+from benchmarks.common import console
+from benchmarks.online import table
 from dfrs.live.resources import JobRequest, JobState
 
-CLIENTS = 20
+NODES, JOBS, CLIENTS = 1_000, 10_000, 20
+DECISION_GOAL_S = 1.0
+WORDS = {
+    "submissions_per_s": "submissions of 20 clients, without HTTP", "decision_s": "slowest of 5 decisions",
+    "submit_to_decided_s": "from submission to decision", "slowest_turn_s": "longest the API waits, while filling",
+    "slowest_turn_later_s": "longest the API waits, afterwards", "memory_mib": "memory, agents included",
+}  # fmt: skip
 PATIENCE_S = 600.0
 
 
@@ -86,13 +93,26 @@ async def _load(path, nodes, jobs):
     return result
 
 
-def load(nodes=1000, jobs=10_000):
+def load(nodes=NODES, jobs=JOBS):
     """Figures of one run, each with its unit in its name."""
     with tempfile.TemporaryDirectory() as path:
         return asyncio.run(_load(path, nodes, jobs))
 
 
+def main():
+    """The figures beside their goals."""
+    found = load()
+    made = table(f"{NODES:,} agents in memory, {JOBS:,} jobs running", "what", "measured", "goal", "met")
+    for name, text, goal in (
+        ("submissions_per_s", "{:,.0f}/s", None), ("decision_s", "{:.3f} s", DECISION_GOAL_S),
+        ("submit_to_decided_s", "{:.3f} s", None), ("slowest_turn_s", "{:.3f} s", None),
+        ("slowest_turn_later_s", "{:.3f} s", None), ("memory_mib", "{:,.0f} MiB", None),
+    ):  # fmt: skip
+        met = "" if goal is None else "yes" if found[name] <= goal else "NO"
+        made.add_row(WORDS[name], text.format(found[name]), "" if goal is None else f"{goal:g} s", met)
+    console.print()
+    console.print(made)
+
+
 if __name__ == "__main__":
-    sizes = [int(each) for each in sys.argv[1:3]] or [1000, 10_000]
-    for name, value in load(*sizes).items():
-        print(f"{name:24} {value:.4g}")
+    main()
