@@ -1,0 +1,120 @@
+"""What the controller makes of a discovery: who is watched, from when on, and what is promised beside it."""
+
+import numpy as np
+import pytest
+
+from dfrs.live.drivers.base import TaskId, TaskState
+from dfrs.live.observing import Observer
+from dfrs.live.records import JobRecord, Sight, Task
+from dfrs.live.resources import JobRequest
+from dfrs.live.wire import Sample
+from dfrs.model.needs import WEIGHTS, Revision
+
+CAPACITY = np.array([1.0, 2.0])
+
+
+class Equal:
+    """Equal weights on each node; keeps what it was told."""
+
+    name = "EQUAL"
+
+    def __init__(self):
+        self.seen = []
+
+    def step(self, now_s, table, usage, capacity, /):
+        self.seen.append((now_s, table.copy(), usage.copy()))
+        weights = WEIGHTS / np.bincount(table["node"], minlength=len(capacity))[table["node"]]
+        new = table.copy()
+        new["weight"] = weights
+        return Revision(table=new, weights=weights, next_step_s=now_s + 2.0)
+
+
+def job(number, nodes, **request):
+    record = JobRecord(
+        id=number, request_id=number, request=JobRequest(command=("x",), tasks=len(nodes), **request), user="ann",
+        submitted_at=0.0, placed=True, need=0.5,
+    )  # fmt: skip
+    for rank, node in enumerate(nodes):
+        task = Task(TaskId(job=number, rank=rank, incarnation=0))
+        arrive(task, node)
+        record.tasks.append(task)
+    return record
+
+
+def arrive(task, node):
+    task.target, task.at = node, {node: Sight(state=TaskState.RUNNING)}
+
+
+def used(record, rank, time_s, cpu_s):
+    task = record.tasks[rank]
+    task.observe(time_s, Sample(task=task.id, cpu_s=cpu_s, memory_bytes=1))
+
+
+def step(observer, table_and_usage, now_s):
+    return observer.discovery.step(now_s, *table_and_usage, CAPACITY)
+
+
+def shares(*jobs):
+    observer = Observer(Equal())
+    revision = step(observer, observer.regroup(jobs, CAPACITY), 1.0)
+    return observer.take(revision, CAPACITY)
+
+
+def test_weights_divide_a_node():
+    assert shares(job(1, [0]), job(2, [0]), job(3, [1])) == {(1, 0): 0.5, (2, 0): 0.5, (3, 0): 2.0}
+
+
+def test_minimum_yields_are_kept_whatever_the_weights():
+    found = shares(job(1, [0], minimum_yield=0.8), job(2, [0]), job(3, [0]), job(4, [1]))
+    # 0.8 of a need of a half, and a third of the rest.
+    assert found == pytest.approx({(1, 0): 0.4 + 0.2, (2, 0): 0.2, (3, 0): 0.2, (4, 0): 2.0})
+
+
+def test_a_job_with_a_requested_start_has_all_that_it_needs():
+    found = shares(job(1, [0], start_at=100.0), job(2, [0]))
+    assert found == pytest.approx({(1, 0): 0.75, (2, 0): 0.25})
+
+
+def test_more_promised_than_there_is_is_cut_alike():
+    jobs = [job(k, [0], minimum_yield=1.0) for k in (1, 2, 3)]
+    assert sum(shares(*jobs).values()) == pytest.approx(1.0)
+    assert set(np.round(list(shares(*jobs).values()), 12)) == {round(1 / 3, 12)}
+
+
+def test_what_was_seen_belongs_to_those_who_were_there():
+    observer, first = Observer(Equal()), job(1, [0])
+    observer.take(step(observer, observer.regroup([first], CAPACITY), 1.0), CAPACITY)
+    used(first, 0, 10.0, 5.0)
+    observer.take(step(observer, observer.observe(CAPACITY, 2.0), 2.0), CAPACITY)
+    used(first, 0, 12.0, 6.0)
+    observer.keep(step(observer, observer.observe(CAPACITY, 2.0), 3.0))
+    observer.take(step(observer, observer.regroup([first, job(2, [0])], CAPACITY), 3.0), CAPACITY)
+    usage = [usage for _, _, usage in observer.discovery.seen]
+    assert [len(each) for each in usage] == [1, 1, 1, 2]
+    assert not usage[1]["seconds"].any()
+    assert (usage[2]["seconds"][0], usage[2]["used_s"][0], usage[2]["share"][0]) == (2.0, 0.5, 1.0)
+    assert not usage[3]["seconds"].any()
+
+
+def test_a_task_that_moved_is_seen_from_there_on():
+    observer, moving = Observer(Equal()), job(1, [0])
+    observer.take(step(observer, observer.regroup([moving], CAPACITY), 1.0), CAPACITY)
+    used(moving, 0, 10.0, 5.0)
+    observer.observe(CAPACITY, 1.0)
+    arrive(moving.tasks[0], 1)
+    table, _ = observer.regroup([moving], CAPACITY)
+    assert table["node"].tolist() == [1]
+    used(moving, 0, 12.0, 6.0)
+    _, usage = observer.observe(CAPACITY, 1.0)
+    assert not usage["seconds"].any()
+    used(moving, 0, 13.0, 6.5)
+    _, usage = observer.observe(CAPACITY, 1.0)
+    assert (usage["seconds"][0], usage["used_s"][0]) == (1.0, 0.5)
+
+
+def test_who_ended_is_watched_no_more():
+    observer = Observer(Equal())
+    observer.take(step(observer, observer.regroup([job(1, [0, 1])], CAPACITY), 1.0), CAPACITY)
+    assert len(observer.state()) == 2
+    observer.take(step(observer, observer.regroup([], CAPACITY), 2.0), CAPACITY)
+    assert len(observer.state()) == 0
