@@ -5,30 +5,35 @@
 >>> outcome = dfrs.allocate(instance, "VP_CPSUM")
 >>> 0 <= outcome.minimum_yield <= outcome.bound <= 1
 True
+
+A name loads what it needs when it is first used: `dfrs queue` or an agent are not to load compilers and solvers.
 """
 
-from importlib.metadata import version
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from dfrs.api import (
-    allocate,
-    generate_services,
-    generate_virtual_clusters,
-    read_instance,
-    read_workload,
-    simulate,
-)
-from dfrs.bounds.stretch import stretch_bound
-from dfrs.bounds.yields import lp_bound, upper_bound
-from dfrs.metrics.schedule import summarize
-from dfrs.model.allocation import Allocation, Outcome, Status
-from dfrs.model.decisions import Placement, Policy, Snapshot, Target
-from dfrs.model.errors import DfrsError, InfeasibleError, InputError
-from dfrs.model.instance import Instance
-from dfrs.model.jobs import Workload
-from dfrs.model.resources import Kind, Resource
-from dfrs.model.run import Penalty, Run
-
-__version__ = version("dfrs")
+if TYPE_CHECKING:
+    from dfrs.api import (
+        allocate,
+        generate_services,
+        generate_virtual_clusters,
+        read_instance,
+        read_workload,
+        simulate,
+    )
+    from dfrs.bounds.stretch import stretch_bound
+    from dfrs.bounds.yields import lp_bound, upper_bound
+    from dfrs.metrics.schedule import summarize
+    from dfrs.model.allocation import Allocation, Outcome, Status
+    from dfrs.model.decisions import Placement, Policy, Snapshot, Target
+    from dfrs.model.errors import DfrsError, InfeasibleError, InputError
+    from dfrs.model.instance import Instance
+    from dfrs.model.jobs import Workload
+    from dfrs.model.resources import Kind, Resource
+    from dfrs.model.run import Penalty, Run
+    from dfrs.version import __version__ as __version__
 
 __all__ = [
     "Allocation",
@@ -58,3 +63,46 @@ __all__ = [
     "summarize",
     "upper_bound",
 ]
+
+_HOMES = {
+    "dfrs.api": (
+        "allocate", "generate_services", "generate_virtual_clusters", "read_instance", "read_workload", "simulate",
+    ),
+    "dfrs.bounds.stretch": ("stretch_bound",),
+    "dfrs.bounds.yields": ("lp_bound", "upper_bound"),
+    "dfrs.metrics.schedule": ("summarize",),
+    "dfrs.model.allocation": ("Allocation", "Outcome", "Status"),
+    "dfrs.model.decisions": ("Placement", "Policy", "Snapshot", "Target"),
+    "dfrs.model.errors": ("DfrsError", "InfeasibleError", "InputError"),
+    "dfrs.model.instance": ("Instance",),
+    "dfrs.model.jobs": ("Workload",),
+    "dfrs.model.resources": ("Kind", "Resource"),
+    "dfrs.model.run": ("Penalty", "Run"),
+    "dfrs.version": ("__version__",),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+# Hidden from type checkers, for which every name would exist otherwise.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """A public name, loaded now and kept."""
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_HOME})
+
+
+class _Library(ModuleType):
+    """Keeps `dfrs.allocate` the function: importing a module of the package dfrs/allocate would bind the package."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Library

@@ -88,7 +88,6 @@ def agent(
     from dfrs import __version__
     from dfrs.live.agent import Settings, check_name, host_name
     from dfrs.live.capacity import measure
-    from dfrs.live.client import state_directory
     from dfrs.live.connection import Server
     from dfrs.live.logs import set_up
 
@@ -107,7 +106,7 @@ def agent(
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
         version=__version__,
     )
-    place = (root or state_directory() / "host").resolve()
+    place = (root or _default_root()).resolve()
     group = default_cluster(place) if cluster is None else check_name(cluster, "cluster")
     _keep(settings, place, group, capacity.cpu_list, shares)
 
@@ -126,6 +125,12 @@ def read_token(path: Path) -> str:
     if not token or len(token.split()) > 1 or not (token.isascii() and token.isprintable()):
         raise InputError(f"{path}: must hold one token")
     return token
+
+
+def _default_root() -> Path:
+    from dfrs.live.client import state_directory
+
+    return state_directory() / "host"
 
 
 def default_cluster(root: Path) -> str:

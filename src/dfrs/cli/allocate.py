@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dfrs.cli.console import compilation, err, out, print_json, progress
+from dfrs.cli.console import err, out, print_json, progress
+from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:

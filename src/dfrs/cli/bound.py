@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import compilation, out, print_json, progress, tell_odd, warn
+from dfrs.cli.console import out, print_json, progress, tell_odd, warn
 from dfrs.cli.simulate import Annotate, AsJson, Nodes, Overrun, Seed, Traces
+from dfrs.kernels.compiling import compilation
 
 if TYPE_CHECKING:
     from dfrs.bounds.stretch import StretchBound

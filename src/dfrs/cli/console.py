@@ -1,14 +1,11 @@
 """What every verb shares: consoles, JSON output, the note about compilation, progress."""
 
 import json
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numba.core import event
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -24,6 +21,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from dfrs.kernels.compiling import compilation
+
 if TYPE_CHECKING:
     from dfrs.workloads.oddities import Report
 
@@ -37,6 +36,8 @@ def print_json(document: object) -> None:
 
 
 def _plain(value: object) -> object:
+    import numpy as np
+
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
@@ -44,36 +45,13 @@ def _plain(value: object) -> object:
     raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-class _Compilation(event.Listener):
-    """Says once that kernels are being compiled, and adds up how long; numba calls it only if they are not cached."""
-
-    told = False
-    spent_s = 0.0
-    _depth = 0
-    _started_s = 0.0
-
-    def on_start(self, event: event.Event) -> None:
-        """A kernel starts to compile, perhaps for one that is being compiled."""
-        if not self.told:
-            self.told = True
-            err.print("Compiling kernels for this machine, once: this takes about half a minute.", style="dim")
-        if self._depth == 0:
-            self._started_s = time.perf_counter()
-        self._depth += 1
-
-    def on_end(self, event: event.Event) -> None:
-        """A kernel is compiled."""
-        self._depth -= 1
-        if self._depth == 0:
-            self.spent_s += time.perf_counter() - self._started_s
-
-
-compilation = _Compilation()
-
-
 def tell_about_compilation() -> None:
-    """Have the first compilation of a kernel in this process announced on standard error, and all of them timed."""
-    event.register("numba:compile", compilation)
+    """Have the first compilation of a kernel in this process announced on standard error."""
+    compilation.announce = _announce
+
+
+def _announce() -> None:
+    err.print("Compiling kernels for this machine, once: this takes about half a minute.", style="dim")
 
 
 def warn(text: str) -> None:

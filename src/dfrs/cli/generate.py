@@ -1,7 +1,7 @@
 """`dfrs generate`: random instances and traces as the documents draw them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,7 +9,9 @@ from dfrs.cli.console import err, print_json
 from dfrs.cli.generate_cwf import cwf
 from dfrs.cli.generate_lublin import lublin
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Instance
+
+if TYPE_CHECKING:
+    from dfrs.model.instance import Instance
 
 app = typer.Typer(help="Make random instances and traces.", no_args_is_help=True, rich_markup_mode="rich")
 app.command("lublin")(lublin)
@@ -68,7 +70,7 @@ def virtual_clusters(
     _write(instance, output)
 
 
-def _write(instance: Instance, output: Path | None) -> None:
+def _write(instance: "Instance", output: Path | None) -> None:
     import json
 
     from dfrs.workloads.files import instance_csv, instance_document

@@ -4,10 +4,9 @@ import os
 import pwd
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from pydantic import ValidationError
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
@@ -15,7 +14,6 @@ from dfrs.cli.cluster import Json, Patience, job_words, live, until_ended
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds
 from dfrs.cli.script import read_script
-from dfrs.live.resources import Restart
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -140,8 +138,9 @@ def submit(
         int | None, typer.Option(help="So many jobs, with DFRS_ARRAY_INDEX from 0.", min=1, show_default=False)
     ] = None,
     restart: Annotated[
-        Restart, typer.Option(help="Queue it again, once, when its node is lost, or never.")
-    ] = Restart.ON_NODE_LOSS,
+        Literal["never", "on-node-loss"],
+        typer.Option(help="Queue it again, once, when its node is lost, or never."),
+    ] = "on-node-loss",
     hold: Annotated[bool, typer.Option("--hold", help="Let it wait for dfrs release.")] = False,
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="Set a variable, or pass yours on.")
@@ -220,6 +219,8 @@ def environment(wanted: Sequence[str], present: Mapping[str, str]) -> dict[str, 
 
 
 def _request(**fields: object) -> "JobRequest":
+    from pydantic import ValidationError
+
     from dfrs.live.resources import JobRequest
 
     try:

@@ -5,7 +5,10 @@ from typing import ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
+from numba.core import event
 from numpy.typing import NDArray
+
+from dfrs.kernels.compiling import compilation
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,3 +23,14 @@ R = TypeVar("R")
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile `function` by numba on first use; the machine code is kept in the cache directory."""
     return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
+
+
+class _Listener(event.Listener):
+    def on_start(self, event: event.Event) -> None:
+        compilation.start()
+
+    def on_end(self, event: event.Event) -> None:
+        compilation.end()
+
+
+event.register("numba:compile", _Listener())

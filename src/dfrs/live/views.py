@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from importlib.metadata import version
 
 import numpy as np
 
@@ -24,10 +23,11 @@ from dfrs.live.state import State
 from dfrs.model.decisions import PAUSED, RUNNING
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, most_tasks
+from dfrs.version import __version__
 
 LEAST_S = 10.0
 """Flow and virtual times count as at least so long in a stretch."""
-VERSION = version("dfrs")
+VERSION = __version__
 
 
 def first_need(state: State, request: JobRequest) -> float:

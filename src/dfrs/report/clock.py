@@ -1,9 +1,8 @@
 """Times as people read them: `2+03:04:05` is two days, three hours, four minutes and five seconds."""
 
+import math
 import re
 from collections.abc import Sequence
-
-import numpy as np
 
 from dfrs.model.errors import InputError
 
@@ -39,7 +38,7 @@ def parse_time(text: str, field: str = "time") -> float:
             ) from None
         parts = {name: float(value or 0) for name, value in match.groupdict().items()}
         return parts["days"] * 86400 + parts["hours"] * 3600 + parts["minutes"] * 60 + parts["seconds"]
-    if not np.isfinite(seconds):
+    if not math.isfinite(seconds):
         raise InputError(f'{field}: "{text}": must be finite')
     return seconds
 
@@ -56,4 +55,4 @@ def time_ticks(from_s: float, to_s: float, most: int = 12) -> list[float]:
     step = next((s for s in _STEPS_S if (to_s - from_s) / s <= most), _STEPS_S[-1])
     while (to_s - from_s) / step > most:
         step *= 2
-    return [float(t) for t in np.arange(np.ceil(from_s / step), np.floor(to_s / step) + 1) * step]
+    return [float(number * step) for number in range(math.ceil(from_s / step), math.floor(to_s / step) + 1)]

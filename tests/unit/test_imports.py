@@ -1,0 +1,133 @@
+"""What loading costs: the library and the verbs of a live cluster load nothing heavy that they do not use."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import dfrs
+from dfrs import api
+from dfrs.kernels.compiling import Compilation
+from tests.live_processes import LiveCluster
+
+HEAVY = {"highspy", "llvmlite", "matplotlib", "numba", "numpy", "polars", "scipy"}
+
+VERB = """
+import sys
+from dfrs.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+finally:
+    sys.stderr.write("loaded: " + " ".join(name for name in sys.modules if "." not in name))
+"""
+
+
+def python(code, *arguments):
+    """Standard output and error of a Python process that must succeed."""
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+def loaded_by(*arguments):
+    """Top packages that a verb loads."""
+    return set(python(VERB, *arguments)[1].rpartition("loaded: ")[2].split())
+
+
+def test_the_library_loads_when_it_is_used():
+    code = "import sys, dfrs; dfrs.__version__; dfrs.InputError; dir(dfrs); print(*sys.modules)"
+    assert not HEAVY & set(python(code)[0].split())
+
+
+def test_every_public_name_is_there():
+    for name in dfrs.__all__:
+        assert getattr(dfrs, name).__module__.startswith("dfrs."), name
+    assert set(dfrs.__all__) < set(dir(dfrs))
+    assert dfrs.__version__ == version("dfrs")
+    assert python("from dfrs import *; print(simulate.__module__, Run.__name__)")[0].split() == ["dfrs.api", "Run"]
+    with pytest.raises(AttributeError, match="module 'dfrs' has no attribute 'nothing'"):
+        _ = dfrs.nothing
+    with pytest.raises(ImportError):
+        from dfrs import nothing  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "import dfrs",
+        "import dfrs.allocate",
+        "import dfrs.allocate.registry",
+        "from dfrs.allocate.registry import find",
+        "import dfrs; dfrs.allocate; import dfrs.allocate.registry",
+        "import dfrs; dfrs.allocate; import importlib, sys; importlib.reload(sys.modules['dfrs.allocate'])",
+        "import importlib; importlib.import_module('dfrs.allocate.greedy')",
+        "from dfrs import allocate, simulate",
+        "import dfrs.api",
+    ],
+)
+def test_allocate_is_the_function_whatever_was_imported_before(before):
+    python(
+        f"{before}\nimport dfrs, dfrs.api, sys\nfrom dfrs import allocate\n"
+        "assert dfrs.allocate is allocate is dfrs.api.allocate\n"
+        "from dfrs.allocate.registry import find\n"
+        "assert sys.modules['dfrs.allocate'].__path__ and find('GREEDY')\n"
+    )
+
+
+def test_a_public_name_can_be_replaced(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(dfrs, "allocate", len)
+        assert dfrs.allocate is len
+    assert dfrs.allocate is api.allocate
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        *([verb, "--help"] for verb in ("queue", "submit", "agent", "serve", "up", "simulate")),
+    ],
+    ids=" ".join,
+)
+def test_help_loads_nothing_that_computes(arguments):
+    assert not HEAVY & loaded_by(*arguments)
+
+
+def test_agents_and_users_verbs_load_nothing_that_computes(tmp_path, monkeypatch):
+    monkeypatch.setenv("DFRS_STATE", str(tmp_path / "state"))
+    for name in ("DFRS_SERVER", "DFRS_TOKEN_FILE", "DFRS_CA"):
+        monkeypatch.delenv(name, raising=False)
+    with LiveCluster(tmp_path, nodes=1) as cluster:
+        assert not HEAVY & loaded_by("submit", "--memory", "64M", "--wait", "true")
+        for arguments in (
+            ["queue"], ["nodes"], ["show", 1], ["explain", 1], ["logs", 1], ["top"], ["history"], ["drain", "n0"],
+            ["token", "list"],
+        ):  # fmt: skip
+            assert not HEAVY & loaded_by(*arguments), arguments
+        agent = cluster.agents["n0"].pid
+        assert mapped(agent) == set()
+        assert mapped(cluster.controller.pid) >= {"llvmlite", "numpy"}
+
+
+def mapped(pid):
+    """Which of the heavy packages have compiled parts in a process."""
+    libraries = {part for line in Path(f"/proc/{pid}/maps").read_text().split() for part in line.split("/")}
+    return HEAVY & libraries
+
+
+def test_compilation_is_announced_once_and_timed():
+    told = []
+    compilation = Compilation(announce=lambda: told.append("now"))
+    for _ in range(2):
+        compilation.start()
+        compilation.start()
+        compilation.end()
+        before_s = compilation.spent_s
+        compilation.end()
+        assert compilation.spent_s > before_s
+    assert told == ["now"]
