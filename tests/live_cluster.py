@@ -389,6 +389,8 @@ def make(path, policy=POLICY, **settings):
     more = {key: settings.pop(key) for key in ("discovery", "shadow", "bound") if key in settings}
     chosen = {"policy": policy, "report_s": 0.05, "discovery": settings.pop("discovery_name", "NONE")} | settings
     url = chosen.pop("database", f"sqlite:///{path}/live.db")
+    clock = chosen.setdefault("clock", time.time)
+    chosen.setdefault("steady", time.monotonic if clock is time.time else clock)
     return Controller(ControllerSettings(database=url, **chosen), find_policy(policy), **more)
 
 

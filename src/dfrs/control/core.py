@@ -33,6 +33,7 @@ from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, most_tasks
 from dfrs.model.run import Action
 
 HOUR_S = 3600.0
+RETRY_S = 60.0
 
 # An enumeration's members are slow to look up where it is done a million times.
 _FINISH, _MIGRATE, _PAUSE = int(Action.FINISH), int(Action.MIGRATE), int(Action.PAUSE)
@@ -159,10 +160,23 @@ class Core:
             return NOTHING
         return self._decide(_WAKE, -1)
 
+    @property
+    def capacity(self) -> Floats:
+        """(N, 2) CPU and memory of each node, held jobs or not."""
+        return self._cluster.capacity
+
     def _decide(self, cause: Cause, subject: int) -> Commands:
         if self._cluster.empty:
             self.wake_at_s = None
             return NOTHING
+        try:
+            return self._ask(cause, subject)
+        except PolicyError:
+            # Who goes on in spite of it asks again, but not at once.
+            self.wake_at_s = self._now_s + RETRY_S
+            raise
+
+    def _ask(self, cause: Cause, subject: int) -> Commands:
         self._unsettled = False
         while self._moves and self._moves[0][0] <= self._now_s - HOUR_S:
             self._moved -= self._moves.popleft()[1]

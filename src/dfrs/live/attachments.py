@@ -23,13 +23,13 @@ class Reads:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Output]] = {}
+        self._waiting: dict[int, tuple[Link, asyncio.Future[Output]]] = {}
 
     async def read(self, link: Link, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
         """Ask a node. Raises UnavailableError where it does not answer."""
         number = next(self._numbers)
         answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = answer
+        self._waiting[number] = link, answer
         try:
             link.send(Read(request=number, task=task, stream=stream, offset=offset, limit=limit))
             return await asyncio.wait_for(answer, READ_S)
@@ -38,11 +38,11 @@ class Reads:
         finally:
             del self._waiting[number]
 
-    def answer(self, output: Output) -> None:
-        """A node has answered; answers that nobody waits for are dropped."""
-        waiting = self._waiting.get(output.request)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(output)
+    def answer(self, link: Link, output: Output) -> None:
+        """A node has answered; what nobody asked of it is dropped."""
+        asked, answer = self._waiting.get(output.request, (None, None))
+        if asked is link and answer is not None and not answer.done():
+            answer.set_result(output)
 
 
 class AgentAttachment:
@@ -73,14 +73,14 @@ class AgentAttachment:
             self._reject()
             raise InputError("hello: said already")
         if isinstance(message, Output):
-            self._reads.answer(message)
+            self._reads.answer(self._link, message)
             return
         node = self._node
         if node is None:
             if isinstance(message, Status) and self._waits:
                 self._amend(message)
             return
-        node.seen_at = self._state.settings.clock()
+        node.seen_at = self._state.settings.steady()
         if isinstance(message, Report):
             self._observe(node, message)
         else:

@@ -152,7 +152,7 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored) ->
         state.set_reference(float(stored.meta["reference_cores"]), int(stored.meta["reference_bytes"]))
     for row in stored.nodes:
         hello = Hello.model_validate_json(row.hello)
-        node = NodeRecord(row.number, hello, row.island, Condition(row.condition), row.drained, seen_at=now)
+        node = NodeRecord(row.number, hello, row.island, Condition(row.condition), row.drained)
         state.nodes.append(node)
         state.numbers[node.name] = node.number
     _restore_jobs(state, stored)

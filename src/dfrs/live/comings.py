@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from dfrs.control.events import Event
-from dfrs.live import tables
+from dfrs.live import tables, views
 from dfrs.live.ports import ConflictError, Link, NotFoundError
 from dfrs.live.records import JobRecord, NodeRecord, Outcome
 from dfrs.live.resources import JobState
@@ -66,11 +66,11 @@ class Comings:
         """Drain and undrain."""
         for request in requests:
             node = self.find(str(request.subject))
-            if node is None:
+            if node is None or not views.is_present(self._state, node):
                 request.done.set_exception(NotFoundError(f"node {request.subject}: there is no such node"))
                 continue
             wanted = request.verb == "drain"
-            plan.rows.append((tables.SET_NODE, {**node.columns(), "b_drained": wanted}))
+            plan.rows.append((tables.SET_DRAINED, {"b_number": node.number, "b_drained": wanted}))
             self._planner.note(plan, request.verb, node=node.name, by=request.by)
             plan.after.append(lambda node=node, wanted=wanted: setattr(node, "drained", wanted))
             plan.answered.append(request)
@@ -110,15 +110,21 @@ class Comings:
 
     def _add(self, node: NodeRecord) -> None:
         state = self._state
-        node.seen_at = state.settings.clock()
+        node.seen_at = state.settings.steady()
         state.nodes.append(node)
         state.numbers[node.name] = node.number
 
-    def watch(self, plan: Plan, now: float, jobs_of_lost: set[int]) -> None:
-        """Tell the core of nodes whose condition is another one; jobs that lose a node by that."""
-        for node in self._state.nodes:
-            if self._state.numbers[node.name] != node.number:
+    def watch(self, plan: Plan) -> None:
+        """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
+        state, now = self._state, self._state.settings.steady()
+        jobs_of_lost: set[int] = set()
+        for node in state.nodes:
+            if state.numbers[node.name] != node.number:
                 continue
+            gone = node.link is None and now - node.seen_at >= state.settings.lost_s
+            if node.condition is Condition.DOWN and gone and state.places.on(node.number):
+                # It came back for too short a time to be told so: what it said that it has is lost again.
+                state.places.lose(node.number)
             condition = self.condition(node, now)
             if condition is not node.condition:
                 self._change(plan, node, condition, jobs_of_lost)
@@ -131,19 +137,38 @@ class Comings:
         silent_s = now - node.seen_at
         if silent_s >= settings.lost_s:
             return Condition.DOWN
-        return Condition.DRAIN if node.drained or silent_s >= settings.silent_s else Condition.UP
+        closed = node.drained or silent_s >= settings.silent_s or self._to_empty(node)
+        return Condition.DRAIN if closed else Condition.UP
+
+    def _to_empty(self, node: NodeRecord) -> bool:
+        """Whether it has become another size: then the core can be told only while it is closed and empty."""
+        state = self._state
+        if self._size(node) == state.core.capacity[node.number].tolist():
+            return False
+        return node.condition is Condition.UP or bool(self._jobs_on(node))
+
+    def _size(self, node: NodeRecord) -> list[float]:
+        state = self._state
+        if state.reference_cores is None or state.reference_bytes is None:
+            return state.core.capacity[node.number].tolist()
+        return [node.hello.cpus / state.reference_cores, node.hello.memory_bytes / state.reference_bytes]
+
+    def _jobs_on(self, node: NodeRecord) -> list[JobRecord]:
+        """Those that run there, and those that are held with their memory there."""
+        state = self._state
+        names = [name for name in state.picture.on(node.number) if name in state.jobs]
+        held = (job for job in state.jobs.values() if job.held and any(t.target == node.number for t in job.tasks))
+        return [state.jobs[name] for name in names] + [job for job in held if job.id not in names]
 
     def _change(self, plan: Plan, node: NodeRecord, condition: Condition, jobs_of_lost: set[int]) -> None:
-        state = self._state
         if condition is Condition.DOWN:
-            lost = [state.jobs[name] for name in state.picture.on(node.number) if name in state.jobs]
-            for job in lost:
+            for job in self._jobs_on(node):
                 if job.id not in jobs_of_lost and job.outcome is None:
                     jobs_of_lost.add(job.id)
                     self._lose(plan, job, node)
         plan.events += self._capacity(node) if condition is Condition.UP else ()
         plan.events.append(NodeChange(node.number, condition))
-        plan.rows.append((tables.SET_NODE, {**node.columns(), "b_condition": condition.value}))
+        plan.rows.append((tables.SET_CONDITION, {"b_number": node.number, "b_condition": condition.value}))
         words = {Condition.DOWN: "lost", Condition.UP: "up", Condition.DRAIN: "closed"}
         silent = condition is Condition.DRAIN and not node.drained
         self._planner.note(plan, "silent" if silent else words[condition], node=node.name)
@@ -166,18 +191,11 @@ class Comings:
         plan.after.append(after)
 
     def _capacity(self, node: NodeRecord) -> list[Event]:
-        """A node that comes back may have become another size; while jobs are on it, it stays what it was."""
-        state = self._state
-        if state.reference_cores is None or state.reference_bytes is None:
+        """A node that comes back may have become another size."""
+        size = self._size(node)
+        if size == self._state.core.capacity[node.number].tolist():
             return []
-        cpu, memory = node.hello.cpus / state.reference_cores, node.hello.memory_bytes / state.reference_bytes
-        if state.picture.snapshot.capacity[node.number].tolist() == [cpu, memory]:
-            return []
-        held = any(job.held and task.target == node.number for job in state.jobs.values() for task in job.tasks)
-        if state.picture.on(node.number) or held:
-            log.warning("a node changed its size; jobs are on it, so it counts as before", node=node.name)
-            return []
-        return [Capacity(node.number, cpu, memory)]
+        return [Capacity(node.number, *size)]
 
 
 def _island(hello: Hello, nodes: Sequence[NodeRecord]) -> int:

@@ -7,6 +7,7 @@ whatever a node was ever told follows from the record, and a controller that com
 import asyncio
 import contextlib
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from dfrs.model.needs import Revision
 from dfrs.model.run import Action
 
 RETRY_S = 1.0
+DISCOVERY_RETRY_S = 10.0
 """So long after a failure it is tried again."""
 SAME_SHARE = 0.002
 """Weights of discovery are told when they changed by more than this part."""
@@ -69,11 +71,17 @@ class Engine:
         self._tick_at = 0.0
         self._stored_sequence = 0
         self._stored_at_s = 0.0
+        self._stepped_at = 0.0
         self._stopping = False
+        self.sound = True
+        """Whether the state in memory is what the record says: only then may it be stored."""
 
     def begin(self) -> None:
         """The state is as it was stored, or as the record says."""
         self._stored_sequence, self._stored_at_s = self.state.sequence, self.state.last_s
+        self._stepped_at = time.monotonic()
+        for node in self.state.nodes:
+            node.seen_at = self.state.settings.steady()
 
     def poke(self) -> None:
         """There is something to do."""
@@ -81,6 +89,8 @@ class Engine:
 
     async def ask(self, verb: str, subject: int | str, by: str) -> None:
         """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError."""
+        if self._stopping:
+            raise UnavailableError(self.trouble or "the controller is stopping")
         request = Request(verb, subject, by, asyncio.get_running_loop().create_future())
         self._requests.append(request)
         self.poke()
@@ -110,6 +120,7 @@ class Engine:
     def _give_up(self, error: Exception) -> None:
         log.error("the controller stops", problem=str(error))
         self.trouble = str(error)
+        self.sound, self._stopping = False, True
         self._refuse_all(str(error))
         for node in self.state.nodes:
             if node.link is not None:
@@ -128,10 +139,10 @@ class Engine:
 
     async def _wait(self) -> None:
         state = self.state
-        left_s = max(0.0, self._tick_at - state.settings.clock())
+        left_s = max(0.0, self._tick_at - state.settings.steady())
         wake_at_s = state.picture.wake_at_s
         if wake_at_s is not None:
-            left_s = min(left_s, max(0.0, wake_at_s - (state.settings.clock() - state.epoch)))
+            left_s = min(left_s, max(0.0, wake_at_s - state.now_s()))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._poke.wait(), min(left_s, state.settings.report_s))
 
@@ -140,18 +151,19 @@ class Engine:
         self.steps += 1
         state = self.state
         now = state.settings.clock()
-        if now >= self._tick_at:
-            self._tick_at = now + state.settings.report_s
+        self._forgive()
+        if state.settings.steady() >= self._tick_at:
+            self._tick_at = state.settings.steady() + state.settings.report_s
             self._tick(now)
-        self._welcome(now)
+        self._welcome()
         if self._journal.trouble is not None:
             # Whether it works again shows only when something is written.
             await self._journal.write([])
         revision = await self._discover()
-        plan, comers = self._plan(now, revision)
+        plan, comers = self._plan(revision)
         if not plan.empty:
             await self._perform(plan, revision)
-            self._welcome(now)
+            self._welcome()
         elif revision is not None:
             self._take(revision)
         if plan.again:
@@ -165,7 +177,17 @@ class Engine:
 
     # Nodes that come.
 
-    def _welcome(self, now: float) -> None:
+    def _forgive(self) -> None:
+        """Where this controller was away for so long that nodes seem silent, it was not they who were."""
+        state, before = self.state, self._stepped_at
+        self._stepped_at = time.monotonic()
+        gap_s = self._stepped_at - before
+        if gap_s >= state.settings.silent_s:
+            now = state.settings.steady()
+            for node in state.nodes:
+                node.seen_at = min(now, node.seen_at + gap_s)
+
+    def _welcome(self) -> None:
         """Greet nodes that the core knows."""
         state = self.state
         for name, comer in list(self.comers.items()):
@@ -175,11 +197,11 @@ class Engine:
             del self.comers[name]
             if node.link is not None and node.link is not comer.link:
                 node.link.close("its agent has come anew")
-            node.link, node.seen_at = comer.link, now
+            node.link, node.seen_at = comer.link, state.settings.steady()
             hello = comer.hello.model_copy(update={"tasks": ()})
             if hello != node.hello:
                 node.hello = hello
-                self._rows.append((tables.SET_NODE, node.columns()))
+                self._rows.append((tables.SET_HELLO, {"b_number": node.number, "b_hello": hello.model_dump_json()}))
             state.places.welcome(node, comer.hello)
             state.places.settle()
             state.places.greet(node, state.settings.report_s)
@@ -187,27 +209,41 @@ class Engine:
 
     # Plans.
 
-    def _plan(self, now: float, revision: Revision | None) -> tuple[Plan, list[Comer]]:
-        state, planner = self.state, self._planner
+    def _plan(self, revision: Revision | None) -> tuple[Plan, list[Comer]]:
+        state = self.state
         plan = Plan(state.now_s())
-        plan.rows, self._rows = self._rows, []
+        rows, self._rows = self._rows, []
+        plan.rows = list(rows)
         requests, self._requests = list(self._requests), deque[Request]()
+        dirty, state.places.dirty = state.places.dirty, set()
+        try:
+            return plan, self._fill(plan, requests, dirty, revision)
+        except Exception:
+            self._requests.extendleft(reversed(requests))
+            self._rows = rows
+            state.places.dirty |= dirty
+            raise
+
+    def _fill(
+        self, plan: Plan, requests: Sequence[Request], dirty: set[int], revision: Revision | None
+    ) -> list[Comer]:  # fmt: skip
+        """Put everything into the plan that there is to do; nodes that come."""
+        planner = self._planner
         # One that came since the last welcome may well be known: it is welcomed at the next.
         comers = [comer for comer in self.comers.values() if self.comings.known(comer.hello) is None]
         self.comings.join(plan, comers)
         self.comings.take(plan, [each for each in requests if isinstance(each.subject, str)])
-        self.comings.watch(plan, now, set())
+        self.comings.watch(plan)
         self._requests.extend(planner.take(plan, [each for each in requests if isinstance(each.subject, int)]))
-        dirty, state.places.dirty = state.places.dirty, set()
         planner.look(plan, dirty)
         planner.submit(plan)
-        if revision is not None and not state.exclusive:
+        if revision is not None and not self.state.exclusive:
             planner.revise(plan, revision.needs)
         planner.wake(plan)
         plan.events = in_order(plan.events)
         if self._requests:
             self.poke()
-        return plan, comers
+        return comers
 
     async def _perform(self, plan: Plan, revision: Revision | None) -> None:
         """Record the plan, let the core decide, record that."""
@@ -216,11 +252,22 @@ class Engine:
             await self._journal.write([*self._event_rows(plan.events, plan.now_s), *plan.changes()])
         except Exception as error:
             state.places.dirty |= plan.seen | plan.again
-            self._rows = [row for row in plan.rows if row[0] is tables.SET_NODE and not plan.events] + self._rows
+            self._rows = [row for row in plan.rows if row[0] is tables.SET_HELLO] + self._rows
             for request in plan.answered:
                 if not request.done.done():
                     request.done.set_exception(UnavailableError(str(error)))
             raise
+        try:
+            await self._carry_out(plan, revision)
+        except (UnavailableError, ReplacedError):
+            raise
+        except Exception as error:
+            log.exception("what is recorded was not done")
+            raise ReplacedError(f"the controller failed ({type(error).__name__}) and stops: start it again") from error
+
+    async def _carry_out(self, plan: Plan, revision: Revision | None) -> None:
+        """What is durable now is done, all of it."""
+        state = self.state
         state.sequence += len(plan.events)
         state.places.advance(state.sequence)
         for after in plan.after:
@@ -337,6 +384,17 @@ class Engine:
         now_s = state.now_s()
         if observer.discovery is None or state.reference_cores is None or not observer.due(now_s, state.tasks_changed):
             return None
+        try:
+            return await self._step_discovery(now_s)
+        except Exception:
+            log.exception("discovery failed: shares stay as they are")
+            observer.next_s = now_s + DISCOVERY_RETRY_S
+            return None
+
+    async def _step_discovery(self, now_s: float) -> Revision | None:
+        state, observer = self.state, self._observer
+        if observer.discovery is None or state.reference_cores is None:
+            return None
         changed, state.tasks_changed = state.tasks_changed, False
         capacity = state.picture.snapshot.capacity[:, 0]
         step, told = observer.discovery.step, dict[int, float]()
@@ -385,7 +443,7 @@ class Engine:
 
     async def _find_bound(self, bound: Bound) -> None:
         try:
-            self.state.bound = await asyncio.to_thread(bound, self.state.picture.snapshot)
+            self.state.bound = await asyncio.to_thread(bound, views.due(self.state))
         except Exception:
             log.exception("the bound cannot be computed")
             self.state.bound = None

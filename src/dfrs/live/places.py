@@ -12,6 +12,7 @@ from dfrs.control.commands import DETACH, Commands
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
 from dfrs.live.records import LIVE, JobRecord, NodeRecord, Sight, Task, order_of
 from dfrs.live.wire import MESSAGE_BYTES, Desire, Desired, Hello, Status, Welcome
+from dfrs.model.nodes import Condition
 from dfrs.model.run import Action
 
 MINOR_BITS = 32
@@ -138,7 +139,8 @@ class Places:
         for job in self._jobs.values():
             for task in job.tasks:
                 for node in self._nodes:
-                    self._put(task, node.number)
+                    if node.condition is not Condition.DOWN:
+                        self._put(task, node.number)
 
     def lose(self, number: int) -> None:
         """A node is given up, with all that it has."""
@@ -213,6 +215,9 @@ class Places:
                     continue
                 task = Task(status.task, started=True)
                 job.old.append(task)
+            elif node.number not in task.at and node.number != task.target and not task.started:
+                # It was never told to have it.
+                continue
             sight = self._put(task, node.number)
             sight.state, sight.order, sight.error, task.started = status.state, (0, 0.0), status.error, True
             if status.state is TaskState.EXITED:

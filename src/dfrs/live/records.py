@@ -198,13 +198,6 @@ class NodeRecord:
             "drained": self.drained, "hello": self.hello.model_dump_json(),
         }  # fmt: skip
 
-    def columns(self) -> Mapping[str, Any]:
-        """For the statement that changes its row."""
-        return {
-            "b_number": self.number, "b_condition": self.condition.value, "b_drained": self.drained,
-            "b_hello": self.hello.model_dump_json(),
-        }  # fmt: skip
-
 
 def order_of(status: Status) -> tuple[int, float]:
     """By which the words of one node on one task are ordered."""

@@ -84,6 +84,7 @@ class Controller:
         stored = await self.journal.read(checkpoint.load)
         missing = await asyncio.to_thread(checkpoint.restore, self.state, self._observer, self._tokens, stored)
         self._next_job = stored.last_job + 1
+        self.state.start_clock()
         await self._mark_start(missing, fresh="epoch" not in stored.meta)
         if self._shadowed is not None:
             self._shadowed.awake = True
@@ -111,9 +112,12 @@ class Controller:
         if self._running is not None:
             self.engine.stop()
             await asyncio.wait({self._running}, timeout=STOP_S)
+            # In the middle of a step, the state in memory is of no one moment: the record has all of it.
+            whole = self._running.done() and self.engine.sound
             self._running.cancel()
-            with contextlib.suppress(DfrsError):
-                await self.engine.store()
+            if whole:
+                with contextlib.suppress(DfrsError):
+                    await self.engine.store()
         await asyncio.to_thread(self.journal.close)
 
     def healthy(self) -> str | None:
@@ -280,7 +284,10 @@ class Controller:
             if not over:
                 return OutputPart(text="", offset=offset, next_offset=offset, ended=False)
             raise NotFoundError(f"job {job}: task {rank}: {answer.error}")
-        data = base64.b64decode(answer.data)
+        try:
+            data = base64.b64decode(answer.data, validate=True)
+        except ValueError:
+            raise UnavailableError(f"node {node.name}: gave no output that can be read") from None
         end = answer.offset + len(data)
         text = data.decode("utf-8", "replace")
         return OutputPart(text=text, offset=answer.offset, next_offset=end, ended=over and end >= answer.end)
@@ -301,7 +308,7 @@ class Controller:
 
     def attach(self, hello: Hello, link: Link) -> Attachment:
         """As `Service.attach`. The agent is welcomed by the engine, when its node is in the record."""
-        self.engine.comings.refuse(hello, self.settings.clock())
+        self.engine.comings.refuse(hello, self.settings.steady())
         before = self.engine.comers.get(hello.node)
         if before is not None:
             before.link.close("its agent has come anew")

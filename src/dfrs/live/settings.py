@@ -32,4 +32,6 @@ class ControllerSettings:
     """The state is stored after so many events, and every `checkpoint_s`."""
     checkpoint_s: float = 300.0
     clock: Callable[[], float] = time.time
-    """Wall clock."""
+    """Wall clock: what users are told. It may be set, forward and back."""
+    steady: Callable[[], float] = time.monotonic
+    """Seconds that only pass: by these the core's time goes on, and silence is measured."""

@@ -24,7 +24,7 @@ from dfrs.live.places import Places
 from dfrs.live.records import JobRecord, NodeRecord
 from dfrs.live.resources import Job, JobRequest, JobState
 from dfrs.live.settings import ControllerSettings
-from dfrs.model.decisions import RUNNING, Policy, PolicyError
+from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError
 from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition, NodeChange
 
@@ -71,6 +71,7 @@ class State:
         self.reference_cores: float | None = None
         self.reference_bytes: int | None = None
         self.started_at = settings.clock()
+        self._began_s, self._began = 0.0, settings.steady()
         self.decision_s = 0.0
         self.policy_problem: str | None = None
         self.mismatches = 0
@@ -97,8 +98,13 @@ class State:
 
     def now_s(self) -> float:
         """Seconds since the epoch; never goes back."""
-        self.last_s = max(self.last_s, self.settings.clock() - self.epoch)
+        self.last_s = max(self.last_s, self._began_s + self.settings.steady() - self._began)
         return self.last_s
+
+    def start_clock(self) -> None:
+        """From now on time goes on from the wall clock's, or from the last event's where that is later."""
+        self._began_s = max(self.last_s, self.settings.clock() - self.epoch)
+        self._began = self.settings.steady()
 
     def wall(self, time_s: float) -> float:
         """The wall clock at that time."""
@@ -161,6 +167,8 @@ class State:
                 problem = f"policy {self.settings.policy or type(self.policy).__name__}: {error}"
             except DfrsError as error:
                 problem = f"event refused: {error}"
+            except Exception as error:
+                problem = f"the core failed: {type(error).__name__}: {error}"
             target = self.core.target
             made = "" if self.core.decisions == before or target is None else digest(target)
             decided.append(Decided(event, commands, made, problem))
@@ -222,6 +230,9 @@ class State:
             if state == RUNNING:
                 nodes = snapshot.task_nodes[snapshot.first[row] : snapshot.first[row + 1]].tolist()
                 self.places.place(job, nodes, float(snapshot.jobs["yield_"][row]), replaying=replaying)
+            elif job.placed and state == PAUSED:
+                job.placed, job.paused, job.yield_ = False, True, 0.0
+                self.places.touch(job)
             elif job.placed:
                 self.places.begin_anew(job)
             touched.add(job.id)

@@ -115,10 +115,10 @@ SET_JOB = (
     )
 )
 ADD_NODE = nodes.insert()
-SET_NODE = (
-    nodes.update()
-    .where(nodes.c.number == bindparam("b_number"))
-    .values({name: bindparam(f"b_{name}") for name in ("condition", "drained", "hello")})
+# One statement a column: two of them in one transaction do not undo each other.
+SET_CONDITION, SET_DRAINED, SET_HELLO = (
+    nodes.update().where(nodes.c.number == bindparam("b_number")).values({name: bindparam(f"b_{name}")})
+    for name in ("condition", "drained", "hello")
 )
 ADD_HAPPENING = happenings.insert()
 ADD_POINT = points.insert()

@@ -18,7 +18,9 @@ MESSAGE_BYTES = 8 << 20
 """The longest message either side accepts."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Seconds = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, le=1e15)]
+Bytes = Annotated[int, Field(ge=0, le=1 << 60)]
+Version = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 class Hello(Wire):
@@ -32,7 +34,7 @@ class Hello(Wire):
     address: str = Field(max_length=255)
     """Under which tasks on other nodes reach this one."""
     cpus: float = Field(gt=0, le=65536)
-    memory_bytes: int = Field(gt=0)
+    memory_bytes: int = Field(gt=0, le=1 << 60)
     abilities: Abilities
     tasks: tuple["Status", ...] = ()
     """All tasks that it has."""
@@ -44,7 +46,7 @@ class Status(Wire):
 
     kind: Literal["status"] = "status"
     task: TaskId
-    version: int = Field(ge=0)
+    version: Version
     state: TaskState
     exit: Exit | None = None
     error: str = Field(default="", max_length=2000)
@@ -58,12 +60,12 @@ class Sample(Wire):
 
     task: TaskId
     cpu_s: Seconds
-    memory_bytes: int = Field(ge=0)
-    swap_bytes: int | None = None
-    read_bytes: int | None = None
-    written_bytes: int | None = None
-    throttled_s: float | None = None
-    waiting_s: float | None = None
+    memory_bytes: Bytes
+    swap_bytes: Bytes | None = None
+    read_bytes: Bytes | None = None
+    written_bytes: Bytes | None = None
+    throttled_s: Seconds | None = None
+    waiting_s: Seconds | None = None
 
 
 class Report(Wire):
@@ -79,11 +81,11 @@ class Output(Wire):
     """Answer to a Read."""
 
     kind: Literal["output"] = "output"
-    request: int
+    request: Version
     data: str = ""
     """Base64."""
-    offset: int = 0
-    end: int = 0
+    offset: Bytes = 0
+    end: Bytes = 0
     error: str = ""
 
 

@@ -76,7 +76,7 @@ def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
         if mismatch is None and made != entry.digest:
             mismatch = _mismatch(k, entry, event, made, "")
         rows.append(_needs_of(core, logged, needs))
-    if core.snapshot().capacity.size == 0:
+    if core.capacity.size == 0:
         raise InputError("the log names no node: nothing ran")
     events = core.journal.events()
     final = np.array([needs[serial] for serial in range(submitted)])
@@ -116,10 +116,10 @@ def _run(log: LiveLog, core: Core, events: Events, final: Floats, last: Bools, n
     count = len(final)
     run_s, kept = _processing_s(events, count)
     kept &= last
-    workload = _workload(log, final, run_s, kept, len(core.snapshot().capacity), name)
+    workload = _workload(log, final, run_s, kept, len(core.capacity), name)
     end_s = float(events.time_s[-1]) if len(events) else 0.0
     run = Run(
-        workload=workload, policy=log.policy, capacity=core.snapshot().capacity.copy(), penalty=Penalty(),
+        workload=workload, policy=log.policy, capacity=core.capacity.copy(), penalty=Penalty(),
         events=_of_kept(events, kept), complete=True, end_s=end_s,
         configuration={
             "order": "completions-first", "exclusive": getattr(core.policy, "exclusive", False),
@@ -175,12 +175,15 @@ def _of_kept(events: Events, kept: Bools) -> Events:
     lost = np.flatnonzero(events.action == Action.LOST)
     begin[events.job[lost]] = lost + 1
     at = np.arange(len(events))
-    rows = np.flatnonzero((events.job < 0) | (kept[events.job] & (at >= begin[events.job])))
-    index: Ints = np.cumsum(kept) - 1
+    known = np.flatnonzero(events.job >= 0)
+    shown = np.ones(len(events), np.bool_)
+    shown[known] = kept[events.job[known]] & (at[known] >= begin[events.job[known]])
+    rows = np.flatnonzero(shown)
+    index: Ints = np.append(np.cumsum(kept) - 1, -1)
     nodes = [events.nodes_of(row) for row in rows.tolist()]
     return replace(
         events, time_s=events.time_s[rows], action=events.action[rows], yield_=events.yield_[rows],
-        why=events.why[rows], job=np.where(events.job[rows] < 0, -1, index[events.job[rows]]),
+        why=events.why[rows], job=index[events.job[rows]],
         first=np.concatenate([[0], np.cumsum([len(each) for each in nodes], dtype=np.int64)]),
         nodes=np.concatenate([np.zeros(0, np.int64), *nodes]),
     )  # fmt: skip

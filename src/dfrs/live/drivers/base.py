@@ -23,9 +23,9 @@ class Wire(BaseModel):
 class TaskId(Wire):
     """One task of one attempt at a job. A re-queued job has the next `incarnation`."""
 
-    job: int = Field(ge=1)
-    rank: int = Field(ge=0)
-    incarnation: int = Field(ge=0)
+    job: int = Field(ge=1, lt=1 << 63)
+    rank: int = Field(ge=0, lt=1 << 31)
+    incarnation: int = Field(ge=0, lt=1 << 31)
 
     def __str__(self) -> str:
         return f"{self.job}.{self.rank}.{self.incarnation}"
