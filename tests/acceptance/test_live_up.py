@@ -1,5 +1,6 @@
 """`dfrs up` and `dfrs down` as a user meets them: real processes on this machine, and nothing left of them."""
 
+import errno
 import json
 import os
 import signal
@@ -9,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dfrs.cli import down, local
 from dfrs.cli.agent import default_cluster
 from dfrs.cli.local import agent_root
+from dfrs.cli.quantities import show_cores
+from dfrs.live import home
+from dfrs.live.ports import UnavailableError
 from tests.live_processes import processes_with
 from tests.processes import alive, until
 
@@ -57,9 +62,13 @@ class User:
                 return process, json.loads(text)
         raise AssertionError(f"{process.communicate()}{self.logs()}")
 
-    def up_in_background(self):
+    def up_in_background(self, *options):
         done = subprocess.run(
-            [*DFRS, "up", "--detach"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+            [*DFRS, "up", "--detach", *map(str, options)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr + self.logs()
         return done.stdout
@@ -116,6 +125,10 @@ def test_a_day_at_the_command_line(user):
     assert (node["name"], node["tasks"][0]["job"]) == (user.json("show", 1)["nodes"][0], 1)
     assert "minimum yield" in user("top")
     pid = int(user("logs", 1))
+    user("export", "-o", user.folder / "day")
+    written = [user.folder / "day", *(user.folder / "day").rglob("*")]
+    assert len(written) > 1
+    assert all(path.stat().st_mode & 0o077 == 0 for path in written)
 
     agent = next(pid for pid in processes_with("--name=node-1") if pid in processes_with(str(user.state)))
     os.kill(agent, signal.SIGKILL)
@@ -125,9 +138,9 @@ def test_a_day_at_the_command_line(user):
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "stopped; 1 jobs go on without it: the next dfrs up finds them" in err
+    assert "stopped; 1 job goes on: the next dfrs up finds what is left" in err
     assert alive(pid)
-    assert f"no cluster at {told['url']}: start one with: dfrs up" in user("queue", status=1)
+    assert f"no cluster at {told['url']}: connection refused; start one with: dfrs up" in user("queue", status=1)
 
     assert "dashboard    http://127.0.0.1:" in (shown := user.up_in_background())
     assert "token" not in shown
@@ -135,7 +148,7 @@ def test_a_day_at_the_command_line(user):
     assert int(user("logs", 1)) == pid
     assert alive(pid)
 
-    assert "ended: 1 jobs, 2 agents" in user("down")
+    assert "ended: 1 job, 2 agents" in user("down")
     assert patiently(lambda: not alive(pid))
     assert processes_with(str(user.state)) == []
     assert user.groups() == []
@@ -155,3 +168,61 @@ def test_jobs_that_were_left_behind_are_ended_for_good(user):
     user.up_in_background()
     assert user.json("queue") == []
     assert [job["state"] for job in user.json("history")] == ["cancelled"]
+
+
+def test_down_needs_no_room_on_the_disk(user, monkeypatch):
+    user.up_in_background()
+    user("submit", "--memory", "64M", "--", "sh", "-c", "echo $$; exec sleep 600")
+    assert patiently(lambda: user("logs", 1).strip())
+    pid = int(user("logs", 1))
+
+    def full(*_):
+        raise UnavailableError("database or disk is full")
+
+    def full_disk(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(down, "_end_jobs", full)
+        for module in (home, local):
+            disk.setattr(module, "write_private", full_disk)
+        disk.setattr(local.os, "pwrite", full_disk)
+        words = user("down", status=1)
+    assert "killed 1 task and ended agents and controller, but: the controller does not know it" in words
+    assert "disk is full" in words
+    assert not alive(pid)
+    assert processes_with(str(user.state)) == []
+    assert user.groups() == []
+    assert "ended: 1 job, 2 agents, the controller" in user("down")
+    assert "nothing runs in" in user("down")
+
+
+def test_another_number_of_nodes_divides_the_machine_anew(user):
+    user.up_in_background("--nodes", 4, "--memory-per-node", "64M")
+    four = {node["name"]: node["cpus"] for node in user.json("nodes")}
+    user("down")
+    shown = user.up_in_background("--nodes", 1)
+    nodes = {node["name"]: node for node in user.json("nodes")}
+    assert nodes["node-1"]["cpus"] == pytest.approx(sum(four.values()))
+    assert nodes["node-1"]["memory_bytes"] > 64 << 20
+    assert f"dfrs is up: node-1 ({show_cores(nodes['node-1']['cpus'])} CPU" in shown
+    assert "node-2" not in shown
+    assert all(node["state"] not in {"up", "silent"} for name, node in nodes.items() if name != "node-1")
+    user("down")
+    assert user.groups() == []
+    user.up_in_background("--nodes", 2)
+    states = {node["name"]: node["state"] for node in user.json("nodes")}
+    assert patiently(lambda: [user_node["state"] for user_node in user.json("nodes")][:2] == ["up", "up"]), states
+
+
+def test_what_is_refused_is_not_remembered(user):
+    for option, value in (("--policy", "NOPE"), ("--discovery", "NOPE"), ("--memory-per-node", "900T")):
+        for background in ((), ("--detach",)):
+            process = subprocess.run([*DFRS, "up", option, value, *background], capture_output=True, text=True)
+            assert (process.returncode, process.stdout, len(process.stderr.splitlines())) == (2, "", 1), process.stderr
+    assert not (user.state / "up.json").exists()
+    user("down")
+    file = user.folder / "file"
+    file.touch()
+    for verb in (["up"], ["up", "--detach"], ["down"]):
+        assert f"{file}: must be a directory" in user(*verb, "--state", file, status=2)

@@ -2,6 +2,8 @@
 
 import functools
 import json
+import socket
+import threading
 import time
 
 import httpx
@@ -120,7 +122,9 @@ def test_a_script_says_its_options_and_the_command_line_wins(dfrs, cluster, tmp_
     [
         ("--tasks none", "--tasks"), ("--frobnicate", "--frobnicate"), ("--memory 512", "--memory"),
         ("--cpu 'x", "No closing quotation"), ("--tasks 2 ./prog", "must hold options only"),
-        ("--limit soon", "--limit"),
+        ("--limit soon", "--limit"), ("--server http://127.0.0.1:1", "--server: says nothing of the job"),
+        ("--token-file t", "--token-file"), ("--ca c", "--ca"), ("--json", "--json"), ("--wait", "--wait"),
+        ("--cpu 1 -w", "--wait"), ("--help", "--help"), ("-h", "--help"), ("--tasks ４", "--tasks"),
     ],
 )  # fmt: skip
 def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, line, words):
@@ -139,6 +143,7 @@ def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, l
         ["--memory", "12", "x"], ["--memory", "1K", "x"], ["--time", "-3h", "x"], ["--at", "yesterday", "x"],
         ["--tasks", "0", "x"], ["--min-yield", "1.5", "x"], ["--env", "1A=x", "x"], ["--env", "DFRS_X=1", "x"],
         ["--env", "NOT_SET_ANYWHERE", "x"], ["--restart", "maybe", "x"], ["--cpu", "nan", "x"], ["--name", "a\nb", "x"],
+        ["--tasks", "４", "x"], ["--cpu", "１", "x"], ["--after", "1_0", "x"], ["--name", "n" * 100_000, "x"],
         ["--array", "99999", "x"], [], ["--user", "o'hara", "x"], ["--cpu", "0", "x"],
     ],
 )  # fmt: skip
@@ -146,7 +151,16 @@ def test_what_cannot_be_submitted_is_one_line_and_status_2(dfrs, cluster, argume
     status, out, err = dfrs("submit", *arguments)
     assert (status, out) == (2, "")
     assert len(err.splitlines()) == 1
+    assert len(err) < 300
     assert not cluster.requests
+
+
+def test_a_refusal_repeats_what_was_written(dfrs, cluster):
+    assert '--memory "1K"' in dfrs("submit", "--memory", "1K", "x")[2]
+    assert '--limit "9999999d"' in dfrs("submit", "--limit", "9999999d", "x")[2]
+    _, _, err = dfrs("submit", "--name", "\x1b[2J", "x")
+    assert "\x1b" not in err
+    assert r"\x1b[2J" in err
 
 
 @pytest.mark.parametrize(
@@ -395,7 +409,18 @@ def test_without_a_controller_it_is_one_line(dfrs, monkeypatch, tmp_path):
         assert (status, out) == (1, "")
         assert err.startswith(f"dfrs: no cluster is known: {tmp_path}/client.json")
     status, _, err = dfrs("queue", "--server", "http://127.0.0.1:9")
-    assert (status, err) == (1, "dfrs: no cluster at http://127.0.0.1:9: start one with: dfrs up\n")
+    assert (status, err) == (1, "dfrs: no cluster at http://127.0.0.1:9: connection refused\n")
+    (tmp_path / "client.json").write_text(json.dumps({"url": "http://127.0.0.1:9"}))
+    tmp_path.chmod(0o700)
+    status, _, err = dfrs("queue")
+    assert err == "dfrs: no cluster at http://127.0.0.1:9: connection refused; start one with: dfrs up\n"
+    status, _, err = dfrs("queue", "--server", "https://no-such-host.invalid:1")
+    assert "name not found" in err
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        threading.Thread(target=lambda: plain.accept()[0].sendall(b"HTTP/1.0 400 no\r\n\r\n"), daemon=True).start()
+        status, _, err = dfrs("queue", "--server", f"https://127.0.0.1:{plain.getsockname()[1]}")
+    assert "no TLS there" in err
+    assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -419,6 +444,13 @@ def test_refusals_are_one_line_without_the_token(dfrs, cluster, monkeypatch, sta
     assert words in err
     assert len(err.splitlines()) == 1
     assert "dfrs_" not in err
+
+
+def test_a_refused_export_leaves_nothing(dfrs, cluster, monkeypatch, tmp_path):
+    denied = httpx.MockTransport(lambda _: httpx.Response(403, json={"detail": "for admins"}))
+    monkeypatch.setattr(clients, "Client", functools.partial(Client, transport=denied))
+    assert dfrs("export", "-o", tmp_path / "day")[::2] == (1, "dfrs: for admins\n")
+    assert not (tmp_path / "day").exists()
 
 
 def test_without_a_token_it_says_where_to_name_one(dfrs, cluster, tmp_path):

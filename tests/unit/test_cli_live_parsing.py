@@ -14,8 +14,10 @@ from dfrs.cli.quantities import (
     parse_bytes,
     parse_instant,
     parse_seconds,
+    quoted,
     show_bytes,
     show_cores,
+    show_count,
     show_instant,
     show_seconds,
 )
@@ -23,6 +25,7 @@ from dfrs.cli.script import read_script
 from dfrs.cli.submit import environment
 from dfrs.live.capacity import Capacity
 from dfrs.live.client import UnreachableError, find_endpoint, state_directory
+from dfrs.live.connection import Server
 from dfrs.model.errors import InputError
 
 
@@ -35,7 +38,7 @@ def test_sizes(text, size):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "512", "M", "-1M", "0M", "1e3M", "1.M", "1,5G", "nanG", "512MM", "9999999T", "1 2M"]
+    "text", ["", "512", "M", "-1M", "0M", "1e3M", "1.M", "1,5G", "nanG", "512MM", "9999999T", "1 2M", "５M", "1\u212a"]
 )
 def test_sizes_that_are_refused_in_one_line_that_names_the_option(text):
     with pytest.raises(InputError, match="--memory") as refused:
@@ -67,7 +70,9 @@ def test_times(text, seconds):
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "90", "-1s", "0s", "s", "2h1d", "1h1h", "1w", "inf", "1 h", "00:00:00", "nan"])
+@pytest.mark.parametrize(
+    "text", ["", "90", "-1s", "0s", "s", "2h1d", "1h1h", "1w", "inf", "1 h", "00:00:00", "nan", "９s", "0１:00:00"]
+)
 def test_times_that_are_refused(text):
     with pytest.raises(InputError, match=r'--limit: ".*": must be'):
         parse_seconds(text, "--limit")
@@ -170,12 +175,12 @@ def test_a_cluster_is_found_by_option_environment_or_client_file(state, tmp_path
     assert (found.url, found.token, found.ca) == ("http://127.0.0.1:9", "t0", None)
     found = find_endpoint("https://other:1/", token, Path("ca.pem"), environ)
     assert (found.url, found.token, found.ca) == ("https://other:1", "t1", Path("ca.pem"))
-    environ |= {"DFRS_SERVER": "http://env:1", "DFRS_TOKEN_FILE": str(token)}
-    assert (find_endpoint(environ=environ).url, find_endpoint(environ=environ).token) == ("http://env:1", "t1")
+    environ |= {"DFRS_SERVER": "https://env:1", "DFRS_TOKEN_FILE": str(token)}
+    assert (find_endpoint(environ=environ).url, find_endpoint(environ=environ).token) == ("https://env:1", "t1")
 
 
 def test_the_token_of_the_client_file_goes_nowhere_else(state):
-    assert find_endpoint("http://elsewhere:1", environ={"DFRS_STATE": str(state)}).token is None
+    assert find_endpoint("https://elsewhere:1", environ={"DFRS_STATE": str(state)}).token is None
     assert "t0" not in repr(find_endpoint(environ={"DFRS_STATE": str(state)}))
 
 
@@ -188,6 +193,37 @@ def test_no_cluster_and_bad_addresses_are_said(tmp_path):
     (tmp_path / "client.json").write_text("{")
     with pytest.raises(InputError, match=r"client\.json"):
         find_endpoint(environ={"DFRS_STATE": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    "url", ["http://head.example:7070", "http://10.0.0.1:1", "http://127.0.0.1.example", "http://[fe80::1]"]
+)
+def test_a_token_goes_over_tls_or_stays_here(url, tmp_path):
+    for refused in (
+        lambda: find_endpoint(url, environ={"DFRS_STATE": str(tmp_path)}),
+        lambda: Server(url=url, token="t").socket_url,
+    ):
+        with pytest.raises(InputError, match="tokens go over TLS only: use https://"):
+            refused()
+    (tmp_path / "client.json").write_text(json.dumps({"url": url, "token": "t0"}))
+    with pytest.raises(InputError, match="TLS only"):
+        find_endpoint(environ={"DFRS_STATE": str(tmp_path)})
+
+
+def test_addresses_of_this_machine_need_no_tls():
+    for host in ("localhost", "127.0.0.1", "127.9.9.9", "[::1]"):
+        assert find_endpoint(f"http://{host}:1", environ={"DFRS_STATE": "/nonexistent"}).url == f"http://{host}:1"
+        assert Server(url=f"http://{host}:1", token="t").socket_url.startswith("ws://")
+
+
+def test_what_was_written_is_repeated_on_one_line_and_in_part():
+    assert quoted("plain") == '"plain"'
+    assert quoted("a\n\x1b[2J") == r'"a\n\x1b[2J"'
+    assert len(quoted("x" * 100_000)) < 100
+
+
+def test_counts():
+    assert [show_count(number, "job") for number in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
 
 
 def test_the_state_directory():

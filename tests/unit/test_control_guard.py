@@ -217,6 +217,15 @@ def test_minimum_yields_have_room_or_wait():
     assert after.yields == pytest.approx([0.7 + 0.3 / 11, 0.0, 0.2 + 0.8 / 11])
 
 
+def test_a_job_without_a_minimum_yield_is_told_that_those_of_others_keep_it_out():
+    rows = [(RUNNING, (0,), 1.0, 0.1, 0.7, 0.7), (WAITING, 1, 1.0, 0.1, 0.0, 0.0)]
+    shot, limits = state(rows, nodes=1)
+    shot.jobs["requested_start_s"][1] = 5.0
+    after = guard(shot, wanted(shot, [0, 0], [0.0, 1.0]), replace(limits, dedicated=True))
+    assert after.task_nodes.tolist() == [0, -1]
+    assert after.why == {2: module.OTHERS_MINIMUM}
+
+
 def test_where_needs_were_revised_up_minimum_yields_are_scaled_down_together():
     rows = [(RUNNING, (0,), 1.0, 0.1, 0.8, 0.5), (RUNNING, (0,), 1.0, 0.1, 0.4, 0.4), (RUNNING, (0,), 1.0, 0.1, 0, 0.1)]
     shot, limits = state(rows, nodes=1)

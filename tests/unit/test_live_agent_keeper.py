@@ -339,9 +339,14 @@ def test_accounts():
             await kept.status(ONE, state=RUNNING)
             assert kept.driver.here[ONE].spec.account == "nobody"
             for task, says in ((TWO, "there is none"), (THREE, "is root's"), (task_id(4), "none is given")):
-                await kept.until(lambda task=task: task in kept.told)
-                assert says in kept.told[task].error
+                status = await kept.status(task, state=EXITED, version=1, error="")
+                assert status.exit.kind is ExitKind.NOT_STARTED
+                assert says in status.exit.message
             assert set(kept.driver.here) == {ONE}
+            # It holds nothing, is told until the controller has it, and another attempt is another task.
+            kept.keeper.desire([desired(ABSENT, 2, TWO)])
+            await kept.status(TWO, state=ABSENT, version=2)
+            assert kept.did(TWO) == ["forget"]
 
     asyncio.run(live())
 

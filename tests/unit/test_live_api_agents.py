@@ -142,8 +142,9 @@ def test_silence_is_not_waited_for(monkeypatch):
 
     async def test(service, url, token, _app):
         async with connect(url, additional_headers=bearer(token)) as socket:
-            code, reason = await closed(socket)
-            assert (code, reason) == (1008, "no hello within 0.05 s")
+            refused = from_controller(await socket.recv())
+            assert (refused.kind, refused.retry) == ("refuse", True)
+            assert await closed(socket) == (1013, "no hello within 0.05 s")
 
     on_socket(test)
 

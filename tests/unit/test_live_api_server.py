@@ -230,6 +230,41 @@ def test_a_port_in_use_is_one_line():
         bind(address)
 
 
+def test_no_directory_but_its_own_is_touched(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    other.chmod(0o755)
+    (other / "thesis.tex").touch()
+    for path, why in (
+        (other, "holds other things"),
+        (other / "thesis.tex", "is a file"),
+        (tmp_path / "open", "look into"),
+    ):
+        if path.name == "open":
+            path.mkdir()
+            path.chmod(0o755)
+        before = path.stat().st_mode
+        with pytest.raises(InputError, match=why):
+            make_private(path)
+        assert path.stat().st_mode == before
+    empty, used = tmp_path / "empty", tmp_path / "used"
+    for path in (empty, used):
+        path.mkdir(mode=0o700)
+    (used / "dfrs.db").touch()
+    (used / "notes").touch()
+    make_private(empty)
+    make_private(used)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has what belongs to others")
+def test_what_belongs_to_another_account_is_left_alone(tmp_path):
+    path = tmp_path / "theirs"
+    path.mkdir(mode=0o700)
+    os.chown(path, 12345, 12345)
+    with pytest.raises(InputError, match="another account"):
+        make_private(path)
+
+
 def test_files_for_its_users_are_kept_while_good_and_private(tmp_path):
     home = tmp_path / "a" / "b"
     make_private(home)

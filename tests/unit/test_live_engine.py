@@ -1,6 +1,7 @@
 """The life of jobs under the controller, with agents that live in memory."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -210,6 +211,140 @@ def test_what_can_never_run_is_refused(tmp_path):
             ):
                 with pytest.raises(InputError, match=words):
                     await live.submit(**more)
+
+    run(story())
+
+
+def test_nodes_that_will_not_be_back_hold_no_job(tmp_path):
+    """And after a day nobody is shown them any more."""
+
+    async def story():
+        async with Begun(tmp_path, host=None) as live:
+            controller, large = live.controller, {"memory_bytes": 5 * GIB, "tasks": 2}
+            await controller.cancel(await live.submit(**large), "ann")
+            live.world.nodes["n2"].die()
+            live.world.tick(20)
+            await until(lambda: controller.nodes()[1].state is NodeState.SILENT)
+            await controller.cancel(await live.submit(**large), "ann")
+            await controller.drain("n2", "root")
+            with pytest.raises(InputError, match="all nodes together hold at most 1 such"):
+                await live.submit(**large)
+            await controller.undrain("n2", "root")
+            live.world.tick(200)
+            await until(lambda: controller.nodes()[1].state is NodeState.LOST)
+            with pytest.raises(InputError, match="all nodes together hold at most 1 such"):
+                await live.submit(**large)
+            live.world.tick(86400)
+            await until(lambda: [node.name for node in controller.nodes()] == ["n1"])
+            with pytest.raises(NotFoundError):
+                await controller.drain("n2", "root")
+
+    run(story())
+
+
+def test_a_start_is_at_most_some_years_ahead(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=0) as live:
+            with pytest.raises(InputError, match="start_at: 88170000000: must be at most 10 years ahead"):
+                await live.submit(start_at=88170000000.0)
+            await live.submit(start_at=live.world.now + 9 * 365 * 86400.0)
+
+    run(story())
+
+
+async def explained(live, job, words):
+    await until(lambda: words in live.controller.explain(job).now, f"{words}, not {live.controller.explain(job).now}")
+
+
+def test_what_a_job_waits_for_is_said(tmp_path):
+    async def story():
+        async with Begun(tmp_path, policy="Greedy*/OPT=MIN") as live:
+            controller = live.controller
+            held = await live.submit(held=True)
+            assert controller.explain(held).now == "held since its submission"
+            for node, size in (("n1", 8 * GIB), ("n2", int(2.5 * GIB))):
+                job = await live.submit(cpu_cores=1.0, memory_bytes=size)
+                await live.reaches(job, JobState.RUNNING)
+                assert controller.job(job).nodes == (node,)
+            await live.submit(cpu_cores=1.0, memory_bytes=9 * GIB // 2, tasks=1)
+            large = await live.submit(cpu_cores=1.0, memory_bytes=7 * GIB)
+            await explained(live, large, "waits: no node has 7 GiB of memory free; the most is 1 GiB on n2")
+            two = await live.submit(cpu_cores=1.0, memory_bytes=GIB, tasks=2)
+            await explained(live, two, "waits: only 1 of its 2 tasks fits now")
+            for node in ("n1", "n2"):
+                await controller.drain(node, "root")
+            await explained(live, two, "waits: no node takes new tasks now (2 draining)")
+
+    run(story())
+
+
+def test_what_a_job_waits_for_in_a_batch_queue_is_said(tmp_path):
+    async def story():
+        async with Begun(tmp_path, policy="EASY-D") as live:
+            controller = live.controller
+            first = await live.submit(cpu_cores=4.0, estimate_s=100)
+            await live.reaches(first, JobState.RUNNING)
+            head, behind = [await live.submit(cpu_cores=4.0, tasks=2, estimate_s=1000) for _ in range(2)]
+            await explained(live, head, "waits: only 1 of its 2 tasks fits now")
+            await explained(live, behind, f"waits behind job {head}")
+            at = live.world.now + 7200
+            dedicated = await live.submit(cpu_cores=1.0, start_at=at, estimate_s=10)
+            await until(lambda: dedicated in controller.state.picture.rows)
+            await explained(live, dedicated, "waits for its requested start at ")
+            assert time.strftime("%H:%M:%S", time.localtime(at)) in controller.explain(dedicated).now
+
+    run(story())
+
+
+def test_a_minimum_yield_without_room_is_said_of_jobs_that_have_one(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            first = await live.submit(cpu_cores=4.0, minimum_yield=0.7)
+            await live.reaches(first, JobState.RUNNING)
+            second = await live.submit(cpu_cores=4.0, minimum_yield=0.5)
+            await explained(live, second, "waits: its minimum yield has no room")
+
+    run(story())
+
+
+def test_a_job_that_is_being_started_says_where(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            live.world.nodes["n1"].deaf = True
+            job = await live.submit(cpu_cores=1.0)
+            assert (await live.reaches(job, JobState.STARTING)).why == "is being started on n1"
+
+    run(story())
+
+
+def test_a_job_counts_from_its_requested_start(tmp_path):
+    """Before, it lowers nobody's yield; its flow time begins then."""
+
+    async def story():
+        async with Begun(tmp_path, policy="EASY-D") as live:
+            controller = live.controller
+            first = await live.submit(cpu_cores=1.0, estimate_s=1e6)
+            await live.reaches(first, JobState.RUNNING)
+            job = await live.submit(cpu_cores=1.0, start_at=live.world.now + 600, estimate_s=10)
+            await until(lambda: job in controller.state.picture.rows)
+            live.world.tick(10)
+            assert (controller.cluster().minimum_yield, controller.cluster().median_yield) == (1.0, 1.0)
+            live.world.tick(290)
+            assert controller.job(job).stretch == 1.0
+            live.world.tick(300)
+            await live.reaches(job, JobState.RUNNING)
+            await until(lambda: controller.job(job).started_at is not None)
+            live.world.tick(100)
+            assert controller.job(job).stretch == pytest.approx(1.0, abs=0.01)
+
+    run(story())
+
+
+def test_a_job_one_of_whose_tasks_cannot_be_started_fails(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            job = await live.submit("missing", cpu_cores=4.0, tasks=2)
+            assert "could not be started: no such file" in (await live.reaches(job, JobState.FAILED)).exit
 
     run(story())
 
@@ -479,6 +614,8 @@ def test_needs_that_nobody_declared_are_found_out(tmp_path, discovery):
                     break
             assert live.controller.job(unknown).need_cores == pytest.approx(1.0, abs=0.5)
             assert live.controller.job(unknown).need_error_cores is not None
+            live.controller.state.jobs[unknown].need_error = 0.0
+            assert live.controller.job(unknown).need_error_cores == 0.01
             assert live.controller.job(declared).need_cores == 1.0
             assert live.controller.job(declared).need_error_cores is None
             again = live.controller.state

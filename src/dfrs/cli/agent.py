@@ -86,7 +86,7 @@ def agent(
         dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --name left --cpus 0 --cores 0.5 --memory 4G
     """
     from dfrs import __version__
-    from dfrs.live.agent import Settings, check_name, host_name
+    from dfrs.live.agent import Settings, check_name, host_identity, host_name
     from dfrs.live.capacity import measure
     from dfrs.live.connection import Server
     from dfrs.live.logs import set_up
@@ -95,10 +95,11 @@ def agent(
     if accounts and os.geteuid() != 0:
         raise InputError("accounts: only root can run tasks under other accounts; leave --accounts out")
     capacity = measure(cpus=cpus, cores=cores, memory_bytes=None if memory is None else parse_bytes(memory, "memory"))
+    place = (root or _default_root()).resolve()
     settings = Settings(
         server=Server(url=server, token=read_token(token_file), ca=ca),
         node=host_name() if name is None else check_name(name),
-        host=host_name(),
+        host=host_identity(place),
         cpus=capacity.cores,
         memory_bytes=capacity.memory_bytes,
         address=address,
@@ -106,7 +107,6 @@ def agent(
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
         version=__version__,
     )
-    place = (root or _default_root()).resolve()
     group = default_cluster(place) if cluster is None else check_name(cluster, "cluster")
     _keep(settings, place, group, capacity.cpu_list, shares)
 

@@ -5,16 +5,14 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dfrs.cli.cluster import Json
 from dfrs.cli.console import err, out, print_json
+from dfrs.cli.quantities import show_count
 from dfrs.cli.up import State
 from dfrs.model.errors import DfrsError
-
-if TYPE_CHECKING:
-    from dfrs.cli.local import Choice
 
 END_S = 40.0
 _PAUSE_S = 0.05
@@ -27,49 +25,75 @@ def down(state: State = None, as_json: Json = False) -> None:
 
     Example: dfrs down
     """
-    from dfrs.cli.local import Choice
+    from dfrs.cli.local import begun
     from dfrs.live.client import state_directory
 
     place = (state or state_directory()).absolute()
-    choice = Choice.of(place)
-    if choice is None or choice.ended:
+    if not begun(place):
         if as_json:
-            print_json({"state": str(place), "jobs": 0})
+            print_json({"state": str(place), "jobs": 0, "tasks": 0})
         else:
             out.print(f"nothing runs in {place}", markup=False, soft_wrap=True)
         return
     with err.status("ending the jobs") as status:
-        ended = _end(place, choice, status.update)
+        end = _end(place, status.update)
     if as_json:
-        print_json({"state": str(place), "jobs": ended})
-    else:
-        out.print(f"ended: {ended} jobs, {choice.nodes} agents, the controller", markup=False, soft_wrap=True)
+        print_json({"state": str(place), "jobs": end.jobs, "tasks": end.tasks})
+    elif end.jobs is not None:
+        agents = show_count(end.agents, "agent")
+        out.print(f"ended: {show_count(end.jobs, 'job')}, {agents}, the controller", markup=False, soft_wrap=True)
+    if end.problems:
+        tasks = f"killed {show_count(end.tasks, 'task')} and " if end.tasks else ""
+        raise DfrsError(f"{tasks}ended agents and controller, but: {'; '.join(end.problems)}; then again: dfrs down")
 
 
-def _end(place: Path, choice: "Choice", tell: Callable[[str], None]) -> int:
-    """End all; how many jobs there were. A controller that is away is started to be told of it."""
-    from dfrs.cli.local import Choice, LocalCluster, holder, locked
-    from dfrs.live.client import UnreachableError
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """What was ended."""
 
-    ended: int | None = None
+    jobs: int | None
+    """None: the controller could not be told."""
+    tasks: int
+    """That ran on, and were killed without it."""
+    agents: int
+    problems: list[str]
+
+
+def _end(place: Path, tell: Callable[[str], None]) -> _End:
+    """End all. A controller that is away is started to be told of it; if it cannot be told, tasks are ended yet."""
+    from dfrs.cli.local import Choice, LocalCluster, finish, free_port, holder, locked, sweep
+    from dfrs.live.client import CLIENT_FILE, UnreachableError
+
+    jobs: int | None = None
+    why = ""
     if (process := holder(place)) is not None:
         try:
-            with suppress(UnreachableError):
-                ended = _end_jobs(place, tell)
+            jobs = _end_jobs(place, tell)
+        except UnreachableError:
+            process = None
+        except DfrsError as error:
+            why = str(error)
         finally:
-            _end_process(process, place)
+            _end_process(place)
     with locked(place):
-        choice = Choice.of(place) or choice
-        cluster = LocalCluster(place, choice, tell)
-        if ended is None:
+        choice = Choice.of(place) or Choice(port=free_port(None, None))
+        if not (place / CLIENT_FILE).exists():
+            jobs = 0
+        if jobs is None and process is None:
+            cluster = LocalCluster(place, choice, tell)
             try:
                 cluster.start(tell)
-                ended = _end_jobs(place, tell)
+                jobs = _end_jobs(place, tell)
+            except (DfrsError, OSError) as error:
+                why = str(error)
             finally:
                 cluster.stop()
-        cluster.sweep()
-        choice.model_copy(update={"ended": True}).keep(place)
-    return ended
+        tasks, problems = sweep(place)
+        if jobs is None:
+            problems.insert(0, f"the controller does not know it and would start the jobs anew ({why}): put that right")
+        if not problems:
+            finish(place)
+    return _End(jobs=jobs, tasks=tasks, agents=choice.nodes, problems=problems)
 
 
 def _end_jobs(place: Path, tell: Callable[[str], None]) -> int:
@@ -83,13 +107,15 @@ def _end_jobs(place: Path, tell: Callable[[str], None]) -> int:
         return end_jobs(client, tell)
 
 
-def _end_process(process: int, place: Path) -> None:
-    """Ask it to end, and wait until it has let go of the state directory. Raises DfrsError."""
+def _end_process(place: Path) -> None:
+    """Ask the one that holds the state directory to end, and wait until it has let go of it. Raises DfrsError."""
     from dfrs.cli.local import holder
 
-    with suppress(ProcessLookupError):
-        os.kill(process, signal.SIGTERM)
     end_s = time.monotonic() + END_S
+    process = holder(place)
+    if process is not None:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGTERM)
     while holder(place) is not None:
         if time.monotonic() > end_s:
             raise DfrsError(f"process {process} does not end; see {place / 'log'}")

@@ -1,5 +1,7 @@
 """`dfrs export`: what a live cluster did, as a run directory."""
 
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +9,7 @@ import typer
 
 from dfrs.cli.cluster import Json, live
 from dfrs.cli.console import out, print_json, warn
+from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ def export(
 
     The verbs for run directories work on it, and its jobs can be simulated under any policy. For admins.
 
+    Commands may be nobody else's business: what it writes is for your account alone.
+
     Examples:
 
         dfrs export -o day
@@ -33,6 +38,21 @@ def export(
 
         dfrs simulate --from-log day -p EASY -p FCFS
     """
+    if output.exists():
+        raise InputError(f"{output}: exists already: choose another directory")
+    # Whoever may not have the log is told so before anything is made.
+    lines = client.log()
+    first = next(lines, None)
+    try:
+        # Whoever cannot open the directory cannot open what is in it, while that is being written.
+        output.mkdir(parents=True, mode=0o700)
+        _write(output, chain([] if first is None else [first], lines), as_json=as_json)
+    finally:
+        for path in output.rglob("*"):
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
     import dfrs
     from dfrs.campaigns.simulations import measured
     from dfrs.policies.registry import find_policy
@@ -40,11 +60,8 @@ def export(
     from dfrs.sim.recorded import decide_again
     from dfrs.workloads.live_log import FILE, read_live_log
 
-    if output.exists():
-        raise InputError(f"{output}: exists already: choose another directory")
-    output.mkdir(parents=True)
     with (output / FILE).open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in client.log())
+        file.writelines(f"{line}\n" for line in lines)
     log = read_live_log(output)
     recorded = decide_again(log, find_policy(log.policy), output.resolve().name)
     run = recorded.run
@@ -58,4 +75,4 @@ def export(
         print_json({"directory": str(output), "jobs": len(run.workload), "left_out": recorded.left_out})
         return
     left = f"; {recorded.left_out} that did not end on nodes are only in its log" if recorded.left_out else ""
-    out.print(f"{output}: {len(run.workload)} jobs{left}", markup=False, soft_wrap=True)
+    out.print(f"{output}: {show_count(len(run.workload), 'job')}{left}", markup=False, soft_wrap=True)

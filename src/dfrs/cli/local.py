@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,9 +14,11 @@ from pydantic import BaseModel, ValidationError
 
 from dfrs.cli.agent import default_cluster
 from dfrs.cli.machine import Part, partition
+from dfrs.cli.quantities import show_count
 from dfrs.cli.supervise import Supervisor
 from dfrs.live.capacity import measure
 from dfrs.live.client import Client, Endpoint, UnreachableError, read_client_file
+from dfrs.live.drivers.base import DriverError
 from dfrs.live.drivers.opening import open_driver
 from dfrs.live.drivers.process import ProcessDriver
 from dfrs.live.home import AGENT_FILE, make_private, write_private
@@ -29,6 +31,7 @@ READY_S = 60.0
 """So long may controller and agents take to be ready."""
 JOBS_END_S = 60.0
 _PAUSE_S = 0.05
+_AGENT_LOCK = ".agent.lock"
 _DFRS = (sys.executable, "-m", "dfrs.cli.main")
 _T = TypeVar("_T")
 
@@ -46,8 +49,6 @@ class Choice(BaseModel):
     discovery: str | None = None
     memory_bytes: int | None = None
     """Of each node; None: an equal part of the machine's."""
-    ended: bool = False
-    """Whether everything was ended by `dfrs down`."""
 
     @classmethod
     def of(cls, state: Path) -> "Choice | None":
@@ -70,12 +71,7 @@ class Choice(BaseModel):
 @contextmanager
 def locked(state: Path) -> Generator[None]:
     """Hold the state directory: made if need be, for its owner only. Raises BusyError, InputError."""
-    path = _lock_path(state)
-    make_private(state)
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise InputError(f"{state}: cannot be used: {error.strerror}") from None
+    file = _lock_file(state)
     try:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -84,11 +80,43 @@ def locked(state: Path) -> Generator[None]:
             raise BusyError(
                 f"{state}: a cluster runs there already (process {other}); end it with: dfrs down"
             ) from None
-        os.ftruncate(file, 0)
-        os.write(file, f"{os.getpid()}\n".encode())
+        # On a full disk nobody is told who holds it; that must not keep `dfrs down` from ending what runs.
+        with suppress(OSError):
+            os.pwrite(file, f"{os.getpid():<19}\n".encode(), 0)
         yield
     finally:
         os.close(file)
+
+
+def prepare(state: Path) -> None:
+    """Make the state directory, if need be. Raises InputError for one that must not be used."""
+    os.close(_lock_file(state))
+
+
+def _lock_file(state: Path) -> int:
+    make_private(state)
+    try:
+        return os.open(_lock_path(state), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(f"{state}: cannot be used: {error.strerror}") from None
+
+
+def begun(state: Path) -> bool:
+    """Whether something was started there that `dfrs down` has not ended. Raises InputError."""
+    if state.exists() and not state.is_dir():
+        raise InputError(f"{state}: must be a directory; name another with --state or DFRS_STATE")
+    return _mark_path(state).exists() or holder(state) is not None
+
+
+def begin(state: Path) -> None:
+    """Remember, before anything is started, that there will be something to end. Raises DfrsError."""
+    # A mark is taken away also where nothing can be written any more.
+    write_private(_mark_path(state), b"")
+
+
+def finish(state: Path) -> None:
+    """Remember that everything was ended."""
+    _mark_path(state).unlink(missing_ok=True)
 
 
 def holder(state: Path) -> int | None:
@@ -102,6 +130,8 @@ def holder(state: Path) -> int | None:
                 return int(text) if text.isdecimal() else None
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise InputError(f"{state}: cannot be used: {error.strerror}") from None
     return None
 
 
@@ -110,13 +140,11 @@ class LocalCluster:
 
     def __init__(self, state: Path, choice: Choice, say: Callable[[str], None]) -> None:
         self.state, self.choice = state, choice
-        self.parts = partition(measure(), [f"node-{number + 1}" for number in range(choice.nodes)], choice.memory_bytes)
+        self.parts = partition(measure(), [node_name(number) for number in range(choice.nodes)], choice.memory_bytes)
         self._children = Supervisor(state / "log", say)
 
     def start(self, tell: Callable[[str], None]) -> list[Node]:
         """Start all, and wait until the nodes are up. Raises ChildError, DfrsError. `tell` hears what is waited for."""
-        self.choice.ended = False
-        self.choice.keep(self.state)
         url = f"http://127.0.0.1:{self.choice.port}"
         tell("starting the controller")
         self._children.start("controller", self._controller())
@@ -124,7 +152,9 @@ class LocalCluster:
         with Client(endpoint) as client:
             for part in self.parts:
                 self._children.start(part.name, self._agent(part, url))
-            return self._nodes(client, tell)
+            nodes = self._nodes(client, tell)
+            self._close_others(client)
+            return nodes
 
     def tend(self) -> None:
         """Start again what has died."""
@@ -134,21 +164,6 @@ class LocalCluster:
         """End agents and controller; jobs run on."""
         self._children.stop([part.name for part in self.parts])
         self._children.stop()
-
-    def sweep(self) -> None:
-        """Once nothing runs, remove what tasks and nodes have left on the host but their output."""
-        root = agent_root(self.state)
-        for part in self.parts:
-            having = part.capacity
-            driver = open_driver(
-                root, default_cluster(root), part.name,
-                cores=having.cores, memory_bytes=having.memory_bytes, cpus=having.cpu_list,
-            )  # fmt: skip
-            for found in driver.tasks():
-                driver.forget(found.task)
-            if isinstance(driver, ProcessDriver):
-                driver.remove_node()
-            driver.close()
 
     def _controller(self) -> list[str]:
         options = [f"--state={self.state}", f"--listen=127.0.0.1:{self.choice.port}"]
@@ -183,6 +198,18 @@ class LocalCluster:
 
         return _wait(answers, f"the controller does not answer: see {self.state / 'log' / 'controller.log'}")
 
+    def _close_others(self, client: Client) -> None:
+        """Nodes of former starts get nothing more; nodes that are there again get jobs again."""
+        wanted = {part.name for part in self.parts}
+        last = Choice.of(self.state)
+        kept = {node_name(number) for number in range(last.nodes)} if last else wanted
+        former = nodes_ever(self.state) - wanted
+        for node in client.nodes():
+            if node.name in former:
+                client.drain(node.name)
+            elif node.name in wanted - kept and node.state == NodeState.DRAINING:
+                client.undrain(node.name)
+
     def _nodes(self, client: Client, tell: Callable[[str], None]) -> list[Node]:
         wanted = {part.name for part in self.parts}
 
@@ -207,11 +234,54 @@ def end_jobs(client: Client, tell: Callable[[str], None]) -> int:
 
     def ended() -> bool | None:
         left = len(client.jobs(limit=1000))
-        tell(f"{left} jobs are ending")
+        tell(f"{show_count(left, 'job')} to end")
         return True if left == 0 else None
 
     _wait(ended, "some jobs do not end: dfrs queue", JOBS_END_S)
     return len(jobs)
+
+
+def node_name(number: int) -> str:
+    """Of the node of that number, from 0."""
+    return f"node-{number + 1}"
+
+
+def nodes_ever(state: Path) -> set[str]:
+    """Names of all nodes that had an agent there."""
+    return {path.name.removesuffix(_AGENT_LOCK) for path in agent_root(state).glob(f"*{_AGENT_LOCK}")}
+
+
+def sweep(state: Path) -> tuple[int, list[str]]:
+    """Without a controller and agents: kill what runs, and remove what tasks and nodes have left but their output.
+
+    Needs no room on the disk. How many tasks were running, and what could not be removed, a line each.
+    """
+    root, machine, ended = agent_root(state), measure(), 0
+    problems: list[str] = []
+    for name in sorted(nodes_ever(state)):
+        try:
+            driver = open_driver(
+                root, default_cluster(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes
+            )
+        except (DriverError, OSError) as error:
+            problems.append(f"node {name}: {error}")
+            continue
+        for task in driver.files.ids():
+            owner = driver.files.owner(task)
+            if owner is None or owner.node != name:
+                continue
+            ended += bool(driver.files.place(task, owner).members())
+            try:
+                driver.forget(task)
+            except (DriverError, OSError) as error:
+                problems.append(str(error))
+        if isinstance(driver, ProcessDriver):
+            try:
+                driver.remove_node()
+            except DriverError as error:
+                problems.append(str(error))
+        driver.close()
+    return ended, problems
 
 
 def agent_root(state: Path) -> Path:
@@ -245,6 +315,10 @@ def free_port(wanted: int | None, last: int | None) -> int:
 
 def _choice_path(state: Path) -> Path:
     return state / "up.json"
+
+
+def _mark_path(state: Path) -> Path:
+    return state / "up.open"
 
 
 def _lock_path(state: Path) -> Path:

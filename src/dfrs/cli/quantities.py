@@ -11,10 +11,18 @@ from datetime import datetime
 from dfrs.model.errors import InputError
 from dfrs.report.clock import parse_time
 
+LONGEST = 80
+"""Characters of bad input that a message repeats."""
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s?([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s?([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-_SPAN = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+_SPAN = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII)
+
+
+def quoted(text: object) -> str:
+    """What somebody wrote, for a message: on one line, and not all of it if it is long."""
+    whole = str(text)
+    return f'"{repr(whole[:LONGEST])[1:-1]}{"..." if len(whole) > LONGEST else ""}"'
 
 
 def parse_bytes(text: str, field: str = "size") -> int:
@@ -24,10 +32,10 @@ def parse_bytes(text: str, field: str = "size") -> int:
     """
     found = _SIZE.fullmatch(text.strip())
     if found is None or text.strip()[-1].isdigit():
-        raise InputError(f'{field}: "{text}": must be a number with a unit, as 512M or 1.5G')
+        raise InputError(f"{field}: {quoted(text)}: must be a number with a unit, as 512M or 1.5G")
     size = float(found[1]) * _SIZES[found[2].upper()]
     if not 1 <= size < 1 << 60:
-        raise InputError(f'{field}: "{text}": must be at least 1 byte and less than an exbibyte')
+        raise InputError(f"{field}: {quoted(text)}: must be at least 1 byte and less than an exbibyte")
     return round(size)
 
 
@@ -37,12 +45,12 @@ def parse_seconds(text: str, field: str = "duration") -> float:
     found = _SPAN.fullmatch(bare)
     if bare and found is not None:
         seconds = sum(float(part or 0) * unit for part, unit in zip(found.groups(), _UNITS_S.values(), strict=True))
-    elif ":" in bare:
+    elif ":" in bare and bare.isascii():
         seconds = parse_time(bare, field)
     else:
-        raise InputError(f'{field}: "{text}": must be a time with units, as 90s, 2h or 1d2h, or HH:MM:SS')
+        raise InputError(f"{field}: {quoted(text)}: must be a time with units, as 90s, 2h or 1d2h, or HH:MM:SS")
     if not 0 < seconds < math.inf:
-        raise InputError(f'{field}: "{text}": must be above 0')
+        raise InputError(f"{field}: {quoted(text)}: must be above 0")
     return seconds
 
 
@@ -56,11 +64,13 @@ def parse_instant(text: str, field: str = "instant", now: float | None = None) -
     if bare.startswith("+"):
         return present + parse_seconds(bare[1:], field)
     try:
+        if not bare.isascii():
+            raise ValueError
         instant = datetime.fromisoformat(bare).timestamp()
     except (ValueError, OverflowError):
-        raise InputError(f'{field}: "{text}": must be a date and time, as "2026-11-23 08:00", or +30m') from None
+        raise InputError(f'{field}: {quoted(text)}: must be a date and time, as "2026-11-23 08:00", or +30m') from None
     if instant <= present:
-        raise InputError(f'{field}: "{text}": must be to come')
+        raise InputError(f"{field}: {quoted(text)}: must be to come")
     return instant
 
 
@@ -86,6 +96,11 @@ def show_seconds(seconds: float) -> str:
     large, small, unit, under = (3600, 60, "h", "m") if whole < 86400 else (86400, 3600, "d", "h")
     first, rest = divmod(whole, large)
     return f"{first}{unit}{rest // small}{under}" if rest // small and first < 100 else f"{first}{unit}"
+
+
+def show_count(number: int, thing: str) -> str:
+    """`1 job`, `2 jobs`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def show_cores(cores: float) -> str:

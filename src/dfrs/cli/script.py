@@ -73,4 +73,4 @@ def _words(path: Path, number: int, text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text[len(MARK) :], comments=True))
     except ValueError as error:
-        raise InputError(f"{path}:{number}: {text}: {error}") from None
+        raise InputError(f"{path}:{number}: {text[:80]!r}: {error}") from None

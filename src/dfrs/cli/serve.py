@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import out, print_json
-from dfrs.cli.quantities import parse_bytes
+from dfrs.cli.quantities import parse_bytes, quoted
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
         except ValueError:
             equals = ""
         if not equals:
-            raise InputError(f'--discovery-setting "{text}": must be NAME=NUMBER')
+            raise InputError(f"--discovery-setting {quoted(text)}: must be NAME=NUMBER")
     return found
 
 
@@ -314,7 +314,7 @@ def _account() -> str:
 
 def _cluster(name: str) -> str:
     if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,63}", name):
-        raise InputError(f"--name {name!r}: must be 1 to 63 printable characters")
+        raise InputError(f"--name {quoted(name)}: must be 1 to 63 printable characters")
     return name
 
 

@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 from dfrs.cli.cluster import Json, Patience, job_words, live, until_ended
 from dfrs.cli.console import err, out, print_json
-from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds
+from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
 from dfrs.cli.script import read_script
 from dfrs.model.errors import InputError
 
@@ -32,6 +32,12 @@ _OPTIONS = {
     "name": "--name", "user": "--user", "estimate_s": "--time", "time_limit_s": "--limit", "after": "--after",
     "start_at": "--at", "array": "--array", "environment": "--env", "directory": "--directory", "command": "command",
 }  # fmt: skip
+_OF_JOB = {
+    "tasks", "cpu", "memory", "min_yield", "name", "user", "estimate", "limit", "after", "at", "array", "restart",
+    "hold", "env", "directory",
+}  # fmt: skip
+"""Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
+_NUMBERS = {"tasks", "cpu", "min_yield", "after", "array"}
 _RULES = {
     "name": "must be 1 to 128 printable characters",
     "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
@@ -47,6 +53,7 @@ class ScriptCommand(TyperCommand):
         if ctx.resilient_parsing or {"-h", "--help"} & set(args[:1]):
             return super().parse_args(ctx, args)
         given, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+        _check_numbers(given)
         words = given.get("command") or rest
         script = read_script(words[0], Path.cwd()) if words else None
         if script is None:
@@ -60,6 +67,12 @@ class ScriptCommand(TyperCommand):
     def _check(self, ctx: Any, where: str, words: Sequence[str]) -> None:  # noqa: ANN401
         try:
             given, rest, _ = self.make_parser(ctx).parse_args(args=list(words))
+            if others := [name for name in given if name not in {*_OF_JOB, "command"}]:
+                option = next(
+                    max(parameter.opts, key=len) for parameter in self.get_params(ctx) if parameter.name == others[0]
+                )
+                raise InputError(f"{option}: says nothing of the job: give it on the command line")
+            _check_numbers(given)
             if given.get("command") or rest:
                 raise InputError("must hold options only; the command follows in the script")
             apart = type(ctx)(self, info_name=ctx.info_name, parent=ctx.parent, **SUBMIT)
@@ -72,20 +85,48 @@ class ScriptCommand(TyperCommand):
             raise InputError(f"{where}: {error}") from None
 
 
+def _check_numbers(given: Mapping[str, Any]) -> None:
+    """Python reads digits of all scripts, and 1_000. Raises InputError."""
+    for name in _NUMBERS & given.keys():
+        for text in given[name] if isinstance(given[name], list) else [given[name]]:
+            if not str(text).isascii() or "_" in str(text):
+                raise InputError(f"--{name.replace('_', '-')}: {quoted(text)}: must be a number")
+
+
+class _Size(int):
+    """Bytes, and how they were written."""
+
+    text: str
+
+
+class _Seconds(float):
+    """Seconds, and how they were written."""
+
+    text: str
+
+
 def _size(text: str) -> int:
-    return parse_bytes(text, "--memory")
+    size = _Size(parse_bytes(text, "--memory"))
+    size.text = text
+    return size
+
+
+def _seconds(seconds: float, text: str) -> float:
+    value = _Seconds(seconds)
+    value.text = text
+    return value
 
 
 def _estimate(text: str) -> float:
-    return parse_seconds(text, "--time")
+    return _seconds(parse_seconds(text, "--time"), text)
 
 
 def _limit(text: str) -> float:
-    return parse_seconds(text, "--limit")
+    return _seconds(parse_seconds(text, "--limit"), text)
 
 
 def _instant(text: str) -> float:
-    return parse_instant(text, "--at")
+    return _seconds(parse_instant(text, "--at"), text)
 
 
 @live
@@ -131,7 +172,7 @@ def submit(
             parser=_instant,
             metavar="WHEN",
             show_default=False,
-            help='Start then, on dedicated nodes: "2026-11-23 08:00", +30m.',
+            help='Start then, on reserved shares: "2026-11-23 08:00", +30m.',
         ),
     ] = None,
     array: Annotated[
@@ -228,6 +269,8 @@ def _request(**fields: object) -> "JobRequest":
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = str(first["loc"][0])
-        value = "" if field in {"environment", "command"} else f' "{first["input"]}"'
+        value = (
+            "" if field in {"environment", "command"} else " " + quoted(getattr(first["input"], "text", first["input"]))
+        )
         rule = _RULES.get(field) or first["msg"].removeprefix("Value error, ")
         raise InputError(f"{_OPTIONS.get(field, '--' + field)}{value}: {rule[:1].lower()}{rule[1:]}") from None

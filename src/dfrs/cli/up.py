@@ -12,14 +12,15 @@ import typer
 
 from dfrs.cli.cluster import Json
 from dfrs.cli.console import err, out, print_json
-from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores
-from dfrs.model.errors import DfrsError
+from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores, show_count
+from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
     from dfrs.cli.local import Choice
 
 LOOK_S = 0.3
-_UP = "up"
+_UP, _BAD = "up", "bad input: "
+"""What the background says: all is up, or the words of an error in what the user gave; else those of another one."""
 
 State = Annotated[
     Path | None,
@@ -70,10 +71,13 @@ def up(
 
         dfrs up --nodes 4 --policy 'GreedyPM*/per/OPT=MIN/MVT=600' --detach
     """
-    from dfrs.cli.local import Choice, free_port
+    from dfrs.cli.local import Choice, begun, free_port, prepare
     from dfrs.live.client import state_directory
 
     place = (state or state_directory()).absolute()
+    begun(place)
+    _check(policy, discovery)
+    prepare(place)
 
     def choose() -> Choice:
         last = Choice.of(place)
@@ -82,6 +86,9 @@ def up(
             "port": free_port(port, last.port if last else None),
         }  # fmt: skip
         base = last.model_dump() if last else {}
+        if last and nodes not in {None, last.nodes}:
+            # An amount that was chosen for another number of nodes.
+            base["memory_bytes"] = None
         return Choice.model_validate(base | {name: value for name, value in given.items() if value is not None})
 
     def tell() -> None:
@@ -94,9 +101,21 @@ def up(
         _run(place, choose, tell)
 
 
+def _check(policy: str | None, discovery: str | None) -> None:
+    """Refuse what the controller would refuse, before anything is started. Raises InputError."""
+    if policy is not None:
+        from dfrs.policies.registry import find_policy
+
+        find_policy(policy)
+    if discovery is not None:
+        from dfrs.policies.discovery import find_discovery
+
+        find_discovery(discovery)
+
+
 def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None]) -> None:
     """Start all, call `ready`, and keep all running until a signal comes."""
-    from dfrs.cli.local import LocalCluster, locked
+    from dfrs.cli.local import LocalCluster, begin, locked
 
     stop = threading.Event()
 
@@ -106,9 +125,12 @@ def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with locked(place):
         cluster = LocalCluster(place, choose(), _say)
+        begin(place)
         try:
             with err.status("starting") as status:
                 cluster.start(status.update)
+            # Only what has come up is worth repeating.
+            cluster.choice.keep(place)
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, on_signal)
             ready()
@@ -118,7 +140,8 @@ def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None])
         finally:
             cluster.stop()
     if left:
-        _say(f"stopped; {left} jobs go on without it: the next dfrs up finds them, dfrs down ends them")
+        goes = "goes" if left == 1 else "go"
+        _say(f"stopped; {show_count(left, 'job')} {goes} on: the next dfrs up finds what is left, dfrs down ends it")
     else:
         _say("stopped; there were no jobs")
 
@@ -146,13 +169,15 @@ def _in_background(place: Path, run: Callable[[Callable[[], None]], None]) -> No
             status = 0
         except DfrsError as error:
             err.print(f"dfrs: {error}", markup=False, soft_wrap=True)
-            os.write(writing, str(error).encode())
+            os.write(writing, f"{_BAD if isinstance(error, InputError) else ''}{error}".encode())
         finally:
             # What the parent holds, its buffers and its exit handlers, is the parent's.
             os._exit(status)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         answer = pipe.read()
+    if answer.startswith(_BAD):
+        raise InputError(answer.removeprefix(_BAD))
     if answer != _UP:
         raise DfrsError(answer or f"it ended before it was up: see {place / 'log' / 'up.log'}")
 
@@ -178,12 +203,16 @@ def _jobs_left(place: Path) -> int:
 
 def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> None:
     """Where everything is, and what to do next."""
+    from dfrs.cli.local import Choice, node_name
     from dfrs.live.client import CLIENT_FILE, Client, read_client_file, state_directory
 
     endpoint = read_client_file(place)
     assert endpoint is not None
+    choice = Choice.of(place)
+    assert choice is not None
+    here = {node_name(number) for number in range(choice.nodes)}
     with Client(endpoint) as client:
-        nodes = client.nodes()
+        nodes = [node for node in client.nodes() if node.name in here]
     file = place / CLIENT_FILE
     if as_json:
         print_json({

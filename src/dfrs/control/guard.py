@@ -41,6 +41,7 @@ NO_ROOM = "waits: running jobs keep their nodes"
 KEPT_MEMORY = "waits: pauses keep memory here"
 OTHER_ISLAND = "waits: its island has no room"
 NO_MINIMUM = "waits: its minimum yield has no room"
+OTHERS_MINIMUM = "waits: the minimum yields of others leave no room"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -276,7 +277,7 @@ class _Room:
     def what_is_missing(self, row: int, target: Target) -> str:
         """For what a row waits that `find` finds no nodes for."""
         if self.find(row, target, unpromised=True) is not None:
-            return NO_MINIMUM
+            return NO_MINIMUM if self._snapshot.jobs["minimum"][row] > 0 else OTHERS_MINIMUM
         if self.find(row, target, anywhere=True) is not None:
             return OTHER_ISLAND
         return KEPT_MEMORY if self._limits.cluster.keeps.any() else NO_ROOM

@@ -9,11 +9,12 @@ import asyncio
 import base64
 import fcntl
 import os
+import secrets
 import socket
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -299,6 +300,27 @@ def host_name() -> str:
     """This host's name, without what does not belong in one."""
     name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in socket.gethostname())
     return name.lstrip("._-")[:63] or "host"
+
+
+def host_identity(root: Path) -> str:
+    """A name for the host that no other has: its own, and what was drawn when `root` was first used.
+
+    Nodes of one host share `root`, so that is what makes them able to hand each other tasks. Raises InputError.
+    """
+    path = root / "host-id"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            fresh = root / f"host-id.{os.getpid()}"
+            fresh.write_text(secrets.token_hex(4))
+            try:
+                os.link(fresh, path)
+            finally:
+                fresh.unlink()
+        drawn = path.read_text().strip()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    return check_name(f"{host_name()[:54]}-{drawn}", str(path))
 
 
 def check_name(text: str, field: str = "name") -> str:

@@ -144,7 +144,8 @@ class _Session:
                         self._link.cut(POLICY, "token: expired or revoked")
                         return
         except TimeoutError:
-            self._refuse(POLICY, f"no hello within {HELLO_S:g} s")
+            # It may be slow, or its connection is: it is welcome once it is not.
+            self._refuse(LATER, f"no hello within {HELLO_S:g} s", retry=True)
         except InputError as error:
             self._refuse(POLICY, str(error))
         except WebSocketDisconnect:
@@ -191,11 +192,11 @@ class _Session:
             return
         attachment.receive(message)
 
-    def _refuse(self, code: int, reason: str) -> None:
+    def _refuse(self, code: int, reason: str, *, retry: bool = False) -> None:
         _complaints.tell("agent cut off", node=self.node, why=reason[:200])
         if self._attachment is None:
             self._meters.malformed.inc()
-            self._link.send(Refuse(reason=reason[:1000], retry=False))
+            self._link.send(Refuse(reason=reason[:1000], retry=retry))
         self._link.cut(code, reason)
 
 

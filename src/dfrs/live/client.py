@@ -7,6 +7,7 @@
 
 import json
 import os
+import socket
 import ssl
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from dfrs.live.addresses import must_be_secret
 from dfrs.live.ports import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.resources import (
     Bar,
@@ -62,6 +64,8 @@ class Endpoint:
     token: str | None = field(default=None, repr=False)
     ca: Path | None = None
     """Certificate authority to trust, PEM; None: those of the system."""
+    own: bool = False
+    """Whether it is the cluster of this account on this machine, as its client file says."""
 
 
 class _ClientFile(BaseModel):
@@ -94,19 +98,20 @@ def find_endpoint(
     token = None if token_path is None else _read_token(token_path)
     path = state_directory(environ) / CLIENT_FILE
     known = _read_client_file(path)
+    own = url is None
     if url is None:
         if known is None:
             raise UnreachableError(f"no cluster is known: {path} is not there; start one with: dfrs up")
         url = known.url
     if known is not None and known.url.rstrip("/") == url.rstrip("/"):
         token, authority = token or known.token, authority or known.ca
-    return Endpoint(url=_checked(url), token=token, ca=authority)
+    return Endpoint(url=_checked(url), token=token, ca=authority, own=own)
 
 
 def read_client_file(state: Path) -> Endpoint | None:
     """The endpoint that the controller of a state directory left there; None without one. Raises InputError."""
     known = _read_client_file(state / CLIENT_FILE)
-    return None if known is None else Endpoint(url=known.url, token=known.token, ca=known.ca)
+    return None if known is None else Endpoint(url=known.url, token=known.token, ca=known.ca, own=True)
 
 
 def _read_client_file(path: Path) -> _ClientFile | None:
@@ -135,9 +140,10 @@ def _checked(url: str) -> str:
         parts = urlsplit(url)
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
-        good = False
-    if not good:
+        parts, good = None, False
+    if parts is None or not good:
         raise InputError(f'--server "{url}": must be an address, as https://cluster.example:7070')
+    must_be_secret(parts, "--server")
     return url.rstrip("/")
 
 
@@ -151,7 +157,7 @@ class Client:
     def __init__(
         self, endpoint: Endpoint, *, transport: httpx.BaseTransport | None = None, timeout_s: float = 15.0
     ) -> None:
-        self.url = endpoint.url
+        self.url, self._own = endpoint.url, endpoint.own
         headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
         # A proxy of the environment, or a .netrc, has no say in who sees the token.
         self._http = httpx.Client(
@@ -318,9 +324,24 @@ class Client:
         except httpx.TimeoutException:
             raise UnreachableError(f"no answer from {self.url} in time: is its controller well?") from None
         except httpx.TransportError as error:
-            if "CERTIFICATE" in str(error) or "SSL" in str(error):
-                raise UnreachableError(f"{self.url}: not trusted: {error}; name its authority with --ca") from None
-            raise UnreachableError(f"no cluster at {self.url}: start one with: dfrs up") from None
+            raise UnreachableError(self._cause(error)) from None
+
+    def _cause(self, error: httpx.TransportError) -> str:
+        """Why nobody was reached."""
+        first: BaseException = error
+        while (under := first.__cause__ or first.__context__) is not None:
+            first = under
+        if isinstance(first, ssl.SSLCertVerificationError):
+            return f"{self.url}: not trusted: {first.verify_message}; name its authority with --ca"
+        if isinstance(first, ssl.SSLError):
+            return f"{self.url}: no TLS there: {first.reason or first}"
+        if isinstance(first, socket.gaierror):
+            return f"{self.url}: name not found: {first.strerror}"
+        if isinstance(first, ConnectionRefusedError):
+            start = "; start one with: dfrs up" if self._own else ""
+            return f"no cluster at {self.url}: connection refused{start}"
+        why = first.strerror if isinstance(first, OSError) else str(first)
+        return f"{self.url}: cannot be reached: {' '.join((why or type(first).__name__).split())}"
 
     def _raise_for(self, answer: httpx.Response) -> None:
         if answer.is_success:

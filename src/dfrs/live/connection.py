@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 
+from dfrs.live.addresses import must_be_secret
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.wire import MESSAGE_BYTES, FromAgent, Output, Report, Status
 from dfrs.model.errors import InputError
@@ -38,6 +39,7 @@ class Server:
             known = False
         if not known or parts.username or parts.query or parts.fragment or parts.path.strip("/"):
             raise InputError(f"server {self.url!r}: must be http://HOST:PORT or https://HOST:PORT")
+        must_be_secret(parts, "server")
         return f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{AGENT_PATH}"
 
     def trust(self) -> ssl.SSLContext | None:

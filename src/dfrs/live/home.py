@@ -6,6 +6,7 @@ Nobody but its account may look into it. One controller at a time works on it.
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,10 @@ from dfrs.live.resources import Role, TokenRequest
 from dfrs.model.errors import DfrsError, InputError
 
 AGENT_FILE = "agent.token"
+_OURS = {
+    CLIENT_FILE, AGENT_FILE, "dfrs.db", "lock", "host", "up.lock", "up.json", "ca.pem", "ca.key", "server.pem",
+}  # fmt: skip
+"""What is in a directory that a controller has used before."""
 _TOKEN_DAYS = 3650.0
 """Of the tokens in files that only this account can read."""
 
@@ -29,14 +34,36 @@ class _Client(BaseModel):
 
 
 def make_private(directory: Path) -> None:
-    """Make it, if need be, for this account alone. Raises InputError."""
+    """Make it for this account alone. One that is there is left as it is: it must be private, and empty or a state's.
+
+    Raises InputError.
+    """
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        directory.chmod(0o700)
+        try:
+            directory.mkdir(parents=True, mode=0o700)
+        except FileExistsError:
+            why = _not_ours(directory)
+        else:
+            return
     except OSError as error:
-        raise InputError(
-            f"{directory}: cannot be a controller's own directory: {error.strerror or error}; name another with --state"
-        ) from None
+        why = error.strerror or str(error)
+    if why is not None:
+        raise InputError(f"{directory}: cannot be a controller's own directory: {why}; name another with --state")
+
+
+def _not_ours(directory: Path) -> str | None:
+    """Why a directory that is there must not be used; None if it may. Raises OSError."""
+    about = directory.stat()
+    if not stat.S_ISDIR(about.st_mode):
+        return "it is a file"
+    if about.st_uid != os.geteuid():
+        return "it belongs to another account"
+    names = set(os.listdir(directory))
+    if names and not names & _OURS:
+        return "it holds other things"
+    if stat.S_IMODE(about.st_mode) & 0o077:
+        return f"others may look into it (chmod 700 {directory})"
+    return None
 
 
 def write_private(path: Path, data: str | bytes, mode: int = 0o600) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dfrs.live.drivers.base import Driver, DriverError, Exit, TaskId, TaskSpec, TaskState, TaskStatus
+from dfrs.live.drivers.base import Driver, DriverError, Exit, ExitKind, TaskId, TaskSpec, TaskState, TaskStatus
 from dfrs.live.plan import DONE, LIVE, Plan, Step, Verb, plan, plan_fenced
 from dfrs.live.wire import Desired, Status
 
@@ -35,6 +35,10 @@ ERROR_CHARS = 2000
 log = structlog.get_logger(__name__)
 
 
+class _RefusedError(DriverError):
+    """No other attempt on this node could start the task."""
+
+
 @dataclass(slots=True, kw_only=True)
 class _Task:
     """What is known of one task."""
@@ -48,6 +52,8 @@ class _Task:
     fenced: bool = False
     state: TaskState = TaskState.ABSENT
     exit: Exit | None = None
+    refused: Exit | None = None
+    """Why the driver was not even asked to start it; until it is forgotten."""
     since_s: float
     brought: int = 0
     """The last version that was brought about."""
@@ -92,8 +98,9 @@ class _Task:
 
     def see(self, found: TaskStatus | None) -> None:
         """Take over what the driver says of it."""
-        state = TaskState.ABSENT if found is None else found.state
-        ended = None if found is None else found.exit
+        state, ended = (TaskState.ABSENT, None) if found is None else (found.state, found.exit)
+        if found is None and self.refused is not None:
+            state, ended = TaskState.EXITED, self.refused
         if (state, ended) != (self.state, self.exit):
             self.state, self.exit = state, ended
             self.since_s = time.time() if ended is None else max(0.0, ended.time_s)
@@ -117,8 +124,8 @@ class _Task:
 class Keeper:
     """The tasks of one node. `tell` is called with the status of a task whenever it has changed.
 
-    With `accounts` each task runs under the account that its spec names, and must name one that is not root's; without,
-    all run as the agent does.
+    With `accounts` each task runs under the account that its spec names, and must name one that is not root's, or it
+    ends as not started; without, all run as the agent does.
     Everything but calls of the driver happens on the event loop of `run`.
     """
 
@@ -260,6 +267,9 @@ class Keeper:
         task.last = step
         try:
             await loop.run_in_executor(self._callers, self._call, task.task, step, desired)
+        except _RefusedError as error:
+            task.refused = Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message=_line(error)[:ERROR_CHARS])
+            task.error = ""
         except Exception as error:
             # A bug of the driver ends no agent either: it is told to the operator, with all that is known of it.
             if not isinstance(error, DriverError | OSError):
@@ -272,6 +282,8 @@ class Keeper:
             task.retry_at = time.monotonic() + step.patience_s
             if step.verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE}:
                 task.share_cores = step.share_cores
+            elif step.verb is Verb.FORGET:
+                task.refused = None
         finally:
             task.busy = False
             task.seen_after = self._begun
@@ -305,13 +317,13 @@ class Keeper:
         if not self._accounts:
             return spec.model_copy(update={"account": None})
         if spec.account is None:
-            raise DriverError("account: none is given, and tasks of this node run under their users' accounts only")
+            raise _RefusedError("account: none is given, and tasks of this node run under their users' accounts only")
         try:
             is_root = pwd.getpwnam(spec.account).pw_uid == 0
         except KeyError:
-            raise DriverError(f"account {spec.account}: there is none of that name on this node") from None
+            raise _RefusedError(f"account {spec.account}: there is none of that name on this node") from None
         if is_root:
-            raise DriverError(f"account {spec.account}: is root's, under which no task runs")
+            raise _RefusedError(f"account {spec.account}: is root's, under which no task runs")
         return spec
 
     def _tell(self, task: _Task) -> None:

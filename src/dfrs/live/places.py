@@ -19,6 +19,8 @@ MINOR_BITS = 32
 """Versions are the number of the last event times two to the power of this, and a count."""
 MOST_BYTES = MESSAGE_BYTES // 2
 """A message with more than about this is sent in parts."""
+NEAR = 1
+"""Distance of a node to which a task can be handed."""
 SHARE_STEP = 1e-6
 """Cores. Shares that differ by less are the same."""
 
@@ -97,7 +99,7 @@ class Places:
             return 0
         homes = list(task.at) or [task.target]
         near = any(home >= 0 and self._nodes[home].island == self._nodes[node].island for home in homes)
-        return 1 if near else 2
+        return NEAR if near else NEAR + 1
 
     def begin_anew(self, job: JobRecord) -> None:
         """This attempt is over: what is left of it is ended, and then there may be another one."""
@@ -215,8 +217,8 @@ class Places:
                     continue
                 task = Task(status.task, started=True)
                 job.old.append(task)
-            elif node.number not in task.at and node.number != task.target and not task.started:
-                # It was never told to have it.
+            elif self._distance(task, node.number) > NEAR:
+                # Tasks do not move between islands: it never had it.
                 continue
             sight = self._put(task, node.number)
             sight.state, sight.order, sight.error, task.started = status.state, (0, 0.0), status.error, True

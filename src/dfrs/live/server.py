@@ -1,7 +1,6 @@
 """Serves a controller: a socket, TLS where it is due, and an end that waits for nobody long."""
 
 import asyncio
-import ipaddress
 import logging
 import signal
 import socket
@@ -16,6 +15,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from dfrs.live.addresses import is_loopback
 from dfrs.live.ports import Service
 from dfrs.live.wire import MESSAGE_BYTES
 from dfrs.model.errors import DfrsError, InputError
@@ -48,12 +48,7 @@ class Address:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can come to it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     @property
     def everywhere(self) -> bool:

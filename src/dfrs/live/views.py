@@ -3,9 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from dfrs.live import reasons
 from dfrs.live.drivers.base import TaskState
 from dfrs.live.picture import virtual_s
 from dfrs.live.records import JobRecord, NodeRecord, Outcome, Task
@@ -20,11 +22,17 @@ from dfrs.live.resources import (
     Point,
 )
 from dfrs.live.state import State
-from dfrs.model.decisions import PAUSED, RUNNING
+from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, most_tasks
 from dfrs.version import __version__
 
+LATEST_START_S = 10 * 366 * 86400.0
+"""So far ahead a requested start may be."""
+KEPT_S = 86400.0
+"""So long a lost node is still shown."""
+LEAST_ERROR_CORES = 0.01
+"""Error bars are not shown any shorter."""
 LEAST_S = 10.0
 """Flow and virtual times count as at least so long in a stretch."""
 VERSION = __version__
@@ -50,8 +58,9 @@ def too_large(state: State, request: JobRequest) -> str:
     cpu, memory = first_need(state, request), state.memory_bytes(request) / state.reference_bytes
     if cpu > 1:
         return f"cpu_cores: {request.cpu_cores:g}: a task can need at most {state.reference_cores:g} cores here"
-    nodes = [node for node in state.nodes if state.numbers[node.name] == node.number]
-    largest = min(state.reference_bytes, max((node.hello.memory_bytes for node in nodes), default=0))
+    nodes = [node for node in present_nodes(state) if _counts(state, node)]
+    reference = state.reference_bytes
+    largest = min(reference, max((node.hello.memory_bytes for node in nodes), default=reference))
     if memory > 1 or state.memory_bytes(request) > largest:
         mib = largest / (1 << 20)
         return (
@@ -60,13 +69,22 @@ def too_large(state: State, request: JobRequest) -> str:
     sizes = [(node.hello.cpus, node.hello.memory_bytes) for node in nodes]
     capacity = np.array(sizes).reshape(-1, 2) / (state.reference_cores, state.reference_bytes)
     most = most_tasks(capacity, cpu, memory, exclusive=state.exclusive)
-    if request.tasks > most:
+    if nodes and request.tasks > most:
         return f"tasks: {request.tasks}: all nodes together hold at most {most:g} such tasks"
     return ""
 
 
+def _counts(state: State, node: NodeRecord) -> bool:
+    """Whether jobs may be meant for a node: it is there, or may well come back."""
+    where = node_state(state, node)
+    return where is not NodeState.LOST and not (where is NodeState.SILENT and node.drained)
+
+
 def check_fits(state: State, request: JobRequest) -> None:
-    """Raise InputError where it can never run on the nodes known; before there are any, anything may."""
+    """Raise InputError where it starts too far ahead, or can never run on the nodes known; before any are, all may."""
+    latest = state.settings.clock() + LATEST_START_S
+    if request.start_at is not None and request.start_at > latest:
+        raise InputError(f"start_at: {request.start_at:.0f}: must be at most 10 years ahead")
     problem = too_large(state, request)
     if problem:
         raise InputError(problem)
@@ -96,18 +114,42 @@ def why(state: State, job: JobRecord, now: JobState) -> str:
     if now is JobState.PENDING:
         if job.waits_for:
             return f"waits for job {', '.join(str(name) for name in sorted(job.waits_for)[:5])} to end"
-        return "waits for its requested start"
+        return reasons.requested_start(job.request.start_at or 0.0, state.settings.clock())
     if now is JobState.WAITING:
-        if not state.nodes:
-            return "waits: no node has joined yet"
-        return state.whys.get(job.id) or (job.why if job.told else "") or "waits for room"
+        return _why_waiting(state, job)
+    if now is JobState.HELD:
+        return job.why or "held since its submission"
     errors = [sight.error for task in job.tasks for sight in task.at.values() if sight.error]
     if errors and now in {JobState.STARTING, JobState.ENDING, JobState.RUNNING}:
         return errors[0]
     if now is JobState.STARTING and job.old:
         names = {state.nodes[number].name for task in job.old for number in task.at}
         return f"waits until its last attempt has ended on {', '.join(sorted(names))}"
+    if now is JobState.STARTING:
+        return f"is being started on {_names(places(state, job))}"
     return job.why
+
+
+def _why_waiting(state: State, job: JobRecord) -> str:
+    if not state.nodes:
+        return "waits: no node has joined yet"
+    row = state.picture.rows.get(job.id)
+    if not job.told or row is None:
+        return "waits: it was just submitted"
+    if state.policy_problem is not None:
+        return f"waits: {state.policy_problem}"
+    if not state.picture.snapshot.open.any():
+        found = Counter(node_state(state, each).value for each in present_nodes(state))
+        words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
+        return f"waits: no node takes new tasks now{f' ({words})' if words else ''}"
+    return reasons.waiting(state, job, row)
+
+
+def _names(nodes: Sequence[str], most: int = 3) -> str:
+    """Each once; the first ones, and how many more."""
+    names = list(dict.fromkeys(nodes))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def used_cores(tasks: Sequence[Task]) -> float | None:
@@ -148,7 +190,7 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: O
     if known is not None and record.told:
         then_s = state.picture.snapshot.now_s if row is not None else at - state.epoch
         virtual = virtual_s(known, then_s, at - state.epoch)
-    used, flow_s = used_cores(record.tasks), max(0.0, at - record.submitted_at)
+    used, flow_s = used_cores(record.tasks), max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
     samples = [task.usage for task in record.tasks if task.usage is not None and task.exit is None]
     return Job(
         id=record.id, name=record.name, user=record.user, state=where,
@@ -171,7 +213,7 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: O
 def _error_cores(state: State, record: JobRecord) -> float | None:
     if record.request.cpu_cores is not None or record.need_error is None:
         return None
-    return record.need_error * (state.reference_cores or 1.0)
+    return max(LEAST_ERROR_CORES, record.need_error * (state.reference_cores or 1.0))
 
 
 def places(state: State, record: JobRecord) -> tuple[str, ...]:
@@ -183,7 +225,7 @@ def node_state(state: State, node: NodeRecord) -> NodeState:
     """What a node is to the controller."""
     if node.condition is Condition.DOWN:
         return NodeState.LOST
-    if state.settings.clock() - node.seen_at >= state.settings.silent_s:
+    if state.settings.steady() - node.seen_at >= state.settings.silent_s:
         return NodeState.SILENT
     return NodeState.DRAINING if node.drained else NodeState.UP
 
@@ -207,31 +249,51 @@ def node(state: State, record: NodeRecord) -> Node:
             )
         )  # fmt: skip
     hello = record.hello
+    seen_at = state.settings.clock() - (state.settings.steady() - record.seen_at)
     return Node(
         name=record.name, host=hello.host, state=node_state(state, record), cpus=hello.cpus,
         memory_bytes=hello.memory_bytes, memory_free_bytes=max(0, hello.memory_bytes - held_bytes),
         used_cores=sum(task.used_cores or 0.0 for task in tasks),
         granted_cores=sum(task.share_cores for task in tasks if not task.paused), tasks=tuple(tasks),
         shares=hello.abilities.shares, caps=hello.abilities.caps,
-        pause_frees_memory=hello.abilities.pause_frees_memory, notes=hello.abilities.notes, seen_at=record.seen_at,
+        pause_frees_memory=hello.abilities.pause_frees_memory, notes=hello.abilities.notes, seen_at=seen_at,
         version=hello.version,
     )  # fmt: skip
 
 
 def present_nodes(state: State) -> list[NodeRecord]:
-    """Nodes by name, without those whose name another host has now."""
-    found = [node for node in state.nodes if state.numbers[node.name] == node.number]
-    return sorted(found, key=lambda node: node.name)
+    """Nodes by name, without those whose name another host has now, and those that have been lost for long."""
+    return sorted((node for node in state.nodes if is_present(state, node)), key=lambda node: node.name)
+
+
+def is_present(state: State, node: NodeRecord) -> bool:
+    """Whether a node is still taken for one."""
+    if state.numbers[node.name] != node.number:
+        return False
+    return node.condition is not Condition.DOWN or state.settings.steady() - node.seen_at < KEPT_S
 
 
 def happiness(state: State) -> tuple[float | None, float | None, float | None]:
-    """Minimum, median and Jain's index of the yields of all jobs that the policy sees."""
-    yields = state.picture.jobs["yield_"]
+    """Minimum, median and Jain's index of the yields of all jobs that the policy sees and that could run by now."""
+    yields = due(state).jobs["yield_"]
     if not len(yields):
         return None, None, None
     squares = float((yields * yields).sum())
     jain = 1.0 if squares == 0.0 else float(yields.sum()) ** 2 / (len(yields) * squares)
     return float(yields.min()), float(np.median(yields)), min(1.0, jain)
+
+
+def due(state: State) -> Snapshot:
+    """The present without jobs whose requested start is to come."""
+    snapshot = state.picture.snapshot
+    kept = ~(snapshot.jobs["requested_start_s"] > state.settings.clock() - state.epoch)
+    if kept.all():
+        return snapshot
+    jobs = snapshot.jobs[kept]
+    return replace(
+        snapshot, jobs=jobs, first=np.concatenate(([0], np.cumsum(jobs["tasks"]))), subject=-1,
+        task_nodes=snapshot.task_nodes[np.repeat(kept, snapshot.jobs["tasks"])],
+    )  # fmt: skip
 
 
 def total_used(state: State) -> float:

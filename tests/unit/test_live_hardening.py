@@ -1,0 +1,268 @@
+"""What must not shake the controller: clocks that are set, defects of its own parts, nodes that blink or lie."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+from dfrs.control.core import RETRY_S, Core
+from dfrs.control.events import Submit, Wake
+from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
+from dfrs.live.ports import UnavailableError
+from dfrs.live.records import Task
+from dfrs.live.resources import JobState, NodeState
+from dfrs.live.wire import Output, Status
+from dfrs.model.decisions import PolicyError
+from dfrs.model.errors import InputError
+from dfrs.model.nodes import Join
+from tests.live_cluster import GIB, until
+from tests.unit.test_live_engine import Begun, run
+
+
+class Clock:
+    """A wall clock that is set while steady time goes on."""
+
+    def __init__(self):
+        self.offset = 0.0
+
+    def __call__(self):
+        return time.time() + self.offset
+
+
+@pytest.mark.parametrize("jump_s", [10_000.0, -10_000.0])
+def test_a_wall_clock_that_is_set_changes_nothing(tmp_path, jump_s):
+    async def story():
+        async with Begun(tmp_path) as live:
+            clock = Clock()
+            steady = live.world.clock
+            object.__setattr__(live.controller.settings, "clock", clock)
+            object.__setattr__(live.controller.settings, "steady", steady)
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            before = live.controller.state.now_s()
+            clock.offset = jump_s
+            live.world.tick(5)
+            steps = live.controller.engine.steps
+            await until(lambda: live.controller.engine.steps > steps + 3)
+            assert [node.state for node in live.controller.nodes()] == [NodeState.UP] * 2
+            assert live.controller.job(job).incarnation == 0
+            assert live.controller.state.now_s() == pytest.approx(before + 5)
+
+    run(story())
+
+
+def test_nodes_are_not_blamed_for_the_controllers_own_absence(tmp_path, monkeypatch):
+    async def story():
+        async with Begun(tmp_path) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            away = 0.0
+            real = time.monotonic
+            monkeypatch.setattr("dfrs.live.engine.time.monotonic", lambda: real() + away)
+            # The machine slept: its clock and that of the nodes went on, and no step was made.
+            away = 1000.0
+            live.world.now += 1000.0
+            steps = live.controller.engine.steps
+            await until(lambda: live.controller.engine.steps > steps + 3)
+            assert [node.state for node in live.controller.nodes()] == [NodeState.UP] * 2
+
+    run(story())
+
+
+def test_a_lost_node_that_blinks_keeps_nobody_waiting(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            job = await live.submit(cpu_cores=1.0)
+            name = (await live.reaches(job, JobState.RUNNING)).nodes[0]
+            live.world.nodes[name].die()
+            live.world.tick(200)
+            await until(lambda: live.controller.job(job).incarnation == 1)
+            # Back for a moment only, with what it had: that is not to be waited for for ever.
+            record, places = live.controller.engine.comings.find(name), live.controller.state.places
+            old = Task(TaskId(job=job, rank=0, incarnation=0), started=True)
+            live.controller.state.jobs[job].old.append(old)
+            places.restore(old, [record.number])
+            record.seen_at = live.world.clock()
+            live.world.tick(200)
+            assert (await live.reaches(job, JobState.RUNNING)).nodes[0] != name
+            assert not live.controller.state.jobs[job].old
+
+    run(story())
+
+
+def test_a_held_job_on_a_lost_node_is_not_run_again_where_it_must_not(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            job = await live.submit(cpu_cores=1.0, restart="never")
+            await live.reaches(job, JobState.RUNNING)
+            await live.controller.hold(job, "ann")
+            await live.reaches(job, JobState.HELD)
+            live.world.nodes["n1"].die()
+            live.world.tick(200)
+            assert "n1 was lost" in (await live.reaches(job, JobState.FAILED)).exit
+
+    run(story())
+
+
+def test_a_node_that_comes_back_smaller_is_not_overcommitted(tmp_path):
+    async def story():
+        async with Begun(tmp_path, nodes=1) as live:
+            job = await live.submit(cpu_cores=1.0, memory_bytes=4 * GIB)
+            await live.reaches(job, JobState.RUNNING)
+            node = live.world.nodes["n1"]
+            node.cut()
+            node.memory = 5 * GIB
+            node.attach(live.controller)
+            await until(lambda: live.controller.nodes()[0].memory_bytes == 5 * GIB)
+            late = await live.submit(cpu_cores=1.0, memory_bytes=2 * GIB)
+            steps = live.controller.engine.steps
+            await until(lambda: live.controller.engine.steps > steps + 5)
+            assert live.controller.job(late).state is JobState.WAITING
+            node.end(job)
+            await live.reaches(late, JobState.RUNNING)
+            assert live.controller.state.core.capacity[0, 1] == pytest.approx(5 / 8)
+
+    run(story())
+
+
+def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
+    async def story():
+        async with Begun(tmp_path, host=None) as live:
+            job = await live.submit(cpu_cores=1.0)
+            there = (await live.reaches(job, JobState.RUNNING)).nodes[0]
+            liar = next(node for node in live.world.nodes.values() if node.name != there)
+            task = TaskId(job=job, rank=0, incarnation=0)
+            ended = Status(
+                task=task, version=1, state=TaskState.EXITED, since_s=1.0,
+                exit=Exit(kind=ExitKind.CODE, code=0, time_s=1.0),
+            )  # fmt: skip
+            liar.attachment.receive(ended)
+            state = live.controller.state
+            record = live.controller.engine.comings.find(liar.name)
+            state.places.welcome(record, record.hello.model_copy(update={"tasks": (ended,)}))
+            steps = live.controller.engine.steps
+            live.controller.engine.poke()
+            await until(lambda: live.controller.engine.steps > steps)
+            assert live.controller.job(job).state is JobState.RUNNING
+            assert len(live.world.running(job)) == 1
+
+    run(story())
+
+
+def test_only_who_was_asked_answers(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            reads, links = live.controller._reads, [node.link for node in live.world.nodes.values()]
+
+            class Silent:
+                def send(self, message):
+                    reads.answer(links[0], Output(request=message.request, data="Zm9yZ2Vk"))
+                    asyncio.get_running_loop().call_soon(
+                        reads.answer, self, Output(request=message.request, data="dHJ1ZQ==")
+                    )
+
+            found = await reads.read(Silent(), TaskId(job=1, rank=0, incarnation=0), "out", 0, 10)
+            assert found.data == "dHJ1ZQ=="
+
+    run(story())
+
+
+def test_a_drain_in_the_same_plan_as_another_change_is_remembered(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            live.world.nodes["n1"].cut()
+            live.world.now += 20
+            await live.controller.drain("n1", "root")
+            await until(lambda: live.controller.engine.comings.find("n1").drained)
+            steps = live.controller.engine.steps
+            await until(lambda: live.controller.engine.steps > steps + 2)
+            path, world = live.path, live.world
+        from tests.live_cluster import make
+
+        again = make(path, clock=world.clock)
+        await again.start()
+        assert again.engine.comings.find("n1").drained
+        await again.stop()
+
+    run(story())
+
+
+def test_a_defect_after_the_record_stops_the_controller_and_stores_nothing(tmp_path):
+    async def story():
+        async with Begun(tmp_path) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            engine = live.controller.engine
+
+            def broken(*_, **__):
+                raise IndexError("a defect")
+
+            live.controller.state.apply = broken
+            with pytest.raises((UnavailableError, TimeoutError)):
+                await asyncio.wait_for(live.submit(cpu_cores=1.0), 5) and await asyncio.wait_for(
+                    live.controller.cancel(job, "ann"), 5
+                )
+            await until(lambda: live.controller.healthy() is not None)
+            assert not engine.sound
+            with pytest.raises(UnavailableError):
+                await live.controller.cancel(job, "ann")
+
+    run(story())
+
+
+def test_a_defect_of_discovery_stops_nothing(tmp_path):
+    class Broken:
+        name = "BROKEN"
+
+        def step(self, *_):
+            raise ZeroDivisionError
+
+    async def story():
+        async with Begun(tmp_path, discovery=Broken(), discovery_name="BROKEN") as live:
+            job = await live.submit()
+            await live.reaches(job, JobState.RUNNING)
+            await live.controller.cancel(job, "ann")
+            await live.reaches(job, JobState.CANCELLED)
+
+    run(story())
+
+
+def test_a_policy_that_fails_is_asked_again_but_not_at_once():
+    class Fails:
+        def decide(self, snapshot):
+            raise RuntimeError("no")
+
+    core = Core(Fails(), np.zeros((0, 2)))
+    for event in (Join(1.0, 1.0), Submit(1, 1, 0.5, 0.1), Wake()):
+        with pytest.raises(PolicyError):
+            core.handle(event, 10.0)
+        assert core.wake_at_s == 10.0 + RETRY_S
+
+
+def test_numbers_on_the_wire_are_bounded():
+    from dfrs.live.wire import from_agent
+
+    for field, value in (("memory_bytes", 10**400), ("cpus", 1e300)):
+        hello = {
+            "kind": "hello", "protocol": 1, "node": "n", "host": "h", "address": "a", "cpus": 1.0, "memory_bytes": 1,
+            "version": "1", "abilities": {
+                "shares": "nice", "caps": False, "memory_limits": False, "pause_frees_memory": False,
+                "moves_on_host": False, "measures_waiting": False,
+            },
+        } | {field: value}  # fmt: skip
+        import json
+
+        with pytest.raises(InputError, match=field):
+            from_agent(json.dumps(hello))
+
+
+def test_hosts_are_told_apart_by_their_directories(tmp_path):
+    from dfrs.live.agent import host_identity
+
+    first = host_identity(tmp_path / "a")
+    assert host_identity(tmp_path / "a") == first
+    assert host_identity(tmp_path / "b") != first
+    (tmp_path / "a" / "host-id").write_text("no name\n")
+    with pytest.raises(InputError, match="host-id"):
+        host_identity(tmp_path / "a")
