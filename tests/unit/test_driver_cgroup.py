@@ -185,7 +185,7 @@ def test_version_2_keeps_pause_and_counters_in_a_move(host):
     second.hand(task())
     first.take(task(), 0.5)
     assert state(first, task()) is TaskState.PAUSED
-    assert first.usage()[0].cpu_s == pytest.approx(held, abs=0.01)
+    assert first.usage()[0].cpu_s == pytest.approx(held, abs=0.1)
     first.stop(task(), 0.2)
     gone = ended(first, task())
     assert gone.kind is ExitKind.STOPPED

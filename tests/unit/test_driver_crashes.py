@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 
+from dfrs.live.drivers import shim
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from tests.driver_hosts import (
     BUSY,
@@ -240,7 +241,8 @@ def test_handing_while_it_forks(host):
         assert cpu_s > 0
     # All of it is there, also what it forked meanwhile: paused, it shows every process that it has.
     target.pause(task())
-    assert set(processes(host.cluster)) == set(target.groups.group("1.0.0").members())
+    every = {*processes(host.cluster), shim.living(target.files.shim(task()))}
+    assert every == set(target.groups.group("1.0.0").members())
     target.resume(task())
     with pytest.raises(DriverError, match="has not handed"):
         second.take(task(), 0.5)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from dfrs.live.drivers import supervised
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from tests.driver_hosts import (
     BUSY,
@@ -55,10 +56,10 @@ def test_each_way_to_end(host):
     assert (exits[1].kind, exits[1].code, exits[1].signal) == (ExitKind.CODE, 3, None)
     assert (exits[2].kind, exits[2].code, exits[2].signal) == (ExitKind.SIGNAL, None, 12)
     assert exits[3].kind is exits[4].kind is exits[5].kind is exits[9].kind is ExitKind.NOT_STARTED
-    assert exits[3].message == "[Errno 2] No such file or directory: './prog'"
-    assert exits[4].message == "[Errno 2] No such file or directory: '/no/such/place'"
+    assert exits[3].message == "no such program: ./prog"
+    assert exits[4].message == "no such directory: /no/such/place"
     assert exits[5].message == "no account 'no-such-user' on this node"
-    assert exits[9].message == "[Errno 13] Permission denied: '/etc/passwd'"
+    assert exits[9].message == "not executable: /etc/passwd"
     assert exits[6].kind is ExitKind.TIME_LIMIT
     assert exits[6].cpu_s < 0.5
     assert (exits[7].kind, exits[7].signal) == (ExitKind.STOPPED, 15)
@@ -66,6 +67,33 @@ def test_each_way_to_end(host):
     assert 24 * MIB < exits[8].peak_bytes <= 32 * MIB
     assert all(abs(one.time_s - time.time()) < 30 for one in exits.values())
     assert node.usage() == []
+
+
+def test_why_a_program_cannot_run_is_said_in_words(host, tmp_path):
+    for name, text in (("lost", "#!/no/interpreter -x\n"), ("bare", "echo x\n"), ("plain", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o644 if name == "plain" else 0o755)
+    on_path = {"PATH": f"/no/such/folder:{tmp_path}:/usr/bin:/bin"}
+    node = host.node()
+    asked = {
+        1: (host.spec("nosuchprogram"), "no such program: nosuchprogram"),
+        2: (host.spec("plain", environment=on_path), f"not executable: {tmp_path}/plain"),
+        3: (
+            host.spec("lost", environment=on_path),
+            f"its interpreter is missing: {tmp_path}/lost needs /no/interpreter -x",
+        ),
+        4: (
+            host.spec(f"{tmp_path}/bare"),
+            f"not a program: {tmp_path}/bare: a script's first line must be #! and its interpreter",
+        ),
+        5: (host.spec("true", directory="/etc/passwd"), "not a directory: /etc/passwd"),
+        6: (host.spec("true", environment=on_path), ""),
+    }
+    for job, (spec, _) in asked.items():
+        node.start(task(job), spec, 0.2)
+    for job, (_, says) in asked.items():
+        gone = ended(node, task(job))
+        assert (gone.message, gone.kind is ExitKind.NOT_STARTED) == (says, bool(says))
 
 
 def test_it_ends_when_all_of_it_has(host):
@@ -126,29 +154,56 @@ def test_account(host):
     )
 
 
-def test_output_is_rotated_and_counted(host):
+def test_account_gives_its_own_environment_whatever_was_submitted(host):
     node = host.node()
-    script = "i=0; while [ $i -lt 3000 ]; do printf '%06d\\n' $i; i=$((i+1)); done; echo problem >&2"
-    node.start(task(), host.shell(script, output_bytes=4096), 1.0)
+    nobody = pwd.getpwnam("nobody")
+    submitted = dict.fromkeys(("HOME", "USER", "LOGNAME", "SHELL"), "the-submitter's")
+    script = 'echo "$HOME $USER $LOGNAME $SHELL"'
+    node.start(task(1), host.shell(script, environment=submitted, account="nobody"), 0.5)
+    node.start(task(2), host.shell(script, environment=submitted), 0.5)
+    assert ended(node, task(1)).code == ended(node, task(2)).code == 0
+    assert text(node, task(1)) == f"{nobody.pw_dir} nobody nobody {nobody.pw_shell or '/bin/sh'}\n"
+    assert text(node, task(2)) == " ".join(submitted.values()) + "\n"
+
+
+UNREADABLE = """
+import os, sys
+class Unreadable:
+    def find_spec(name, path=None, target=None):
+        if os.geteuid():
+            raise ModuleNotFoundError(f"No module named {name!r}")
+sys.meta_path.insert(0, Unreadable)
+del sys.argv[:3]
+exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"))
+"""
+
+
+def test_account_need_not_be_able_to_read_the_interpreters_library(host, tmp_path, monkeypatch):
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!{PYTHON} -IS\n{UNREADABLE}")
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(supervised.sys, "executable", str(interpreter))
+    node = host.node()
+    node.start(task(1), host.spec("id", "-un", account="nobody"), 0.5)
+    node.start(task(2), host.spec("nosuchprogram", account="nobody"), 0.5)
+    assert (ended(node, task(1)).message, text(node, task(1))) == ("", "nobody\n")
+    assert ended(node, task(2)).message == "no such program: nosuchprogram"
+
+
+def test_a_node_is_removed_with_empty_groups_but_not_with_processes(host):
+    node = host.node()
+    node.groups.group("7.0.0").create(MIB)
+    node.start(task(), host.spec("/bin/sleep", "60"), 0.5)
+    pid = running(node, task())
+    with pytest.raises(DriverError, match=rf"still has task 1\.0\.0: its processes are .*\b{pid}\b"):
+        node.remove_node()
+    node.stop(task(), 1.0)
     ended(node, task())
-    whole = b"".join(b"%06d\n" % number for number in range(3000))
-    data, begin, end = node.output(task(), "out", 0, 1 << 20)
-    assert end == len(whole)
-    assert begin == len(whole) - len(data)
-    assert 4096 < len(data) <= 8192
-    assert whole[begin:] == data
-    assert node.output(task(), "out", end - 5, 3) == (data[-5:-2], end - 5, end)
-    across = begin + 4090
-    assert node.output(task(), "out", across, 100) == (whole[across : across + 100], across, end)
-    assert node.output(task(), "out", end + 10, 100) == (b"", end, end)
-    assert text(node, task(), "err") == "problem\n"
-    with pytest.raises(DriverError, match="no out output"):
-        node.output(task(99), "out", 0, 1)
+    node.groups.group("7.0.0").create(MIB)
+    node.remove_node()
+    assert node.groups.names() == []
+    assert not os.path.exists(node.groups.group("7.0.0").freezer)
     node.forget(task())
-    assert node.output(task(), "out", 0, 1 << 20) == (data, begin, end)
-    node.prune_output(0)
-    with pytest.raises(DriverError, match="pruned"):
-        node.output(task(), "out", 0, 1)
 
 
 def test_the_agents_own_affinity_is_not_the_tasks(host):
@@ -232,7 +287,7 @@ def test_shares_on_one_cpu(host, alone):
     settles(node, both, 1.0, share(0.25))
     assert used(node, task(1)).waiting_s > 0.5
     node.pause(task(2))
-    settles(node, both, 0.5, lambda first, second: second == 0 and first > 0.1)
+    settles(node, both, 0.5, lambda first, second: second < 0.01 and first > 0.1)
 
 
 def test_caps(host, alone):
@@ -288,7 +343,8 @@ def test_a_pause_holds_all_of_it_and_what_is_still_starting(host):
     node.pause(task())
     before = used(node, task()).cpu_s
     time.sleep(0.2)
-    assert used(node, task()).cpu_s == before
+    # What copies its output looks around now and then.
+    assert used(node, task()).cpu_s == pytest.approx(before, abs=0.01)
 
 
 def test_usage_is_cheap_and_grows(host):

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -150,11 +151,16 @@ class LocalCluster:
         self._children.start("controller", self._controller())
         endpoint = self._endpoint(url)
         with Client(endpoint) as client:
-            for part in self.parts:
+            for part in (*self.parts, *self._outgoing()):
                 self._children.start(part.name, self._agent(part, url))
             nodes = self._nodes(client, tell)
             self._close_others(client)
             return nodes
+
+    def _outgoing(self) -> list[Part]:
+        """Nodes of former starts whose tasks run on: without an agent they would be given up, and run a second time."""
+        former = sorted(nodes_ever(self.state) - {part.name for part in self.parts})
+        return [replace(self.parts[0], name=name) for name in former if _has_tasks(self.state, name)]
 
     def tend(self) -> None:
         """Start again what has died."""
@@ -162,7 +168,7 @@ class LocalCluster:
 
     def stop(self) -> None:
         """End agents and controller; jobs run on."""
-        self._children.stop([part.name for part in self.parts])
+        self._children.stop([part.name for part in (*self.parts, *self._outgoing())])
         self._children.stop()
 
     def _controller(self) -> list[str]:
@@ -282,6 +288,15 @@ def sweep(state: Path) -> tuple[int, list[str]]:
                 problems.append(str(error))
         driver.close()
     return ended, problems
+
+
+def _has_tasks(state: Path, name: str) -> bool:
+    root, machine = agent_root(state), measure()
+    driver = open_driver(root, default_cluster(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes)
+    try:
+        return bool(driver.tasks())
+    finally:
+        driver.close()
 
 
 def agent_root(state: Path) -> Path:

@@ -15,8 +15,6 @@ MOST_POINTS = 6 * 3600
 SHOWN_POINTS = 600
 MOST_BARS = 20_000
 STORED_EVERY_S = 30.0
-KEPT_S = 30 * 86400.0
-"""So long points stay in the database."""
 SHARE_SHOWN = 0.02
 """Cores. A bar goes on while its share differs by less."""
 CHANGES_S = 0.25

@@ -31,8 +31,7 @@ from dfrs.model.decisions import Snapshot
 from dfrs.model.needs import Revision
 from dfrs.model.run import Action
 
-RETRY_S = 1.0
-DISCOVERY_RETRY_S = 10.0
+RETRY_S, DISCOVERY_RETRY_S = 1.0, 10.0
 """So long after a failure it is tried again."""
 SAME_SHARE = 0.002
 """Weights of discovery are told when they changed by more than this part."""

@@ -122,7 +122,6 @@ SET_CONDITION, SET_DRAINED, SET_HELLO = (
 )
 ADD_HAPPENING = happenings.insert()
 ADD_POINT = points.insert()
-DROP_POINTS = points.delete().where(points.c.time < bindparam("b_before"))
 ADD_TOKEN = tokens.insert()
 REVOKE_TOKEN = tokens.update().where(tokens.c.id == bindparam("b_id")).values(revoked=True)
 ADD_META = meta.insert()

@@ -59,6 +59,10 @@ class Group(Protocol):
         """The files into which a process writes 0 to enter it, in this order."""
         ...
 
+    def shared_with_shim(self) -> list[str]:
+        """The files by which its shim gets its CPU time from the task: none that pauses, kills or counts memory."""
+        ...
+
     def place(self) -> dict[str, str]:
         """What a task's shim must know of it: the entries of `shim.Place`, and `oom`, `cpu`, `peak`."""
         ...
@@ -103,6 +107,8 @@ class Node(Protocol):
     measures_waiting: bool
     limits_memory: bool
     notes: tuple[str, ...]
+    outside: str
+    """The file by which a shim leaves its task's share of the CPU; empty if it never has part in it."""
 
     def create(self, cpus: str | None, cap_cores: float | None, cores: float) -> None:
         """Make it, on those CPUs, with that limit on all its tasks together; brings an old one to these values."""

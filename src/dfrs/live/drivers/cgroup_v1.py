@@ -69,6 +69,14 @@ class GroupV1:
             paths.insert(0, self.node.cpuset)
         return [f"{path}/cgroup.procs" for path in paths]
 
+    def shared_with_shim(self) -> list[str]:
+        """See `cgroup.Group`. The CPUs first, as in `attach`; these trees have neither freezer nor memory."""
+        paths = [self.node.cpuset, self.cpu]
+        account = self.common.get("cpuacct")
+        if account not in [path for name, path in self.common.items() if name != "cpuacct"]:
+            paths.append(account)
+        return [f"{path}/cgroup.procs" for path in paths if path]
+
     def place(self) -> dict[str, str]:
         """See `cgroup.Group`."""
         state = f"{self.freezer}/freezer.state"
@@ -84,7 +92,7 @@ class GroupV1:
         return entries
 
     def members(self) -> list[int]:
-        """Its processes on this node."""
+        """Its processes on this node, its shim among them."""
         return [int(pid) for pid in read_text(f"{self.cpu}/cgroup.procs").split()]
 
     def attach(self, pid: int) -> None:
@@ -149,11 +157,10 @@ class GroupV1:
         move_all(other, self, timeout_s)
 
     def remove(self, *, moved: bool = False) -> None:
-        """Remove them; only the node's own if the task has moved."""
+        """Remove them; only the node's own if the task has moved. That is the last: by it the others are found."""
+        for path in () if moved else self.common.values():
+            remove_directory(path, REMOVE_S)
         remove_directory(self.cpu, REMOVE_S)
-        if not moved:
-            for path in self.common.values():
-                remove_directory(path, REMOVE_S)
 
 
 class NodeV1:
@@ -165,6 +172,7 @@ class NodeV1:
         self.points, self.unified = points, unified
         self.cluster, self.name = cluster, node
         self.cpu = f"{points['cpu']}/{TOP}/{cluster}/{node}"
+        self.outside = f"{points['cpu']}/cgroup.procs"
         separate = {name: point for name, point in points.items() if point != points["cpu"]}
         self.joint = points.get("cpuacct") == points["cpu"]
         self.cpuset = f"{points['cpuset']}/{TOP}/{cluster}/{node}" if "cpuset" in separate else None

@@ -60,6 +60,10 @@ class GroupV2:
         """One file."""
         return [f"{self.path}/cgroup.procs"]
 
+    def shared_with_shim(self) -> list[str]:
+        """None: in this version the group that gives CPU time is also the one that pauses and kills."""
+        return []
+
     def place(self) -> dict[str, str]:
         """See `cgroup.Group`."""
         entries = {"procs": f"{self.path}/cgroup.procs", "freeze": f"{self.path}/cgroup.freeze"}
@@ -138,6 +142,7 @@ class NodeV2:
     """A node's group; see `cgroup.Node`."""
 
     kind: Literal["cgroup-v1", "cgroup-v2"] = "cgroup-v2"
+    outside = ""
 
     def __init__(self, point: str, cluster: str, node: str) -> None:
         self.point, self.cluster, self.name = point, cluster, node

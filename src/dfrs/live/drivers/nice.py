@@ -114,6 +114,9 @@ class NiceDriver(SupervisedDriver):
         if self.by_session and not all(shim.set_session_level(pid, level) for pid in sessions.values()):
             raise DriverError(f"task {task}: the kernel takes one session's share in 0.1 s: try again")
 
+    def _favour(self, pid: int) -> None:
+        pass
+
     def usage(self) -> Sequence[Usage]:
         """One row for each running or paused task. One look at all processes of the host serves all tasks."""
         parents = shim.parents()

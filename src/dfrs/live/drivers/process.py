@@ -1,5 +1,6 @@
 """Runs tasks as processes in control groups: the driver for nodes where the agent is root."""
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -7,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, Usage
+from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
 from dfrs.live.drivers.cgroup import Node, add_counters, cpu_list, detect
 from dfrs.live.drivers.directory import Owner
-from dfrs.live.drivers.shim import read_text
+from dfrs.live.drivers.shim import read_text, write_control
 from dfrs.live.drivers.supervised import KEPT_OUTPUT_BYTES, MOVE_S, SupervisedDriver
 
 Shares = Literal["weights", "caps"]
@@ -70,7 +71,11 @@ class ProcessDriver(SupervisedDriver):
         self._share(task, share_cores)
 
     def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
-        entries = [("enter", path) for path in self.groups.group(str(task)).entries()]
+        group = self.groups.group(str(task))
+        entries = [("enter", path) for path in group.entries()]
+        entries += [("join", path) for path in group.shared_with_shim()]
+        if self.groups.outside:
+            entries.append(("leave", self.groups.outside))
         # The agent's own affinity is not the task's; the CPU set narrows it, now and after a move.
         every = ",".join(map(str, sorted(cpu_list(read_text("/sys/devices/system/cpu/possible")))))
         return [*entries, ("affinity", every), ("memory_bytes", str(spec.memory_bytes))]
@@ -100,6 +105,11 @@ class ProcessDriver(SupervisedDriver):
         if self.shares == "caps":
             group.cap(min(share_cores, self.cores))
 
+    def _favour(self, pid: int) -> None:
+        if self.groups.outside:
+            with contextlib.suppress(OSError):
+                write_control(self.groups.outside, str(pid))
+
     def usage(self) -> Sequence[Usage]:
         """One row for each task that has not ended."""
         rows: list[Usage] = []
@@ -128,9 +138,18 @@ class ProcessDriver(SupervisedDriver):
         return rows
 
     def remove_node(self) -> None:
-        """Remove the node's control groups. Raises DriverError while it has tasks."""
-        if names := self.groups.names():
-            raise DriverError(f"node {self.node}: has {len(names)} tasks: forget them first")
+        """Remove the node's control groups, and what is left of tasks that have ended.
+
+        Raises DriverError that names a task which still runs, and its processes.
+        """
+        live = {str(status.task) for status in self.tasks() if status.state is not TaskState.EXITED}
+        for name in self.groups.names():
+            group = self.groups.group(name)
+            pids = group.members()
+            if pids or name in live:
+                which = f"its processes are {', '.join(map(str, pids))}" if pids else "it is starting"
+                raise DriverError(f"node {self.node}: still has task {name}: {which}: forget it first")
+            group.remove()
         self.groups.remove()
 
 

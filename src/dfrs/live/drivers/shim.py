@@ -272,7 +272,7 @@ class Stream:
             try:
                 if self.file < 0 or self.end - self.start >= self.limit_bytes:
                     self._rotate()
-                if self._scarce():
+                if self._scarce(len(data)):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 written = os.write(self.file, data[: self.limit_bytes - (self.end - self.start)])
             except OSError:
@@ -282,10 +282,10 @@ class Stream:
             data = data[written:]
         return more
 
-    def _scarce(self) -> bool:
-        """Whether the last of the disk is left, which is for what must be on record."""
+    def _scarce(self, more_bytes: int) -> bool:
+        """Whether so much more would need the last of the disk, which is for what must be on record."""
         disk = os.fstatvfs(self.file)
-        return disk.f_bavail * disk.f_frsize < min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 16)
+        return disk.f_bavail * disk.f_frsize - more_bytes < min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 16)
 
     def _rotate(self) -> None:
         if self.older is not None:
@@ -308,6 +308,7 @@ class Shim:
         self.spec = dict(entries)
         self.command = [value for key, value in entries if key == "command"]
         self.enter = [value for key, value in entries if key == "enter"]
+        self.join = [value for key, value in entries if key == "join"]
         self.environment = dict(value.split("=", 1) for key, value in entries if key == "environment")
         self.limit_s = float(self.spec["time_limit_s"]) if "time_limit_s" in self.spec else None
         size = int(self.spec["output_bytes"])
@@ -326,6 +327,19 @@ class Shim:
     def place(self) -> Place:
         """Where its processes are now: a move to another node changes that."""
         return Place(dict(unpack(read_text(f"{self.directory}/owner"))), os.getpid(), "")
+
+    def enter_share(self) -> None:
+        """Be charged for the copying of output like the task itself: what floods its output slows itself alone."""
+        for path in self.join:
+            # Without it the task's own entering fails as well, and says why.
+            with contextlib.suppress(OSError):
+                write_control(path, "0")
+
+    def _leave_share(self) -> None:
+        """Have time of its own: the end of a task must not wait for the CPU that the task has not got."""
+        if path := self.spec.get("leave"):
+            with contextlib.suppress(OSError):
+                write_control(path, "0")
 
     def run(self, wake: int) -> None:
         """Start it, stay with it until the last of its processes has ended, write how."""
@@ -412,13 +426,11 @@ class Shim:
         os.dup2(out.writer, 1)
         os.dup2(err.writer, 2)
         if account := self.spec.get("account"):
-            _switch(account)
-        os.chdir(self.spec["directory"])
+            self.environment |= _switch(account)
+        # From here on nothing may be imported: the account may be unable to read this interpreter's library.
+        _enter_directory(self.spec["directory"])
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        try:
-            os.execvpe(self.command[0], self.command, self.environment)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self.command[0]) from None
+        _become_program(self.command, self.environment)
 
     def _reap(self) -> bool:
         """Collect what has ended; whether anything is left."""
@@ -449,9 +461,11 @@ class Shim:
             with contextlib.suppress(OSError):
                 place.thaw()
         if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
+            self._leave_share()
             self.place().kill(0.05)
 
     def _finish(self) -> None:
+        self._leave_share()
         while True:
             try:
                 with locked(self.directory):
@@ -512,18 +526,60 @@ def cpu_seconds(path: str) -> float | None:
     return int(text) / 1e9 if text else None
 
 
-def _switch(account: str) -> None:
+def _switch(account: str) -> dict[str, str]:
+    """Go on under an account; what its programs find in their environment. Raises OSError."""
     import pwd  # noqa: PLC0415
 
     try:
         entry = pwd.getpwnam(account)
     except KeyError:
         raise OSError(f"no account {account!r} on this node") from None
-    if entry.pw_uid == os.geteuid():
-        return
-    os.initgroups(account, entry.pw_gid)
-    os.setgid(entry.pw_gid)
-    os.setuid(entry.pw_uid)
+    if entry.pw_uid != os.geteuid():
+        os.initgroups(account, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    shell = entry.pw_shell or "/bin/sh"
+    return {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": shell}
+
+
+def _enter_directory(path: str) -> None:
+    try:
+        os.chdir(path)
+    except FileNotFoundError:
+        raise OSError(f"no such directory: {path}") from None
+    except NotADirectoryError:
+        raise OSError(f"not a directory: {path}") from None
+    except PermissionError:
+        raise OSError(f"no right to enter the directory: {path}") from None
+
+
+def _become_program(command: list[str], environment: dict[str, str]) -> None:
+    """Run a program, looked up as a shell does, in place of this one. Raises OSError that says why it cannot."""
+    name = command[0]
+    folders = [] if "/" in name else environment.get("PATH", os.defpath).split(":")
+    denied = ""
+    for path in [f"{folder or '.'}/{name}" for folder in folders] or [name]:
+        try:
+            os.execve(path, command, environment)
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.exists(path):
+                raise OSError(f"its interpreter is missing: {_interpreter(path)}") from None
+        except PermissionError:
+            denied = denied or path
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise OSError(f"{path}: {error.strerror}") from None
+            raise OSError(f"not a program: {path}: a script's first line must be #! and its interpreter") from None
+    raise OSError(f"not executable: {denied}" if denied else f"no such program: {name}")
+
+
+def _interpreter(path: str) -> str:
+    """A program, with the interpreter that the first line of a script names."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        first = file.readline(256)
+        if first.startswith(b"#!"):
+            return f"{path} needs {first[2:].decode('utf-8', 'replace').strip()}"
+    return path
 
 
 def _register(directory: str) -> bool:
@@ -555,8 +611,11 @@ def main(directory: str, lock: int) -> None:
         signal.signal(number, _woken)
     control_process(SET_CHILD_SUBREAPER, 1)
     if _register(directory):
+        shim = Shim(directory)
+        # With the lock: who holds it next may move everything that is in the task's groups.
+        shim.enter_share()
         os.close(lock)
-        Shim(directory).run(wake)
+        shim.run(wake)
 
 
 if __name__ == "__main__":

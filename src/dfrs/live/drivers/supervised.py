@@ -79,6 +79,10 @@ class SupervisedDriver(ABC):
         """Give it that share."""
 
     @abstractmethod
+    def _favour(self, pid: int) -> None:
+        """Let a shim, which is to end its task, no longer depend on the share of the task."""
+
+    @abstractmethod
     def usage(self) -> Sequence[Usage]:
         """See `base.Driver`."""
 
@@ -234,6 +238,7 @@ class SupervisedDriver(ABC):
         self.files.ask_to_stop(task, grace_s)
         pid = shim.living(self.files.shim(task))
         if pid is not None:
+            self._favour(pid)
             shim.send([pid], shim.signal.SIGUSR1)
 
     def forget(self, task: TaskId) -> None:
