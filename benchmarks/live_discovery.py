@@ -19,7 +19,7 @@ from benchmarks.online import table
 from dfrs.campaigns.needs import Case, Entry, prepare, run
 
 SPEED = 30.0
-MINUTES = 2.0
+MINUTES = 1.0
 NODES, NODE_CORES = 4, 0.4
 START_S = 6.0
 """For everything to be there before the clock starts."""

@@ -180,7 +180,7 @@ def test_a_job_is_queued_again_only_once(tmp_path):
 def small_disk(directory, size):
     """A file system of its own that is soon full."""
     directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", directory], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", directory], check=True)
     try:
         yield directory
     finally:

@@ -86,7 +86,7 @@ def test_a_lost_node_that_blinks_keeps_nobody_waiting(tmp_path):
             record.seen_at = live.world.clock()
             live.world.tick(200)
             assert (await live.reaches(job, JobState.RUNNING)).nodes[0] != name
-            assert not live.controller.state.jobs[job].old
+            await until(lambda: not live.controller.state.jobs[job].old)
 
     run(story())
 
