@@ -452,7 +452,7 @@ def test_a_lost_node_that_comes_back_ends_what_it_has(tmp_path):
             node.cut()
             live.world.tick(200)
             await until(lambda: live.controller.nodes()[0].state is NodeState.LOST)
-            assert live.controller.job(job).incarnation == 1
+            await until(lambda: live.controller.job(job).incarnation == 1)
             node.attach(live.controller)
             await live.reaches(job, JobState.RUNNING)
             assert [task.incarnation for task, _ in live.world.running(job)] == [1]

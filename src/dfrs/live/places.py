@@ -32,15 +32,17 @@ _UP = (TaskState.RUNNING, TaskState.PAUSED)
 class Places:
     """All tasks of `jobs` on `nodes`. Sends nothing before `flush`."""
 
-    def __init__(self, jobs: Mapping[int, JobRecord], nodes: Sequence[NodeRecord]) -> None:
+    def __init__(
+        self, jobs: Mapping[int, JobRecord], nodes: Sequence[NodeRecord], spec_of: Callable[[JobRecord], TaskSpec]
+    ) -> None:
         self.dirty: set[int] = set()
         """Jobs of which something new is known."""
         self.overrides: Mapping[tuple[int, int], float] = {}
         """Shares of the reference node by (job, rank) that hold instead of the policy's."""
         self.reference_cores = 1.0
-        self.spec_of: Callable[[JobRecord], TaskSpec] = lambda _: _no_spec()
         self._jobs = jobs
         self._nodes = nodes
+        self._spec_of = spec_of
         self._tasks_on: dict[int, dict[TaskId, Task]] = {}
         self._version = 0
         self._waiting: set[int] = set()
@@ -307,7 +309,7 @@ class Places:
 
     def _spec(self, job: JobRecord) -> TaskSpec:
         if job.spec is None:
-            job.spec = self.spec_of(job)
+            job.spec = self._spec_of(job)
         return job.spec
 
     def _tell(self, node: NodeRecord, desired: Desired) -> None:
@@ -403,7 +405,3 @@ def _size(desired: Desired) -> int:
     texts = (*spec.command, *spec.peers, spec.directory, *spec.environment, *spec.environment.values())
     # A character has up to six bytes as JSON.
     return 600 + sum(6 * len(text) + 4 if not text.isascii() else 2 * len(text) + 4 for text in texts)
-
-
-def _no_spec() -> TaskSpec:
-    raise NotImplementedError

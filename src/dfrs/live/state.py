@@ -57,8 +57,7 @@ class State:
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
-        self.places = Places(self.jobs, self.nodes)
-        self.places.spec_of = self.spec
+        self.places = Places(self.jobs, self.nodes, self.spec)
         self.chronicle = Chronicle()
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}
