@@ -1,16 +1,17 @@
 """A program whose CPU need follows a trace: for the experiment of 000 chapter 7 on real processes.
 
 Arguments: a JSON file {"start": wall clock, "end": wall clock, "cores": cores of one node, "steps": [[seconds after the
-start, need], ...]} and a file to write to. In each cycle it computes until it has used its need of CPU or the cycle is
-over: what it did not get is lost, as with a service's requests. It writes one line a window: its middle, the CPU it
-needed, the CPU it got.
+start, need], ...]} and a file to write to. Work comes in evenly, as much as its need; what it has not done after
+`LATE_S` is lost, as with a service's requests. It writes one line a window: its middle, the CPU it needed, the CPU it
+got.
 """
 
 import json
 import sys
 import time
 
-CYCLE_S = 0.05
+PAUSE_S = 0.01
+LATE_S = 0.2
 WINDOW_S = 1.0
 
 
@@ -20,32 +21,32 @@ def main() -> None:
     steps, start, end = plan["steps"], plan["start"], plan["end"]
     with open(sys.argv[2], "w", buffering=1) as written:
         time.sleep(max(0.0, start - time.time()))
-        k, cycle = 0, start
+        k, now, backlog_s = 0, start, 0.0
         window, asked_s, used_s = start, 0.0, 0.0
-        while cycle < end:
-            while k + 1 < len(steps) and steps[k + 1][0] <= cycle - start:
+        while now < end:
+            while k + 1 < len(steps) and steps[k + 1][0] <= now - start:
                 k += 1
             need = steps[k][1] * plan["cores"]
-            used_s += burn(need * CYCLE_S, cycle + CYCLE_S)
-            asked_s += need * CYCLE_S
-            # A cycle that the program slept through because nobody let it run counts as asked for, too.
-            late = max(0, int((time.time() - cycle) / CYCLE_S) - 1)
-            asked_s += late * need * CYCLE_S
-            cycle += (1 + late) * CYCLE_S
-            if cycle - window >= WINDOW_S:
-                written.write(f"{(window + cycle) / 2 - start:.3f} {asked_s:.6f} {used_s:.6f}\n")
-                window, asked_s, used_s = cycle, 0.0, 0.0
-            time.sleep(max(0.0, cycle - time.time()))
+            before, now = now, time.time()
+            asked_s += need * (now - before)
+            backlog_s = min(backlog_s + need * (now - before), need * LATE_S)
+            if backlog_s > 0.0:
+                got_s = compute()
+                backlog_s -= got_s
+                used_s += got_s
+            else:
+                time.sleep(PAUSE_S)
+            if now - window >= WINDOW_S:
+                written.write(f"{(window + now) / 2 - start:.3f} {asked_s:.6f} {used_s:.6f}\n")
+                window, asked_s, used_s = now, 0.0, 0.0
 
 
-def burn(cpu_s: float, until: float) -> float:
-    """Compute for `cpu_s` seconds of CPU time, at most until that wall clock; the CPU time used."""
+def compute() -> float:
+    """About a millisecond's work; the CPU time it took."""
     begin = time.process_time()
-    used = 0.0
-    while used < cpu_s and time.time() < until:
-        sum(range(200))
-        used = time.process_time() - begin
-    return used
+    for _ in range(100):
+        sum(range(1000))
+    return time.process_time() - begin
 
 
 if __name__ == "__main__":

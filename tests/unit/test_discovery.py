@@ -34,7 +34,7 @@ def usage_of(table, need, seconds, capacity):
     usage["seconds"] = seconds
     usage["used_s"] = np.array(divided(node, weight, need, capacity)) * seconds
     usage["share"] = table["weight"] / total[table["node"]] * np.array(capacity)[table["node"]]
-    usage["throttled_s"] = usage["waiting_s"] = np.nan
+    usage["throttled_s"] = usage["waiting_s"] = usage["idle_s"] = np.nan
     return usage
 
 
@@ -231,6 +231,19 @@ class TestObserve:
         usage = usage_of(table, [0.2], 2.0, [1.0])
         usage["throttled_s"] = 1.0
         assert find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1)).table["discovered_s"][0] == NEVER_S
+
+    @pytest.mark.parametrize(
+        ("waiting_s", "idle_s", "hidden"), [(1.9, 0.0, True), (0.8, 0.9, False), (0.0, 0.0, False)]
+    )
+    def test_who_stands_in_line_whenever_it_does_not_run_is_not_satisfied(self, waiting_s, idle_s, hidden):
+        table = table_of(0, 0)
+        table["weight"] = 10.0, 90.0
+        usage = usage_of(table, [0.8, 1.0], 2.0, [1.0])
+        usage["used_s"] = 0.04, 1.94
+        usage["waiting_s"][0], usage["idle_s"][0] = waiting_s, idle_s
+        after = find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1)).table
+        assert (after["discovered_s"][0] == NEVER_S) == hidden
+        assert (after["error"][0] > 0.1) == hidden
 
     def test_the_error_bar_grows_while_a_need_is_hidden(self):
         revisions = driven(find_discovery("OBSERVE", probe_error=9.0), table_of(0, 0), [0.2, 1.0], 120.0)

@@ -9,7 +9,7 @@ import pytest
 
 from dfrs.live.drivers import cgroup, cgroup_v1, cgroup_v2
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from dfrs.live.drivers.cgroup import Counters, add_counters, cpu_list, mounts, move_all, pressure_s, quota
+from dfrs.live.drivers.cgroup import Counters, add_counters, cpu_list, mounts, move_all, quota, waiting_s
 from dfrs.live.drivers.cgroup_v1 import NodeV1
 from dfrs.live.drivers.cgroup_v2 import NodeV2
 from dfrs.live.drivers.shim import pack, unpack
@@ -38,6 +38,7 @@ FILES = {
     "cpu.weight": "100",
     "cpu.max": "max 100000",
     "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\nthrottled_usec 750000\n",
+    "cgroup.threads": "1\n" * 65,
     "cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\nfull avg10=0.00 total=5\n",
     "cpuset.cpus": "",
     "memory.max": "max",
@@ -95,7 +96,7 @@ def test_node_of_version_2_is_made_level_by_level(fake, writes, tmp_path):
     expected += [(top / "cpu.weight", weight), *((top / "cgroup.subtree_control", what) for what in every)]
     expected += [(cluster / "cpu.weight", weight), *((cluster / "cgroup.subtree_control", what) for what in every)]
     expected += [(node / "cpu.weight", "50"), *((node / "cgroup.subtree_control", what) for what in every)]
-    expected += [(node / "cpu.max", "50000 100000"), (node / "cpuset.cpus", "3")]
+    expected += [(node / "cpu.max", "10000 20000"), (node / "cpuset.cpus", "3")]
     assert writes == [(str(path), text) for path, text in expected]
     assert fake.notes == ("a task that moves between nodes of this host starts with a memory count of zero",)
     with pytest.raises(DriverError, match="this host has 0-7"):
@@ -205,7 +206,6 @@ def test_version_1_without_version_2_beside_it(host):
     until(lambda: node.output(task(2), "out", 0, 1)[0])
     time.sleep(0.3)
     assert node.usage()[0].waiting_s > 0
-    assert any("run-queue" in note for note in node.abilities.notes)
     node.stop(task(2), 0.1)
     assert ended(node, task(2)).signal == 9
 
@@ -259,12 +259,14 @@ def test_none_is_left_behind_in_a_move():
         move_all(endless, endless, 0.0)
 
 
-def test_small_parts():
-    assert quota(0.5) == (50_000, 100_000)
+def test_small_parts(tmp_path):
+    assert quota(0.5) == (10_000, 20_000)
+    assert quota(0.2) == (4_000, 20_000)
+    assert quota(0.19) == (19_000, 100_000)
     assert quota(0.01) == (1_000, 100_000)
     assert quota(0.0042) == (4_200, 1_000_000)
     assert quota(0.0) == (1_000, 1_000_000)
-    assert quota(3.25) == (325_000, 100_000)
+    assert quota(3.25) == (65_000, 20_000)
     assert cpu_list("0-2,5\n") == {0, 1, 2, 5}
     for bad in ("", "a", "1-", "-1", "1,,2"):
         with pytest.raises(DriverError):
@@ -272,7 +274,9 @@ def test_small_parts():
     lines = "cgroup /a cgroup rw,cpu,cpuacct 0 0\ncgroup2 /u cgroup2 rw 0 0\ntmpfs /t tmpfs rw 0 0\n"
     first, second = mounts(lines)
     assert (first["cpu"], first["cpuacct"], second) == ("/a", "/a", "/u")
-    assert pressure_s("/no/such/file") is None
+    threads = tmp_path / "threads"
+    threads.write_text("1\n" * 65)
+    assert waiting_s(str(threads), "/no/such/file") is None
     entries = [("command", "a=b\nc"), ("command", ""), ("environment", "X=\udcff=ä")]
     assert unpack(pack(entries).decode("utf-8", "surrogateescape")) == entries
     counted = add_counters(Counters(cpu_s=1.0, peak_bytes=5, waiting_s=None), {"cpu_s": 2.0, "peak_bytes": 9})

@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -184,3 +185,25 @@ def test_stop_on_a_full_disk(small_disk):
     filler = fill(small_disk)
     node.forget(task())
     assert node.tasks() == []
+
+
+@pytest.mark.parametrize("damage", ["", "node", "no\0separator\0", "\xff\xfe"])
+def test_a_damaged_record_hides_no_other_task(host, damage):
+    node = host.node()
+    for k in (1, 2, 3):
+        node.start(task(k), host.shell("exit 3" if k == 3 else "sleep 60"), 0.5)
+    running(node, task(1))
+    running(node, task(2))
+    ended(node, task(3))
+    one, three = (Path(node.files.path(task(k))) for k in (1, 3))
+    kept = (one / "owner").read_bytes()
+    (one / "owner").write_text(damage)
+    (three / "exit.json").write_text(damage or "{")
+    again = host.node()
+    found = {status.task: status for status in again.tasks()}
+    assert found[task(2)].state is TaskState.RUNNING
+    assert found[task(3)].exit.kind is ExitKind.LOST
+    assert "exit.json" in found[task(3)].exit.message
+    assert task(1) not in found
+    (one / "owner").write_bytes(kept)
+    assert state(again, task(1)) is TaskState.RUNNING

@@ -10,6 +10,7 @@ from sqlalchemy import create_engine, text
 
 from dfrs.control.core import Core
 from dfrs.control.log import replay
+from dfrs.live import checkpoint
 from dfrs.live.ports import ConflictError, NotFoundError
 from dfrs.live.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import DfrsError, InputError
@@ -97,6 +98,39 @@ def test_a_clean_stop_leaves_nothing_to_replay(tmp_path):
         assert again.state.core.decisions == controller.state.core.decisions
         await until(lambda: world.nodes["n1"].welcomes == 2)
         assert len(world.starts) == 1
+        await again.stop()
+
+    run(story())
+
+
+def test_a_checkpoint_of_another_version_is_passed_over_and_nothing_is_lost(tmp_path, monkeypatch):
+    async def story():
+        world = World()
+        for name in ("n1", "n2"):
+            world.node(name)
+        controller = await begin(tmp_path, world, checkpoint_events=3)
+        await until(lambda: len(controller.nodes()) == 2)
+        short = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(3)]
+        jobs = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(3)]
+        await until(lambda: len(world.running()) == 6)
+        for job in short:
+            for node in world.nodes.values():
+                node.end(job)
+        await until(lambda: controller.cluster().jobs[JobState.DONE] == 3)
+        before = {job: controller.job(job).nodes for job in jobs}
+        await controller.stop()
+        engine = create_engine(f"sqlite:///{tmp_path}/live.db")
+        with engine.connect() as connection:
+            assert connection.execute(text("select count(*) from checkpoints")).scalar()
+        engine.dispose()
+        monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+        again = await begin(tmp_path, world)
+        assert again.state.core.decisions == controller.state.core.decisions
+        assert again.state.mismatches == 0
+        assert {job: again.job(job).nodes for job in jobs} == before
+        await until(lambda: world.nodes["n1"].welcomes == world.nodes["n2"].welcomes == 2)
+        assert len(world.starts) == 6
+        assert len(world.running()) == 3
         await again.stop()
 
     run(story())

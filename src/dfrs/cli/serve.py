@@ -1,6 +1,7 @@
 """`dfrs serve`: the controller of a live cluster."""
 
 import getpass
+import math
 import os
 import re
 import socket
@@ -168,10 +169,16 @@ def make_controller(settings: "ControllerSettings") -> "Controller":
     from dfrs.policies.discovery import find_discovery
     from dfrs.policies.registry import find_policy
 
+    discovery = find_discovery(settings.discovery, **settings.discovery_settings)
+    step_s = getattr(discovery, "step_s", math.inf)
+    if settings.report_s > step_s / 2:
+        raise InputError(
+            f"--report-every {settings.report_s:g}: must be at most {step_s / 2:g}, half of discovery's step_s"
+        )
     return Controller(
         settings,
         find_policy(settings.policy),
-        find_discovery(settings.discovery, **settings.discovery_settings),
+        discovery,
         shadow=None if settings.shadow is None else find_policy(settings.shadow),
         bound=snapshot_bound,
     )

@@ -44,7 +44,7 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
 
     granted = "" if job.yield_granted is None else f"{job.yield_granted:.2f} granted"
     measured = "" if job.yield_measured is None else f"{job.yield_measured:.2f} measured"
-    need = f"{need_text(job)} cores a task, {'declared' if job.need_error_cores is None else 'estimated'}"
+    need = f"{need_text(job)} cores a task, {'estimated' if job.cpu_cores is None else 'declared'}"
     used = "" if job.used_cores is None else f"{show_cores(job.used_cores)} cores"
     if job.used_bytes is not None:
         used = ", ".join(filter(None, [used, show_bytes(job.used_bytes)]))

@@ -24,6 +24,9 @@ SMOOTHING = 0.3
 """Weight of the newest measurement of a need that seems to stay."""
 DEVIATIONS = 4.0
 """A measurement farther off than this many standard deviations, and than ABSOLUTE, is another need."""
+WAITED, IDLE = 0.05, 0.1
+"""Who waited for the CPU for more than the first part of the time, and was idle for less than the second, wanted more:
+a task that drops late work, and so uses little of a little share, does not look satisfied by that."""
 LEAST_WEIGHT = 0.01
 """Of an estimate, when weights are made of it: nobody is left without any CPU, however little it used."""
 
@@ -32,8 +35,8 @@ LEAST_WEIGHT = 0.01
 def limited(table: Any, usage: Any, capacity: Floats, is_limited: Bools) -> None:
     """Which tasks may need more than they used, into `is_limited` (T,).
 
-    On a node that was idle for part of the time nobody is; elsewhere those are that used what they could have. A task
-    that a quota stopped is, whatever the node did.
+    On a node that was idle for part of the time nobody is; elsewhere those are that used what they could have, or that
+    stood in line nearly whenever they did not run. A task that a quota stopped is, whatever the node did.
     """
     load = np.zeros(capacity.size)
     for t in range(table.size):
@@ -47,7 +50,10 @@ def limited(table: Any, usage: Any, capacity: Floats, is_limited: Bools) -> None
             could = usage[t].share * (1.0 - RELATIVE) - ABSOLUTE
             full = load[table[t].node] >= here * (1.0 - RELATIVE) - ABSOLUTE
             throttled = usage[t].throttled_s > RELATIVE * usage[t].seconds
-            is_limited[t] = throttled or (full and used >= could)
+            # Comparisons with NaN, where the host does not say, are false.
+            seconds = usage[t].seconds
+            in_line = usage[t].waiting_s > WAITED * seconds and usage[t].idle_s < IDLE * seconds
+            is_limited[t] = throttled or (full and (used >= could or in_line))
 
 
 @kernel

@@ -46,6 +46,9 @@ from dfrs.model.errors import DfrsError, InputError
 FEWEST_PINGS = 3
 """A fence takes at least so many of them, so that one late answer ends no job."""
 
+TOGETHER_S = 0.02
+"""Shares of a node change together: what comes so soon after the first is part of it."""
+
 _NAME = TypeAdapter(Name)
 log = structlog.get_logger(__name__)
 
@@ -245,7 +248,10 @@ class Agent:
         return Output(request=asked.request, data=base64.b64encode(data).decode(), offset=offset, end=end)
 
     async def _report(self, every_s: float) -> None:
-        """Say each `every_s` what tasks use; without figures if the host does not give them in time."""
+        """Say each `every_s`, and soon after shares change, what tasks use; without figures if the host is too slow.
+
+        So the controller can tell what was used under the old shares from what was used under the new ones.
+        """
         loop = asyncio.get_running_loop()
         failing = ""
         while True:
@@ -261,7 +267,10 @@ class Agent:
                 elif failing != (failing := str(error)):
                     log.warning("the driver cannot tell what tasks use", error=failing)
             self._outbox.put(_report(rows))
-            await asyncio.sleep(max(0.0, next_s - loop.time()))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._keeper.shared.wait(), max(0.0, next_s - loop.time()))
+            await asyncio.sleep(TOGETHER_S)
+            self._keeper.shared.clear()
 
     async def _ping(self, connection: ClientConnection) -> None:
         while True:

@@ -22,21 +22,41 @@ from dfrs.live.resources import Happening, Job, JobRequest, JobState, Point, Tok
 from dfrs.live.state import MOST_ENDED, State
 from dfrs.live.tokens import Tokens
 from dfrs.live.wire import Hello
+from dfrs.model.decisions import JOB
+from dfrs.model.needs import TASK
 from dfrs.model.nodes import Condition
 
 RESTART = "restart"
 """Kind of the event that says that the controller came back; the core is not told of it."""
 
+FORMAT = 1
+"""Of what is stored; to be raised when the meaning of something in it changes."""
+
 log = structlog.get_logger(__name__)
+
+
+def layout() -> str:
+    """What a checkpoint must have been written with: its format, and the columns of its tables."""
+    return json.dumps([FORMAT, JOB.descr, TASK.descr])
 
 
 def arrays(core: Core, observer: Observer) -> bytes:
     """What the core and discovery know, as npz."""
     blob = io.BytesIO()
     np.savez_compressed(
-        blob, allow_pickle=False, needs=observer.state(), **{f"core_{k}": v for k, v in core.state().items()}
-    )
+        blob, allow_pickle=False, layout=np.array(layout()), needs=observer.state(),
+        **{f"core_{k}": v for k, v in core.state().items()},
+    )  # fmt: skip
     return blob.getvalue()
+
+
+def _readable(row: Row[Any]) -> bool:
+    """Whether this program can go on from that checkpoint; if not, it goes on from the events: none is lost."""
+    with np.load(io.BytesIO(row.arrays), allow_pickle=False) as found:
+        written = str(found["layout"]) if "layout" in found.files else "none"
+    if written != layout():
+        log.warning("the checkpoint was written by another version: all events are replayed", sequence=row.sequence)
+    return written == layout()
 
 
 def shell(state: State) -> str:
@@ -104,6 +124,8 @@ def load(connection: Connection) -> Stored:
         .order_by(jobs.c.id)
     ).all()
     stored = connection.execute(sa.select(checkpoints).order_by(checkpoints.c.sequence.desc()).limit(1)).first()
+    if stored is not None and not _readable(stored):
+        stored = None
     after = 0 if stored is None else stored.sequence
     names = {name for row in found for name in json.loads(row.body).get("after", ())}
     last = connection.execute(sa.select(sa.func.max(events.c.sequence), sa.func.max(events.c.time_s))).one()

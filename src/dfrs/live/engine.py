@@ -21,7 +21,7 @@ from dfrs.control.log import encode
 from dfrs.live import checkpoint, tables, views
 from dfrs.live.comings import Comer, Comings
 from dfrs.live.journal import Change, Journal, ReplacedError
-from dfrs.live.observing import Observer
+from dfrs.live.observing import SAME_SHARE, Observer
 from dfrs.live.picture import Picture
 from dfrs.live.ports import UnavailableError
 from dfrs.live.resources import Happening
@@ -33,8 +33,6 @@ from dfrs.model.run import Action
 
 RETRY_S, DISCOVERY_RETRY_S = 1.0, 10.0
 """So long after a failure it is tried again."""
-SAME_SHARE = 0.002
-"""Weights of discovery are told when they changed by more than this part."""
 NODES_SHOWN = 64
 
 _WORDS = {
@@ -142,6 +140,8 @@ class Engine:
         wake_at_s = state.picture.wake_at_s
         if wake_at_s is not None:
             left_s = min(left_s, max(0.0, wake_at_s - state.now_s()))
+        if self._observer.discovery is not None and self._observer.watching:
+            left_s = min(left_s, max(0.0, self._observer.next_s - state.now_s()))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._poke.wait(), min(left_s, state.settings.report_s))
 

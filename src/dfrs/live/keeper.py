@@ -134,6 +134,8 @@ class Keeper:
     ) -> None:
         self.looked = asyncio.Event()
         """Set once it is known what the driver has."""
+        self.shared = asyncio.Event()
+        """Set whenever a share has changed; who waits for it clears it."""
         self._driver = driver
         self._tell_controller = tell
         self._accounts = accounts
@@ -282,6 +284,7 @@ class Keeper:
             task.retry_at = time.monotonic() + step.patience_s
             if step.verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE}:
                 task.share_cores = step.share_cores
+                self.shared.set()
             elif step.verb is Verb.FORGET:
                 task.refused = None
         finally:

@@ -8,6 +8,8 @@ from dfrs.live.records import JobRecord, Task
 from dfrs.model.instance import Floats
 from dfrs.model.needs import TASK, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
+SAME_SHARE = 0.002
+"""A share that changes by no more than this part of it is the same, and nobody is told."""
 MOST_APART_S = 30.0
 """Two reports that are further apart say nothing of the time between them."""
 
@@ -21,9 +23,9 @@ class Observer:
         self.discovery = discovery
         self.next_s = 0.0
         self._rows: dict[Key, np.void] = {}
-        self._last: dict[Key, tuple[float, float, float | None, float | None]] = {}
         self._tasks: list[Task] = []
         self._promised: list[float] = []
+        self._shares: Mapping[Key, float] = {}
 
     def due(self, now_s: float, changed: bool) -> bool:
         """Whether discovery is to be asked now."""
@@ -52,11 +54,10 @@ class Observer:
                 self._add(job)
         for key in [key for key in self._rows if key not in present]:
             del self._rows[key]
-            self._last.pop(key, None)
         table = self._table()
         for k, task in enumerate(self._tasks):
             if table["node"][k] != task.target:
-                self._last.pop((task.id.job, task.id.rank), None)
+                task.base = None
             table["node"][k] = task.target
         return table, _nothing(table, capacity)
 
@@ -80,25 +81,23 @@ class Observer:
         return table
 
     def _observe(self, usage: Usage, task: Task, *, cores: float) -> None:
-        key = (task.id.job, task.id.rank)
-        if not task.samples or not task.arrived:
-            self._last.pop(key, None)
+        if task.base is None or not task.arrived:
+            task.base = None
             return
-        time_s, sample = task.samples[-1]
-        last = self._last.get(key)
-        self._last[key] = time_s, sample.cpu_s, sample.throttled_s, sample.waiting_s
-        if last is None:
+        (begin_s, before), (end_s, now) = task.base, task.samples[-1]
+        seconds, cpu_s = end_s - begin_s, now.cpu_s - before.cpu_s
+        if seconds <= 0:
             return
-        seconds = time_s - last[0]
-        if not 0 < seconds < MOST_APART_S or sample.cpu_s < last[1]:
+        task.base = task.samples[-1]
+        if seconds >= MOST_APART_S or cpu_s < 0:
             return
         usage["seconds"] = seconds
-        usage["used_s"] = (sample.cpu_s - last[1]) / cores
-        for name, now, before in (
-            ("throttled_s", sample.throttled_s, last[2]), ("waiting_s", sample.waiting_s, last[3]),
-        ):  # fmt: skip
-            if now is not None and before is not None and now >= before:
-                usage[name] = now - before
+        usage["used_s"] = cpu_s / cores
+        for name in ("throttled_s", "waiting_s"):
+            first, last = getattr(before, name), getattr(now, name)
+            if first is not None and last is not None and last >= first:
+                usage[name] = last - first
+        usage["idle_s"] = np.maximum(seconds - cpu_s - usage["waiting_s"], 0.0)
 
     def keep(self, revision: Revision) -> None:
         """Keep the table for the next step."""
@@ -119,8 +118,14 @@ class Observer:
         total = np.bincount(node, promised, len(capacity))
         kept = np.minimum(1.0, np.divide(capacity, total, out=np.ones(len(capacity)), where=total > 0))
         shares = promised * kept[node] + revision.weights / WEIGHTS * np.maximum(capacity - total, 0.0)[node]
-        keys = ((task.id.job, task.id.rank) for task in self._tasks)
-        return dict(zip(keys, shares.tolist(), strict=True))
+        keys = [(task.id.job, task.id.rank) for task in self._tasks]
+        before, self._shares = self._shares, dict(zip(keys, shares.tolist(), strict=True))
+        same = [abs(share - before.get(key, 0.0)) <= SAME_SHARE * share for key, share in self._shares.items()]
+        changed = set(node[~np.array(same, np.bool_)].tolist())
+        for task in self._tasks:
+            if task.target in changed:
+                task.base = None
+        return self._shares
 
     def errors(self) -> Mapping[int, float]:
         """Half-width of the error bar of each job's need, as a fraction of the reference node."""
@@ -144,7 +149,7 @@ class Observer:
 def _nothing(table: Tasks, capacity: Floats) -> Usage:
     """Shares in force, and nothing observed."""
     usage = np.zeros(len(table), USAGE)
-    usage["throttled_s"] = usage["waiting_s"] = np.nan
+    usage["throttled_s"] = usage["waiting_s"] = usage["idle_s"] = np.nan
     total = np.bincount(table["node"], table["weight"], len(capacity))[table["node"]]
     shares = np.divide(table["weight"], total, out=np.zeros(len(table)), where=total > 0)
     usage["share"] = shares * capacity[table["node"]]

@@ -43,6 +43,9 @@ class Task:
     exit: Exit | None = None
     samples: tuple[tuple[float, Sample], ...] = ()
     """The last two reports of its use, with the host's clock."""
+    base: tuple[float, Sample] | None = None
+    """Where the time begins that discovery looks at next: no weight on its node has changed since. None: the next
+    report will be that."""
     used_cores: float | None = None
 
     @property
@@ -65,11 +68,13 @@ class Task:
             if time_s <= before_s:
                 if before_s - time_s < 60.0:
                     return
-                self.samples = ()
+                self.samples, self.base = (), None
             elif sample.cpu_s >= before.cpu_s:
                 cores = (sample.cpu_s - before.cpu_s) / (time_s - before_s)
                 self.used_cores = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
         self.samples = (*self.samples[-1:], (time_s, sample))
+        if self.base is None:
+            self.base = self.samples[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,7 @@ class _Host:
         usage = np.zeros(len(table), USAGE)
         usage["seconds"] = np.where(stopped, 0.0, end - begin)
         usage["used_s"], usage["share"] = used_s, granted
-        usage["throttled_s"] = usage["waiting_s"] = np.nan
+        usage["throttled_s"] = usage["waiting_s"] = usage["idle_s"] = np.nan
         return usage
 
     def _arrived(self, now: int) -> bool:

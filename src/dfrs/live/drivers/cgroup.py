@@ -20,10 +20,17 @@ from dfrs.live.drivers.base import DriverError
 from dfrs.live.drivers.shim import Place, read_text, write_control
 
 TOP = "dfrs"
-PERIOD_US = 100_000
-LONG_PERIOD_US = 1_000_000
-LEAST_QUOTA_US = 1_000
-"""The kernel refuses less."""
+PERIODS_US = ((20_000, 4_000), (100_000, 1_000), (1_000_000, 1_000))
+"""(period, least quota in it) of a CPU limit, the best first.
+
+Where the CPU of a node is a quota, weights decide only while there is quota left: in a long period tasks that want
+little at a time are served in the order of asking, whatever their weights. Less than a tick is not worth a short one,
+and the kernel refuses quotas below a millisecond.
+"""
+
+
+THREADS = 64
+"""Above so many, run-queue delays are not read: it would cost more than it tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +140,11 @@ class Node(Protocol):
 
 def quota(cores: float) -> tuple[int, int]:
     """(quota, period) in microseconds for a limit. The least is 0.001 cores: below it, a limit is rounded up."""
-    for period_us in (PERIOD_US, LONG_PERIOD_US):
+    for period_us, least_us in PERIODS_US:
         quota_us = round(cores * period_us)
-        if quota_us >= LEAST_QUOTA_US:
+        if quota_us >= least_us:
             return quota_us, period_us
-    return LEAST_QUOTA_US, LONG_PERIOD_US
+    return PERIODS_US[-1][1], PERIODS_US[-1][0]
 
 
 def numbers(path: str) -> dict[str, int]:
@@ -151,9 +158,16 @@ def number(path: str) -> int | None:
     return int(text) if text else None
 
 
-def pressure_s(path: str) -> float | None:
-    """Seconds in which some thread waited, from a pressure file."""
-    for line in read_text(path).splitlines():
+def waiting_s(threads_path: str, pressure_path: str) -> float | None:
+    """Seconds in which threads were ready and did not run: summed over them, or if they are many, those of any.
+
+    The kernel brings pressure files up to date every two seconds only, the delays of threads whenever they run.
+    """
+    threads = read_text(threads_path).split()
+    if len(threads) <= THREADS:
+        delays = (read_text(f"/proc/{thread}/schedstat").split() for thread in threads)
+        return sum(int(delay[1]) for delay in delays if delay) / 1e9
+    for line in read_text(pressure_path).splitlines():
         if line.startswith("some "):
             return int(line.rpartition("=")[2]) / 1e6
     return None

@@ -23,10 +23,10 @@ from dfrs.live.drivers.cgroup import (
     move_all,
     number,
     numbers,
-    pressure_s,
     quota,
     remove_directory,
     set_file,
+    waiting_s,
 )
 from dfrs.live.drivers.shim import oom_kills, read_text, write_control
 
@@ -34,8 +34,6 @@ SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
 """Shares of a task that is to have all of its node: a resolution of 1/65536 of it."""
 REMOVE_S = 1.0
-THREADS = 64
-"""Above so many, run-queue delays are not read: it would cost more than it tells."""
 
 
 class GroupV1:
@@ -123,7 +121,7 @@ class GroupV1:
             read_bytes=read_bytes,
             written_bytes=written_bytes,
             throttled_s=None if throttled is None else throttled / 1e9,
-            waiting_s=self._waiting_s(),
+            waiting_s=waiting_s(f"{self.cpu}/tasks", f"{self.common.get('unified', '')}/cpu.pressure"),
         )
 
     def worst(self) -> Counters:
@@ -142,15 +140,6 @@ class GroupV1:
             if len(words) == 3 and words[1] in totals:
                 totals[words[1]] += int(words[2])
         return totals["Read"], totals["Write"]
-
-    def _waiting_s(self) -> float | None:
-        if self.node.pressure:
-            return pressure_s(f"{self.common['unified']}/cpu.pressure")
-        threads = read_text(f"{self.cpu}/tasks").split()
-        if len(threads) > THREADS:
-            return None
-        delays = (read_text(f"/proc/{thread}/schedstat").split() for thread in threads)
-        return sum(int(delay[1]) for delay in delays if delay) / 1e9
 
     def adopt(self, other: Group, timeout_s: float) -> None:
         """Move all processes of the task's other group here."""
@@ -183,14 +172,12 @@ class NodeV1:
             if name in separate and separate[name] != separate.get("cpuset")
         }
         notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in points]
-        self.kills = self.pressure = False
+        self.kills = False
         if unified is not None and os.access(unified, os.W_OK):
             self.common["unified"] = f"{unified}/{TOP}/{cluster}"
-            self.kills, self.pressure = _offers(unified, "cgroup.kill", "cpu.pressure")
+            self.kills = _offers(unified, "cgroup.kill")
         self.limits_memory = "memory" in self.common
-        self.measures_waiting = True
-        if not self.pressure:
-            notes.append("no pressure files: waiting time is the sum of the run-queue delays of living threads")
+        self.measures_waiting = os.path.exists("/proc/self/schedstat")
         self.notes = tuple(notes)
 
     def create(self, cpus: str | None, cap_cores: float | None, cores: float) -> None:
@@ -263,10 +250,10 @@ WITHOUT = {
 }
 
 
-def _offers(unified: str, *files: str) -> list[bool]:
-    """Whether groups in this tree have such files, which its top may not have."""
+def _offers(unified: str, file: str) -> bool:
+    """Whether groups in this tree have such a file, which its top may not have."""
     make_directory(f"{unified}/{TOP}")
-    return [os.path.exists(f"{unified}/{TOP}/{file}") for file in files]
+    return os.path.exists(f"{unified}/{TOP}/{file}")
 
 
 def _cap(path: str, cores: float | None) -> None:

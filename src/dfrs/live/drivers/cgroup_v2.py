@@ -23,10 +23,10 @@ from dfrs.live.drivers.cgroup import (
     move_all,
     number,
     numbers,
-    pressure_s,
     quota,
     remove_directory,
     set_file,
+    waiting_s,
 )
 from dfrs.live.drivers.shim import Place, oom_kills, read_text, write_control
 
@@ -106,7 +106,7 @@ class GroupV2:
             read_bytes=read_bytes,
             written_bytes=written_bytes,
             throttled_s=None if throttled is None else throttled / 1e6,
-            waiting_s=pressure_s(f"{self.path}/cpu.pressure"),
+            waiting_s=waiting_s(f"{self.path}/cgroup.threads", f"{self.path}/cpu.pressure"),
         )
 
     def worst(self) -> Counters:
@@ -150,12 +150,12 @@ class NodeV2:
         offered = read_text(f"{point}/cgroup.controllers").split()
         self.controllers = tuple(name for name in CONTROLLERS if name in offered)
         self.limits_memory = "memory" in self.controllers
-        self.measures_waiting = os.path.exists("/proc/pressure/cpu")
+        self.measures_waiting = os.path.exists("/proc/self/schedstat")
         notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in offered]
         if self.limits_memory:
             notes.append("a task that moves between nodes of this host starts with a memory count of zero")
         if not self.measures_waiting:
-            notes.append("no pressure files: waiting time is not measured")
+            notes.append("no run-queue delays: waiting time is not measured")
         self.notes = tuple(notes)
 
     def create(self, cpus: str | None, cap_cores: float | None, cores: float) -> None:

@@ -116,18 +116,24 @@ class TaskDirectory:
         return dict(unpack(read_text(f"{self.path(task)}/spec")))
 
     def owner(self, task: TaskId) -> Owner | None:
-        """Who has it; None without such a task."""
-        entries = dict(unpack(read_text(f"{self.path(task)}/owner")))
-        if not entries:
+        """Who has it; None without such a task. Raises DriverError where the file is damaged."""
+        text = read_text(f"{self.path(task)}/owner")
+        if not text:
             return None
-        carried = {key[8:]: float(value) for key, value in entries.items() if key.startswith("carried_")}
-        return Owner(
-            node=entries.pop("node"),
-            handed=entries.pop("handed") == "1",
-            came_from=entries.pop("came_from"),
-            place={key: value for key, value in entries.items() if not key.startswith("carried_")},
-            carried=carried,
-        )
+        entries = dict(unpack(text))
+        try:
+            carried = {key[8:]: float(value) for key, value in entries.items() if key.startswith("carried_")}
+            return Owner(
+                node=entries.pop("node"),
+                handed=entries.pop("handed") == "1",
+                came_from=entries.pop("came_from"),
+                place={key: value for key, value in entries.items() if not key.startswith("carried_")},
+                carried=carried,
+            )
+        except (KeyError, ValueError) as error:
+            raise DriverError(
+                f"task {task}: {self.path(task)}/owner is damaged; end its processes and remove the directory"
+            ) from error
 
     def set_owner(self, task: TaskId, owner: Owner) -> None:
         """Write who has it. Raises DriverError."""
@@ -161,8 +167,15 @@ class TaskDirectory:
 
     def exit(self, task: TaskId) -> Exit | None:
         """How it ended, if it has."""
-        text = read_text(f"{self.path(task)}/exit.json")
-        return Exit.model_validate_json(text) if text else None
+        path = f"{self.path(task)}/exit.json"
+        text = read_text(path)
+        try:
+            return Exit.model_validate_json(text) if text else None
+        except ValueError:
+            # It has ended, or there would be no such file.
+            with contextlib.suppress(FileNotFoundError):
+                return Exit(kind=ExitKind.LOST, time_s=os.stat(path).st_mtime, message=f"{path} cannot be read")
+            return None
 
     def lose(self, task: TaskId, why: str) -> Exit:
         """Record that its end was not seen, unless it is on record by now."""

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
+
 from dfrs.live.drivers import shim
 from dfrs.live.drivers.base import Abilities, DriverError, Exit, TaskId, TaskSpec, TaskState, TaskStatus, Usage
 from dfrs.live.drivers.directory import Owner, Stream, TaskDirectory
@@ -23,6 +25,8 @@ MOVE_S = 5.0
 LAST_WORDS_S = 1.0
 KEPT_OUTPUT_BYTES = 1 << 30
 
+log = structlog.get_logger(__name__)
+
 
 class SupervisedDriver(ABC):
     """A driver whose tasks are children of shims. `output_bytes` bounds the output of forgotten tasks on this host."""
@@ -32,12 +36,13 @@ class SupervisedDriver(ABC):
         self.files = TaskDirectory(root)
         self._shims: dict[TaskId, subprocess.Popen[bytes]] = {}
         self._ended: dict[TaskId, Exit] = {}
+        self._damaged: set[TaskId] = set()
 
     def _recover(self) -> None:
         """Bring what an earlier agent left half done to an end."""
         for task in self.files.ids():
             with self.files.locked(task) as lock:
-                owner = self.files.owner(task) if lock is not None else None
+                owner = self._owner(task) if lock is not None else None
                 if owner is None or owner.node != self.node:
                     continue
                 if not self.files.shim(task):
@@ -87,12 +92,25 @@ class SupervisedDriver(ABC):
         """See `base.Driver`."""
 
     def tasks(self) -> Sequence[TaskStatus]:
-        """All tasks that this node has."""
+        """All tasks that this node has. One whose record is damaged is nobody's, and does not hide the others."""
         self._collect()
-        found = [(task, self.files.owner(task)) for task in self.files.ids()]
-        mine = [(task, owner) for task, owner in found if owner is not None and owner.node == self.node]
+        mine: list[tuple[TaskId, Owner]] = []
+        for task in self.files.ids():
+            owner = self._owner(task)
+            if owner is not None and owner.node == self.node:
+                mine.append((task, owner))
         statuses = [self._status(task, owner) for task, owner in mine]
         return [status for status in statuses if status.state is not TaskState.ABSENT]
+
+    def _owner(self, task: TaskId) -> Owner | None:
+        """Who has it; None without such a task, or where the record of it is damaged, which is logged once."""
+        try:
+            return self.files.owner(task)
+        except DriverError as error:
+            if task not in self._damaged:
+                self._damaged.add(task)
+                log.error("damaged record", problem=str(error))
+            return None
 
     def _collect(self) -> None:
         for task in [task for task, process in list(self._shims.items()) if process.poll() is not None]:
