@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-slow lint bench reproduce lock clean clean-kernels
+.PHONY: help demo demo-replay test pytest test-slow lint bench reproduce lock clean clean-kernels
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -33,8 +33,11 @@ lint: $(READY) ## Style, types, and who may import whom
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-test: lint ## Style, types, imports, and all tests but the slow ones
-	$(BIN)/pytest -n auto
+test: $(READY) ## Style, types, imports, and all tests but the slow ones
+	@$(MAKE) --no-print-directory -j2 lint pytest
+
+pytest: $(READY)
+	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 test-slow: $(READY) ## Every published policy with every option on three traces, checked independently
 	$(BIN)/pytest -n auto -m slow

@@ -1,7 +1,8 @@
-"""Hypothesis profiles, and fixtures that several files use."""
+"""Hypothesis profiles, what several workers do first, and fixtures that several files use."""
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,38 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+APART = ("acceptance/test_live_faults.py", "acceptance/test_docs.py", "acceptance/test_live_up.py")
+"""Their tests are long and share nothing: each may run on a worker of its own. Those of any other file go to one
+worker, as they share what its fixtures start and the compiled kernels that it loads."""
+FIRST = (
+    *APART,
+    "acceptance/test_campaign_faults.py",
+    "unit/test_engine.py",
+    "unit/test_control_fuzz.py",
+    "acceptance/test_cli.py",
+    "unit/test_imports.py",
+    "acceptance/test_dashboard.py",
+)
+"""The longest files, the longest first: none of them is still to be done when all others are."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """Two more than there are CPUs: many tests wait for other processes."""
+    return len(os.sched_getaffinity(0)) + 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """What is long begins first; what belongs together stays together (`--dist loadgroup --no-loadscope-reorder`)."""
+    folder = Path(__file__).parent
+    rank = {file: k for k, file in enumerate(FIRST)}
+    name = {item: os.path.relpath(item.path, folder) for item in items}
+    items.sort(key=lambda item: rank.get(name[item], len(rank)))
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        if name[item] not in APART:
+            item.add_marker(pytest.mark.xdist_group(name[item]))
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def job_table(source: Source, rows: int, now_s: float, grain: int, *, full: bool
     jobs["tasks"] = [source.integer(1, 3) for _ in range(rows)]
     jobs["need"] = [source.integer(1, grain) / grain for _ in range(rows)]
     jobs["memory"] = 1.0 if full else [source.integer(0, grain // 2) / grain for _ in range(rows)]
-    jobs["weight"] = 1.0
+    jobs["weight"] = jobs["speed"] = 1.0
     jobs["estimate_s"] = np.nan
     jobs["requested_start_s"] = np.nan
     jobs["submit_s"] = np.sort([now_s - source.integer(0, 100) for _ in range(rows)])

@@ -17,6 +17,8 @@ RULES = ("OK", "BAD_YIELD", "BAD_NODE", "PARTLY_PLACED", "MEMORY_OVER", "CPU_OVE
 STEPS = ("START", "PAUSE", "RESUME", "MIGRATE", "SHARE")
 KINDS = {"KEEP": -1, **{name: k for k, name in enumerate(STEPS)}, "DETACH": DETACH}
 UNTOUCHED = -77
+SPEEDS = (0.25, 1.0, 1 / 3, 0.5)
+"""Of a job where a command that moves so many tasks brings it, if nodes are not alike."""
 
 
 def records(kernel: Kernel, jobs: Any) -> Any:
@@ -55,6 +57,7 @@ def advance(kernel: Kernel, case: OnlineCase) -> Pair:
         for then_s, now_s in ((case.now_s, case.now_s + 12.5), (case.now_s + 40, case.now_s + 50), (0.0, case.now_s)):
             present = case.jobs.copy()
             present["yield_"], present["ready_s"] = 0.5, np.minimum(present["ready_s"], case.now_s + 10)
+            present["speed"] = np.array([0.25, 1.0, 1 / 3])[np.arange(case.rows) % 3]
             table, jobs = records(kernel, present), rows_of(present)
             kernel(table, rows, then_s, now_s)
             one, other = same(table, ledger.advance(jobs[:rows], then_s, now_s) + jobs[rows:])
@@ -320,7 +323,7 @@ def write_rows(kernel: Kernel, case: OnlineCase) -> Pair:
 
 def _world_table(kernel: Kernel, case: ProgressCase) -> Any:
     table = np.zeros(len(case.run_s), WORLD_JOB)
-    table["run_s"], table["memory"], table["finish_s"] = case.run_s, case.memory, np.inf
+    table["run_s"], table["memory"], table["finish_s"], table["speed"] = case.run_s, case.memory, np.inf, 1.0
     return records(kernel, table)
 
 
@@ -341,7 +344,7 @@ def account(kernel: Kernel, case: ProgressCase) -> Pair:
         for j, run_s in enumerate(case.run_s.tolist()):
             for due_s in (now_s, now_s + 1, now_s - 1):
                 table = _world_table(kernel, case)
-                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, due_s)
+                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, due_s, 0.5)
                 kernel(table, j, now_s)
                 left = max(0.0, now_s - max(since_s, ready_s))
                 done = run_s if due_s <= now_s else min(run_s, share * run_s + rate * left)
@@ -355,7 +358,7 @@ def predict(kernel: Kernel, case: ProgressCase) -> Pair:
     for share, rate, since_s, ready_s, now_s in _accounts(case):
         for j, run_s in enumerate(case.run_s.tolist()):
             table = _world_table(kernel, case)
-            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0)
+            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5)
             kernel(table, j, now_s)
             left, begin = run_s - share * run_s, max(now_s, ready_s)
             end = begin if left == 0 else begin + left / rate if rate > 0 else np.inf
@@ -371,7 +374,7 @@ def amend(kernel: Kernel, case: ProgressCase) -> Pair:
         for j, run_s in enumerate(case.run_s.tolist()):
             for amount_s in (-50.0, -2.0, -0.1, 0.3, 7.0):
                 table = _world_table(kernel, case)
-                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, np.inf)
+                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, np.inf, 0.5)
                 change_s = kernel(table, j, amount_s, 1.0, now_s)
                 done = share * run_s
                 if rate > 0:
@@ -412,7 +415,28 @@ def next_completion(kernel: Kernel, case: ProgressCase) -> Pair:
     return got, expected
 
 
+def delay(kernel: Kernel, case: ProgressCase) -> Pair:
+    """As `predict`, from another time on."""
+    got, expected = [], []
+    for share, rate, since_s, ready_s, now_s in _accounts(case):
+        for j, run_s in enumerate(case.run_s.tolist()):
+            table = _world_table(kernel, case)
+            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5)
+            kernel(table, j, now_s + 3.25, now_s)
+            left, begin = run_s - share * run_s, now_s + 3.25
+            end = begin if left == 0 else begin + left / rate if rate > 0 else np.inf
+            got.append([round(float(table[j][name]), 6) for name in ("finish_s", "ready_s", "since_s")])
+            expected.append([round(end, 6), round(begin, 6), round(since_s, 6)])
+    return got, expected
+
+
 def perform(kernel: Kernel, case: ProgressCase) -> Pair:
+    """Where all nodes are alike, and where a command brings its job to where it is slower."""
+    pairs = [_perform(kernel, case, slow) for slow in (False, True)]
+    return [got for got, _ in pairs], [expected for _, expected in pairs]
+
+
+def _perform(kernel: Kernel, case: ProgressCase, slow: bool) -> Pair:
     """The same commands to both worlds. Times are compared to nine digits, everything else exactly."""
     table = _world_table(kernel, case)
     jobs = len(table)
@@ -439,13 +463,16 @@ def perform(kernel: Kernel, case: ProgressCase) -> Pair:
         for action, job, yield_, moved in commands:
             if job not in gone and twin.possible(action, job):
                 rows.append((action, job, yield_, moved))
-                begin = twin.perform(*rows[-1])
+                begin = twin.perform(*rows[-1], SPEEDS[moved - 1] if slow else 1.0)
                 ready += [] if begin is None else [(job, begin)]
         columns = tuple(
             np.array([row[k] for row in rows], kind) for k, kind in enumerate((np.int64, np.int64, float, np.int64))
         )
         serials, ready_s = np.full(len(rows), UNTOUCHED), np.empty(len(rows))
-        count, placed = kernel(table, running, count, now_s, columns, case.penalty_s, case.copy_s, serials, ready_s)
+        speeds = np.array([SPEEDS[row[3] - 1] for row in rows]) if slow else np.zeros(0)
+        count, placed = kernel(
+            table, running, count, now_s, columns, case.penalty_s, case.copy_s, speeds, serials, ready_s
+        )
         got.append((int(placed), serials[:placed].tolist(), sorted(running[:count].tolist())))
         here = [j for j, job in enumerate(twin.jobs) if job.running]
         expected.append((len(ready), [job for job, _ in ready], here))

@@ -9,8 +9,11 @@ WAITING, RUNNING = 0, 1
 
 
 def advance(jobs: Rows, then_s: float, now_s: float) -> Rows:
+    def gained(job: dict[str, Any]) -> float:
+        return job["yield_"] * job["speed"] * max(0.0, now_s - max(then_s, job["ready_s"]))
+
     return [
-        job | {"virtual_s": job["virtual_s"] + job["yield_"] * max(0.0, now_s - max(then_s, job["ready_s"]))}
+        job | {"virtual_s": job["virtual_s"] + gained(job)}
         if job["state"] == RUNNING and job["ready_s"] < now_s
         else job
         for job in jobs

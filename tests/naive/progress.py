@@ -20,12 +20,13 @@ class ExactJob:
     memory: Fraction
     done: Fraction = Fraction(0)
     rate: Fraction = Fraction(0)
+    speed: Fraction = Fraction(1)
     ready: Fraction = Fraction(0)
     running: bool = False
 
 
 class ExactWorld:
-    """Progress is the integral of the yield, nothing before `ready`."""
+    """Progress is the integral of the yield times the speed where the job is, nothing before `ready`."""
 
     def __init__(self, run_s: Sequence[float], memory: Sequence[float], penalty_s: float, copy_s: float) -> None:
         self.jobs = [ExactJob(Fraction(run), Fraction(need)) for run, need in zip(run_s, memory, strict=True)]
@@ -45,7 +46,7 @@ class ExactWorld:
             return not job.running
         return job.running
 
-    def perform(self, action: int, j: int, yield_: float, moved: int) -> Fraction | None:
+    def perform(self, action: int, j: int, yield_: float, moved: int, speed: float = 1.0) -> Fraction | None:
         """When the job placed makes progress, None if the command places none."""
         job = self.jobs[j]
         if action in (PAUSE, LOST):
@@ -54,7 +55,8 @@ class ExactWorld:
             return None
         if action not in (START, RESUME, MIGRATE, SHARE):
             return None
-        job.running, job.rate = True, Fraction(yield_)
+        job.speed = job.speed if action == SHARE else Fraction(speed)
+        job.running, job.rate = True, Fraction(yield_) * job.speed
         if action == SHARE:
             return None
         cost = Fraction(0) if action == START else self.penalty + self.copy * moved * job.memory
@@ -82,10 +84,15 @@ class _Place:
     virtual: Fraction = Fraction(0)
     since: Fraction = Fraction(0)
     ready: Fraction = Fraction(0)
+    speed: Fraction = Fraction(1)
+    before: Fraction = Fraction(1)
+    """Its speed where it was before the last migration."""
+    moved: bool = False
+    """Whether a migration brought it where it is."""
 
     def advance(self, now: Fraction) -> None:
         if self.state == "running" and now > max(self.since, self.ready):
-            self.virtual += Fraction(self.yield_) * (now - max(self.since, self.ready))
+            self.virtual += Fraction(self.yield_) * self.speed * (now - max(self.since, self.ready))
         self.since = now
 
 
@@ -93,6 +100,7 @@ def replayed(run: Run) -> list[Fraction]:
     """Exact virtual time of each job at the end of the log, all rules of which are asserted on the way."""
     jobs = [_Place() for _ in range(len(run.workload))]
     events, closed = run.events, set()
+    plan: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = []
     assert (np.diff(events.time_s) >= 0).all(), "time goes back"
     for e in range(len(events)):
         now, action, j = Fraction(float(events.time_s[e])), Action(int(events.action[e])), int(events.job[e])
@@ -105,13 +113,45 @@ def replayed(run: Run) -> list[Fraction]:
             job = jobs[j]
             assert events.time_s[e] >= run.workload.submit_s[j]
             job.advance(now)
+            if action == Action.MIGRATE:
+                plan.append((j, job.nodes, named))
             _apply(run, job, j, action, named, float(events.yield_[e]), now, closed)
         if e + 1 == len(events) or events.time_s[e + 1] > events.time_s[e]:
             _within_capacity(run, jobs)
+            if run.farm is not None and plan:
+                _move_as_planned(run, jobs, plan, Fraction(float(events.time_s[e])))
+            plan = []
     end = Fraction(run.end_s)
     for job in jobs:
         job.advance(end)
     return [job.virtual for job in jobs]
+
+
+def rate_on(run: Run, j: int, nodes: Sequence[int]) -> Fraction:
+    """Progress per second of job j there at yield 1, task by task."""
+    farm = run.farm
+    if farm is None:
+        return Fraction(1)
+    shape = 1 if len({int(farm.machine[n]) for n in nodes}) == 1 else 0
+    rate = min(Fraction(float(farm.rate[j, farm.cluster[n], shape])) for n in nodes)
+    wants = [Fraction(float(farm.memory[j])) * nodes.count(n) - Fraction(float(run.capacity[n, 1])) for n in nodes]
+    return rate / Fraction(float(farm.thrash[j])) if max(wants) > Fraction(1, 10**9) else rate
+
+
+def _move_as_planned(run: Run, jobs, plan, now: Fraction) -> None:
+    """All migrations of an instant, with every process on the wire and off it again."""
+    farm = run.farm
+    leaves, comes = Counter(), Counter()
+    for _, old, new in plan:
+        leaves.update(int(farm.machine[n]) for n in (Counter(old) - Counter(new)).elements())
+        comes.update(int(farm.machine[n]) for n in (Counter(new) - Counter(old)).elements())
+    count = max([*leaves.values(), *comes.values()]) if farm.parallel else sum(comes.values())
+    took, stretch = Fraction(farm.copy_s) * count, Fraction(farm.stretch_s) * count
+    for j in {j for j, _, _ in plan}:
+        job = jobs[j]
+        if job.state == "running" and job.moved:
+            lost = 1 - min(job.before, job.speed) / job.speed
+            job.ready = now + stretch + took * lost
 
 
 def _apply(run, job, j, action, named, yield_, now, closed):
@@ -129,6 +169,7 @@ def _apply(run, job, j, action, named, yield_, now, closed):
     else:
         assert job.state == "running"
     if action in (Action.START, Action.RESUME, Action.MIGRATE):
+        job.before, job.speed, job.moved = job.speed, rate_on(run, j, named), action == Action.MIGRATE
         assert len(named) == run.workload.tasks[j]
         arrivals = Counter(named) - Counter(job.nodes)
         assert not closed & arrivals.keys(), "a task came to a closed node"

@@ -42,7 +42,7 @@ def los_case(source):
                 float(source.integer(1, 9)), NOW_S - source.integer(0, 30), float(source.integer(0, 7)) if where else 0,
                 float(bool(where)), start_s if where or source.integer(0, 9) == 0 else np.nan,
                 NOW_S - 50.0, 0.0, 0, 0, wanted_s, memo,
-                source.integer(0, 3) == 0, source.integer(0, 4) == 0, 0.0,
+                source.integer(0, 3) == 0, source.integer(0, 4) == 0, 0.0, 1.0,
             )
         )  # fmt: skip
         slots.append(sorted(where) if where else [-1] * tasks)

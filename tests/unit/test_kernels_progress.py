@@ -16,7 +16,7 @@ def progressing(draw):
     ("kernel", "comparison"),
     [
         (progress._account, compare.account), (progress._predict, compare.predict), (progress.perform, compare.perform),
-        (progress.drop, compare.drop), (progress.amend, compare.amend),
+        (progress.drop, compare.drop), (progress.delay, compare.delay), (progress.amend, compare.amend),
         (progress.next_completion, compare.next_completion),
     ],
     ids=lambda value: value.__name__,

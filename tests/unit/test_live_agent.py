@@ -97,6 +97,20 @@ def test_an_end_is_noticed_soon():
     asyncio.run(live())
 
 
+def test_use_is_told_when_shares_have_changed():
+    async def live():
+        async with met() as (_, _, talk):
+            await talk.welcome(desired(RUNNING, 1, share=0.5), report_s=60)
+            await talk.status(state=RUNNING)
+            await talk.report(lambda report: len(report.samples) == 1)
+            for version, share in ((2, 0.25), (3, 0.75)):
+                await talk.desire(desired(RUNNING, version, share=share))
+                await talk.status(state=RUNNING, version=version)
+                await talk.report(lambda report: len(report.samples) == 1)
+
+    asyncio.run(live())
+
+
 def test_what_happens_while_the_controller_is_away_is_told_when_it_is_back():
     async def live():
         async with met() as (driver, controller, talk):

@@ -120,6 +120,7 @@ def test_a_port_in_use_and_odd_options_are_one_line(tmp_path, refused, monkeypat
         (("--listen", "7070"), "HOST:PORT"),
         (("--policy", "NOPE"), "NOPE"),
         (("--discovery", "NOPE"), "NOPE"),
+        (("--discovery", "OBSERVE", "--report-every", "1.5"), "half of discovery's step_s"),
         (("--certificate", tmp_path / "x"), "together"),
         (("--certificate", tmp_path / "x", "--key", tmp_path / "y"), "PEM"),
         (("--database", "postgresql+psycopg://u:hunter2@127.0.0.1:1/d"), "DFRS_DATABASE"),

@@ -96,6 +96,23 @@ def test_what_was_seen_belongs_to_those_who_were_there():
     assert not usage[3]["seconds"].any()
 
 
+def test_what_was_used_under_other_weights_is_not_looked_at():
+    observer, one = Observer(Equal()), job(1, [0])
+    observer.take(step(observer, observer.regroup([one], CAPACITY), 1.0), CAPACITY)
+    used(one, 0, 10.0, 5.0)
+    used(one, 0, 11.0, 5.9)
+    other = job(2, [0])
+    observer.take(step(observer, observer.regroup([one, other], CAPACITY), 2.0), CAPACITY)
+    used(one, 0, 11.1, 6.0)
+    used(one, 0, 12.1, 6.5)
+    _, usage = observer.observe(CAPACITY, 1.0)
+    assert (usage["seconds"][0], usage["used_s"][0]) == pytest.approx((1.0, 0.5))
+    observer.take(step(observer, observer.regroup([one, other], CAPACITY), 3.0), CAPACITY)
+    used(one, 0, 13.1, 7.0)
+    _, usage = observer.observe(CAPACITY, 1.0)
+    assert (usage["seconds"][0], usage["used_s"][0]) == pytest.approx((1.0, 0.5))
+
+
 def test_a_task_that_moved_is_seen_from_there_on():
     observer, moving = Observer(Equal()), job(1, [0])
     observer.take(step(observer, observer.regroup([moving], CAPACITY), 1.0), CAPACITY)

@@ -17,6 +17,7 @@ SUBJECTS = (
             ("max(then_s, jobs[r].ready_s)", "jobs[r].ready_s"),
             ("if now_s > since:", "if True:"),
             ("jobs[r].virtual_s += jobs[r].yield_ *", "jobs[r].virtual_s += 1.0 *"),
+            ("* jobs[r].speed *", "*"),
         ),
     ),
     Subject(
@@ -247,6 +248,18 @@ SUBJECTS = (
             ("serials[placed] = j", "serials[placed] = placed"),
             ("table[j].ready_s = now_s + cost_s", "table[j].ready_s = max(table[j].ready_s, now_s + cost_s)"),
             ("        _predict(table, j, now_s)", "        pass"),
+            ("step in (START, RESUME, MIGRATE):", "step in (START, MIGRATE):"),
+            ("step in (START, RESUME, MIGRATE):", "step in (RESUME, MIGRATE):"),
+            ("step in (START, RESUME, MIGRATE):", "step in (START, RESUME, MIGRATE, SHARE):"),
+            ("if speeds.size > 0 and step in", "if False and step in"),
+            ("= yields[k] * table[j].speed\n        elif", "= yields[k]\n        elif"),
+        ),
+    ),
+    Subject(
+        progress, "delay", compare.delay, cases.progress_case,
+        (
+            ("table[job].ready_s = ready_s", "pass"),
+            ("_predict(table, job, now_s)", "pass"),
         ),
     ),
     Subject(

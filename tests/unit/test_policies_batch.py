@@ -30,7 +30,7 @@ def snapshot(jobs, nodes=1, *, capacity=None, closed=(), now_s=0.0, subject=-1):
             (
                 100 + r, r, -1, state, tasks, need, memory, 1.0, estimate_s, 0.0, *(virtual_s or [0.0]),
                 float(state == RUNNING), NONE if where is None else 0.0, 0.0, 0.0, 0, 0, np.nan,
-                0, 0, 0, 0.0,
+                0, 0, 0, 0.0, 1.0,
             )
         )  # fmt: skip
         slots += [-1] * tasks if where is None else where

@@ -16,6 +16,8 @@ from pydantic import AfterValidator, Field, PrivateAttr
 import dfrs
 from dfrs.campaigns import offline, online
 from dfrs.campaigns.elastic_source import CwfSource
+from dfrs.campaigns.farm_random_study import HeteroSource
+from dfrs.campaigns.farm_study import FarmSource
 from dfrs.campaigns.fields import (
     Annotate,
     Count,
@@ -238,7 +240,7 @@ Instances = Annotated[
 ]
 SOURCES = (
     LublinSource, TraceSource, CwfSource, ServicesSource, DissertationSource, VirtualClusterSource, InstanceFiles,
-    NeedsSource,
+    NeedsSource, FarmSource, HeteroSource,
 )  # fmt: skip
 Source = (
     LublinSource
@@ -249,6 +251,8 @@ Source = (
     | VirtualClusterSource
     | InstanceFiles
     | NeedsSource
+    | FarmSource
+    | HeteroSource
 )
 
 

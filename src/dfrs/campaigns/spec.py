@@ -19,8 +19,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from dfrs.allocate.registry import Options, expand
 from dfrs.allocate.second_phase import SecondPhase
-from dfrs.campaigns import needs, offline, online
+from dfrs.campaigns import farm, farm_random, needs, offline, online
 from dfrs.campaigns.cells import Cell, Kind
+from dfrs.campaigns.farm_random_study import HeteroSettings, HeteroStudy
+from dfrs.campaigns.farm_random_study import PolicyItem as HeteroPolicyItem
+from dfrs.campaigns.farm_study import FarmStudy
 from dfrs.campaigns.fields import Strict, one_or_several
 from dfrs.campaigns.needs_study import MethodItem, NeedsSettings, NeedsStudy
 from dfrs.campaigns.sources import SOURCES, Instances, Source, Workloads
@@ -32,8 +35,9 @@ FORMAT = "dfrs-campaign/1"
 LARGEST_FILE_BYTES = 10_000_000
 _OWN = ("format", "name", "description", "keep_runs", "report")
 """What a file says about the whole; the rest is about its one study, where it has no `[[studies]]`."""
-Entry = online.Entry | offline.Entry | needs.Entry
+Entry = online.Entry | offline.Entry | needs.Entry | farm.Entry | farm_random.Entry
 M = TypeVar("M", bound=Strict)
+E = TypeVar("E", online.Entry, needs.Entry, farm_random.Entry)
 
 
 def _policy(name: str) -> str:
@@ -147,7 +151,7 @@ class _File(Strict):
 
 MODELS: tuple[type[Strict], ...] = (
     Report, _PolicySettings, _PolicyItem, _AlgorithmSettings, _AlgorithmItem, _OnlineStudy, _OfflineStudy, _File,
-    NeedsSettings, MethodItem, NeedsStudy,
+    NeedsSettings, MethodItem, NeedsStudy, FarmStudy, HeteroSettings, HeteroPolicyItem, HeteroStudy,
     *SOURCES,
 )  # fmt: skip
 """All that a file consists of."""
@@ -164,6 +168,10 @@ _PLAIN = {
     "union_tag_not_found": f"model is missing: must be one of {', '.join(sorted(_TAGS))}",
 }
 """What pydantic says in terms of Python."""
+_KINDS: Mapping[type, Kind] = {
+    online.Entry: online.ONLINE, offline.Entry: offline.OFFLINE, needs.Entry: needs.NEEDS, farm.Entry: farm.FARM,
+    farm_random.Entry: farm_random.HETERO,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,10 +190,7 @@ class Study:
     @property
     def kind(self) -> Kind:
         """What its cells are."""
-        first = self.entries[0]
-        if isinstance(first, needs.Entry):
-            return needs.NEEDS
-        return online.ONLINE if isinstance(first, online.Entry) else offline.OFFLINE
+        return _KINDS[type(self.entries[0])]
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -268,16 +273,26 @@ def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
         spec = _validated(NeedsStudy, document, where, directory)
         sources, kind = spec.scenes, "scenes"
         items = [item.item() for item in spec.methods]
-        entries = [_needs_entry(*pair) for pair in _combined(items, spec.settings)]
+        entries = [_entry(needs.Entry, *pair) for pair in _combined(items, spec.settings)]
+    elif "streams" in document:
+        spec = _validated(FarmStudy, document, where, directory)
+        sources, kind = spec.streams, "streams"
+        entries = [farm.Entry(**item.item()) for item in spec.policies]
+    elif "farms" in document:
+        spec = _validated(HeteroStudy, document, where, directory)
+        sources, kind = spec.farms, "farms"
+        items = [item.item() for item in spec.policies]
+        entries = [_entry(farm_random.Entry, *pair) for pair in _combined(items, spec.settings)]
     elif ("policies" in document or "workloads" in document) == ("algorithms" in document or "instances" in document):
         place = f"{where}: " if where else ""
         raise InputError(
-            f"{place}must have either workloads and policies, or instances and algorithms, or scenes and methods"
+            f"{place}must have either workloads and policies, instances and algorithms, scenes and methods, "
+            "streams, or farms"
         )
     elif "policies" in document or "workloads" in document:
         spec = _validated(_OnlineStudy, document, where, directory)
         sources, items, kind = spec.workloads, _policy_items(spec.policies), "workloads"
-        entries = [_online_entry(*pair) for pair in _combined(items, spec.settings)]
+        entries = [_entry(online.Entry, *pair) for pair in _combined(items, spec.settings)]
     else:
         spec = _validated(_OfflineStudy, document, where, directory)
         sources, items, kind = spec.instances, _algorithm_items(spec.algorithms), "instances"
@@ -327,12 +342,8 @@ def _brief(value: object) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-def _online_entry(item: Mapping[str, Any], told: str) -> online.Entry:
-    return online.Entry(**{**item, "label": item["label"] + told})
-
-
-def _needs_entry(item: Mapping[str, Any], told: str) -> needs.Entry:
-    return needs.Entry(**{**item, "label": item["label"] + told})
+def _entry(kind: type[E], item: Mapping[str, Any], told: str) -> E:
+    return kind(**{**item, "label": item["label"] + told})
 
 
 def _offline_entry(item: Mapping[str, Any], told: str) -> offline.Entry:

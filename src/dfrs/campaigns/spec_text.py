@@ -6,11 +6,12 @@ from typing import Any
 import tomli_w
 
 from dfrs.allocate.registry import Options
-from dfrs.campaigns import needs, offline, online
+from dfrs.campaigns import farm, farm_random, needs, offline, online
 from dfrs.campaigns.spec import FORMAT, Campaign, Entry, Study
 
 _WORDS = {
     "online": ("workloads", "policies"), "offline": ("instances", "algorithms"), "needs": ("scenes", "methods"),
+    "farm": ("streams", "policies"), "hetero": ("farms", "policies"),
 }  # fmt: skip
 
 
@@ -57,6 +58,11 @@ def _item(entry: Entry) -> dict[str, Any]:
         usual = online.Entry(label="", policy="")
         own = {f.name: getattr(entry, f.name) for f in fields(entry) if f.name not in {"label", "policy"}}
         said = {name: value for name, value in own.items() if value != getattr(usual, name)}
+    elif isinstance(entry, farm.Entry):
+        named, said = {"policy": entry.policy}, {}
+    elif isinstance(entry, farm_random.Entry):
+        named = {"policy": entry.policy}
+        said = {} if entry.resume_s == farm_random.RESUME_S else {"resume_s": entry.resume_s}
     elif isinstance(entry, needs.Entry):
         named = {"method": entry.method}
         usual = needs.Entry(label="", method="")

@@ -25,8 +25,13 @@ _MEASURES = {
     "online": ("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
     "offline": ("minimum_yield", "average_before", "utilization_before"),
     "needs": ("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
+    "farm": ("wait_s", "turnaround_s", "total_s", "migrations"),
+    "hetero": ("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
 }
-_ALONG = {"online": ("target_load", "ps"), "offline": ("slack", "services", "nodes"), "needs": ("hogs",)}
+_ALONG = {
+    "online": ("target_load", "ps"), "offline": ("slack", "services", "nodes"), "needs": ("hogs",),
+    "farm": ("experiment",), "hetero": ("target_load",),
+}  # fmt: skip
 """What curves run along where the file does not say: the first that takes several values."""
 _HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished")
 """Parts of the names of measures of which more is better."""

@@ -18,6 +18,7 @@ from dfrs.cli import (
     down,
     explain,
     export,
+    farm,
     generate,
     history,
     logs,
@@ -120,6 +121,7 @@ app.command("undrain", rich_help_panel=CLUSTER)(nodes.undrain)
 app.command("allocate", rich_help_panel=ALLOCATE)(allocate.allocate)
 app.command("algorithms", rich_help_panel=ALLOCATE)(algorithms.algorithms)
 app.command("simulate", rich_help_panel=REPLAY)(simulate.simulate)
+app.add_typer(farm.app, name="farm", rich_help_panel=REPLAY)
 app.command("policies", rich_help_panel=REPLAY)(policies.policies)
 app.command("bound", rich_help_panel=REPLAY)(bound.bound)
 app.command("compare", rich_help_panel=REPLAY)(compare.compare)

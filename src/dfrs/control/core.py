@@ -13,9 +13,10 @@ import numpy as np
 
 from dfrs.control.check import check
 from dfrs.control.cluster import Cluster
-from dfrs.control.commands import NOTHING, Commands, joined, one, without_nodes
+from dfrs.control.commands import DETACH, NOTHING, Commands, joined, one, without_nodes
 from dfrs.control.elastic import AnswerLog, change_time
-from dfrs.control.events import Change, Complete, Event, Hold, Ready, Revise, Submit, Unhold
+from dfrs.control.events import Change, Complete, Event, Hold, Predicted, Ready, Revise, Submit, Unhold
+from dfrs.control.farm import Layout, Predictions
 from dfrs.control.guard import Limits, guard
 from dfrs.control.hold import Held, Homes
 from dfrs.control.journal import Journal
@@ -36,7 +37,8 @@ HOUR_S = 3600.0
 RETRY_S = 60.0
 
 # An enumeration's members are slow to look up where it is done a million times.
-_FINISH, _MIGRATE, _PAUSE = int(Action.FINISH), int(Action.MIGRATE), int(Action.PAUSE)
+_FINISH, _MIGRATE = int(Action.FINISH), int(Action.MIGRATE)
+_PAUSE, _SHARE = int(Action.PAUSE), int(Action.SHARE)
 _FINISHED = int(Reason.FINISHED)
 _SUBMISSION, _COMPLETION, _WAKE = Cause.SUBMISSION, Cause.COMPLETION, Cause.WAKE
 _ACTION_OF = {Condition.DOWN: Action.DOWN, Condition.DRAIN: Action.DRAIN, Condition.UP: Action.UP}
@@ -46,10 +48,13 @@ class Core:
     """A cluster of nodes with `capacity` (N, 2) under a policy. Deterministic: same events, same commands.
 
     There may be no nodes at first: then jobs wait, and the policy is not asked. Of users' commands on one job at most
-    `command_limit` are granted; a command on a job that is held is answered as if nobody had told of it.
+    `command_limit` are granted; a command on a job that is held is answered as if nobody had told of it. Where nodes
+    are those of a `farm`, policies see it and what is predicted of jobs; nodes that join are its next ones.
     """
 
-    def __init__(self, policy: Policy, capacity: Floats, command_limit: int | None = None) -> None:
+    def __init__(
+        self, policy: Policy, capacity: Floats, command_limit: int | None = None, farm: Layout | None = None
+    ) -> None:
         self.policy = policy
         self.command_limit = command_limit
         self.journal = Journal()
@@ -63,6 +68,9 @@ class Core:
         self._cluster = Cluster(capacity)
         self._held = Held()
         self._homes = Homes()
+        self._predictions = None if farm is None else Predictions(farm)
+        if self._predictions is not None and len(self._cluster) > len(self._predictions):
+            raise InputError(f"capacity: {len(self._cluster)} nodes, but the farm has {len(self._predictions)}")
         self._ids = np.zeros(64, np.int64)
         self._submitted = 0
         self._undecided = 0
@@ -116,7 +124,9 @@ class Core:
                 capacity = capacity.copy()
                 capacity[:, MEMORY] = np.maximum(capacity[:, MEMORY] - self._held.memory(len(is_open)), 0.0)
                 capacity = _frozen(capacity)
-        return Snapshot(self._now_s, cause, subject, capacity, is_open, *self._rows.views(), self._moved)
+        rows, predictions = self._rows.views(), self._predictions
+        farm = None if predictions is None else predictions.view(rows[0]["serial"], self._cluster.capacity)
+        return Snapshot(self._now_s, cause, subject, capacity, is_open, *rows, self._moved, farm)
 
     def handle(self, event: Event, now_s: float) -> Commands:
         """What is to be done because of `event`, which became true at `now_s` (never before the last one).
@@ -126,7 +136,7 @@ class Core:
         """
         if not now_s >= self._now_s:
             raise InputError(f"event at {now_s} s after one at {self._now_s} s: time does not go back")
-        row = refuse(event, self._rows, self._held, self._cluster)
+        row = refuse(event, self._rows, self._held, self._cluster, self._predictions)
         ledger.advance(self._rows.jobs, self._rows.count, self._now_s, now_s)
         self._now_s = now_s
         if isinstance(event, Ready):
@@ -134,6 +144,9 @@ class Core:
             return NOTHING
         if isinstance(event, Submit):
             return self._submit(event)
+        if isinstance(event, Predicted):
+            self._predict(event, row)
+            return NOTHING
         if isinstance(event, Change):
             return self._decide(Cause.COMMAND, -1) if self._answer(event) in GRANTS else NOTHING
         if isinstance(event, Complete):
@@ -210,6 +223,8 @@ class Core:
             for row in order[steps == _PAUSE].tolist():
                 self._note_home(row)
         commit(rows.jobs, rows.first, rows.nodes, after, target.yields, self._now_s, order, steps)
+        if self._predictions is not None:
+            self._rate(order, steps)
         migrates = commands.action == _MIGRATE
         if migrates.any():
             amount = float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum())
@@ -241,7 +256,7 @@ class Core:
             (
                 event.job_id, self._submitted, event.user, WAITING, event.tasks, event.need, event.memory, event.weight,
                 event.estimate_s, self._now_s, 0.0, 0.0, np.nan, self._now_s, np.inf, 0, 0,
-                event.requested_start_s, 0, 0, 0, event.minimum,
+                event.requested_start_s, 0, 0, 0, event.minimum, 1.0,
             ),
             event.tasks,
         )  # fmt: skip
@@ -261,7 +276,27 @@ class Core:
             serial, minimum = int(job["serial"]), float(job["minimum"])
         self.journal.note(self._now_s, _FINISH, serial, _FINISHED)
         self._homes.forget(serial)
+        if self._predictions is not None:
+            self._predictions.forget(serial)
         self._demanding -= minimum > 0
+
+    def _predict(self, event: Predicted, row: int) -> None:
+        predictions = self._predictions
+        if predictions is None:
+            return
+        job = self._rows.jobs[row] if row >= 0 else self._held[event.job_id]
+        predictions.note(int(job["serial"]), event)
+        if row >= 0:
+            predictions.settle(self._rows, row)
+
+    def _rate(self, rows: Ints, steps: Ints) -> None:
+        """Jobs were placed, moved or paused: how fast they are where they are now."""
+        predictions = self._predictions
+        if predictions is None:
+            return
+        for row in rows[(steps != _SHARE) & (steps != DETACH)].tolist():
+            predictions.leaves(int(self._rows.jobs["serial"][row]))
+            predictions.settle(self._rows, row)
 
     def _note_home(self, row: int) -> None:
         """A job is about to be paused: its tasks were in these islands."""
@@ -287,7 +322,7 @@ class Core:
         job, nodes = rows.jobs[row].copy(), rows.slots(row).copy()
         commands = NOTHING
         if job["state"] == RUNNING:
-            job["state"], job["yield_"], job["since_s"] = PAUSED, 0.0, self._now_s
+            job["state"], job["yield_"], job["speed"], job["since_s"] = PAUSED, 0.0, 1.0, self._now_s
             job["pauses"] += 1
             commands = one(Action.PAUSE, job, 0.0, Reason.HELD)
             self.journal.append(self._now_s, commands)
@@ -305,7 +340,9 @@ class Core:
         if nodes[0] < 0:
             return NOTHING, _SUBMISSION, self._rows.insert(job, nodes)
         job["state"], job["since_s"], job["ready_s"] = RUNNING, self._now_s, np.inf
-        self._rows.insert(job, nodes)
+        row = self._rows.insert(job, nodes)
+        if self._predictions is not None:
+            self._predictions.settle(self._rows, row)
         commands = one(Action.RESUME, job, 0.0, Reason.RELEASED, nodes)
         self.journal.append(self._now_s, commands)
         return commands, _COMPLETION, -1
@@ -383,6 +420,8 @@ class Core:
         if new is not None:
             slots[tasks - len(new) :] = new
         if self._rows.jobs["state"][row] == RUNNING:
+            if self._predictions is not None:
+                self._predictions.settle(self._rows, row)
             serial, yield_ = int(self._rows.jobs["serial"][row]), float(self._rows.jobs["yield_"][row])
             self.journal.note(self._now_s, Action.RESIZE, serial, Reason.RESIZED, slots, yield_)
 
@@ -398,6 +437,10 @@ class Core:
         gone = rows.jobs[lost[:count]]
         serials = np.concatenate([gone["serial"], np.array([job["serial"] for job in held], np.int64)])
         names = np.concatenate([gone["id"], np.array([job["id"] for job in held], np.int64)])
+        if self._predictions is not None:
+            rows.jobs["speed"][lost[:count]] = 1.0
+            for serial in serials.tolist():
+                self._predictions.leaves(serial)
         for serial in serials.tolist():
             self.journal.note(self._now_s, Action.LOST, serial, Reason.NODE_LOST)
         return without_nodes(Action.LOST, serials, names, Reason.NODE_LOST)
@@ -426,11 +469,12 @@ class Core:
             part.restore({name[len(begin) :]: column for name, column in state.items() if name.startswith(begin)})
 
     @property
-    def _parts(self) -> Mapping[str, Rows | Cluster | Held | Homes | Journal | AnswerLog]:
-        return {
+    def _parts(self) -> Mapping[str, Rows | Cluster | Held | Homes | Journal | AnswerLog | Predictions]:
+        always = {
             "rows": self._rows, "cluster": self._cluster, "held": self._held, "homes": self._homes,
             "journal": self.journal, "answers": self.answers,
         }  # fmt: skip
+        return always if self._predictions is None else {**always, "farm": self._predictions}
 
 
 def _own(target: Target) -> Target:

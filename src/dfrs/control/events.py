@@ -1,10 +1,14 @@
 """What the core is told. Each event stands for one fact; the time it became true is given beside it."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.nodes import Capacity, Join, NodeChange
+
+Speeds = Annotated[Floats, "a row a sub-cluster: spread, co-located"]
+"""(C, 2) speeds of a job on each sub-cluster, as `dfrs.model.farm.FarmView.speed` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +98,20 @@ class Unhold:
     job_id: int
 
 
-Event = Submit | Change | Complete | Wake | Ready | NodeChange | Revise | Join | Capacity | Hold | Unhold
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicted:
+    """What profiling a running job on a farm came to (003 section 5). Nobody is asked because of it.
+
+    Speeds that are NaN leave what was predicted before.
+    """
+
+    job_id: int
+    speed: Speeds
+    """(C, 2) above 0 and finite, or NaN where nothing is predicted."""
+    required: float = float("nan")
+    """Memory that a task wants, as a fraction of the reference node's; NaN: not known."""
+    swapping: bool = False
+    """Whether it is thrashing where it is now."""
+
+
+Event = Submit | Change | Complete | Wake | Ready | NodeChange | Revise | Join | Capacity | Hold | Unhold | Predicted

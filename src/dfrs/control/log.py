@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dfrs.control.core import Core
-from dfrs.control.events import Change, Complete, Event, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.control.events import Change, Complete, Event, Hold, Predicted, Ready, Revise, Speeds, Submit, Unhold, Wake
 from dfrs.model.decisions import Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import DfrsError, InputError
@@ -29,6 +29,7 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {
         "submit": Submit, "change": Change, "complete": Complete, "wake": Wake, "ready": Ready, "node": NodeChange,
         "revise": Revise, "join": Join, "capacity": Capacity, "hold": Hold, "unhold": Unhold,
+        "predicted": Predicted,
     }
 )  # fmt: skip
 """Events by what a document calls them."""
@@ -45,7 +46,7 @@ def encode(event: Event) -> dict[str, object]:
 
 def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
-        return [_plain(each) for each in value.tolist()]
+        return [_plain(each) for each in (value.tolist() if value.ndim == 1 else value)]
     if isinstance(value, CommandKind):
         return value.name
     if isinstance(value, Condition):
@@ -113,6 +114,12 @@ def _each(convert: Callable[[object], object], dtype: str) -> Callable[[object],
     return column
 
 
+def _pairs(value: object) -> np.ndarray:
+    if not isinstance(value, list) or not all(isinstance(row, list) and len(row) == 2 for row in value):
+        raise TypeError
+    return np.array([[_number(each) for each in row] for row in value], "f8").reshape(-1, 2)
+
+
 _TYPES: Mapping[Any, tuple[Callable[..., object], str]] = {
     int: (_integer, "a whole number of 64 bits"),
     float: (_number, 'a number, "nan", "inf" or "-inf"'),
@@ -121,6 +128,7 @@ _TYPES: Mapping[Any, tuple[Callable[..., object], str]] = {
     Condition: (Condition, f"one of {', '.join(condition.value for condition in Condition)}"),
     Ints: (_each(_integer, "i8"), "a list of whole numbers of 64 bits"),
     Floats: (_each(_number, "f8"), 'a list of numbers, "nan", "inf" or "-inf"'),
+    Speeds: (_pairs, 'a list of pairs of numbers, "nan", "inf" or "-inf"'),
 }
 
 

@@ -3,17 +3,18 @@
 import numpy as np
 
 from dfrs.control.cluster import Cluster
-from dfrs.control.events import Complete, Event, Hold, Revise, Submit, Unhold
+from dfrs.control.events import Complete, Event, Hold, Predicted, Revise, Submit, Unhold
+from dfrs.control.farm import Predictions
 from dfrs.control.hold import Held
 from dfrs.control.rows import Rows
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Capacity, Join, NodeChange
 
 _OF_NODES = NodeChange | Join | Capacity
-_OF_JOBS = Revise | Hold | Unhold
+_OF_JOBS = Revise | Hold | Unhold | Predicted
 
 
-def refuse(event: Event, rows: Rows, held: Held, cluster: Cluster) -> int:
+def refuse(event: Event, rows: Rows, held: Held, cluster: Cluster, farm: Predictions | None) -> int:
     """Raise InputError where `event` cannot be true; the row of the job it is about, -1 if it has none."""
     if isinstance(event, Complete):
         row = rows.find(event.job_id)
@@ -23,9 +24,11 @@ def refuse(event: Event, rows: Rows, held: Held, cluster: Cluster) -> int:
     if isinstance(event, Submit):
         _refuse_submission(event, rows, held)
     elif isinstance(event, _OF_JOBS):
-        return _refuse_change(event, rows, held)
+        return _refuse_change(event, rows, held, farm)
     elif isinstance(event, _OF_NODES):
         cluster.refuse(event)
+        if isinstance(event, Join) and farm is not None and len(cluster) >= len(farm):
+            raise InputError(f"node {len(cluster)}: the farm has {len(farm)} nodes, and all have joined")
         if isinstance(event, Capacity):
             _refuse_capacity(event, rows, held, cluster)
     return -1
@@ -43,13 +46,17 @@ def _refuse_submission(event: Submit, rows: Rows, held: Held) -> None:
         raise InputError(f"job {event.job_id}: is in the system already")
 
 
-def _refuse_change(event: Revise | Hold | Unhold, rows: Rows, held: Held) -> int:
+def _refuse_change(event: Revise | Hold | Unhold | Predicted, rows: Rows, held: Held, farm: Predictions | None) -> int:
     row, is_held = rows.find(event.job_id), event.job_id in held
     if row < 0 and not is_held:
         raise InputError(f"job {event.job_id}: is not in the system")
     if isinstance(event, Revise):
         if not 0 < event.need <= 1:
             raise InputError(f"job {event.job_id}: need = {event.need}: must be above 0 and at most 1")
+    elif isinstance(event, Predicted):
+        if farm is None:
+            raise InputError(f"job {event.job_id}: predicted on sub-clusters, but the cluster is no farm")
+        farm.refuse(event)
     elif is_held == isinstance(event, Hold):
         raise InputError(f"job {event.job_id}: is {'held already' if is_held else 'not held'}")
     return row

@@ -14,7 +14,7 @@ NOT_FOUND = -1
 
 @kernel
 def advance(jobs: Any, rows: int, then_s: float, now_s: float) -> None:
-    """Add to the virtual time of the first `rows` jobs what their yields make of [then_s, now_s]; in place.
+    """Add to the virtual time of the first `rows` jobs what yield times speed makes of [then_s, now_s]; in place.
 
     A job makes no progress before its `ready_s`.
     """
@@ -22,7 +22,7 @@ def advance(jobs: Any, rows: int, then_s: float, now_s: float) -> None:
         if jobs[r].state == RUNNING:
             since = max(then_s, jobs[r].ready_s)
             if now_s > since:
-                jobs[r].virtual_s += jobs[r].yield_ * (now_s - since)
+                jobs[r].virtual_s += jobs[r].yield_ * jobs[r].speed * (now_s - since)
 
 
 @kernel

@@ -1,7 +1,7 @@
 """How simulated jobs get on: progress at the rate of their yield, none during a penalty (000 sections 5.1, 5.3.1).
 
-`table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s: progress up to
-`since_s` is accounted, the yield is `rate` since then, and nothing progresses before `ready_s`.
+`table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s, speed: progress
+up to `since_s` is accounted, it goes on by `rate`, the yield times `speed`, and nothing progresses before `ready_s`.
 """
 
 from typing import Any
@@ -41,12 +41,13 @@ def _predict(table: Any, j: int, now_s: float) -> None:
 @kernel
 def perform(
     table: Any, running: Ints, count: int, now_s: float, commands: tuple[Ints, Ints, Floats, Ints], penalty_s: float,
-    copy_s: float, serials: Ints, ready_s: Floats,
+    copy_s: float, speeds: Floats, serials: Ints, ready_s: Floats,
 ) -> tuple[int, int]:  # fmt: skip
     """Carry out `commands` = (action, job, yields, tasks moved) (K,) on `table` and the first `count` of `running`.
 
     A resume or migration costs `penalty_s` without progress from now, and `copy_s` for each node's memory copied. Jobs
-    placed go into `serials`, the time when their penalty is over into `ready_s`. Returns (count, jobs placed).
+    placed go into `serials`, the time when their penalty is over into `ready_s`. `speeds` (K,), or empty where nodes
+    are alike, are those of the jobs where commands put them. Returns (count, jobs placed).
     """
     action, job, yields, moved = commands
     placed = 0
@@ -55,10 +56,12 @@ def perform(
         step = action[k]
         if step in (SHARE, PAUSE, MIGRATE):
             _account(table, j, now_s)
+        if speeds.size > 0 and step in (START, RESUME, MIGRATE):
+            table[j].speed = speeds[k]
         if step in (SHARE, MIGRATE):
-            table[j].rate = yields[k]
+            table[j].rate = yields[k] * table[j].speed
         elif step in (START, RESUME):
-            table[j].rate = yields[k]
+            table[j].rate = yields[k] * table[j].speed
             table[j].since_s = now_s
             running[count] = j
             count += 1
@@ -79,6 +82,13 @@ def perform(
             placed += 1
         _predict(table, j, now_s)
     return count, placed
+
+
+@kernel
+def delay(table: Any, job: int, ready_s: float, now_s: float) -> None:
+    """A job that was placed just now makes no progress before `ready_s`."""
+    table[job].ready_s = ready_s
+    _predict(table, job, now_s)
 
 
 @kernel

@@ -66,6 +66,10 @@ class Settings:
     """Whether the policy is told of dedicated jobs at their submission; else at their requested start."""
     command_limit: int | None
     """So many commands on one job are granted."""
+    farm: bool
+    """Whether farm.json says how fast each job is where."""
+    clustered: bool
+    """Whether the policy leaves no job across the farm's sub-clusters."""
     refused: list[int]
     tau_s: float
     node_bytes: float
@@ -100,7 +104,7 @@ class Command(NamedTuple):
     change_tasks: int
 
 
-class _Fields:
+class Fields:
     """Typed access to a JSON object by dotted names."""
 
     def __init__(self, path: Path, document: Document) -> None:
@@ -120,7 +124,7 @@ class _Fields:
     def number(self, name: str, default: float | None = None, *, above_zero: bool = False) -> float:
         """A number, at least 0."""
         value = self.get(name, default)
-        if not _is_amount(value) or (above_zero and value == 0):
+        if not is_amount(value) or (above_zero and value == 0):
             raise self.fail(name, value, "a number above 0" if above_zero else "a number from 0")
         return float(value)
 
@@ -155,7 +159,7 @@ class _Fields:
 
 def read_settings(path: Path) -> Settings:
     """The settings and metrics in summary.json. Raises InputError."""
-    fields = _Fields(path, _json(path))
+    fields = Fields(path, read_json(path))
     if fields.get("format") != "dfrs-run/1":
         raise fields.fail("format", fields.get("format"), '"dfrs-run/1"')
     latency_s, per_memory_s = _penalty(fields)
@@ -170,6 +174,8 @@ def read_settings(path: Path) -> Settings:
         exclusive=fields.flag("configuration.exclusive", False),
         dedicated=fields.flag("configuration.dedicated", False),
         command_limit=_limit(fields),
+        farm=fields.get("configuration.farm") is not None,
+        clustered=fields.flag("configuration.clustered", False),
         refused=refused,
         tau_s=fields.number("configuration.tau_s", 10.0, above_zero=True),
         node_bytes=fields.number(
@@ -181,14 +187,14 @@ def read_settings(path: Path) -> Settings:
     )
 
 
-def _limit(fields: _Fields) -> int | None:
+def _limit(fields: Fields) -> int | None:
     limit = fields.get("configuration.command_limit")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise fields.fail("configuration.command_limit", limit, "a whole number from 0")
     return limit
 
 
-def _capacity(fields: _Fields) -> list[tuple[float, float]]:
+def _capacity(fields: Fields) -> list[tuple[float, float]]:
     nodes = fields.get("configuration.nodes")
     if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= _MOST_NODES:
         raise fields.fail("configuration.nodes", nodes, f"a whole number from 1 to {_MOST_NODES}")
@@ -196,12 +202,12 @@ def _capacity(fields: _Fields) -> list[tuple[float, float]]:
     if len(rows) != nodes:
         raise InputError(f"{fields.path}: configuration.capacity: {len(rows)} rows for {nodes} nodes")
     for n, row in enumerate(rows):
-        if not isinstance(row, list) or len(row) != 2 or not all(_is_amount(value) for value in row):
+        if not isinstance(row, list) or len(row) != 2 or not all(is_amount(value) for value in row):
             raise fields.fail(f"configuration.capacity[{n}]", row, "two numbers from 0")
     return [(float(cpu), float(memory)) for cpu, memory in rows]
 
 
-def _penalty(fields: _Fields) -> tuple[float, float]:
+def _penalty(fields: Fields) -> tuple[float, float]:
     """Seconds of each penalty, and seconds for each reference node's memory that moves."""
     prefix = "configuration.penalty."
     model = fields.get(prefix + "model")
@@ -213,12 +219,12 @@ def _penalty(fields: _Fields) -> tuple[float, float]:
     return fields.number(prefix + "latency_s"), fields.number(prefix + "node_bytes") / rate
 
 
-def _is_amount(value: object) -> TypeGuard[float]:
+def is_amount(value: object) -> TypeGuard[float]:
     """A number, at least 0."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
 
 
-def _json(path: Path) -> Document:
+def read_json(path: Path) -> Document:
     """A JSON object. Raises InputError."""
     try:
         document = json.loads(_text(path), parse_int=lambda digits: int(digits) if len(digits) < 19 else float(digits))

@@ -36,6 +36,8 @@ class Job:
     """What each task gets."""
     since_s: float = 0.0
     ready_s: float = 0.0
+    speed: float = 1.0
+    """Progress per second at yield 1 where it is."""
     virtual_s: float = 0.0
     start_s: float | None = None
     finish_s: float | None = None

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from dfrs.metrics.run_commands import Judge
+from dfrs.metrics.run_farm import Farm, Plan
 from dfrs.metrics.run_files import PLACING, Command, Placement, Row, Settings, read_events
 from dfrs.metrics.run_jobs import FINISHED, FORGIVEN_S, PAUSED, RUNNING, UNIT, WAITING, Job
 from dfrs.metrics.validate import FORGIVEN, Report
@@ -24,7 +25,9 @@ _SLACK = int(FORGIVEN * UNIT)
 class Replay:
     """Applies the log row by row; judges nodes at the end of each instant, jobs at their rows."""
 
-    def __init__(self, settings: Settings, jobs: dict[int, Job], commands: list[Command], report: Report) -> None:
+    def __init__(
+        self, settings: Settings, jobs: dict[int, Job], commands: list[Command], report: Report, farm: Farm | None
+    ) -> None:
         nodes = len(settings.capacity)
         self.settings, self.jobs, self.report = settings, jobs, report
         self.refused = set(settings.refused)
@@ -32,6 +35,8 @@ class Replay:
         self.limit = [(int(c * UNIT) + _SLACK, int(m * UNIT) + _SLACK) for c, m in settings.capacity]
         self.cpu, self.memory, self.owners = [0] * nodes, [0] * nodes, [0] * nodes
         self.condition = ["up"] * nodes
+        self.farm = farm
+        self.plan = None if farm is None else Plan(farm=farm)
         self.running: dict[int, float] = {}
         self.first_s = min((j.submit_s for j in jobs.values()), default=0.0)
         self.now_s = -math.inf
@@ -164,6 +169,7 @@ class Replay:
         if action == "resize":
             self.check_resize(where, before, nodes)
             return
+        self.arrive(where, job, action, before)
         moved = tasks if action == "resume" else 0
         if action == "migrate":
             moved = sum(max(0, k - before.get(node, 0)) for node, k in nodes.items())
@@ -174,6 +180,18 @@ class Replay:
         job.start_s = self.now_s if job.start_s is None else job.start_s
         if action != "start":
             self.moved_memory[action] += moved * (job.memory / UNIT)
+
+    def arrive(self, where: str, job: Job, action: str, before: Placement) -> None:
+        """On a farm: how fast it is where it is now, and of which plan."""
+        if self.farm is None or self.plan is None:
+            return
+        old, job.speed = job.speed, self.farm.rate(job.id, job.placement, self.settings.capacity)
+        self.plan.rates.pop(job.id, None)
+        if action == "migrate":
+            self.plan.add(job.id, before, job.placement, (old, job.speed))
+        if self.settings.clustered:
+            across = len(self.farm.clusters(job.placement))
+            self.check(across == 1, f"{where}: {action} across {across} sub-clusters, must be within one")
 
     def check_resize(self, where: str, before: Placement, nodes: Placement) -> None:
         """Tasks come or go, none moves."""
@@ -208,6 +226,8 @@ class Replay:
 
     def stop(self, where: str, job: Job, action: str) -> None:
         """It no longer runs."""
+        if self.plan is not None:
+            self.plan.rates.pop(job.id, None)
         if action == "pause":
             job.state = PAUSED
             job.pauses += 1
@@ -223,7 +243,7 @@ class Replay:
         """Bring its virtual time to now: nothing is gained in a penalty, nor beyond the processing time."""
         since_s = max(job.since_s, job.ready_s)
         if job.state == RUNNING and self.now_s > since_s:
-            job.virtual_s += job.yield_ * (self.now_s - since_s)
+            job.virtual_s += job.yield_ * job.speed * (self.now_s - since_s)
         job.since_s = self.now_s
         self.report.checks += 1
         if job.virtual_s > job.process_s + FORGIVEN_S:
@@ -265,6 +285,10 @@ class Replay:
         for job in self.judge.concerned():
             self.advance(f"at {self.now_s!r}: job {job.id}", job)
         self.judge.settle(self.now_s, self.rows)
+        if self.plan is not None:
+            for name, ready_s in self.plan.ready_s(self.now_s).items():
+                self.jobs[name].ready_s = ready_s
+            self.plan.clear()
         for where, job in self.finished:
             self.check(
                 abs(job.virtual_s - job.process_s) <= FORGIVEN_S,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfrs.metrics.elastic import elastic_metrics
+from dfrs.metrics.farm import migration_seconds, speeds
 from dfrs.metrics.moves import move_metrics
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.instance import Bools, Floats, Ints
@@ -47,6 +48,8 @@ class Intervals:
     """(K,) when its last penalty ends: it makes no progress before."""
     placement: Ints
     """(K,) the row of the log that names its nodes (`run.events.nodes_of`), -1 unless it runs."""
+    speed: Floats
+    """(K,) progress per second at yield 1 where it is; 1 but on a farm."""
 
     @property
     def length_s(self) -> Floats:
@@ -56,6 +59,11 @@ class Intervals:
     @property
     def progress_s(self) -> Floats:
         """(K,) virtual time gained."""
+        return self.useful_s * self.speed
+
+    @property
+    def useful_s(self) -> Floats:
+        """(K,) seconds in which it makes progress, times its yield."""
         return self.yield_ * np.maximum(0.0, self.end_s - np.maximum(self.begin_s, self.ready_s))
 
     def of(self, job: int) -> range:
@@ -67,6 +75,7 @@ class Intervals:
         return Intervals(
             job=self.job[keep], begin_s=self.begin_s[keep], end_s=self.end_s[keep], state=self.state[keep],
             yield_=self.yield_[keep], ready_s=self.ready_s[keep], placement=self.placement[keep],
+            speed=self.speed[keep],
         )  # fmt: skip
 
 
@@ -132,6 +141,7 @@ def job_intervals(run: Run) -> Intervals:
         yield_=np.where(runs, np.append(events.yield_, 0.0)[row], 0.0),
         ready_s=np.where(runs, ready, begin),
         placement=np.where(runs, row[placed], -1),
+        speed=np.where(runs, np.append(speeds(run), 1.0)[row[placed]], 1.0),
     ).select((state != _GONE) & (end > begin))
 
 
@@ -181,11 +191,11 @@ def penalties(run: Run) -> Floats:
     if penalty.bytes_per_s is not None:
         memory = np.append(run.workload.memory, 0.0)[events.job]
         seconds += memory * tasks_moved(run) * (penalty.node_bytes / penalty.bytes_per_s)
-    return seconds
+    return seconds if run.farm is None else np.where(events.action == Action.MIGRATE, migration_seconds(run), seconds)
 
 
 def virtual_time(run: Run) -> Floats:
-    """(J,) integral of each job's yield outside penalties, to the end of the log; anew after a node was lost."""
+    """(J,) integral of each job's yield (times speed) outside penalties, to the end of the log; anew where lost."""
     return _virtual_time(run, job_intervals(run))
 
 
@@ -288,6 +298,7 @@ def utilisation_timeline(run: Run) -> UtilisationTimeline:
         yield_=np.concatenate([before.yield_, after.yield_]),
         ready_s=np.concatenate([before.ready_s, after.ready_s]),
         placement=np.concatenate([before.placement, after.placement]),
+        speed=np.concatenate([before.speed, after.speed]),
     )
     steps = _Steps(pieces)
     work = run.workload
@@ -374,7 +385,7 @@ def _use_metrics(run: Run, intervals: Intervals) -> Metrics:
     offered = _node_seconds(run)
     used = {
         "cpu_utilisation": (float((cpu * intervals.yield_ * intervals.length_s).sum()), 0),
-        "useful_cpu_utilisation": (float((cpu * intervals.progress_s).sum()), 0),
+        "useful_cpu_utilisation": (float((cpu * intervals.useful_s).sum()), 0),
         "memory_utilisation": (float((tasks * work.memory[intervals.job] * intervals.length_s).sum()), 1),
     }
     return {name: amount / offered[d] if offered[d] > 0 else None for name, (amount, d) in used.items()}

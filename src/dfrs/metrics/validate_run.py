@@ -5,8 +5,10 @@ It reads the files of a run itself and shares no code with the simulator, the po
 """
 
 import math
+from collections import Counter
 from pathlib import Path
 
+from dfrs.metrics.run_farm import read_farm
 from dfrs.metrics.run_files import Command, Settings, read_commands, read_jobs, read_settings
 from dfrs.metrics.run_jobs import FINISHED, FORGIVEN_S, UNIT, Job
 from dfrs.metrics.run_replay import Replay
@@ -32,7 +34,8 @@ def validate_run(directory: Path) -> Report:
     jobs = _read_jobs(directory / "jobs.csv", len(settings.capacity))
     commands = read_commands(directory / "commands.csv")
     report = Report()
-    replay = Replay(settings, jobs, commands, report)
+    farm = read_farm(directory / "farm.json", len(settings.capacity), list(jobs)) if settings.farm else None
+    replay = Replay(settings, jobs, commands, report, farm)
     changes = replay.run(directory / "events.csv")
     _check_jobs(settings, jobs, report)
     _check_summary(settings, jobs, commands, replay, report)
@@ -109,7 +112,7 @@ def _check_summary(
         job = jobs.get(name)
         report.check(job is not None, f"summary.json: refused: job {name} is not in jobs.csv")
         if job is not None:
-            room = sum(c >= job.need and m * UNIT >= job.memory for c, m in settings.capacity)
+            room = _room(settings, replay, job)
             report.check(room < job.tasks, f"summary.json: refused: job {name} fits: {job.tasks} tasks on {room} nodes")
     for name, value in _metrics(settings, jobs, commands, replay).items():
         if name not in settings.metrics:
@@ -117,6 +120,14 @@ def _check_summary(
         else:
             stated = settings.metrics[name]
             report.check(_same(stated, value), f"summary.json: metrics.{name} = {stated!r}: by the log {value!r}")
+
+
+def _room(settings: Settings, replay: Replay, job: Job) -> int:
+    """How many nodes can have a task of the job; where it must be within a sub-cluster, the most of one."""
+    fits = [n for n, (c, m) in enumerate(settings.capacity) if c >= job.need and m * UNIT >= job.memory]
+    if replay.farm is None or not settings.clustered:
+        return len(fits)
+    return max(Counter(replay.farm.cluster[n] for n in fits).values(), default=0)
 
 
 def _metrics(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfrs.model.errors import DfrsError
+from dfrs.model.farm import FarmView
 from dfrs.model.instance import Bools, Floats, Ints
 
 WAITING, RUNNING, PAUSED = range(3)
@@ -28,7 +29,7 @@ JOB = np.dtype(
         ("submit_s", "f8"), ("virtual_s", "f8"), ("yield_", "f8"),
         ("start_s", "f8"), ("since_s", "f8"), ("ready_s", "f8"), ("pauses", "i8"), ("migrations", "i8"),
         ("requested_start_s", "f8"), ("memo", "i8"), ("changes", "i8"), ("extensions", "i8"),
-        ("minimum", "f8"),
+        ("minimum", "f8"), ("speed", "f8"),
     ]
 )  # fmt: skip
 """What is known of a job. `id` is the user's name for it, `serial` counts submissions from 0; `need` and `memory` are
@@ -37,7 +38,8 @@ present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when
 `ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there);
 `requested_start_s` when a dedicated job is to start, NaN for a batch job; `memo` what the policy noted of it, 0 at
 first; `changes` how many commands on it were granted, `extensions` how many of those gave it more; `minimum` the
-yield it must have at least while it is on nodes, 0 where nothing was agreed."""
+yield it must have at least while it is on nodes, 0 where nothing was agreed; `speed` its predicted progress per second
+at yield 1 where it is now, relative to where it would be fastest, 1 where nothing is known and off nodes."""
 
 Jobs = NDArray[np.void]
 JobId = int
@@ -140,6 +142,8 @@ class Snapshot:
     """(slots,) node of each task, or -1."""
     moved: float
     """Memory migrated in the last hour, in reference nodes."""
+    farm: FarmView | None = None
+    """Sub-clusters and what is predicted of jobs on them; None where the cluster is no farm."""
 
     @property
     def flow_s(self) -> Floats:
@@ -208,7 +212,8 @@ class Policy(Protocol):
     A class may say more of its policies, by attributes that are False where they are absent: `exclusive` (a job can run
     only where all of its full need fits), `dedicated` (it is told of dedicated jobs at their submission, and gives them
     all of their full need; other policies are told at their requested start, as if they were submitted then), `elastic`
-    (users' commands on jobs are processed; it may have `expand`, see Expanding).
+    (users' commands on jobs are processed; it may have `expand`, see Expanding), `clustered` (on a farm it places a job
+    in one sub-cluster only).
     """
 
     def decide(self, snapshot: Snapshot, /) -> Target:

@@ -7,6 +7,10 @@ from collections.abc import Mapping
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import InputError
 from dfrs.policies.batch import BATCH
+from dfrs.policies.dfrs_farm import NAME as DFRS_FARM
+from dfrs.policies.dfrs_farm import find_dfrs_farm
+from dfrs.policies.farm_names import HEADS as FARM_HEADS
+from dfrs.policies.farm_names import find_farm
 from dfrs.policies.grammar import SUBMISSIONS, build, parse
 from dfrs.policies.los import FAMILY, find_los
 
@@ -65,14 +69,19 @@ def find_policy(name: str) -> Policy:
     head = name.partition("/")[0]
     if head in FAMILY:
         return find_los(name)
-    known = (*BATCH, *FAMILY, *TABLE_5_1)
-    if (name.isalpha() and name not in SUBMISSIONS) or re.search("LOS|EASY", head.upper()):
+    if head in FARM_HEADS:
+        return find_farm(name)
+    if head == DFRS_FARM:
+        return find_dfrs_farm(name)
+    known = (*BATCH, *FAMILY, *FARM_HEADS, DFRS_FARM, *TABLE_5_1)
+    if (name.isalpha() and name not in SUBMISSIONS) or re.search("LOS|EASY|ARR?IVE|FARM|DFRS", head.upper()):
         upper = {k.upper(): k for k in known}
         near = [upper[k] for k in difflib.get_close_matches(head.upper(), upper, n=3, cutoff=0.6)]
         if near:
             raise InputError(f'policy "{name}": there is no such policy; did you mean {" or ".join(near)}?')
+        policies = ", ".join((*BATCH, *FAMILY, *FARM_HEADS, DFRS_FARM))
         raise InputError(
-            f'policy "{name}": there is no such policy; policies are {", ".join((*BATCH, *FAMILY))}, '
+            f'policy "{name}": there is no such policy; policies are {policies}, '
             f"and names such as GreedyPM*/per/OPT=MIN/MVT=600"
         )
     return build(name, parse(name))

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dfrs.metrics.farm import speeds
 from dfrs.metrics.schedule import penalties
 from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
@@ -33,6 +34,8 @@ class Presence:
     """It makes no progress before."""
     placed: int
     """Row of the log that put it here."""
+    speed: float
+    """Progress per second at yield 1; 1 but on a farm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Replay:
         self.action: list[int] = events.action.tolist()
         self.yield_: list[float] = events.yield_.tolist()
         self.penalty_s: list[float] = penalties(run).tolist()
+        self._speed: list[float] = speeds(run).tolist()
         self._first: list[int] = events.first.tolist()
         self._nodes: list[int] = events.nodes.tolist()
         self._virtual_s = [0.0] * len(run.workload)
@@ -118,7 +122,8 @@ class Replay:
         here = self.running.get(job)
         if here is None:
             return self._virtual_s[job]
-        return self._virtual_s[job] + here.yield_ * max(0.0, time_s - max(here.since_s, here.ready_s))
+        gets_on_s = max(0.0, time_s - max(here.since_s, here.ready_s))
+        return self._virtual_s[job] + here.yield_ * gets_on_s * here.speed
 
     def priority(self, job: int, time_s: float) -> float:
         """Flow time / virtual time squared, infinite before any progress (000 section 5.2.3)."""
@@ -151,7 +156,9 @@ class Replay:
             ready_s = now_s + self.penalty_s[row]
             if action == Action.RESIZE and here is not None:
                 ready_s = here.ready_s
-            self.running[job] = Presence(self.nodes(row), self.yield_[row], now_s, ready_s, row)
+            self.running[job] = Presence(
+                self.nodes(row), self.yield_[row], now_s, ready_s, row, self._speed[row]
+            )  # fmt: skip
             self.paused.pop(job, None)
             self.waiting.pop(job, None)
         elif action == Action.SHARE and here is not None:

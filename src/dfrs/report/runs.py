@@ -6,7 +6,7 @@ Where the workload has users' commands, `commands.csv` says how each was answere
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from dfrs.model.elastic import NO_COMMANDS, Answer, Answers, CommandKind, Elasti
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
+from dfrs.model.truth import FarmTruth
 from dfrs.report.node_sets import node_set, parse_node_set
 from dfrs.workloads.writing import write_text
 
@@ -26,6 +27,9 @@ FORMAT = "dfrs-run/1"
 FILES = ("jobs.csv", "events.csv", "summary.json")
 COMMANDS = "commands.csv"
 """Only where the workload has commands."""
+FARM = "farm.json"
+"""Only where the cluster is a farm: how fast each job is where."""
+FARM_FORMAT = "dfrs-run-farm/1"
 _KINDS = tuple(kind.name for kind in CommandKind)
 _ANSWERS = tuple(answer.name.lower() for answer in Answer)
 
@@ -87,10 +91,13 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
         raise InputError(f"{directory}: cannot make the directory: {error.strerror}") from None
     (directory / "summary.json").unlink(missing_ok=True)
     (directory / COMMANDS).unlink(missing_ok=True)
+    (directory / FARM).unlink(missing_ok=True)
     write_text(directory / "events.csv", _events_frame(run).write_csv())
     write_text(directory / "jobs.csv", _jobs_frame(run).write_csv())
     if len(run.workload.commands):
         write_text(directory / COMMANDS, _commands_frame(run.answers).write_csv())
+    if run.farm is not None:
+        write_text(directory / FARM, json.dumps(_farm_document(run, run.farm), default=_plain, allow_nan=False) + "\n")
     text = json.dumps(summary(run, metrics, version), indent=1, default=_plain, allow_nan=False)
     write_text(directory / "summary.json", text + "\n")
 
@@ -184,6 +191,46 @@ def _commands_frame(answers: Answers) -> pl.DataFrame:
     )
 
 
+def _farm_document(run: Run, farm: FarmTruth) -> dict[str, object]:
+    jobs = zip(
+        run.workload.job_id.tolist(), farm.rate.tolist(), farm.memory.tolist(), farm.thrash.tolist(), strict=True
+    )
+    return {
+        "format": FARM_FORMAT, "name": farm.name, "clusters": list(farm.clusters), "cluster": farm.cluster.tolist(),
+        "machine": farm.machine.tolist(), "stretch_s": farm.stretch_s, "copy_s": farm.copy_s,
+        "parallel": farm.parallel,
+        "jobs": [
+            {"job_id": name, "rate": rate, "memory": memory, "thrash": thrash} for name, rate, memory, thrash in jobs
+        ],
+    }  # fmt: skip
+
+
+def _read_farm(directory: Path, names: Sequence[int]) -> FarmTruth | None:
+    """What `farm.json` says of the jobs of these names, in their order; None where there is no such file."""
+    path = directory / FARM
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read as JSON: {error}") from None
+    if not isinstance(document, dict) or document.get("format") != FARM_FORMAT:
+        raise InputError(f'{path}: format: must be "{FARM_FORMAT}"')
+    of = {job["job_id"]: job for job in document["jobs"]}
+    jobs, clusters = [of[name] for name in names], tuple(document["clusters"])
+    try:
+        return FarmTruth(
+            name=document["name"], clusters=clusters, cluster=np.array(document["cluster"], dtype=np.int64),
+            machine=np.array(document["machine"], dtype=np.int64),
+            rate=np.array([job["rate"] for job in jobs], dtype=np.float64).reshape(-1, len(clusters), 2),
+            memory=np.array([job["memory"] for job in jobs], dtype=np.float64),
+            thrash=np.array([job["thrash"] for job in jobs], dtype=np.float64), stretch_s=document["stretch_s"],
+            copy_s=document["copy_s"], parallel=document["parallel"],
+        )  # fmt: skip
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
 def read_summary(directory: Path) -> dict[str, Any]:
     """The document of `summary.json`. Raises InputError."""
     path = directory / "summary.json"
@@ -222,6 +269,8 @@ def read_run(directory: Path) -> Run:
         prefix = "" if str(directory) in str(error) else f"{directory}: "
         raise InputError(f"{prefix}{error}") from None
     nodes = len(run.capacity)
+    if run.farm is not None and len(run.farm.cluster) != nodes:
+        raise InputError(f"{directory / FARM}: cluster: must be one a node, {nodes}")
     if run.capacity.shape != (nodes, 2):
         raise InputError(f"{directory / 'summary.json'}: configuration.capacity: must be [CPU, memory] of each node")
     if not np.isfinite(run.events.time_s).all() or (run.events.nodes >= nodes).any():
@@ -271,6 +320,7 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         answers=answers,
         seed=document["seed"],
         configuration=configuration,
+        farm=_read_farm(directory, list(index)) if configuration.get("farm") is not None else None,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """One workload under one policy, from the first submission to the last completion."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,8 @@ from dfrs.model.instance import Bools, Floats
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import NodeChange, most_tasks
 from dfrs.model.run import Penalty, Run
-from dfrs.sim.kernel import Clock, Order
+from dfrs.sim.farm import FarmSettings, Ground, fits_a_cluster
+from dfrs.sim.kernel import Clock, Order, Profiled
 from dfrs.sim.world import World
 
 IDLE_WAKES = 100
@@ -41,6 +42,9 @@ class Settings:
     seed: int = 0
     notes: Mapping[str, object] = field(default_factory=dict[str, object])
     """What else the summary shall say: how the workload was annotated, for instance."""
+    farm: FarmSettings | None = None
+    """How fast each job of the workload is on which sub-cluster; `capacity` is then of the farm's nodes, in its order,
+    see `dfrs.sim.farm.farm_capacity`. Migrations cost what it says; resumes cost the `penalty`."""
 
 
 class StoppedError(DfrsError):
@@ -61,14 +65,17 @@ class Simulation:
         self.capacity = self._checked_capacity()
         knows_dedicated = getattr(policy, "dedicated", False)
         whole = np.full(len(workload), getattr(policy, "exclusive", False)) | (workload.dedicated & knows_dedicated)
-        fits = _fits(workload, self.capacity, whole)
+        fits = self._fits(policy, whole)
         told_s = workload.submit_s if knows_dedicated else workload.release_s
         self._accepted = np.flatnonzero(fits)
         self._accepted = self._accepted[np.argsort(told_s[fits], kind="stable")]
         self._jobs = workload.select(fits).with_columns(submit_s=told_s[fits])
         self.refused = tuple(np.flatnonzero(~fits).tolist())
-        self._core = Core(policy, self.capacity, self.settings.command_limit)
-        self._world = World(self._jobs, self.settings.penalty)
+        farm, self._ground = self.settings.farm, None
+        if farm is not None:
+            self._ground = Ground(farm, self.capacity, self._accepted)
+        self._core = Core(policy, self.capacity, self.settings.command_limit, None if farm is None else farm.truth)
+        self._world = World(self._jobs, self.settings.penalty, self._ground)
         self._clock = Clock(self.settings.order)
         self._submitted = 0
         self._node_events = sorted(self.settings.node_events, key=lambda pair: pair[0])
@@ -94,6 +101,9 @@ class Simulation:
                 now_s, event = completion_s, Complete(int(self._jobs.job_id[job]))
             else:
                 raise self._stopped(self._starving("is never placed, and nothing more will happen"))
+            if isinstance(event, Profiled):
+                self._profile(event.job, now_s)
+                continue
             waking = isinstance(event, Wake)
             if waking and now_s != self._core.wake_at_s:
                 continue
@@ -145,6 +155,8 @@ class Simulation:
             ready = world.acknowledgement()
             if ready is not None:
                 core.handle(ready, now_s)
+            if self._ground is not None:
+                self._schedule_profiles(self._ground.news())
         if core.wake_at_s is not None and (core.wake_at_s != due_s or isinstance(event, Wake)):
             self._clock.schedule(core.wake_at_s, Wake())
         return len(commands)
@@ -157,6 +169,16 @@ class Simulation:
                 float(jobs.estimate_s[k]), float(jobs.weight[k]), int(jobs.user[k]), float(jobs.requested_start_s[k]),
             )  # fmt: skip
             self._clock.schedule(float(jobs.submit_s[k]), event)
+
+    def _schedule_profiles(self, begun: Iterable[tuple[float, int]]) -> None:
+        for due_s, job in begun:
+            self._clock.schedule(due_s, Profiled(job))
+
+    def _profile(self, job: int, now_s: float) -> None:
+        """Tell the core what a job's profile says, unless the job has been placed anew, or is gone."""
+        if self._ground is not None and self._ground.due_s[job] == now_s:
+            self.now_s = now_s
+            self._core.handle(self._ground.profiled(job, int(self._jobs.job_id[job])), now_s)
 
     def _schedule_command(self) -> None:
         commands, k = self.workload.commands, self._commands_seen
@@ -207,13 +229,35 @@ class Simulation:
             configuration={
                 "order": self.settings.order, "exclusive": getattr(self._core.policy, "exclusive", False),
                 "dedicated": getattr(self._core.policy, "dedicated", False),
-                "command_limit": self.settings.command_limit, **self.settings.notes,
+                "command_limit": self.settings.command_limit, **self._farm_notes(), **self.settings.notes,
             },
+            farm=None if self.settings.farm is None else self.settings.farm.truth,
         )  # fmt: skip
 
+    def _farm_notes(self) -> Mapping[str, object]:
+        farm = self.settings.farm
+        if farm is None:
+            return {}
+        clustered = getattr(self._core.policy, "clustered", False)
+        return {"farm": farm.truth.name, "clustered": clustered, "profile_s": farm.tau_s}
+
+    def _fits(self, policy: Policy, whole: Bools) -> Bools:
+        """(J,) whether each job could run alone; for policies that keep to sub-clusters, within one of them."""
+        fits, farm = _fits(self.workload, self.capacity, whole), self.settings.farm
+        if farm is None:
+            return fits
+        farm.check(len(self.workload), len(self.capacity))
+        if len(self.workload.commands):
+            raise InputError(f"farm: the workload has {len(self.workload.commands)} commands: must have none on a farm")
+        if not getattr(policy, "clustered", False):
+            return fits
+        exclusive = getattr(policy, "exclusive", False)
+        return fits & fits_a_cluster(self.workload, self.capacity, farm.truth.cluster, exclusive=exclusive)
+
     def _checked_capacity(self) -> Floats:
-        given = self.settings.capacity
-        capacity = np.ones((self.workload.nodes, 2)) if given is None else np.array(given, dtype=np.float64)
+        given, farm = self.settings.capacity, self.settings.farm
+        nodes = self.workload.nodes if farm is None else len(farm.truth.cluster)
+        capacity = np.ones((nodes, 2)) if given is None else np.array(given, dtype=np.float64)
         if capacity.ndim != 2 or capacity.shape[1] != 2 or not len(capacity):
             raise InputError(f"capacity of shape {capacity.shape}: must be (nodes, 2), the columns CPU and memory")
         if not (np.isfinite(capacity) & (capacity >= 0)).all():
@@ -237,6 +281,8 @@ class Simulation:
         self._schedule_submission()
         self._schedule_command()
         self._schedule_node_events()
+        if self._ground is not None:
+            self._schedule_profiles(self._ground.pending())
         if self._core.wake_at_s is not None:
             self._clock.schedule(self._core.wake_at_s, Wake())
 

@@ -33,10 +33,18 @@ from dfrs.campaigns.tables import (
     d002_loads,
     d002_skips,
     d002_tables,
+    d003_experiments,
+    d003_moves,
+    d003_predictions,
+    farm_100,
 )
 from dfrs.campaigns.tables.item import Item
 from dfrs.model.errors import InputError
 
+D003 = sorted(
+    (*d003_predictions.ITEMS, *d003_moves.ITEMS, *d003_experiments.ITEMS),
+    key=lambda item: int(item.name.rpartition("-")[2]),
+)
 ITEMS: dict[str, Item] = {
     item.name: item
     for item in (
@@ -71,6 +79,8 @@ ITEMS: dict[str, Item] = {
         d002_fractional.ITEM,
         best_quality.ITEM,
         best_small.ITEM,
+        *D003,
+        farm_100.ITEM,
     )
 }
 """In the order of the documents."""

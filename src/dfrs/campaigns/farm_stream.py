@@ -1,0 +1,114 @@
+"""Streams of jobs for a farm as CSV files, in the columns of 003's appendix.
+
+The columns are job, arrival_s, name, processes and expected_s.
+The name is BENCHMARK.CLASS.PROCESSES.ITERATIONS of a NAS benchmark, as what a job takes elsewhere is known of these.
+"""
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from dfrs.farm.streams import NasJob, split_name
+from dfrs.model.errors import InputError
+from dfrs.model.farm import Farm
+
+COLUMNS = ("job", "arrival_s", "name", "processes", "expected_s")
+LARGEST_FILE_BYTES = 10_000_000
+_LATEST_S = 1e9
+_LONGEST = 60
+
+
+def read_stream(path: Path) -> tuple[NasJob, ...]:
+    """The jobs of a CSV file, in the order of their lines. Raises InputError: file, line, field, value and rule."""
+    lines = _text(path).splitlines()
+    if not lines or not any(line.strip() for line in lines):
+        raise InputError(f"{path}: empty: must have the columns {','.join(COLUMNS)}")
+    try:
+        reader = csv.reader(lines, strict=True)
+        heading = [cell.strip() for cell in next(reader)]
+        rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise InputError(f"{path}: not CSV: {error}") from None
+    if sorted(heading) != sorted(COLUMNS):
+        raise InputError(f"{path}: line 1 = {_short(','.join(heading))}: must be the columns {','.join(COLUMNS)}")
+    if not rows:
+        raise InputError(f"{path}: there is no job in it")
+    jobs: list[NasJob] = []
+    seen: dict[int, int] = {}
+    for line, row in rows:
+        if len(row) != len(heading):
+            raise InputError(f"{path}: line {line}: {len(row)} fields: must be {len(heading)}")
+        job = _job(path, line, dict(zip(heading, (cell.strip() for cell in row), strict=True)))
+        if job.job in seen:
+            raise InputError(f"{path}: line {line}: job = {job.job}: must be unique; it is on line {seen[job.job]} too")
+        seen[job.job] = line
+        jobs.append(job)
+    return tuple(jobs)
+
+
+def check_fits(jobs: tuple[NasJob, ...], farm: Farm, source: str) -> None:
+    """Raise InputError where a job has more processes than any sub-cluster has nodes."""
+    most = max(cluster.nodes for cluster in farm.clusters)
+    for job in jobs:
+        if job.processes > most:
+            raise InputError(
+                f"{source}: job {job.job}: processes = {job.processes}: must be at most {most}, "
+                "the nodes of the largest sub-cluster"
+            )
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: is a directory: must be a CSV file")
+        if path.stat().st_size > LARGEST_FILE_BYTES:
+            raise InputError(f"{path}: must be at most {LARGEST_FILE_BYTES} bytes")
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start}: not UTF-8 text") from None
+    if "\0" in text:
+        raise InputError(f"{path}: not text: it has a byte 0")
+    return text
+
+
+def _job(path: Path, line: int, fields: Mapping[str, str]) -> NasJob:
+    where = f"{path}: line {line}"
+    try:
+        benchmark, class_, processes, iterations = split_name(fields["name"])
+    except InputError:
+        raise InputError(
+            f"{where}: name = {_short(fields['name'])}: must be BENCHMARK.CLASS.PROCESSES.ITERATIONS, as ft.B.8.506"
+        ) from None
+    number = _whole(where, "job", fields["job"], least=0)
+    stated = _whole(where, "processes", fields["processes"], least=1)
+    if stated != processes:
+        raise InputError(f"{where}: processes = {stated}: must be {processes}, as in the name {_short(fields['name'])}")
+    return NasJob(
+        job=number, arrival_s=_seconds(where, "arrival_s", fields["arrival_s"]), name=fields["name"],
+        benchmark=benchmark, class_=class_, processes=processes, iterations=iterations,
+        expected_s=_seconds(where, "expected_s", fields["expected_s"]),
+    )  # fmt: skip
+
+
+def _whole(where: str, field: str, text: str, *, least: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 16) or int(text) < least:
+        raise InputError(f"{where}: {field} = {_short(text)}: must be a whole number of at least {least}")
+    return int(text)
+
+
+def _seconds(where: str, field: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= _LATEST_S:
+        raise InputError(f"{where}: {field} = {_short(text)}: must be seconds from 0 to {_LATEST_S:g}")
+    return value
+
+
+def _short(text: str) -> str:
+    plain = repr(text[:_LONGEST])[1:-1]
+    return f'"{plain}{"..." if len(text) > _LONGEST else ""}"'

@@ -1,0 +1,13 @@
+"""`dfrs farm`: clusters of unequal sub-clusters, and what jobs would gain by moving between them (003)."""
+
+import typer
+
+from dfrs.cli import farm_calibrate, farm_predict, farm_profile, farm_simulate
+
+app = typer.Typer(
+    help="Farms of unequal sub-clusters: predict, simulate, measure.", no_args_is_help=True, rich_markup_mode="rich"
+)
+app.command("predict")(farm_predict.predict)
+app.command("simulate")(farm_simulate.simulate)
+app.command("profile")(farm_profile.profile)
+app.command("calibrate")(farm_calibrate.calibrate)

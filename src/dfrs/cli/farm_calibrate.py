@@ -1,0 +1,110 @@
+"""`dfrs farm calibrate`: measure a sub-cluster's CPU and network, and enter them into a farm (003 section 7.3.1)."""
+
+import os
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import err, out, print_json
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.model.farm import Farm, SubCluster
+    from dfrs.profiling.build import Toolchain
+    from dfrs.profiling.calibrate import Wiring
+
+
+def calibrate(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Farm to write, dfrs-farm/1; one that is there is updated.")
+    ],
+    cluster: Annotated[str, typer.Option(help="Sub-cluster that is measured.")] = "A",
+    local: Annotated[bool, typer.Option("--local", help="Time messages between processes of this machine.")] = False,
+    between: Annotated[
+        str | None, typer.Option(metavar="HOST", help="Time messages between this machine and that one.")
+    ] = None,
+    netns: Annotated[
+        tuple[str, str] | None, typer.Option(help="Time messages between two network namespaces.", metavar="A B")
+    ] = None,
+    cpu: Annotated[bool, typer.Option("--cpu/--no-cpu", help="Measure the CPU.")] = True,
+    machines: Annotated[int, typer.Option(help="Machines of a new sub-cluster.", min=1)] = 2,
+    cores: Annotated[int | None, typer.Option(help="Nodes of a machine.", min=1, show_default="its CPUs")] = None,
+    pairs: Annotated[int, typer.Option(help="Pairs of processes that send at the same time.", min=1, max=64)] = 1,
+    largest: Annotated[int, typer.Option(help="Largest message, bytes.", min=2, max=2**30)] = 4 * 2**20,
+    seconds: Annotated[float, typer.Option(help="Seconds a message size.", min=0.001, max=60.0)] = 0.3,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> None:
+    """Measure what operations, cache misses and messages cost on a sub-cluster, and enter it into a farm's file.
+
+    Of a sub-cluster that the file has already, only what was measured is changed. Without --local, --between and
+    --netns the network is left out.
+
+    Examples:
+
+        dfrs farm calibrate --local --cluster A -o farm.json
+
+        dfrs farm calibrate --between node2 --cluster B --no-cpu -o farm.json
+    """
+    from dfrs.farm.files import read_farm, write_farm
+    from dfrs.profiling import calibrate as measured
+
+    if sum((local, between is not None, netns is not None)) > 1:
+        raise InputError("--local, --between and --netns: only one of them")
+    if between is not None and (not between or between.startswith("-") or any(c in between for c in " ,:\t\n")):
+        raise InputError(f'--between "{between[:80]}": must be the name of a host')
+    if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
+        raise InputError(f"{output}: cannot write in {output.parent}")
+    farm = read_farm(output) if output.exists() else None
+    old = None if farm is None else next((known for known in farm.clusters if known.name == cluster), None)
+    rates = measured.measure_cpu() if cpu else None
+    latency = None
+    if local or between is not None or netns is not None:
+        with ExitStack() as stack:
+            tools, wiring = _wiring(stack, between, netns)
+            latency = measured.measure_latency(
+                tools, wiring, largest_bytes=largest, pairs=pairs, seconds_a_size=seconds
+            )
+    found = measured.sub_cluster(cluster, old, rates, latency, machines, cores or os.cpu_count() or 1)
+    farm = measured.with_cluster(farm, found, output.stem)
+    write_farm(farm, output)
+    _tell(found, farm, output, as_json)
+
+
+def _wiring(stack: ExitStack, between: str | None, netns: tuple[str, str] | None) -> "tuple[Toolchain, Wiring]":
+    from dfrs.profiling import calibrate as measured
+    from dfrs.profiling.build import toolchain
+
+    launcher = shutil.which("mpirun") or shutil.which("mpiexec")
+    if launcher is None:
+        raise InputError("mpirun: no such program; install Open MPI (Debian: openmpi-bin libopenmpi-dev)")
+    tools = toolchain(launcher)
+    if netns is not None:
+        if os.geteuid() != 0:
+            raise InputError("--netns: needs root")
+        return tools, stack.enter_context(measured.between_namespaces(launcher, *netns))
+    return tools, measured.local(launcher, tools) if between is None else measured.to_host(launcher, between, tools)
+
+
+def _tell(found: "SubCluster", farm: "Farm", path: Path, as_json: bool) -> None:
+    if as_json:
+        from dfrs.farm.files import farm_document
+
+        print_json(farm_document(farm))
+        return
+    from rich.table import Table
+
+    out.print(f"sub-cluster {found.name}: {found.frequency_hz / 1e9:.2f} GHz", style="bold", markup=False)
+    for event, cycles in found.cycles.items():
+        out.print(f"  {event}: {cycles:,.3f} cycles", markup=False)
+    if found.latency is not None:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("bytes", "latency, us", "Mbit/s"):
+            table.add_column(name, justify="right")
+        for size, seconds in zip(found.latency.sizes_bytes, found.latency.seconds, strict=True):
+            rate = f"{8e-6 * size / seconds:,.2f}" if seconds > 0 else ""
+            table.add_row(f"{size:,}", f"{1e6 * seconds:,.1f}", rate)
+        out.print(table)
+    err.print(f"{path}", markup=False, style="dim", soft_wrap=True)

@@ -1,0 +1,148 @@
+"""`dfrs farm predict`: what a profile says a job would take on every sub-cluster (003 sections 5.2 to 5.5)."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dfrs.cli.console import err, out, print_json
+from dfrs.cli.quantities import show_bytes
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.farm.predict import Prediction
+    from dfrs.model.farm import Farm, Profile
+
+_SHAPES = ("spread", "co-located")
+
+
+def predict(
+    profile: Annotated[
+        Path, typer.Option("--profile", "-p", help="Profile of a running job, dfrs-profile/1.", show_default=False)
+    ],
+    farm: Annotated[
+        Path | None, typer.Option("--farm", "-f", help="Farm, dfrs-farm/1.", show_default="that of 003 Table 1")
+    ] = None,
+    elapsed: Annotated[float | None, typer.Option(help="Seconds for which the job has been running.", min=0)] = None,
+    estimate: Annotated[
+        float | None, typer.Option(help="Seconds that it takes in all where it is, by its user's estimate.", min=0)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> None:
+    """Predict from a profile how long a job would take on every sub-cluster, with the parts of the prediction.
+
+    A block is what the job does in tau seconds where it is. With --estimate also what is left of the run, and with
+    --elapsed what is left of that (003 equation 11).
+
+    Examples:
+
+        dfrs farm predict --profile lu.json
+
+        dfrs farm predict --farm farm.json --profile lu.json --elapsed 300 --estimate 2000 --json
+    """
+    from dfrs.farm.files import arrive_f, read_farm, read_profile
+    from dfrs.farm.predict import predict as predict_all
+
+    left_s = _left(elapsed, estimate)
+    known = arrive_f() if farm is None else read_farm(farm)
+    read = read_profile(profile)
+    try:
+        found = predict_all(read, known)
+    except InputError as error:
+        raise InputError(f"{profile}: {error}") from None
+    rows = _rows(found, known, left_s)
+    if as_json:
+        print_json(_document(found, known, read, rows, left_s))
+        return
+    _show(found, read, rows, left_s)
+
+
+def _left(elapsed: float | None, estimate: float | None) -> float | None:
+    """T^rem, in seconds; None where no estimate is given."""
+    for name, value in (("--elapsed", elapsed), ("--estimate", estimate)):
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"{name} {value}: must be a finite number of seconds")
+    if estimate is None:
+        if elapsed is not None:
+            raise InputError("--elapsed: says nothing without --estimate")
+        return None
+    if estimate == 0:
+        raise InputError("--estimate 0: must be above 0")
+    if elapsed is not None and elapsed > estimate:
+        raise InputError(f"--elapsed {elapsed:g}: must be at most the estimate, {estimate:g}")
+    return estimate - (elapsed or 0.0)
+
+
+def _rows(found: "Prediction", farm: "Farm", left_s: float | None) -> list[dict[str, Any]]:
+    """One for each sub-cluster, spread and co-located; no co-location where a machine has too few nodes."""
+    rows: list[dict[str, Any]] = []
+    for c, name in enumerate(found.clusters):
+        for shape, label in enumerate(_SHAPES):
+            here = c == found.here and bool(shape) == found.colocated
+            time_s = float(found.time_s[c, shape])
+            rows.append(
+                {
+                    "cluster": name, "placement": label, "here": here,
+                    "cpu_s": float(found.cpu_s[c]), "blocking_s": _known(found.blocking_s[c, shape]),
+                    "non_blocking_s": _known(found.waiting_s[c, shape]),
+                    "saved_per_block_s": _known(found.saved_s[c, shape]), "block_s": _known(time_s),
+                    "speed": _known(found.tau_s / time_s),
+                    "saved_s": None if left_s is None else _known(found.saved_of(left_s)[c, shape]),
+                    "left_s": None if left_s is None else _known(left_s * time_s / found.tau_s),
+                    "memory": found.required_bytes <= farm.clusters[c].node_memory_bytes,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else float(value)
+
+
+def _possible(row: dict[str, Any], farm: "Farm", processes: int) -> bool:
+    cluster = farm.clusters[farm.index(row["cluster"])]
+    return processes <= (cluster.cores if row["placement"] == _SHAPES[1] else cluster.nodes)
+
+
+def _document(
+    found: "Prediction", farm: "Farm", profile: "Profile", rows: list[dict[str, Any]], left_s: float | None
+) -> dict[str, Any]:
+    return {
+        "farm": farm.name, "job": profile.job, "cluster": profile.cluster, "processes": profile.processes,
+        "colocated": profile.colocated, "tau_s": profile.tau_s, "left_s": left_s,
+        "required_bytes": found.required_bytes, "swapping": found.swapping,
+        "predictions": [row | {"possible": _possible(row, farm, profile.processes)} for row in rows],
+    }  # fmt: skip
+
+
+def _show(found: "Prediction", profile: "Profile", rows: list[dict[str, Any]], left_s: float | None) -> None:
+    from rich.table import Table
+
+    shape = _SHAPES[profile.colocated]
+    what = f"{profile.job}: {profile.processes} processes on {profile.cluster}, {shape}; a block is {found.tau_s:g} s"
+    out.print(what, style="bold", markup=False, soft_wrap=True)
+    columns = {
+        "CPU, s": "cpu_s", "blocking, s": "blocking_s", "non-blocking, s": "non_blocking_s",
+        "saved a block, s": "saved_per_block_s", "block, s": "block_s",
+    }  # fmt: skip
+    if left_s is not None:
+        columns |= {"saved in all, s": "saved_s", "left, s": "left_s"}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("sub-cluster", no_wrap=True)
+    table.add_column("nodes", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right")
+    table.add_column("memory")
+    for row in rows:
+        values = ["not known" if row[key] is None else f"{row[key]:,.2f}" for key in columns.values()]
+        here = " (here)" if row["here"] else ""
+        enough = "" if row["memory"] else "too little"
+        table.add_row(row["cluster"], row["placement"] + here, *values, enough, style="bold" if here else None)
+    out.print(table)
+    if left_s is not None:
+        out.print(f"left of the run where it is: {left_s:,.0f} s", markup=False)
+    if found.required_bytes > 0:
+        out.print(f"a process wants {show_bytes(found.required_bytes)} of memory", markup=False)
+    if found.swapping:
+        err.print("the job is thrashing: its times say little, and it needs a node with more memory", style="yellow")

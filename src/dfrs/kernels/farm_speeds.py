@@ -1,0 +1,82 @@
+"""How fast each job is where on a farm of unequal sub-clusters, relative to the hardware that suits it best (003 5.5).
+
+Layout as in `dfrs.kernels.loads`. `speed` (R, C, 2) holds relative speeds on each sub-cluster, spread over machines
+[..., 0] and on one machine [..., 1]; a *site* is the sub-cluster and the machine of each node, the capacity (N, 2), and
+which nodes are open.
+"""
+
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
+import numpy as np
+
+from dfrs.kernels.jit import Bools, Floats, Ints, kernel
+
+Site = tuple[Ints, Ints, Floats, Bools]
+"""(cluster (N,), machine (N,), capacity (N, 2), open (N,))."""
+
+SLOWEST = 1e-6
+"""No relative speed is less."""
+ALIKE = 1e-12
+"""Speeds and memories that differ by less are equal."""
+
+
+@kernel
+def relative_speeds(known: Floats, speed: Floats) -> None:
+    """Relative speeds (R, C, 2), 1 for the best, of predicted ones in any unit; into `speed`.
+
+    What is not known (NaN) is as good as the best. Spread is never taken for faster than together, so that tasks that
+    happen to come together keep what they were promised.
+    """
+    rows, clusters, _ = known.shape
+    for r in range(rows):
+        best = 0.0
+        for c in range(clusters):
+            spread, together = known[r, c, 0], known[r, c, 1]
+            speed[r, c, 0] = min(spread, together) if np.isfinite(spread) and np.isfinite(together) else spread
+            speed[r, c, 1] = together
+            for k in range(2):
+                if np.isfinite(speed[r, c, k]):
+                    best = max(best, speed[r, c, k])
+        for c in range(clusters):
+            for k in range(2):
+                value = speed[r, c, k]
+                speed[r, c, k] = 1.0 if not np.isfinite(value) or best <= 0.0 else max(value / best, SLOWEST)
+
+
+@kernel
+def speed_at(speed: Floats, r: int, slots: Ints, begin: int, end: int, site: Site) -> float:
+    """Relative speed of row `r` with its tasks on slots[begin:end]: the slowest part's if it is in several."""
+    cluster, machine, _, _ = site
+    together = True
+    for s in range(begin, end):
+        together &= machine[slots[s]] == machine[slots[begin]]
+    if together:
+        return speed[r, cluster[slots[begin]], 1]
+    value = np.inf
+    for s in range(begin, end):
+        value = min(value, speed[r, cluster[slots[s]], 0])
+    return value
+
+
+@kernel
+def speeds_at(first: Ints, slots: Ints, speed: Floats, site: Site, out: Floats) -> None:
+    """The same for all rows, into `out` (R,); 1 for rows without nodes."""
+    for r in range(out.size):
+        placed = slots[first[r]] >= 0
+        out[r] = speed_at(speed, r, slots, first[r], first[r + 1], site) if placed else 1.0
+
+
+@kernel
+def best_reachable(memory: Floats, speed: Floats, site: Site, best: Floats) -> None:
+    """The best relative speed of each row where a task of it fits on an open node, into `best` (R,); 0 if nowhere."""
+    cluster, _, capacity, open_nodes = site
+    roomiest = np.full(speed.shape[1], -1.0)
+    for n in range(cluster.size):
+        if open_nodes[n] and capacity[n, 0] > 0.0:
+            roomiest[cluster[n]] = max(roomiest[cluster[n]], capacity[n, 1])
+    for r in range(best.size):
+        best[r] = 0.0
+        for c in range(speed.shape[1]):
+            if memory[r] <= roomiest[c] + ALIKE:
+                best[r] = max(best[r], speed[r, c, 1])

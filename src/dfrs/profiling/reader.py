@@ -1,0 +1,229 @@
+"""Profiles of a running MPI program, block by block of tau seconds (003 sections 5.2 to 5.4).
+
+Every rank counts in a file of its own (`dfrs.profiling.records`). What stands there at two moments, subtracted, is what
+happened between them; the mean over the ranks is the profile's. CPU: where the CPU has counters, their events; else the
+stated substitute, the event "second": CPU seconds outside MPI, times the sub-cluster's calibrated rate of operation. An
+MPI library waits busily, so its CPU time says nothing of the program: of a rank's CPU seconds the share is taken that
+its time outside MPI is of all its time.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dfrs.model.farm import SECOND, Profile, SubCluster, Waits
+from dfrs.profiling.collectives import LEAST_BYTES, barriers_of, blocking_of
+from dfrs.profiling.counters import Counters, model_events
+from dfrs.profiling.memory import ProcessUse, read_process
+from dfrs.profiling.records import Calls, RankFigures, RankFile, Sizes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMoment:
+    """A rank's figures at one moment."""
+
+    figures: RankFigures
+    cpu_s: float
+    """Since MPI_Init."""
+    use: ProcessUse
+    """What /proc said last."""
+
+    @property
+    def working_s(self) -> float:
+        """CPU seconds outside MPI."""
+        elapsed = self.figures.elapsed_s
+        return self.cpu_s * max(0.0, 1.0 - self.figures.mpi_s / elapsed) if elapsed > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """All ranks at one moment."""
+
+    at_s: float
+    """Monotonic clock."""
+    ranks: tuple[RankMoment, ...]
+    counts: Mapping[str, float]
+    """Events of the hardware, of all processes together; empty where there are none."""
+
+    @property
+    def processes(self) -> int:
+        """Ranks of which something is known."""
+        return len(self.ranks)
+
+    @property
+    def expected(self) -> int:
+        """Ranks that there should be: fewer are known where some run on other machines."""
+        return max((rank.figures.size for rank in self.ranks), default=0)
+
+    @property
+    def colocated(self) -> bool:
+        """Whether all known ranks are of one machine: of one host name and one network namespace."""
+        places = {(rank.figures.host, rank.figures.network_namespace) for rank in self.ranks}
+        return len(places) == 1 and self.processes == self.expected
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the first MPI_Init to the last MPI_Finalize, or until now."""
+        begun = [rank.figures.start_s for rank in self.ranks]
+        ended = [rank.figures.start_s + rank.figures.elapsed_s for rank in self.ranks]
+        return max(ended) - min(begun) if begun else 0.0
+
+
+class Reader:
+    """Follows the ranks that count in `directory`."""
+
+    def __init__(self, directory: Path, counters: Counters | None = None) -> None:
+        self._directory, self._counters = directory, counters
+        self._files: dict[str, RankFile] = {}
+        self._begun_cpu: dict[str, float] = {}
+        self._use: dict[str, ProcessUse] = {}
+        self._cpu: dict[str, float] = {}
+        self._frozen: dict[str, float] = {}
+
+    def look(self) -> Moment:
+        """The figures now."""
+        for path in sorted(self._directory.glob("*.rank")):
+            if path.name not in self._files:
+                try:
+                    self._files[path.name] = RankFile(path)
+                except (ValueError, OSError):
+                    continue
+        now_ns = time.monotonic_ns()
+        ranks = [self._rank(name, file, now_ns) for name, file in self._files.items()]
+        ranks.sort(key=lambda rank: (rank.figures.rank, rank.figures.pid))
+        counts = self._counters.read() if self._counters else {}
+        return Moment(at_s=now_ns * 1e-9, ranks=tuple(ranks), counts=counts)
+
+    def close(self) -> None:
+        """Give the files back."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def _rank(self, name: str, file: RankFile, now_ns: int) -> RankMoment:
+        figures = file.read(now_ns)
+        use = read_process(figures.pid)
+        if use is not None:
+            before = self._use.get(name)
+            most = use if before is None else replace(use, swap_bytes=max(use.swap_bytes, before.swap_bytes))
+            self._use[name] = most
+            self._cpu[name] = use.cpu_s
+        elif not figures.finished:
+            # Killed: what it had done until it was last seen alive.
+            figures = replace(figures, elapsed_s=self._frozen.setdefault(name, figures.elapsed_s))
+        known = self._use.get(name) or ProcessUse(cpu_s=0.0, rss_bytes=0, swap_bytes=0, faults=0, switches=0)
+        if figures.finished:
+            rss = max(known.rss_bytes, figures.peak_rss_bytes)
+            known = replace(known, rss_bytes=rss, faults=figures.faults, switches=figures.switches)
+        cpu_s = figures.cpu_s if figures.cpu_s is not None else self._cpu.get(name, 0.0)
+        return RankMoment(figures=figures, cpu_s=cpu_s, use=known)
+
+
+def profile_of(
+    now: Moment, before: Moment | None, job: str, cluster: SubCluster | None, *, tau_s: float | None = None
+) -> Profile | None:
+    """What happened between two moments (`before` None: since the beginning); None where no rank was seen.
+
+    `cluster` is the sub-cluster it runs on; without one the event "second" is plain CPU seconds. `tau_s`: the seconds
+    observed; default the time between the moments, or from MPI_Init to MPI_Finalize.
+    """
+    if not now.ranks:
+        return None
+    old = {rank.figures.pid: rank for rank in before.ranks} if before else {}
+    pairs = [(rank, old.get(rank.figures.pid)) for rank in now.ranks]
+    observed = now.at_s - before.at_s if before else now.elapsed_s
+    return Profile(
+        job=job,
+        cluster=cluster.name if cluster else "here",
+        tau_s=max(observed if tau_s is None else tau_s, 1e-9),
+        processes=now.processes,
+        counters=_counters(now, before, pairs, cluster),
+        blocking=_blocking(pairs),
+        waiting=_waiting(pairs),
+        colocated=now.colocated,
+        memory_bytes=max(rank.use.rss_bytes for rank in now.ranks),
+        swap_bytes=max(rank.use.swap_bytes for rank in now.ranks),
+    )
+
+
+Pairs = list[tuple[RankMoment, RankMoment | None]]
+
+
+def _counters(now: Moment, before: Moment | None, pairs: Pairs, cluster: SubCluster | None) -> dict[str, float]:
+    known = cluster.cycles if cluster else dict.fromkeys(now.counts, 1.0)
+    counted = {name: count - (before.counts.get(name, 0.0) if before else 0.0) for name, count in now.counts.items()}
+    events = model_events(counted, known)
+    if events:
+        return {name: max(0.0, count) / len(pairs) for name, count in events.items()}
+    worked = sum(max(0.0, rank.working_s - (old.working_s if old else 0.0)) for rank, old in pairs) / len(pairs)
+    # So many events that they cost those seconds where they were counted: elsewhere they cost what they cost there.
+    cycles = cluster.cycles.get(SECOND, cluster.frequency_hz) if cluster else 1.0
+    frequency = cluster.frequency_hz if cluster else 1.0
+    return {SECOND: worked * frequency / cycles if cycles > 0 else worked}
+
+
+def _blocking(pairs: Pairs) -> dict[int, float]:
+    total: dict[int, float] = {}
+    for rank, old in pairs:
+        for sign, figures in ((1, rank.figures), (-1, old.figures if old else None)):
+            if figures is None:
+                continue
+            for size, count in _blocking_of(figures).items():
+                total[size] = total.get(size, 0.0) + sign * count
+    return {size: count / len(pairs) for size, count in sorted(total.items()) if count > 0}
+
+
+def _blocking_of(figures: RankFigures) -> dict[int, int]:
+    found = blocking_of(figures.calls)
+    for size, seen in figures.messages.items():
+        count = seen.sent + seen.received
+        if count:
+            found[max(size, LEAST_BYTES)] = found.get(max(size, LEAST_BYTES), 0) + count
+    return found
+
+
+def _waiting(pairs: Pairs) -> dict[int, Waits]:
+    count: dict[int, float] = {}
+    seconds: dict[int, float] = {}
+    for rank, old in pairs:
+        for sign, figures in ((1, rank.figures), (-1, old.figures if old else None)):
+            for size, number, waited_s in _waiting_of(figures):
+                count[size] = count.get(size, 0.0) + sign * number
+                seconds[size] = seconds.get(size, 0.0) + sign * waited_s
+    return {
+        size: Waits(count=number / len(pairs), mean_s=max(0.0, seconds[size]) / number)
+        for size, number in sorted(count.items())
+        if number > 0
+    }
+
+
+def _waiting_of(figures: RankFigures | None) -> Iterable[tuple[int, int, float]]:
+    if figures is None:
+        return
+    for size, seen in figures.messages.items():
+        if seen.isent + seen.ireceived:
+            yield max(size, LEAST_BYTES), seen.isent + seen.ireceived, seen.waited_s
+    barriers = barriers_of(figures.calls)
+    if barriers.count:
+        yield LEAST_BYTES, barriers.count, barriers.seconds
+
+
+def totals(moment: Moment) -> tuple[dict[int, Sizes], dict[tuple[str, int, int], Calls]]:
+    """Messages by size and collective calls of all ranks together."""
+    messages: dict[int, Sizes] = {}
+    calls: dict[tuple[str, int, int], Calls] = {}
+    for rank in moment.ranks:
+        for size, seen in rank.figures.messages.items():
+            old = messages.get(size, Sizes())
+            messages[size] = Sizes(
+                sent=old.sent + seen.sent,
+                received=old.received + seen.received,
+                isent=old.isent + seen.isent,
+                ireceived=old.ireceived + seen.ireceived,
+                waited_s=old.waited_s + seen.waited_s,
+            )
+        for key, done in rank.figures.calls.items():
+            was = calls.get(key, Calls(count=0, seconds=0.0))
+            calls[key] = Calls(count=was.count + done.count, seconds=was.seconds + done.seconds)
+    return dict(sorted(messages.items())), dict(sorted(calls.items()))

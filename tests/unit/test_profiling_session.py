@@ -1,0 +1,186 @@
+"""What surrounds a profiled program: counters, the compiler, environment, leftovers, and bad input."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dfrs.cli.farm_calibrate import calibrate
+from dfrs.cli.farm_profile import profile
+from dfrs.model.errors import InputError
+from dfrs.profiling import build, session
+from dfrs.profiling.build import NoMpiError, Toolchain, toolchain
+from dfrs.profiling.counters import SOFTWARE, Counters, Event, flop_events, model_events, open_counters
+
+FAULTS = Event(name="faults", kind=SOFTWARE, config=2)
+CLOCK = Event(name="ns", kind=SOFTWARE, config=1)
+TOUCH = "import mmap; m = mmap.mmap(-1, 40 << 20); [m.__setitem__(k, 1) for k in range(0, 40 << 20, 4096)]"
+
+
+def called(verb, *arguments):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(verb)
+    found = CliRunner().invoke(app, [str(word) for word in arguments])
+    return found.exception
+
+
+def test_counters_count_the_program_and_what_it_starts():
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {TOUCH!r}])"
+    child = subprocess.Popen(["/bin/sh", "-c", session._STUB, "sh", sys.executable, "-c", starts])
+    os.waitpid(child.pid, os.WUNTRACED)
+    counters, missing = open_counters(child.pid, (FAULTS, CLOCK))
+    os.kill(child.pid, signal.SIGCONT)
+    if counters is None:
+        child.wait()
+        pytest.skip(f"no counters at all: {missing}")
+    assert child.wait() == 0
+    found = counters.read()
+    counters.close()
+    assert counters.names == ()
+    assert found["faults"] > 10_000, "the grandchild's pages were not counted"
+    assert 1e6 < found["ns"] < 1e11
+
+
+def test_an_event_that_is_not_there_is_left_out_and_named():
+    def opened(event, pid):
+        if event.name == "flop":
+            raise OSError(errno.ENOENT, "")
+        return os.open(os.devnull, os.O_RDONLY)
+
+    flop = [Event(name="flop", kind=4, config=k) for k in (1, 2)]
+    counters, missing = open_counters(1, (FAULTS, *flop), opened)
+    assert counters.names == ("faults",)
+    assert missing.startswith("flop: ")
+    counters.close()
+
+    def refused(event, pid):
+        raise OSError(errno.EACCES, "")
+
+    assert open_counters(1, (FAULTS,), refused) == (
+        None, "not permitted: kernel.perf_event_paranoid must be at most 2"
+    )  # fmt: skip
+
+
+def test_counts_are_scaled_and_weighted(monkeypatch):
+    import struct
+
+    values = iter([(10, 4, 2), (5, 4, 4), (7, 0, 0)])
+    monkeypatch.setattr(os, "read", lambda file, size: struct.pack("<QQQ", *next(values)))
+    flop = [Event(name="flop", kind=4, config=k, weight=w) for k, w in ((1, 1), (2, 4))]
+    assert Counters([(flop[0], 0), (flop[1], 0), (FAULTS, 0)]).read() == {"flop": 10 * 2 + 5 * 4, "faults": 0}
+
+
+def test_flop_events_are_those_of_the_cpu():
+    intel = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nflags\t\t: fpu avx2\n\nvendor_id: x"
+    assert sum(event.weight for event in flop_events(intel)) == 1 + 1 + 2 + 4 + 4 + 8 + 8 + 16
+    assert len(flop_events("vendor_id: AuthenticAMD\ncpu family: 25\nflags: avx2")) == 1
+    assert flop_events("vendor_id: AuthenticAMD\ncpu family: 21") == ()
+    assert flop_events("") == ()
+    assert model_events({"flop": 1.0, "cycles": 2.0, "new": 3.0}, {"flop": 2.5, "cycles": 1.0}) == {"flop": 1.0}
+
+
+def test_no_compiler_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("DFRS_MPICC", "no-such-mpicc")
+    with pytest.raises(NoMpiError, match=r"^DFRS_MPICC = no-such-mpicc: not found; install"):
+        toolchain()
+    monkeypatch.delenv("DFRS_MPICC")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoMpiError, match=r"^mpicc: not found"):
+        toolchain()
+
+
+def test_a_compiler_that_fails_is_one_line(monkeypatch, tmp_path):
+    fake = tmp_path / "mpicc"
+    fake.write_text(
+        '#!/bin/sh\n[ "$1" = -show ] && echo gcc -lmpi && exit\necho "x.c:1: error: no mpi.h" >&2\nexit 1\n'
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("DFRS_MPICC", str(fake))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(build.DfrsError, match=r"mpicc: cannot build: x.c:1: error: no mpi.h$"):
+        build.profiler(toolchain())
+    assert not [path for path in (tmp_path / "dfrs").rglob("*") if path.is_file()]
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    with pytest.raises(InputError, match="XDG_CACHE_HOME"):
+        build.profiler(toolchain())
+
+
+def test_the_environment_and_the_launcher(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMPI_MCA_mca_base_env_list", raising=False)
+    found = session.environment({"LD_PRELOAD": "/a.so /b.so"}, tmp_path / "p.so", tmp_path)
+    assert found["LD_PRELOAD"] == f"{tmp_path}/p.so /a.so /b.so"
+    assert found["DFRS_PROFILE_DIR"] == str(tmp_path)
+    command = ["nice", "-n", "5", "/usr/bin/mpirun", "-n", "2", "./prog"]
+    assert session.launcher_at(command) == 3
+    assert session.launcher_at(["./prog", "x"]) is None
+    open_mpi = Toolchain(mpicc="mpicc", shown="gcc -I/usr/lib/openmpi/include -lmpi")
+    passed = ["-x", "LD_PRELOAD", "-x", "DFRS_PROFILE_DIR"]
+    assert session._arguments(command, open_mpi, 3) == [*command[1:4], *passed, *command[4:]]
+    other = Toolchain(mpicc="mpicc", shown="gcc -lmpich")
+    assert session._arguments(command, other, 3) == command[1:]
+
+
+def test_what_a_killed_run_left_is_removed_at_the_next(tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for number in (gone.pid, os.getpid()):
+        (tmp_path / f"{session.PREFIX}{number}-x").mkdir()
+    session._forget_old(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{session.PREFIX}{os.getpid()}-x"]
+
+
+def test_bad_input_is_told_before_anything_runs(tmp_path, monkeypatch):
+    marker = tmp_path / "ran"
+    program = ["--", "touch", marker]
+    for options, part in (
+        (["--tau", "0"], "--tau 0"),
+        (["--tau", "nan"], "--tau nan"),
+        (["--tau", "-1"], "--tau -1"),
+        (["-o", tmp_path / "no" / "p.json"], "no such directory"),
+        (["-o", tmp_path], "is a directory"),
+        (["--picture", "p.txt"], "the ending must be"),
+        (["--cluster", "A"], "must be given together"),
+        (["--blocks", "/proc/nowhere"], "/proc/nowhere"),
+    ):
+        error = called(profile, *options, *program)
+        assert isinstance(error, InputError), (options, error)
+        assert part in str(error)
+        assert "\n" not in str(error)
+    assert not marker.exists()
+    error = called(profile, "--", "no-such-program-here")
+    assert isinstance(error, InputError)
+    assert str(error) == "no-such-program-here: no such program"
+
+
+def test_bad_input_of_calibrate(tmp_path):
+    out = tmp_path / "f.json"
+    for options, part in (
+        (["--local", "--between", "h", "-o", out], "only one"),
+        (["--between", "-oProxyCommand=x", "-o", out], "name of a host"),
+        (["--between", "a,b", "-o", out], "name of a host"),
+        (["--local", "-o", tmp_path / "no" / "f.json"], "cannot write"),
+    ):
+        error = called(calibrate, *options)
+        assert isinstance(error, InputError), (options, error)
+        assert part in str(error)
+    assert not out.exists()
+
+
+def test_signals_are_not_lost_or_kept():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with session._blocked() as former:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        child = subprocess.Popen(
+            ["sleep", "60"],
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, former),  # noqa: PLW1509
+        )
+        session._pass_on(child, 1.0)
+        # What was sent to us alone went on to the program.
+        assert child.wait(timeout=30) == -signal.SIGUSR1
+        os.kill(os.getpid(), signal.SIGUSR2)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
