@@ -96,7 +96,7 @@ def test_node_of_version_2_is_made_level_by_level(fake, writes, tmp_path):
     expected += [(top / "cpu.weight", weight), *((top / "cgroup.subtree_control", what) for what in every)]
     expected += [(cluster / "cpu.weight", weight), *((cluster / "cgroup.subtree_control", what) for what in every)]
     expected += [(node / "cpu.weight", "50"), *((node / "cgroup.subtree_control", what) for what in every)]
-    expected += [(node / "cpu.max", "10000 20000"), (node / "cpuset.cpus", "3")]
+    expected += [(node / "cpu.max", "100000 200000"), (node / "cpuset.cpus", "3")]
     assert writes == [(str(path), text) for path, text in expected]
     assert fake.notes == ("a task that moves between nodes of this host starts with a memory count of zero",)
     with pytest.raises(DriverError, match="this host has 0-7"):
@@ -120,7 +120,7 @@ def test_task_of_version_2(fake, writes):
         ("1.0.0/cpu.weight", "2500"),
         ("1.0.0/cpu.weight", "1"),
         ("1.0.0/cpu.weight", "10000"),
-        ("1.0.0/cpu.max", "12500 100000"),
+        ("1.0.0/cpu.max", "25000 200000"),
         ("1.0.0/cpu.max", "2000 1000000"),
         ("1.0.0/cpu.max", "max 100000"),
         ("1.0.0/cgroup.procs", "42"),
@@ -260,13 +260,11 @@ def test_none_is_left_behind_in_a_move():
 
 
 def test_small_parts(tmp_path):
-    assert quota(0.5) == (10_000, 20_000)
-    assert quota(0.2) == (4_000, 20_000)
-    assert quota(0.19) == (19_000, 100_000)
-    assert quota(0.01) == (1_000, 100_000)
+    assert quota(0.5) == (100_000, 200_000)
+    assert quota(0.005) == (1_000, 200_000)
     assert quota(0.0042) == (4_200, 1_000_000)
     assert quota(0.0) == (1_000, 1_000_000)
-    assert quota(3.25) == (65_000, 20_000)
+    assert quota(3.25) == (650_000, 200_000)
     assert cpu_list("0-2,5\n") == {0, 1, 2, 5}
     for bad in ("", "a", "1-", "-1", "1,,2"):
         with pytest.raises(DriverError):
