@@ -61,16 +61,19 @@ def speed_at(case: FarmCase, r: int, nodes: list[int]) -> float:
 
 
 def best_reachable(case: FarmCase, r: int) -> float:
-    """Speed on the best sub-cluster with an open node that has memory for a task; 0 if there is none."""
-    speed, capacity = relative(case.known)[r], case.base.capacity
-    return max(
-        (
-            speed[c][1]
-            for c in range(case.clusters)
-            if any(capacity[n][0] > 0 and capacity[n][1] + 1e-12 >= case.memory[r] for n in case.nodes_of(c))
-        ),
-        default=0.0,
-    )
+    """Best speed where open nodes, of one machine or of many, have memory for all tasks; 0 if there is none."""
+    speed, tasks, found = relative(case.known)[r], case.tasks(r), [0.0]
+    for c in range(case.clusters):
+        rooms: dict[int, int] = {}
+        for n in case.nodes_of(c):
+            if case.base.capacity[n][0] > 0:
+                here = sum((k + 1) * case.memory[r] <= case.base.capacity[n][1] + 5e-10 for k in range(tasks))
+                rooms[int(case.machine[n])] = rooms.get(int(case.machine[n]), 0) + here
+        if max(rooms.values(), default=0) >= tasks:
+            found.append(speed[c][1])
+        elif sum(rooms.values()) >= tasks:
+            found.append(speed[c][0])
+    return max(found)
 
 
 def _share(load: float, capacity: float) -> float:

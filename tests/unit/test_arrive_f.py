@@ -284,7 +284,8 @@ def test_only_at_multiples_of_4_tau_and_not_during_a_migration():
     ]:  # fmt: skip
         shot = replace(swap(), cause=cause, now_s=now_s)
         assert bool(ArriveF().decide(shot).why) == due
-        assert ArriveF().decide(shot).wake_at_s == (1200.0 if now_s >= 1000.0 else 1000.0)
+        soon = np.nextafter(1000.0, np.inf) if cause is Cause.COMPLETION else 1200.0
+        assert ArriveF().decide(shot).wake_at_s == (soon if now_s >= 1000.0 else 1000.0)
     moving = job([8], [1.0] * 3, memo=moved(0, C, 90), since_s=500.0, start_s=0.0, migrations=1)
     jobs = [job([0, 1, 2, 3], [1.0, 2.0, 1.0]), job([4, 5, 6, 7], [1.0, 1.0, 1.0]), moving]
     for name, plans in [("ARRIVE-F", 0), ("ARRIVE-F/PARALLEL", 0), ("ARRIVE-F/COPY=5", 1)]:
@@ -300,7 +301,7 @@ def test_only_at_multiples_of_4_tau_and_not_during_a_migration():
 def test_nobody_is_dispatched_between_locked_sub_clusters():
     mover = job([4, 5], [1.0, 1.0, 1.0], memo=moved(0, A, 4), since_s=990.0, start_s=0.0, migrations=1)
     jobs = [mover, waiting(2, 5000.0), waiting(1, 50.0)]
-    shot = farm_snapshot([(1, 4), (1, 4), (1, 1)], jobs, cause=Cause.COMPLETION)
+    shot = farm_snapshot([(1, 4), (1, 4), (1, 1)], jobs, now_s=1001.0, cause=Cause.COMPLETION)
     target, nodes, _ = decided(shot)
     assert nodes == [[4, 5], [], [8]]
     assert target.wake_at_s == 1030.0
@@ -430,3 +431,37 @@ def test_a_cluster_that_is_no_farm_is_refused():
         find_policy("FARM-EASY").decide(replace(swap(), farm=None))
     with pytest.raises(NoFarmError, match="at most 40 sub-clusters, the farm has 41"):
         find_policy("ARRIVE-F").decide(farm_snapshot([(1, 1)] * 41, []))
+
+
+# What happens at the same instant, on shared nodes, and on clocks that are too coarse
+
+
+def test_an_analysis_is_not_lost_to_another_event_at_its_time():
+    jobs = [job([0, 1, 2, 3], [1.0, 2.0]), job([8, 9, 10, 11], [1.0, 1.0])]
+    policy = find_policy("ARRIVE-F")
+    for cause in (Cause.COMPLETION, Cause.NODES, Cause.SUBMISSION):
+        target = policy.decide(farm_snapshot(TWO, jobs, now_s=NOW_S, cause=cause))
+        assert NOW_S < target.wake_at_s < NOW_S + 1e-9
+        later = farm_snapshot(TWO, jobs, now_s=target.wake_at_s)
+        assert policy.due(later)
+        assert policy.decide(later).wake_at_s > NOW_S + 1.0
+    assert policy.decide(farm_snapshot(TWO, jobs, now_s=0.0, cause=Cause.SUBMISSION)).wake_at_s == 200.0
+
+
+def test_a_node_that_others_use_too_is_not_free_when_one_leaves():
+    # As another policy may leave them: jobs 0 and 2 share node 0.
+    jobs = [
+        job([0, 1], [1.0, 9.0], yield_=0.5), job([4, 5], [9.0, 1.0]),
+        job([0, 2], [1.0, 1.0], yield_=0.5, estimate_s=10.0),
+    ]  # fmt: skip
+    target, nodes, plans = decided(farm_snapshot([(1, 4), (1, 4)], jobs, closed=[3, 6, 7]))
+    assert plans == []
+    assert nodes == [[0, 1], [4, 5], [0, 2]]
+    assert target.wake_at_s == NOW_S + 200.0
+
+
+def test_a_copy_that_takes_no_time_the_clock_can_tell():
+    jobs = [job([0, 1, 2, 3], [1.0, 2.0]), job([8, 9, 10, 11], [1.0, 1.0]), waiting(8)]
+    target, _, plans = decided(farm_snapshot(TWO, jobs, closed=[*range(4, 8), *range(12, 16)]), "ARRIVE-F/COPY=1e-30")
+    assert plans
+    assert target.wake_at_s == NOW_S + 200.0

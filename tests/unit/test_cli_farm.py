@@ -64,6 +64,7 @@ def test_predict_of_what_is_left_is_a_share_of_the_whole(folder, dfrs):
         (("--profile", "lu.json", "--elapsed", "5", "--estimate", "4"), "at most the estimate"),
         (("--profile", "lu.json", "--estimate", "0"), "must be above 0"),
         (("--profile", "lu.json", "--estimate", "nan"), "estimate"),
+        (("--profile", "lu.json", "--estimate", "1e308"), "--estimate 1e+308: must be at most 1e+09"),
         ((), "profile"),
     ],
 )
@@ -122,13 +123,16 @@ HOSTILE = {
     "fields.csv": (HEAD + "1,0,ep.A.4.0\n", "line 2: 3 fields"),
     "zero.csv": (HEAD + "1,0,ep.A.0.0,0,10\n", "processes"),
     "binary.csv": ("job\0", "byte 0"),
+    "underscore.csv": (HEAD + "1,1_0,ep.A.4.0,4,10\n", 'line 2: arrival_s = "1_0"'),
+    "late.csv": (HEAD + "1,1e9,ep.A.4.0,4,10\n", "must be seconds from 0 to 1e+08"),
+    "separator.csv": (HEAD + "1,0,ep.A.4\u2028.0,4,10\n", "line 2: name ="),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_streams_that_are_wrong_are_refused_with_one_line(folder, dfrs, name):
     text, match = HOSTILE[name]
-    (folder / name).write_text(text)
+    (folder / name).write_text(text, encoding="utf-8")
     status, out, err = dfrs("farm", "simulate", name, "--out", "runs", "--picture", "p.png")
     assert (status, out) == (2, "")
     assert match in err
@@ -164,6 +168,73 @@ def test_arguments_that_are_wrong_are_refused_with_one_line(folder, dfrs, argume
     assert (status, out) == (2, "")
     assert match in err
     assert err.count("\n") == 1
+
+
+def test_tables_lose_no_digit_in_80_columns(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in (
+        ("predict", "--profile", "lu.json", "--estimate", "199.7"),
+        ("simulate", "few.csv", "-p", "FARM-EASY", "-p", "ARRIVE-F", "-p", "ARRIVE-F/HEAD"),
+        ("simulate", "-e", "3"),
+    ):
+        done = subprocess.run([DFRS, "farm", *arguments], capture_output=True, text=True, cwd=folder, check=True)
+        assert "…" not in done.stdout
+        told = done.stdout.splitlines()
+        assert max(len(line) for line in told if "holds" not in line and "does not hold" not in line) <= 80
+        if arguments[0] == "predict":
+            assert "199.70" in done.stdout
+            assert "106.89" in done.stdout
+
+
+def test_a_stream_of_a_spreadsheet_is_read(folder, dfrs):
+    (folder / "sheet.csv").write_bytes(b"\xef\xbb\xbf" + FEW.replace("\n", "\r\n").encode())
+    first, second = (json.loads(dfrs("farm", "simulate", name, "--json")[1]) for name in ("sheet.csv", "few.csv"))
+    assert first["jobs"] == second["jobs"] == 4
+
+
+def test_a_file_in_the_place_of_a_run_directory_is_told_before_anything_is_written(folder, dfrs):
+    (folder / "runs").mkdir()
+    (folder / "runs/ARRIVE-F").write_text("mine")
+    status, out, err = dfrs("farm", "simulate", "few.csv", "--out", "runs")
+    assert (status, out) == (2, "")
+    assert "ARRIVE-F: cannot make the directory" in err
+    assert [path.name for path in (folder / "runs").iterdir()] == ["ARRIVE-F"]
+
+
+def test_run_directories_are_replaced_all_or_none(folder, dfrs, monkeypatch):
+    from dfrs.model.errors import InputError
+    from dfrs.report import runs
+
+    assert dfrs("farm", "simulate", "few.csv", "--out", "runs")[0] == 0
+    (folder / "runs/ARRIVE-F/own.txt").write_text("mine")
+    before = (folder / "runs/ARRIVE-F/jobs.csv").read_text()
+    assert dfrs("farm", "simulate", "few.csv", "--seed", "1", "--out", "runs")[0] == 0
+    after = (folder / "runs/ARRIVE-F/jobs.csv").read_text()
+    assert after != before
+    assert (folder / "runs/ARRIVE-F/own.txt").read_text() == "mine"
+    assert (folder / "runs/ARRIVE-F/summary.json").exists()
+    write = runs.write_run
+
+    def full(run, directory, *more):
+        if directory.name == "ARRIVE-F":
+            raise InputError(f"{directory}/jobs.csv: cannot write: No space left on device")
+        write(run, directory, *more)
+
+    monkeypatch.setattr(runs, "write_run", full)
+    for place in ("runs", "other"):
+        status, out, err = dfrs("farm", "simulate", "few.csv", "--seed", "2", "--out", place)
+        assert (status, out) == (2, "")
+        assert err == f"dfrs: {place}: cannot write: No space left on device\n"
+    assert (folder / "runs/ARRIVE-F/jobs.csv").read_text() == after
+    assert not (folder / "other").exists()
+    assert not [path for path in folder.iterdir() if path.name.startswith(".dfrs-")]
+
+
+def test_calibrate_refuses_a_name_that_could_not_be_read_back(folder, dfrs):
+    for name in ("", "A\nB"):
+        status, out, err = dfrs("farm", "calibrate", "--no-cpu", "--cluster", name, "-o", "new.json")
+        assert (status, out, err) == (2, "", "dfrs: --cluster: must be a name of printable text on one line\n")
+    assert not (folder / "new.json").exists()
 
 
 def test_ctrl_c_says_so_and_leaves_nothing(folder):

@@ -172,6 +172,38 @@ def test_a_job_without_room_makes_the_least_important_give_way():
     assert not placed[4:7].all()
 
 
+def test_memory_that_no_sub_cluster_has_for_all_tasks_is_not_waited_for():
+    # Node 31 alone has 0.6; six tasks would wait for it for ever, with everybody who comes after them.
+    shot = snapshot([{"tasks": 6, "required": 0.6}, {"tasks": 2, "virtual_s": 10.0, "nodes": [0, 1]}])
+    capacity = np.where(np.arange(32) == 31, 1.0, 0.5)
+    target = DfrsFarm().decide(replace(shot, capacity=np.column_stack([np.ones(32), capacity])))
+    assert (target.yields > 0).all()
+
+
+def test_nobody_gives_way_to_a_job_that_no_open_nodes_can_hold():
+    rows = [{"tasks": 8, "memory": 0.9}, {"tasks": 4, "virtual_s": 500.0, "nodes": [0, 1, 2, 3]}]
+    shot = replace(snapshot(rows), open=np.arange(32) % 8 > 0)
+    target = DfrsFarm().decide(shot)
+    assert target.yields.tolist() == [0.0, 1.0]
+    assert target.task_nodes[8:].tolist() == [0, 1, 2, 3], "and who runs is not moved for it"
+
+
+def test_who_fits_nowhere_else_goes_on_where_its_nodes_are_drained():
+    rows = [{"tasks": 2}, {"tasks": 4, "virtual_s": 500.0, "nodes": [0, 1, 2, 3]}]
+    target = DfrsFarm().decide(replace(snapshot(rows), open=np.zeros(32, np.bool_)))
+    assert target.yields.tolist() == [0.0, 1.0]
+
+
+def test_a_slow_sub_cluster_is_used_where_the_fast_one_has_no_room_for_all_tasks():
+    speed = np.full((4, 2), 0.001)
+    speed[0] = 1.0
+    closed = (CLUSTER == 0) & (np.arange(32) > 1)
+    shot = replace(snapshot([{"tasks": 4, "memory": 0.8, "speed": speed}]), open=~closed)
+    assert clusters_of(shot, DfrsFarm().decide(shot), 0) != {0}
+    after, _ = DfrsFarm().pack(shot, Outlook.of(shot), np.array([0]))
+    assert after.min() >= 0
+
+
 def test_without_a_farm_all_nodes_are_alike():
     rows = [{"tasks": 2, "virtual_s": 0.0} for _ in range(3)]
     shot = replace(snapshot(rows), farm=None)

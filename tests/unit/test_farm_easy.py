@@ -95,7 +95,7 @@ def test_a_restart_counts_from_when_it_began_anew():
     jobs = [run([0], 500.0, since_s=900.0, start_s=0.0), wait(2), wait(1, 350.0)]
     _, nodes = decided(farm_snapshot([(1, 2)], jobs))
     assert nodes[2] == [1]
-    jobs[0] |= {"migrations": 1}
+    jobs[0] |= {"migrations": 1, "memo": 2}
     _, nodes = decided(farm_snapshot([(1, 2)], jobs))
     assert nodes[2] == []
 
@@ -273,3 +273,13 @@ def fails(promise, case):
     except (AssertionError, PolicyError):
         return True
     return False
+
+
+def test_a_job_that_began_anew_after_its_node_failed_is_timed_from_then():
+    # It was moved before it was lost; its start cleared the memo, and it ends at 900 + 1000, not at 1000.
+    anew = run([0], start_s=0.0, since_s=900.0, migrations=1)
+    _, nodes = decided(farm_snapshot([(1, 2)], [anew, wait(2), wait(1, 500.0)]))
+    assert nodes == [[0], [], [1]]
+    moved = run([0], start_s=0.0, since_s=900.0, migrations=1, memo=2)
+    _, nodes = decided(farm_snapshot([(1, 2)], [moved, wait(2), wait(1, 500.0)]))
+    assert nodes == [[0], [], []]

@@ -24,7 +24,7 @@ from dfrs.model.farm import Farm, Latency, Profile, SubCluster, Waits
 
 AMOUNTS = st.floats(0, 1e18)
 BYTES = st.integers(1, 2**40)
-NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=8)
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(str.isprintable)
 
 
 @st.composite
@@ -49,7 +49,7 @@ FARMS = st.lists(NAMES, min_size=1, max_size=3, unique=True).flatmap(
 )
 PROFILES = st.builds(
     Profile,
-    job=st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=8),
+    job=st.just("") | NAMES,
     cluster=NAMES,
     tau_s=st.floats(1e-3, 1e18),
     processes=st.integers(1, 1000),
@@ -110,47 +110,47 @@ def changed(document: dict[str, object], where: str, value: object) -> dict[str,
 
 
 BAD_FARMS = [
-    ("format", "dfrs-farm/2", "f: format = \"dfrs-farm/2\": input should be 'dfrs-farm/1'"),
-    ("format", ..., "f: format: field required"),
-    ("clusters", [], "f: clusters = []: list should have at least 1 item after validation, not 0"),
-    ("clusters.1.frequency_hz", -3e9, "f: clusters[1].frequency_hz = -3000000000.0: input should be greater than"),
+    ("format", "dfrs-farm/2", "f: format = \"dfrs-farm/2\": must be 'dfrs-farm/1'"),
+    ("format", ..., "f: format: is missing"),
+    ("clusters", [], "f: clusters = []: must have at least one"),
+    ("clusters.1.frequency_hz", -3e9, "f: clusters[1].frequency_hz = -3000000000.0: must be greater than"),
     ("clusters.1.frequency_hz", 0, "f: clusters[1].frequency_hz = 0.0: must be at least 1"),
-    ("clusters.1.frequency_hz", float("nan"), "f: clusters[1].frequency_hz = NaN: input should be a finite number"),
-    ("clusters.1.frequency_hz", 1e300, "f: clusters[1].frequency_hz = 1e+300: input should be less than or equal"),
+    ("clusters.1.frequency_hz", float("nan"), "f: clusters[1].frequency_hz = NaN: must be a finite number"),
+    ("clusters.1.frequency_hz", 1e300, "f: clusters[1].frequency_hz = 1e+300: must be less than or equal"),
     ("clusters.1.frequency_hz", 10**400, "f: clusters[1].frequency_hz = 1000000"),
-    ("clusters.1.frequency_hz", "3", 'f: clusters[1].frequency_hz = "3": input should be a valid number'),
+    ("clusters.1.frequency_hz", "3", 'f: clusters[1].frequency_hz = "3": must be a valid number'),
     ("clusters.0.latency", ..., None),
-    ("clusters.0.latency.seconds", ..., "f: clusters[0].latency.seconds: field required"),
+    ("clusters.0.latency.seconds", ..., "f: clusters[0].latency.seconds: is missing"),
     ("clusters.0.latency.seconds", [0.1], "f: clusters[0].latency.seconds = 1 values: must be one a size, 3"),
     ("clusters.0.latency.sizes_bytes", [3, 2, 1], "f: clusters[0].latency.sizes_bytes[1] = 2: sizes must ascend"),
     ("clusters.0.latency.sizes_bytes", [1, 2, 2], "f: clusters[0].latency.sizes_bytes[2] = 2: sizes must ascend"),
-    ("clusters.0.latency.sizes_bytes", [], "f: clusters[0].latency.sizes_bytes = []: list should have at least 1"),
+    ("clusters.0.latency.sizes_bytes", [], "f: clusters[0].latency.sizes_bytes = []: must have at least one"),
     ("clusters.0.latency.seconds.2", 1e-200, "f: clusters[0].latency.seconds[2] = 1e-200: must be 0 or at least"),
-    ("clusters.0.latency.seconds.2", float("inf"), "f: clusters[0].latency.seconds[2] = Infinity: input should be a f"),
-    ("clusters.0.cycles.flop", -1, "f: clusters[0].cycles.flop = -1: input should be greater than or equal to 0"),
-    ("clusters.0.machines", 1.5, "f: clusters[0].machines = 1.5: input should be a valid integer"),
+    ("clusters.0.latency.seconds.2", float("inf"), "f: clusters[0].latency.seconds[2] = Infinity: must be a finite n"),
+    ("clusters.0.cycles.flop", -1, "f: clusters[0].cycles.flop = -1: must be greater than or equal to 0"),
+    ("clusters.0.machines", 1.5, "f: clusters[0].machines = 1.5: must be a valid integer"),
     ("clusters.0.machines", 10**6, "f: clusters = 4000024 nodes: must be at most 1000000"),
     ("clusters.3.name", "A", "f: clusters[3].name = A: two sub-clusters have this name"),
     ("clusters.3.name", "", 'f: clusters[3].name = "": string should have at least 1 character'),
-    ("clusters.3.colour", "red", "f: clusters[3].colour: extra inputs are not permitted"),
+    ("clusters.3.colour", "red", "f: clusters[3].colour: there is no such field"),
     ("clusters.3.machine_memory_bytes", 1, "f: clusters[3].machine_memory_bytes = 1: must be at least 5.36871e+08"),
 ]
 
 BAD_PROFILES = [
-    ("format", "dfrs-farm/1", 'f: format = "dfrs-farm/1": input should be'),
+    ("format", "dfrs-farm/1", 'f: format = "dfrs-farm/1": must be'),
     ("tau_s", 0, "f: tau_s = 0.0: must be above 0"),
-    ("tau_s", -1, "f: tau_s = -1: input should be greater than or equal to 0"),
-    ("processes", 0, "f: processes = 0: input should be greater than or equal to 1"),
-    ("processes", True, "f: processes = true: input should be a valid integer"),
-    ("counters.flop", float("nan"), "f: counters.flop = NaN: input should be a finite number"),
-    ("counters.flop", -1, "f: counters.flop = -1: input should be greater"),
-    ("counters", ..., "f: counters: field required"),
-    ("blocking.0.bytes", 0, "f: blocking[0].bytes = 0: input should be greater than or equal to 1"),
-    ("blocking.0.count", ..., "f: blocking[0].count: field required"),
+    ("tau_s", -1, "f: tau_s = -1: must be greater than or equal to 0"),
+    ("processes", 0, "f: processes = 0: must be greater than or equal to 1"),
+    ("processes", True, "f: processes = true: must be a valid integer"),
+    ("counters.flop", float("nan"), "f: counters.flop = NaN: must be a finite number"),
+    ("counters.flop", -1, "f: counters.flop = -1: must be greater"),
+    ("counters", ..., "f: counters: is missing"),
+    ("blocking.0.bytes", 0, "f: blocking[0].bytes = 0: must be greater than or equal to 1"),
+    ("blocking.0.count", ..., "f: blocking[0].count: is missing"),
     ("blocking", [{"bytes": 8, "count": 1}] * 2, "f: blocking[1].bytes = 8: a size must stand once"),
-    ("waiting.0.mean_s", -1, "f: waiting[0].mean_s = -1: input should be greater"),
-    ("colocated", "yes", 'f: colocated = "yes": input should be a valid boolean'),
-    ("swap_bytes", 10**19, "f: swap_bytes = 10000000000000000000: input should be less than or equal to"),
+    ("waiting.0.mean_s", -1, "f: waiting[0].mean_s = -1: must be greater"),
+    ("colocated", "yes", 'f: colocated = "yes": must be a valid boolean'),
+    ("swap_bytes", 10**19, "f: swap_bytes = 10000000000000000000: must be less than or equal to"),
 ]
 
 
@@ -181,7 +181,7 @@ def test_bad_profiles(where: str, value: object, message: str):
         (b"{", ":1:2: not JSON: Expecting property name enclosed in double quotes"),
         (b"[]", ": must be a JSON object"),
         (b'{"format": "dfrs-farm/1", "format": "dfrs-farm/1"}', ': key "format" stands twice in one object'),
-        (b"\xff\xfe", ": not UTF-8 text"),
+        (b"\xff\xfe", ": byte 0: not UTF-8 text"),
         (b"[" * 100_000, ": nested too deeply"),
         (b'{"a": ' + b"1" * 5000 + b"}", ": a number has too many digits"),
     ],
@@ -241,3 +241,26 @@ def test_whatever_is_wrong_is_one_line(data: st.DataObject):
 def test_documents_are_what_json_gives():
     for document in (FARM, PROFILE):
         assert json.loads(json.dumps(document)) == document
+
+
+@pytest.mark.parametrize("job", ["two\nlines", "\ud800", "\x1b[31m"])
+def test_names_are_printable_text_on_one_line(tmp_path: Path, job: str):
+    document = profile_document(Profile(job="x", cluster="A", tau_s=50.0, processes=1, counters={"flop": 1.0}))
+    path = tmp_path / "p.json"
+    for changed in ({"job": job}, {"cluster": job}, {"counters": {job: 1.0}}, {job: 1}):
+        path.write_text(json.dumps(document | changed))
+        with pytest.raises(InputError) as caught:
+            read_profile(path)
+        told = str(caught.value)
+        assert told.startswith(f"{path}: ")
+        assert told.isprintable()
+
+
+def test_a_mark_of_byte_order_is_passed_over(tmp_path: Path):
+    path = tmp_path / "farm.json"
+    write_farm(arrive_f(), path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert farm_document(read_farm(path)) == farm_document(arrive_f())
+    path.write_bytes('{"name": "J\u00f6b"}'.encode("cp1252"))
+    with pytest.raises(InputError, match="byte 11: not UTF-8 text"):
+        read_farm(path)

@@ -38,7 +38,8 @@ def drawn(**options):
 def kernel_inputs(case):
     speed, best = np.empty(case.known.shape), np.empty(case.base.rows)
     farm_speeds.relative_speeds(case.known, speed)
-    farm_speeds.best_reachable(case.memory, speed, case.site, best)
+    tasks = np.array(case.base.jobs["tasks"], np.int64)
+    farm_speeds.best_reachable(tasks, case.memory, speed, case.site, SLACK, best)
     return speed, best
 
 

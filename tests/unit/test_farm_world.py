@@ -7,7 +7,7 @@ from dfrs.control.commands import Commands
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
 from dfrs.model.truth import FarmTruth
-from dfrs.sim.farm import FarmSettings, Ground, farm_capacity
+from dfrs.sim.farm import FarmSettings, Ground, farm_capacity, fits_a_cluster
 from dfrs.sim.world import World
 from tests.farm_cases import farm_of, random_truth
 from tests.online_cases import plain_workload
@@ -168,3 +168,11 @@ def test_select_keeps_rows_together():
     assert len(part) == 2
     assert (part.rate[0] == whole.rate[7]).all()
     assert (part.memory[1], part.thrash[1]) == (whole.memory[2], whole.thrash[2])
+
+
+@pytest.mark.parametrize(("need", "tasks", "exclusive", "fits"), [
+    (0.25, 4, True, True), (0.25, 5, True, False), (0.25, 5, False, True), (1.0, 4, True, True),
+])  # fmt: skip
+def test_an_exclusive_job_fits_a_sub_cluster_with_a_node_a_task(need, tasks, exclusive, fits):
+    jobs = plain_workload([(0, tasks, need, 0.1, 10.0)], nodes=9)
+    assert fits_a_cluster(jobs, CAPACITY, FARM.cluster, exclusive=exclusive).tolist() == [fits]

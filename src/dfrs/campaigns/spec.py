@@ -7,7 +7,7 @@ it without `[[studies]]`. `spec_text` turns what `Campaign` holds into a file ag
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -15,21 +15,19 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import polars as pl
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import Field, ValidationError
 
-from dfrs.allocate.registry import Options, expand
-from dfrs.allocate.second_phase import SecondPhase
 from dfrs.campaigns import farm, farm_random, needs, offline, online
 from dfrs.campaigns.cells import Cell, Kind
 from dfrs.campaigns.farm_random_study import HeteroSettings, HeteroStudy
 from dfrs.campaigns.farm_random_study import PolicyItem as HeteroPolicyItem
 from dfrs.campaigns.farm_study import FarmStudy
-from dfrs.campaigns.fields import Strict, one_or_several
+from dfrs.campaigns.fields import Strict
 from dfrs.campaigns.needs_study import MethodItem, NeedsSettings, NeedsStudy
-from dfrs.campaigns.sources import SOURCES, Instances, Source, Workloads
-from dfrs.model.errors import DfrsError, InputError
-from dfrs.policies.registry import SETS, find_policy
-from dfrs.sim.kernel import Order
+from dfrs.campaigns.offline_study import AlgorithmItem, AlgorithmSettings, OfflineStudy, algorithm_items, offline_entry
+from dfrs.campaigns.online_study import OnlineStudy, PolicyItem, PolicySettings, policy_items
+from dfrs.campaigns.sources import SOURCES, Source
+from dfrs.model.errors import InputError
 
 FORMAT = "dfrs-campaign/1"
 LARGEST_FILE_BYTES = 10_000_000
@@ -40,36 +38,8 @@ M = TypeVar("M", bound=Strict)
 E = TypeVar("E", online.Entry, needs.Entry, farm_random.Entry)
 
 
-def _policy(name: str) -> str:
-    try:
-        if not name.startswith("@"):
-            find_policy(name)
-        elif name[1:] not in SETS:
-            raise InputError(f"there is no such set; there are @{', @'.join(SETS)}")
-    except DfrsError as error:
-        raise ValueError(str(error)) from None
-    return name
-
-
-def _algorithm(pattern: str) -> str:
-    try:
-        expand([pattern])
-    except DfrsError as error:
-        raise ValueError(str(error)) from None
-    return pattern
-
-
-def _named(key: str) -> BeforeValidator:
-    """A name alone stands for a table with that name."""
-    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
-
-
 Yes = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Whole = Annotated[int, Field(ge=1, strict=True)]
-Limit = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Report(Strict):
@@ -82,64 +52,6 @@ class Report(Strict):
     """The entry that others are compared with, on the same cases."""
 
 
-class _PolicySettings(Strict):
-    penalty_s: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (300.0,)
-    bandwidth_gb_s: Annotated[tuple[Amount, ...], BeforeValidator(one_or_several)] | None = None
-    node_memory_gb: Annotated[tuple[Amount, ...], BeforeValidator(one_or_several)] = (online.NODE_GB,)
-    order: Annotated[tuple[Order, ...], BeforeValidator(one_or_several)] = ("completions-first",)
-    command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
-
-
-class _PolicyItem(Strict):
-    policy: Annotated[str, AfterValidator(_policy)]
-    label: str | None = None
-    penalty_s: Seconds | None = None
-    bandwidth_gb_s: Amount | None = None
-    node_memory_gb: Amount | None = None
-    order: Order | None = None
-    command_limit: Limit | None = None
-
-
-class _AlgorithmSettings(Strict):
-    time_limit_s: Annotated[tuple[Amount, ...], BeforeValidator(one_or_several)] | None = None
-    rounds: Annotated[tuple[Whole, ...], BeforeValidator(one_or_several)] | None = None
-    window: Annotated[tuple[Whole, ...], BeforeValidator(one_or_several)] = (2,)
-    pair_order: Annotated[tuple[Literal["load", "index"], ...], BeforeValidator(one_or_several)] = ("load",)
-    search: Annotated[tuple[Literal["ends", "midpoints"], ...], BeforeValidator(one_or_several)] = ("ends",)
-    dominance: Annotated[tuple[Yes, ...], BeforeValidator(one_or_several)] = (False,)
-    second_phase: Annotated[tuple[SecondPhase, ...], BeforeValidator(one_or_several)] = ("none",)
-
-
-class _AlgorithmItem(Strict):
-    algorithm: Annotated[str, AfterValidator(_algorithm)]
-    label: str | None = None
-    time_limit_s: Amount | None = None
-    rounds: Whole | None = None
-    window: Whole | None = None
-    pair_order: Literal["load", "index"] | None = None
-    search: Literal["ends", "midpoints"] | None = None
-    dominance: Yes | None = None
-    second_phase: SecondPhase | None = None
-
-
-class _OnlineStudy(Strict):
-    name: Name = "main"
-    sample: str = ""
-    alone: Yes = False
-    workloads: Annotated[tuple[Workloads, ...], Field(min_length=1)]
-    policies: Annotated[tuple[Annotated[_PolicyItem, _named("policy")], ...], Field(min_length=1)]
-    settings: _PolicySettings = _PolicySettings()
-
-
-class _OfflineStudy(Strict):
-    name: Name = "main"
-    sample: str = ""
-    alone: Yes = False
-    instances: Annotated[tuple[Instances, ...], Field(min_length=1)]
-    algorithms: Annotated[tuple[Annotated[_AlgorithmItem, _named("algorithm")], ...], Field(min_length=1)]
-    settings: _AlgorithmSettings = _AlgorithmSettings()
-
-
 class _File(Strict):
     format: Literal["dfrs-campaign/1"] = FORMAT
     name: Name
@@ -150,7 +62,7 @@ class _File(Strict):
 
 
 MODELS: tuple[type[Strict], ...] = (
-    Report, _PolicySettings, _PolicyItem, _AlgorithmSettings, _AlgorithmItem, _OnlineStudy, _OfflineStudy, _File,
+    Report, PolicySettings, PolicyItem, AlgorithmSettings, AlgorithmItem, OnlineStudy, OfflineStudy, _File,
     NeedsSettings, MethodItem, NeedsStudy, FarmStudy, HeteroSettings, HeteroPolicyItem, HeteroStudy,
     *SOURCES,
 )  # fmt: skip
@@ -290,13 +202,13 @@ def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
             "streams, or farms"
         )
     elif "policies" in document or "workloads" in document:
-        spec = _validated(_OnlineStudy, document, where, directory)
-        sources, items, kind = spec.workloads, _policy_items(spec.policies), "workloads"
+        spec = _validated(OnlineStudy, document, where, directory)
+        sources, items, kind = spec.workloads, policy_items(spec.policies), "workloads"
         entries = [_entry(online.Entry, *pair) for pair in _combined(items, spec.settings)]
     else:
-        spec = _validated(_OfflineStudy, document, where, directory)
-        sources, items, kind = spec.instances, _algorithm_items(spec.algorithms), "instances"
-        entries = [_offline_entry(*pair) for pair in _combined(items, spec.settings)]
+        spec = _validated(OfflineStudy, document, where, directory)
+        sources, items, kind = spec.instances, algorithm_items(spec.algorithms), "instances"
+        entries = [offline_entry(*pair) for pair in _combined(items, spec.settings)]
     for what, names in (("labels", [e.label for e in entries]), ("names of sources", [s.name for s in sources])):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -307,22 +219,6 @@ def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
         except InputError as error:
             raise InputError(f"{where + '.' if where else ''}{kind}[{k}]: {error}") from None
     return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=tuple(sources), entries=tuple(entries))
-
-
-def _policy_items(given: Sequence[_PolicyItem]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
-    for item in given:
-        names = SETS[item.policy[1:]] if item.policy.startswith("@") else (item.policy,)
-        items += [{"label": name} | item.model_dump(exclude_none=True) | {"policy": name} for name in names]
-    return items
-
-
-def _algorithm_items(given: Sequence[_AlgorithmItem]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
-    for item in given:
-        names = expand([item.algorithm])
-        items += [{"label": name} | item.model_dump(exclude_none=True) | {"algorithm": name} for name in names]
-    return items
 
 
 def _combined(items: Iterable[dict[str, Any]], settings: Strict) -> Iterable[tuple[dict[str, Any], str]]:
@@ -344,14 +240,6 @@ def _brief(value: object) -> str:
 
 def _entry(kind: type[E], item: Mapping[str, Any], told: str) -> E:
     return kind(**{**item, "label": item["label"] + told})
-
-
-def _offline_entry(item: Mapping[str, Any], told: str) -> offline.Entry:
-    options = {name: item[name] for name in offline.OPTIONS if name in item}
-    return offline.Entry(
-        label=item["label"] + told, algorithm=item["algorithm"], second_phase=item["second_phase"],
-        options=Options(**options),
-    )  # fmt: skip
 
 
 def check_columns(campaign: Campaign, names: Iterable[str], place: str) -> None:

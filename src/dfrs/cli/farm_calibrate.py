@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err, out, print_json
-from dfrs.model.errors import InputError
+from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
     from dfrs.model.farm import Farm, SubCluster
@@ -55,6 +55,8 @@ def calibrate(
         raise InputError("--local, --between and --netns: only one of them")
     if between is not None and (not between or between.startswith("-") or any(c in between for c in " ,:\t\n")):
         raise InputError(f'--between "{between[:80]}": must be the name of a host')
+    if not cluster or not cluster.isprintable():
+        raise InputError("--cluster: must be a name of printable text on one line")
     if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
         raise InputError(f"{output}: cannot write in {output.parent}")
     farm = read_farm(output) if output.exists() else None
@@ -84,7 +86,10 @@ def _wiring(stack: ExitStack, between: str | None, netns: tuple[str, str] | None
     if netns is not None:
         if os.geteuid() != 0:
             raise InputError("--netns: needs root")
-        return tools, stack.enter_context(measured.between_namespaces(launcher, *netns))
+        try:
+            return tools, stack.enter_context(measured.between_namespaces(launcher, *netns))
+        except DfrsError as error:
+            raise InputError(f"--netns {' '.join(netns)}: {error}") from None
     return tools, measured.local(launcher, tools) if between is None else measured.to_host(launcher, between, tools)
 
 

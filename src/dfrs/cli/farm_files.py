@@ -11,11 +11,16 @@ if TYPE_CHECKING:
     from dfrs.campaigns.farm_runs import Prepared
 
 
-def check_writable(output: Path | None, picture: Path | None) -> None:
+def check_writable(output: Path | None, picture: Path | None, policies: "Sequence[str]" = ()) -> None:
     """Raise InputError before anything is simulated where results could not be written."""
     if output is not None:
         if output.exists() and not output.is_dir():
             raise InputError(f"{output}: cannot make the directory: there is a file of that name")
+        from dfrs.report.runs import slug
+
+        for run in (output / slug(policy) for policy in policies):
+            if run.exists() and not run.is_dir():
+                raise InputError(f"{run}: cannot make the directory: there is a file of that name")
         _check_directory(output)
     if picture is not None:
         if picture.is_dir():
@@ -30,23 +35,54 @@ def _check_directory(directory: Path) -> None:
     import os
     import tempfile
 
-    there = next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path())
     try:
-        handle, name = tempfile.mkstemp(dir=there, prefix=".dfrs-")
+        handle, name = tempfile.mkstemp(dir=_there(directory), prefix=".dfrs-")
         os.close(handle)
         Path(name).unlink()
     except OSError as error:
         raise InputError(f"{directory}: cannot write: {error.strerror}") from None
 
 
+def _there(directory: Path) -> Path:
+    """The nearest directory that exists."""
+    return next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path())
+
+
 def write_runs(outcomes: "Sequence[Outcome]", output: Path) -> None:
-    """A run directory for each policy."""
+    """A run directory for each policy; all of them, or none where one cannot be written."""
+    import tempfile
+
     import dfrs
     from dfrs.metrics.schedule import summarize
     from dfrs.report.runs import slug, write_run
 
-    for each in outcomes:
-        write_run(each.run, output / slug(each.policy), summarize(each.run, tau_s=10.0), dfrs.__version__)
+    try:
+        with tempfile.TemporaryDirectory(dir=_there(output), prefix=".dfrs-") as name:
+            for each in outcomes:
+                write_run(each.run, Path(name) / slug(each.policy), summarize(each.run, tau_s=10.0), dfrs.__version__)
+            for each in outcomes:
+                _move(Path(name) / slug(each.policy), output / slug(each.policy))
+    except InputError as error:
+        raise InputError(f"{output}: {_cause(error)}") from None
+    except OSError as error:
+        raise InputError(f"{output}: cannot write: {error.strerror}") from None
+
+
+def _cause(error: InputError) -> str:
+    """Without the path, which is of a temporary directory."""
+    path, found, rest = str(error).partition(": cannot ")
+    return f"cannot {rest}" if found else path
+
+
+def _move(made: Path, run: Path) -> None:
+    """Into place. In a directory that is there already other files stay, and the summary comes last."""
+    run.parent.mkdir(parents=True, exist_ok=True)
+    if not run.exists():
+        made.rename(run)
+        return
+    (run / "summary.json").unlink(missing_ok=True)
+    for file in sorted(made.iterdir(), key=lambda file: file.name == "summary.json"):
+        file.replace(run / file.name)
 
 
 def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Path, until_s: float) -> None:
@@ -57,7 +93,7 @@ def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Pat
     last_s = max(each.run.end_s for each in outcomes)
     part = f"the first {until_s:,.0f} s" if until_s < last_s else "the whole runs"
     draw_farm(
-        panels, made.farm, made.names, picture, to_s=until_s, title=f"{made.workload.name} on {made.farm.name}: {part}"
+        panels, made.farm, made.names, picture, to_s=until_s, title=f"{made.workload.name} on the farm of 003: {part}"
     )
 
 

@@ -11,10 +11,21 @@ from dfrs.cli.quantities import show_bytes
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.table import Table
+
     from dfrs.farm.predict import Prediction
     from dfrs.model.farm import Farm, Profile
 
 _SHAPES = ("spread", "co-located")
+_LONGEST_S = 1e9
+_BLOCK = {
+    "CPU, s": "cpu_s", "blocking,\ns": "blocking_s", "non-block-\ning, s": "non_blocking_s",
+    "saved a\nblock, s": "saved_per_block_s", "block, s": "block_s",
+}  # fmt: skip
+_WHOLE = {"saved in all, s": "saved_s", "left, s": "left_s"}
+"""Columns of the two tables."""
 
 
 def predict(
@@ -63,6 +74,8 @@ def _left(elapsed: float | None, estimate: float | None) -> float | None:
     for name, value in (("--elapsed", elapsed), ("--estimate", estimate)):
         if value is not None and not math.isfinite(value):
             raise InputError(f"{name} {value}: must be a finite number of seconds")
+        if value is not None and value > _LONGEST_S:
+            raise InputError(f"{name} {value:g}: must be at most {_LONGEST_S:g} seconds")
     if estimate is None:
         if elapsed is not None:
             raise InputError("--elapsed: says nothing without --estimate")
@@ -97,7 +110,7 @@ def _rows(found: "Prediction", farm: "Farm", left_s: float | None) -> list[dict[
 
 
 def _known(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+    return float(value) if math.isfinite(value) else None
 
 
 def _possible(row: dict[str, Any], farm: "Farm", processes: int) -> bool:
@@ -117,32 +130,34 @@ def _document(
 
 
 def _show(found: "Prediction", profile: "Profile", rows: list[dict[str, Any]], left_s: float | None) -> None:
-    from rich.table import Table
-
     shape = _SHAPES[profile.colocated]
     what = f"{profile.job}: {profile.processes} processes on {profile.cluster}, {shape}; a block is {found.tau_s:g} s"
     out.print(what, style="bold", markup=False, soft_wrap=True)
-    columns = {
-        "CPU, s": "cpu_s", "blocking, s": "blocking_s", "non-blocking, s": "non_blocking_s",
-        "saved a block, s": "saved_per_block_s", "block, s": "block_s",
-    }  # fmt: skip
+    out.print(_table(rows, _BLOCK))
     if left_s is not None:
-        columns |= {"saved in all, s": "saved_s", "left, s": "left_s"}
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("sub-cluster", no_wrap=True)
-    table.add_column("nodes", no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right")
-    table.add_column("memory")
-    for row in rows:
-        values = ["not known" if row[key] is None else f"{row[key]:,.2f}" for key in columns.values()]
-        here = " (here)" if row["here"] else ""
-        enough = "" if row["memory"] else "too little"
-        table.add_row(row["cluster"], row["placement"] + here, *values, enough, style="bold" if here else None)
-    out.print(table)
-    if left_s is not None:
+        out.print(_table(rows, _WHOLE))
         out.print(f"left of the run where it is: {left_s:,.0f} s", markup=False)
     if found.required_bytes > 0:
         out.print(f"a process wants {show_bytes(found.required_bytes)} of memory", markup=False)
     if found.swapping:
         err.print("the job is thrashing: its times say little, and it needs a node with more memory", style="yellow")
+
+
+def _table(rows: list[dict[str, Any]], columns: "Mapping[str, str]") -> "Table":
+    """So narrow that no digit is lost in 80 columns; memory is told where there is too little of it."""
+    from rich.table import Table
+
+    short = not all(row["memory"] for row in rows)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("sub-\ncluster", "nodes"):
+        table.add_column(heading, overflow="fold")
+    for heading in columns:
+        table.add_column(heading, justify="right", overflow="fold")
+    if short:
+        table.add_column("memory", overflow="fold")
+    for row in rows:
+        values = ["not known" if row[key] is None else f"{row[key]:,.2f}" for key in columns.values()]
+        here = " (here)" if row["here"] else ""
+        enough = [] if not short else ["" if row["memory"] else "too little"]
+        table.add_row(row["cluster"], row["placement"] + here, *values, *enough, style="bold" if here else None)
+    return table

@@ -59,6 +59,8 @@ def profile(
     for path in (output, picture):
         if path is not None:
             _check_writable(path)
+    if job is not None and not job.isprintable():
+        raise InputError("--job: must be printable text on one line")
     where = _cluster(farm, cluster)
     if blocks is not None:
         _make(blocks)

@@ -79,7 +79,7 @@ def simulate(
 
     names = policies or [BASE, MIGRATING]
     _check(stream, experiment, names, picture, until, order)
-    check_writable(output, picture)
+    check_writable(output, picture, names)
     given = (_jobs(stream, experiment, printed=printed), WITHOUT.get(experiment or 0, ""))
     made = _prepared(stream, experiment, given, range(seed, seed + runs), order=order, exact=exact)
     outcomes = _run_all(made, names, explain=explain)

@@ -27,7 +27,7 @@ def show(
 
     names, seeds = made.names, len(next(iter(outcomes.values())))
     clusters = ", ".join(f"{c.name} {c.machines} x {c.cores}" for c in made.farm.clusters)
-    told = f"{made.workload.name}: {len(names)} jobs on {made.farm.nodes} nodes ({clusters})"
+    told = f"{made.workload.name}: {show_count(len(names), 'job')} on {made.farm.nodes} nodes ({clusters})"
     out.print(told + (f"; means of {seeds} seeds" if seeds > 1 else ""), style="bold", markup=False, soft_wrap=True)
     out.print(_runs_table(outcomes, pairs))
     for pair in pairs:
@@ -49,11 +49,11 @@ def show(
 
 def _runs_table(outcomes: "Mapping[str, Sequence[Outcome]]", pairs: "Sequence[Pair]") -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("policy", no_wrap=True)
-    for column in ("average\nwait, s", "average\nturnaround, s", "total\ntime, s", "migrations", "jobs\nmoved"):
-        table.add_column(column, justify="right")
-    table.add_column("done by\nbase run", justify="right")
-    table.add_column("throughput", justify="right")
+    table.add_column("policy", overflow="fold")
+    for column in ("average\nwait, s", "turn-\naround, s", "total\ntime, s", "migra-\ntions", "jobs\nmoved"):
+        table.add_column(column, justify="right", overflow="fold")
+    for column in ("done by\nbase run", "through-\nput"):
+        table.add_column(column, justify="right", overflow="fold")
     by_name = {pair.policy: pair for pair in pairs}
     for name, runs in outcomes.items():
         cells = [_mean([each.measures[key] for each in runs], ",.0f") for key in ("wait_s", "turnaround_s", "total_s")]
@@ -85,14 +85,14 @@ def _show_moves(base: "Outcome", other: "Outcome", names: Sequence[str], *, seve
     from dfrs.campaigns.farm_compare import moved_lines
 
     table = Table(
-        title=f"Jobs that {other.policy} moved" + (f", seed {other.seed}" if several else ""), title_justify="left",
-        box=None, header_style="bold", pad_edge=False,
+        title=f"Jobs that {other.policy} moved" + (f", seed {other.seed}" if several else "") + "; seconds",
+        title_justify="left", box=None, header_style="bold", pad_edge=False,
     )  # fmt: skip
-    table.add_column("at, s", justify="right")
-    for column in ("job", "from > to"):
+    table.add_column("at", justify="right")
+    for column in ("job", "from\n> to"):
         table.add_column(column, no_wrap=True)
-    for column in ("gain of the plan", "expected, s", f"{base.policy}, s", f"{other.policy}, s", "saved, s"):
-        table.add_column(column, justify="right")
+    for column in ("plan's\ngain", "expected", base.policy, other.policy, "saved"):
+        table.add_column(column, justify="right", overflow="fold")
     for line in moved_lines(base, other, names):
         table.add_row(*_move_cells(line))
     out.print(table)
@@ -103,7 +103,7 @@ def _move_cells(line: Mapping[str, Any]) -> list[str]:
     gain = line["predicted_gain_s"]
     return [
         f"{line['time_s']:,.0f}", line["name"], f"{line['from']} > {line['to']}",
-        "memory" if gain is None else f"{gain:,.0f} s", f"{line['expected_s']:,.0f}",
+        "memory" if gain is None else f"{gain:,.0f}", f"{line['expected_s']:,.0f}",
         f"{line['base_s']:,.0f} ({line['base_where']})", f"{line['run_s']:,.0f} ({line['where']})",
         f"{line['saved_s']:+,.0f}",
     ]  # fmt: skip

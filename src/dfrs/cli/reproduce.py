@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err, out, print_json, progress, warn
+from dfrs.cli.quantities import show_count
 from dfrs.cli.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.model.errors import InputError
 
@@ -212,4 +213,9 @@ def _summary(reports: "list[Report]", output: Path) -> None:
         parts = [f"{report.compared} numbers compared"] if report.compared else []
         parts += [f"{holding} of {decided} claims hold"] if decided else []
         out.print(f"{output / report.name}.md  {'; '.join(parts)}", markup=False, soft_wrap=True)
-    err.print(f"{output}: {len(reports)} reports, see README.md there", markup=False, style="dim", soft_wrap=True)
+    err.print(
+        f"{output}: {show_count(len(reports), 'report')}, see README.md there",
+        markup=False,
+        style="dim",
+        soft_wrap=True,
+    )

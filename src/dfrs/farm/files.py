@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from dfrs.model.errors import InputError
 from dfrs.model.farm import Farm, Latency, Profile, SubCluster, Waits
@@ -22,7 +22,16 @@ Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False, strict=True)
 Bytes = Annotated[int, Field(ge=0, le=10**18, strict=True)]
 Size = Annotated[int, Field(ge=1, le=10**18, strict=True)]
 Count = Annotated[int, Field(ge=1, le=1_000_000, strict=True)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable text on one line")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+Title = Annotated[str, Field(max_length=1000), AfterValidator(_printable)]
 
 
 class _Document(BaseModel):
@@ -43,7 +52,7 @@ class SubClusterDocument(_Document):
     machines: Count
     cores: Count
     frequency_hz: Amount
-    cycles: dict[str, Amount] = {}
+    cycles: dict[Name, Amount] = {}
     latency: LatencyDocument | None = None
     node_memory_bytes: Size
     machine_memory_bytes: Size
@@ -77,11 +86,11 @@ class ProfileDocument(_Document):
     """A whole profile; counters are single events, the mean over processes."""
 
     format: Literal["dfrs-profile/1"]
-    job: str
+    job: Title
     cluster: Name
     tau_s: Amount
     processes: Count
-    counters: dict[str, Amount]
+    counters: dict[Name, Amount]
     blocking: Annotated[list[MessagesDocument], Field(max_length=100_000)] = []
     waiting: Annotated[list[WaitsDocument], Field(max_length=100_000)] = []
     colocated: Annotated[bool, Field(strict=True)] = False
@@ -237,11 +246,11 @@ def _text(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST_FILE_BYTES:
             raise InputError(f"{path}: {path.stat().st_size} bytes: must be at most {LARGEST_FILE_BYTES}")
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start}: not UTF-8 text") from None
 
 
 def _parse(text: str, source: str) -> dict[str, object]:
@@ -252,7 +261,7 @@ def _parse(text: str, source: str) -> dict[str, object]:
         if len(result) < len(items):
             names = [name for name, _ in items]
             twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f'{source}: key "{twice}" stands twice in one object')
+            raise InputError(f'{source}: key "{_plain(twice)}" stands twice in one object')
         return result
 
     try:
@@ -269,6 +278,8 @@ def _parse(text: str, source: str) -> dict[str, object]:
 
 
 D = TypeVar("D", bound=BaseModel)
+_PLAIN = {"missing": "is missing", "extra_forbidden": "there is no such field", "too_short": "must have at least one"}
+"""What pydantic says in terms of Python."""
 
 
 def _validate(model: type[D], document: Mapping[str, object], source: str) -> D:
@@ -285,10 +296,16 @@ def _refuse(error: ValidationError, source: str) -> NoReturn:
     where = ""
     for part in first["loc"]:
         where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else part
-    where = where.replace("\n", " ")[:200]
+    where = _plain(where)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     value = "" if first["type"] in {"missing", "extra_forbidden"} else f" = {_short(first['input'])}"
-    raise InputError(f"{source}: {where}{value}: {first['msg'][0].lower()}{first['msg'][1:]}{more}") from None
+    said = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    message = _PLAIN.get(first["type"], said)
+    raise InputError(f"{source}: {where}{value}: {message[0].lower()}{message[1:]}{more}") from None
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)[:200]
 
 
 def _short(value: object) -> str:

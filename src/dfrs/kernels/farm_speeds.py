@@ -18,7 +18,7 @@ Site = tuple[Ints, Ints, Floats, Bools]
 SLOWEST = 1e-6
 """No relative speed is less."""
 ALIKE = 1e-12
-"""Speeds and memories that differ by less are equal."""
+"""Speeds that differ by less are equal."""
 
 
 @kernel
@@ -68,15 +68,25 @@ def speeds_at(first: Ints, slots: Ints, speed: Floats, site: Site, out: Floats) 
 
 
 @kernel
-def best_reachable(memory: Floats, speed: Floats, site: Site, best: Floats) -> None:
-    """The best relative speed of each row where a task of it fits on an open node, into `best` (R,); 0 if nowhere."""
-    cluster, _, capacity, open_nodes = site
-    roomiest = np.full(speed.shape[1], -1.0)
-    for n in range(cluster.size):
-        if open_nodes[n] and capacity[n, 0] > 0.0:
-            roomiest[cluster[n]] = max(roomiest[cluster[n]], capacity[n, 1])
+def best_reachable(tasks: Ints, memory: Floats, speed: Floats, site: Site, tolerance: float, best: Floats) -> None:
+    """The best relative speed of each row where open nodes have memory for all of its tasks, into `best` (R,).
+
+    Nobody else is on them. 0 where there is no such sub-cluster: then the row can be packed nowhere, at no level.
+    """
+    cluster, machine, capacity, open_nodes = site
+    on = np.empty(machine.max() + 1, dtype=np.int64)
     for r in range(best.size):
         best[r] = 0.0
         for c in range(speed.shape[1]):
-            if memory[r] <= roomiest[c] + ALIKE:
+            on[:] = 0
+            room = 0
+            for n in range(cluster.size):
+                free = capacity[n, 1] + tolerance
+                if cluster[n] == c and open_nodes[n] and capacity[n, 0] > 0.0 and free >= memory[r]:
+                    here = tasks[r] if free >= memory[r] * tasks[r] else int(free / memory[r])
+                    room += here
+                    on[machine[n]] += here
+            if on.max() >= tasks[r]:
                 best[r] = max(best[r], speed[r, c, 1])
+            elif room >= tasks[r]:
+                best[r] = max(best[r], speed[r, c, 0])

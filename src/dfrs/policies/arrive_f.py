@@ -10,7 +10,7 @@ Pure: what is remembered is in the jobs' memos (`dfrs.policies.farm_rules`) and 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import inf, isnan
+from math import inf, isnan, nextafter
 from typing import ClassVar
 
 from dfrs.model.decisions import MEMORY, Cause, Reason, Snapshot, Target
@@ -193,15 +193,22 @@ class ArriveF:
                 result.memo[row] = farm_rules.moved(board.memo[row], board.home[row], count)
                 result.reasons[row] = Reason.PACKED
                 why[int(board.snapshot.jobs["id"][row])] = self._words(board, done, each.trade, row)
+        # A copy may take no time that a clock can tell.
+        after = {c: over_s for c, over_s in after.items() if over_s > now_s}
         waits = [at_s for at_s in (wake_at(done, after), self._next_s(board)) if at_s is not None]
         return Target(
             result.task_nodes, result.yields, min(waits, default=None), result.reasons, why=why, memo=result.memo
         )  # fmt: skip
 
     def _next_s(self, board: Board) -> float | None:
-        """The next analysis, while jobs run."""
-        running = any(home >= 0 for home in board.home)
-        return next_multiple(board.snapshot.now_s, self.rules.period_s) if running else None
+        """The next analysis, while jobs run. Something else that happens at its time must not do away with it."""
+        now_s, period_s = board.snapshot.now_s, self.rules.period_s
+        if not any(home >= 0 for home in board.home):
+            return None
+        periods = round(now_s / period_s)
+        if board.snapshot.cause is not Cause.WAKE and periods > 0 and periods * period_s == now_s:
+            return nextafter(now_s, inf)
+        return next_multiple(now_s, period_s)
 
     def _words(self, board: Board, done: Dispatch, trade: Trade, row: int) -> str:
         """Why this job moves."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads, remap
 from dfrs.kernels.shares import fill
-from dfrs.model.decisions import MEMORY, Cause, JobId, Reason, Snapshot, Target
+from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target
 from dfrs.model.errors import InputError
 from dfrs.model.farm import FarmView
 from dfrs.model.instance import Bools, Floats, Ints
@@ -59,7 +59,9 @@ class Outlook:
     speed: Floats
     """(R, C, 2) relative speeds, 1 for the best and where nothing is known."""
     memory: Floats
-    """(R,) of a task: what it declared, or what it is known to want if that is more, and some node has it."""
+    """(R,) of a task: what it declared, or what it is known to want if that is more and some sub-cluster has it."""
+    best: Floats
+    """(R,) the best relative speed that a packing can give the row by itself; 0 where it must stay, or wait."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Outlook":
@@ -71,8 +73,14 @@ class Outlook:
         memory = snapshot.jobs["memory"].copy()
         wants = np.nan_to_num(view.required, nan=0.0)
         # What profiling says is 10 % above what was seen (003 section 6): only beyond that is a declaration wrong.
-        wrong = (wants > SPARE * memory) & (wants <= snapshot.capacity[:, MEMORY].max(initial=0.0))
-        return cls(site, speed, np.where(wrong, wants, memory))
+        wrong = wants > SPARE * memory
+        if wrong.any():
+            # No job waits for what no sub-cluster has for all of its tasks; one that runs may be on closed nodes.
+            everywhere = (*site[:3], np.ones_like(snapshot.open))
+            now, ever = (_best(snapshot, np.where(wrong, wants, memory), speed, s) for s in (site, everywhere))
+            wrong &= np.where(snapshot.jobs["state"] == RUNNING, ever, now) > 0.0
+            memory = np.where(wrong, wants, memory)
+        return cls(site, speed, memory, _best(snapshot, memory, speed, site))
 
     def shares(self, snapshot: Snapshot, slots: Ints) -> tuple[Floats, Floats]:
         """(R,) yields that raise the least effective yield, then the next, and (R,) the effective yields they are."""
@@ -84,11 +92,21 @@ class Outlook:
         )  # fmt: skip
         return yields, np.where(self.thrashing(snapshot, slots), farm_speeds.SLOWEST, 1.0) * yields * at
 
+    def has_place(self, snapshot: Snapshot) -> Bools:
+        """(R,) whether a row runs, or could if nobody else were there."""
+        return (self.best > 0.0) | (snapshot.jobs["state"] == RUNNING)
+
     def thrashing(self, snapshot: Snapshot, slots: Ints) -> Bools:
         """(R,) whether a task of a row is known to want more memory than its node has; what it gets is then in vain."""
         wanted = np.repeat(self.memory, snapshot.jobs["tasks"])
         over = (slots >= 0) & (wanted > snapshot.capacity[slots, MEMORY] + MARGIN)
         return np.add.reduceat(over.astype(np.int64), snapshot.first[:-1]) > 0
+
+
+def _best(snapshot: Snapshot, memory: Floats, speed: Floats, site: farm_speeds.Site) -> Floats:
+    best = np.empty(len(memory))
+    farm_speeds.best_reachable(snapshot.jobs["tasks"].astype(np.int64), memory, speed, site, MARGIN, best)
+    return best
 
 
 def _plain(snapshot: Snapshot) -> FarmView:
@@ -142,10 +160,12 @@ class DfrsFarm:
         after, reasons_after = self.pack(snapshot, outlook, order)
         _, kept = outlook.shares(snapshot, slots)
         _, moved = outlook.shares(snapshot, after)
-        if not _worth(kept, moved):
+        # Who can be placed nowhere, whatever the others do, is no reason to move them.
+        some = outlook.has_place(snapshot)
+        if not some.any() or not _worth(kept[some], moved[some]):
             return slots, reasons, {}
-        told = f"the least one {moved.min():.2f} instead of {kept.min():.2f}"
-        told += f", the average {moved.mean():.2f} instead of {kept.mean():.2f}"
+        told = f"the least one {moved[some].min():.2f} instead of {kept[some].min():.2f}"
+        told += f", the average {moved[some].mean():.2f} instead of {kept[some].mean():.2f}"
         names = snapshot.jobs["id"].tolist()
         why = {
             names[r]: f"effective yield {moved[r]:.2f} instead of {kept[r]:.2f}, {told}"
@@ -156,14 +176,18 @@ class DfrsFarm:
     def pack(self, snapshot: Snapshot, outlook: Outlook, order: Ints) -> tuple[Ints, Ints]:
         """All packed anew as far as they may be moved: (slots, (R,) reasons); `order` is by decreasing priority."""
         jobs, rows = snapshot.jobs, len(snapshot.jobs)
-        best, pinned, chosen = np.empty(rows), np.empty(rows, np.bool_), np.ones(rows, np.bool_)
-        farm_speeds.best_reachable(outlook.memory, outlook.speed, outlook.site, best)
+        pinned, at = np.empty(rows, np.bool_), np.empty(rows)
         remap.find_pinned(jobs, snapshot.now_s, remap.PIN_VIRTUAL, self.mvt_s, pinned)
         pinned &= ~outlook.thrashing(snapshot, snapshot.task_nodes)
+        # Who can be packed nowhere stays where it runs, or waits: nobody gives way to it in vain.
+        chosen = outlook.has_place(snapshot)
+        stuck = chosen & (outlook.best <= 0.0)
+        farm_speeds.speeds_at(snapshot.first, snapshot.task_nodes, outlook.speed, outlook.site, at)
+        pinned, best = pinned | stuck, np.where(stuck, at, outlook.best)
         slots, reasons = np.full(len(snapshot.task_nodes), -1, np.int64), np.zeros(rows, np.int64)
         farm_packing.search_level(
-            jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, outlook.speed, outlook.memory, best, order,
-            RULES.copy(), NEAR, outlook.site, MARGIN, slots,
+            jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, outlook.speed, outlook.memory, best,
+            order[chosen[order]], RULES.copy(), NEAR, outlook.site, MARGIN, slots,
         )  # fmt: skip
         remap.settle(
             jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons

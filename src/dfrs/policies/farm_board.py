@@ -150,8 +150,11 @@ class Board:
 
 
 def begun_s(job: np.void) -> float:
-    """When a job began to run: at its start, or where it began anew after its node failed, then."""
-    anew = not job["migrations"] and not job["pauses"]
+    """When a job began to run: at its start, or where it began anew after its node failed, then.
+
+    A start clears the memo, so a job whose memo names no sub-cluster was not moved since, whatever it did before.
+    """
+    anew = not job["pauses"] and not (job["migrations"] and farm_rules.left(int(job["memo"])))
     return float(job["since_s"] if anew or np.isnan(job["start_s"]) else job["start_s"])
 
 

@@ -161,7 +161,8 @@ class Search:
     def _available(self, row: int, cluster: int, leaving: Sequence[int]) -> list[int]:
         board = self.board
         left = [n for r in leaving for n in board.nodes[r]]
-        return [n for n in sorted({*board.free[cluster], *left}) if board.suits(row, n)]
+        # Another policy may have put several tasks on a node: then it is not empty when one leaves.
+        return [n for n in sorted({*board.free[cluster], *left}) if board.users[n] <= 1 and board.suits(row, n)]
 
     def _no_room(self, row: int, cluster: int, nodes: int) -> str:
         board = self.board

@@ -80,14 +80,20 @@ def farm_capacity(farm: Farm, reference_bytes: float | None = None) -> Floats:
 
 
 def fits_a_cluster(workload: Workload, capacity: Floats, cluster: Ints, *, exclusive: bool) -> np.ndarray:
-    """(J,) whether each job could run alone within some sub-cluster."""
+    """(J,) whether each job could run alone within some sub-cluster; if `exclusive`, with a node for each task."""
     parts = [capacity[cluster == c] for c in np.unique(cluster)]
     shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory]), axis=0, return_inverse=True)
     slots = np.zeros(len(workload))
     for k, (need, memory) in enumerate(shapes.tolist()):
-        most = max(most_tasks(part, need, memory, exclusive=exclusive) for part in parts)
+        most = max(_most(part, need, memory, exclusive=exclusive) for part in parts)
         slots[shape_of.reshape(-1) == k] = most
     return slots >= workload.tasks
+
+
+def _most(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> float:
+    if not exclusive:
+        return most_tasks(capacity, need, memory, exclusive=False)
+    return float(sum(most_tasks(node[None], need, memory, exclusive=True) >= 1.0 for node in capacity))
 
 
 class Ground:

@@ -22,8 +22,8 @@ from dfrs.live.drivers.shim import Place, read_text, write_control
 TOP = "dfrs"
 PERIOD_US = 200_000
 """Of CPU limits. In shorter ones the weights of tasks below a limited node are kept badly: a kernel 6.18 lets the same
-tasks begin after each stop, and of four with equal weights on 0.4 of a CPU the last had 0.02 of the node's time in periods
-of 20 ms, 0.20 in those of 100 ms, 0.24 in those of 200 ms."""
+tasks begin after each stop, and of four with equal weights on 0.4 of a CPU the last had 0.02 of the node's time in
+periods of 20 ms, 0.20 in those of 100 ms, 0.24 in those of 200 ms."""
 LONG_PERIOD_US = 1_000_000
 LEAST_QUOTA_US = 1_000
 """The kernel refuses less."""
