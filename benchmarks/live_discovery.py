@@ -1,9 +1,9 @@
 """000 chapter 7 in small on real processes: a controller, four nodes, programs whose CPU needs follow traces.
 
-Each node is half a CPU of this machine: two share one by weights, and a filler of the least weight keeps each busy, so
-that it neither gets more than its half nor needs a quota, under which the kernel keeps weights less exactly. Needs root
-and control groups of version 1. The traces' time runs `SPEED` times as fast, and so do the phases of
-discovery. The same traces are simulated beside it. Yields are what the programs themselves measured.
+Two nodes share a CPU of this machine by weights, and a filler of the least weight keeps each busy, so that it neither
+gets more than its half nor needs a quota, under which the kernel keeps weights less exactly. Needs root and control
+groups of version 1. The traces' time runs `SPEED` times as fast, and so do the phases of discovery. The same traces are
+simulated beside it. Yields are what the programs themselves measured.
 """
 
 import json
@@ -30,7 +30,8 @@ from dfrs.sim.sharing import share
 
 SPEED = 10.0
 MINUTES = 2.0
-NODES, NODE_CORES = 4, 0.5
+NODES, NODE_CORES = 4, 0.45
+"""A node has half a CPU to give, less what agents, controller and kernel take of this machine: a tenth, measured."""
 START_S = 15.0
 """For everything to be there before the clock starts."""
 DUTY = Path(__file__).with_name("duty.py")
@@ -166,7 +167,7 @@ def main() -> None:
     """All methods, balanced and unbalanced."""
     for label, hogs in (("balanced", 0), ("unbalanced: two hogs", 2)):
         made = table(
-            f"{label}; {NODES} nodes of half a CPU, {MINUTES * SPEED:.0f} minutes of traces in {MINUTES:g}",
+            f"{label}; {NODES} nodes of {NODE_CORES:g} CPU, {MINUTES * SPEED:.0f} minutes of traces in {MINUTES:g}",
             "method", "avg min yield: real", "simulated", "min avg yield: real", "simulated", "migrations",
         )  # fmt: skip
         for method in METHODS:

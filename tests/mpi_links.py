@@ -3,6 +3,7 @@
 Everything stays in namespaces made here, under names of their own, and is removed also after a failure.
 """
 
+import os
 import shutil
 import subprocess
 import uuid
@@ -32,7 +33,7 @@ def compiled(name, place, compiler="mpicc"):
 def link(place, delay_s, rate, network="10.213.87"):
     """Two namespaces with a link of `delay_s` seconds one way, and a rate as tc writes it."""
     relay = compiled("relay", place, "cc")
-    mark = uuid.uuid4().hex[:8]
+    mark = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
     found = Link(first=f"dfrs-{mark}-a", second=f"dfrs-{mark}-b")
     with ExitStack() as stack:
         for name in (found.first, found.second):
@@ -55,8 +56,6 @@ def link(place, delay_s, rate, network="10.213.87"):
 
 def missing():
     """What these tests lack here, in words; empty if nothing."""
-    import os
-
     if os.geteuid() != 0:
         return "needs root"
     for program in ("mpicc", "mpirun", "ip", "tc"):

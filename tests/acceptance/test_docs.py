@@ -12,6 +12,9 @@ import pytest
 import dfrs
 from dfrs.allocate.registry import ALGORITHMS
 from dfrs.campaigns.cells import OWN
+from dfrs.campaigns.farm import FARM
+from dfrs.campaigns.farm_random import HETERO
+from dfrs.campaigns.needs import NEEDS
 from dfrs.campaigns.offline import OFFLINE
 from dfrs.campaigns.online import ONLINE
 from dfrs.campaigns.results import NAMES
@@ -121,7 +124,7 @@ def test_every_column_of_results_and_every_field_of_a_campaign_file_is_in_the_re
     text = (ROOT / "docs/reference/campaign-files.md").read_text()
     named = set(re.findall(r"`([^`\n]+)`", text))
     metrics = named_in_first_column((ROOT / "docs/reference/metrics.md").read_text())
-    columns = {*NAMES, *OWN, *ONLINE.schema, *OFFLINE.schema}
+    columns = {*NAMES, *OWN}.union(*(kind.schema for kind in (ONLINE, OFFLINE, NEEDS, FARM, HETERO)))
     assert columns - named <= metrics
     fields = {part.removesuffix("[]") for name in named for part in name.split(".")}
     assert {name for model in MODELS for name in model.model_fields} - {"path", "paths"} <= fields

@@ -44,7 +44,7 @@ def snapshot_case(source: cases.Source) -> Snapshot:
             (
                 len(rows), len(rows), -1, RUNNING if where else WAITING, tasks, need, memory, 1.0, estimate_s,
                 NOW_S - 50.0, virtual_s, float(bool(where)), NOW_S - 50.0 if where else np.nan, NOW_S - 50.0, 0.0, 0, 0,
-                np.nan, 0, 0, 0, 0.0,
+                np.nan, 0, 0, 0, 0.0, 1.0,
             )
         )  # fmt: skip
         slots.append(where or [-1] * tasks)

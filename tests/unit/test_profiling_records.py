@@ -1,7 +1,9 @@
 """The file of a rank, read while it is written; nothing here needs MPI, only a C compiler."""
 
+import math
 import os
 import shutil
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dfrs.profiling.build import source_directory
+from dfrs.profiling.reader import Reader
 from dfrs.profiling.records import FILE_BYTES, RankFile
 
 HAMMER = Path(__file__).parents[1] / "mpi" / "hammer.c"
@@ -82,3 +85,32 @@ def test_what_is_no_file_of_a_rank_is_refused(tmp_path):
         (tmp_path / "x.rank").write_bytes(content)
         with pytest.raises(ValueError, match=r"x\.rank"):
             RankFile(tmp_path / "x.rank")
+
+
+def test_what_is_no_plain_file_is_refused_at_once(tmp_path):
+    """Whoever runs the program has its directory: a pipe must not hold its reader up, nor a link lead it elsewhere."""
+    os.mkfifo(tmp_path / "pipe.rank")
+    (tmp_path / "link.rank").symlink_to("/etc/passwd")
+    (tmp_path / "folder.rank").mkdir()
+    for path in tmp_path.iterdir():
+        with pytest.raises((ValueError, OSError)):
+            RankFile(path)
+    assert Reader(tmp_path).look().ranks == ()
+
+
+def test_a_file_that_is_cut_short_or_damaged_while_it_counts_is_not_seen(hammer, tmp_path):
+    process, file = started(hammer, tmp_path, "1", "0.3")
+    reader = Reader(tmp_path)
+    assert len(reader.look().ranks) == 1
+    whole = file.path.read_bytes()
+    process.wait()
+    for damaged in (whole[:5000], whole[:152] + struct.pack("<d", math.nan) + whole[160:]):
+        file.path.write_bytes(damaged)
+        assert reader.look().ranks == ()
+        with pytest.raises(ValueError, match=r"\.rank"):
+            file.read(time.monotonic_ns())
+    # A kind of call that there is not.
+    calls = 4096 + 64 * (1024 + 64)
+    file.path.write_bytes(whole[:calls] + struct.pack("<8Q", 9 << 60, 0, 0, 1, 0, 1, 0, 0) + whole[calls + 64 :])
+    assert reader.look().ranks == ()
+    file.close()

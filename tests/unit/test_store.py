@@ -1,6 +1,7 @@
 """Results are found again by what they are of, and nothing that happens to the files or processes spoils them."""
 
 import ast
+import inspect
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ from dfrs.campaigns import offline, online
 from dfrs.campaigns import store as store_module
 from dfrs.campaigns.cells import Cell, Work, code_digest, perform
 from dfrs.campaigns.engine import Engine
+from dfrs.campaigns.farm import FARM
+from dfrs.campaigns.farm_random import HETERO
 from dfrs.campaigns.offline import OFFLINE
 from dfrs.campaigns.online import ONLINE
 from dfrs.campaigns.runners import InProcess
@@ -313,12 +316,12 @@ NEVER_IN_A_RESULT = {
 """The package's door; what names cells, whose keys and seeds a test of their own pins down; what writes kept runs."""
 
 
-@pytest.mark.parametrize("kind", [ONLINE, OFFLINE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [ONLINE, OFFLINE, FARM, HETERO], ids=lambda kind: kind.name)
 def test_all_that_a_kind_imports_counts_as_its_code(kind):
     root = Path(dfrs.__file__).parent
     parts = [root / part for part in kind.code]
     counted = {path for part in parts for path in (part.rglob("*.py") if part.is_dir() else [part])}
-    missed, seen, left = set(), set(), [root / "campaigns" / f"{kind.name}.py"]
+    missed, seen, left = set(), set(), [Path(inspect.getfile(kind.run))]
     while left:
         path = left.pop()
         name = path.relative_to(root).as_posix()

@@ -155,7 +155,8 @@ FARM = Kind(
     name="farm",
     schema=SCHEMA,
     code=(
-        "control", "farm", "kernels", "model", "policies", "sim", "campaigns/farm.py", "campaigns/farm_runs.py",
+        "allocate", "bounds", "control", "farm", "kernels", "metrics", "model", "policies", "sim", "workloads",
+        "campaigns/farm.py", "campaigns/farm_runs.py",
     ),
     prepare=prepare,
     run=run,

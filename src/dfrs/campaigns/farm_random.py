@@ -137,8 +137,9 @@ HETERO = Kind(
     name="hetero",
     schema=SCHEMA,
     code=(
-        "control", "farm", "kernels", "metrics", "model", "policies", "report/runs.py", "sim", "workloads",
-        "campaigns/farm_random.py", "campaigns/farm_workloads.py",
+        "allocate", "bounds", "control", "farm", "kernels", "metrics", "model", "policies", "report/runs.py", "sim",
+        "workloads",
+        "campaigns/farm_random.py", "campaigns/farm_workloads.py", "campaigns/simulations.py",
     ),
     prepare=prepare,
     run=run,

@@ -54,7 +54,7 @@ probabilities of the elastic workload model, are null for others. Metrics are nu
 the time of the simulation alone."""
 
 _CODE = (
-    "allocate", "bounds", "control", "kernels", "metrics/elastic.py", "metrics/moves.py",
+    "allocate", "bounds", "control", "kernels", "metrics/elastic.py", "metrics/farm.py", "metrics/moves.py",
     "metrics/schedule.py", "model", "policies", "sim", "workloads",
     "campaigns/files.py", "campaigns/online.py", "campaigns/simulations.py",
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import typer
 
-from dfrs.cli import farm_calibrate, farm_predict, farm_profile, farm_simulate
+from dfrs.cli import farm_calibrate, farm_predict, farm_profile, farm_profile_job, farm_simulate
 
 app = typer.Typer(
     help="Farms of unequal sub-clusters: predict, simulate, measure.", no_args_is_help=True, rich_markup_mode="rich"
@@ -10,4 +10,5 @@ app = typer.Typer(
 app.command("predict")(farm_predict.predict)
 app.command("simulate")(farm_simulate.simulate)
 app.command("profile")(farm_profile.profile)
+app.command("profile-job")(farm_profile_job.profile_job)
 app.command("calibrate")(farm_calibrate.calibrate)

@@ -10,7 +10,7 @@ from dfrs.cli.console import err, print_json
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
-    from dfrs.live.resources import Stream
+    from dfrs.live.drivers.base import Stream
 
 PAUSE_S = 0.5
 INTERRUPTED = 130

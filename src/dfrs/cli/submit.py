@@ -34,7 +34,7 @@ _OPTIONS = {
 }  # fmt: skip
 _OF_JOB = {
     "tasks", "cpu", "memory", "min_yield", "name", "user", "estimate", "limit", "after", "at", "array", "restart",
-    "hold", "env", "directory",
+    "hold", "profile", "env", "directory",
 }  # fmt: skip
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
 _NUMBERS = {"tasks", "cpu", "min_yield", "after", "array"}
@@ -183,6 +183,9 @@ def submit(
         typer.Option(help="Queue it again, once, when its node is lost, or never."),
     ] = "on-node-loss",
     hold: Annotated[bool, typer.Option("--hold", help="Let it wait for dfrs release.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Profile its MPI programs: dfrs farm profile-job.")
+    ] = False,
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="Set a variable, or pass yours on.")
     ] = None,
@@ -211,7 +214,8 @@ def submit(
         command=tuple(command) if script is None else script.command(command[1:]),
         name=name or Path(command[0]).name, user=user, tasks=tasks, cpu_cores=cpu, memory_bytes=memory,
         minimum_yield=min_yield, estimate_s=estimate, time_limit_s=limit, start_at=at, after=tuple(after or ()),
-        array=array, restart=restart, held=hold, directory=str(place), environment=environment(env or (), os.environ),
+        array=array, restart=restart, held=hold, profile=profile, directory=str(place),
+        environment=environment(env or (), os.environ),
     )  # fmt: skip
     jobs = client.submit(request)
     if not wait:

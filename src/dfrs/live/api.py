@@ -15,6 +15,7 @@ from pydantic import Field
 
 from dfrs.live import agents, prometheus
 from dfrs.live.answers import HEADERS, RETRY_S, answer_problems, problem, read, reply
+from dfrs.live.drivers.base import Stream
 from dfrs.live.openapi import body, describe, operation, problems, streamed
 from dfrs.live.ports import NotFoundError, Service
 from dfrs.live.resources import (
@@ -33,7 +34,6 @@ from dfrs.live.resources import (
     Resource,
     Role,
     ShadowChoice,
-    Stream,
     TokenInfo,
     TokenRequest,
 )

@@ -5,11 +5,10 @@ import itertools
 from collections.abc import Callable
 
 from dfrs.live.comings import Comer
-from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.engine import Engine
 from dfrs.live.ports import Link, UnavailableError
 from dfrs.live.records import NodeRecord
-from dfrs.live.resources import Stream
 from dfrs.live.state import State
 from dfrs.live.wire import FromAgent, Hello, Output, Read, Report, Status
 from dfrs.model.errors import InputError

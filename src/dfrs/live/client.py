@@ -21,6 +21,7 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dfrs.live.addresses import must_be_secret
+from dfrs.live.drivers.base import Stream
 from dfrs.live.ports import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.resources import (
     Bar,
@@ -35,7 +36,6 @@ from dfrs.live.resources import (
     OutputPart,
     Point,
     ShadowChoice,
-    Stream,
     TokenInfo,
     TokenRequest,
 )

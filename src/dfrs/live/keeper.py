@@ -16,7 +16,17 @@ from dataclasses import dataclass
 
 import structlog
 
-from dfrs.live.drivers.base import Driver, DriverError, Exit, ExitKind, TaskId, TaskSpec, TaskState, TaskStatus
+from dfrs.live.drivers.base import (
+    Driver,
+    DriverError,
+    Exit,
+    ExitKind,
+    RefusedError,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    TaskStatus,
+)
 from dfrs.live.plan import DONE, LIVE, Plan, Step, Verb, plan, plan_fenced
 from dfrs.live.wire import Desired, Status
 
@@ -33,10 +43,6 @@ THREADS = 16
 ERROR_CHARS = 2000
 
 log = structlog.get_logger(__name__)
-
-
-class _RefusedError(DriverError):
-    """No other attempt on this node could start the task."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -269,7 +275,7 @@ class Keeper:
         task.last = step
         try:
             await loop.run_in_executor(self._callers, self._call, task.task, step, desired)
-        except _RefusedError as error:
+        except RefusedError as error:
             task.refused = Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message=_line(error)[:ERROR_CHARS])
             task.error = ""
         except Exception as error:
@@ -320,13 +326,13 @@ class Keeper:
         if not self._accounts:
             return spec.model_copy(update={"account": None})
         if spec.account is None:
-            raise _RefusedError("account: none is given, and tasks of this node run under their users' accounts only")
+            raise RefusedError("account: none is given, and tasks of this node run under their users' accounts only")
         try:
             is_root = pwd.getpwnam(spec.account).pw_uid == 0
         except KeyError:
-            raise _RefusedError(f"account {spec.account}: there is none of that name on this node") from None
+            raise RefusedError(f"account {spec.account}: there is none of that name on this node") from None
         if is_root:
-            raise _RefusedError(f"account {spec.account}: is root's, under which no task runs")
+            raise RefusedError(f"account {spec.account}: is root's, under which no task runs")
         return spec
 
     def _tell(self, task: _Task) -> None:

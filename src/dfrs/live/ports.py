@@ -6,6 +6,7 @@ Everything runs on one event loop. Reads answer from memory at once; what change
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from dfrs.live.drivers.base import Stream
 from dfrs.live.resources import (
     Bar,
     Cluster,
@@ -20,7 +21,6 @@ from dfrs.live.resources import (
     Point,
     Role,
     ShadowChoice,
-    Stream,
     TokenInfo,
     TokenRequest,
 )

@@ -56,6 +56,8 @@ class JobRequest(Resource):
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
     restart: Restart = Restart.ON_NODE_LOSS
     held: bool = False
+    profile: bool = False
+    """Whether its MPI programs are profiled; the document is the stream `profile` of its output."""
     directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
     environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
 
@@ -298,7 +300,6 @@ class ShadowChoice(Resource):
     would: str
 
 
-Stream = Literal["out", "err"]
 Role = Literal["admin", "user", "viewer", "agent"]
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from dfrs.live import checkpoint, tables, views
 from dfrs.live.attachments import AgentAttachment, Reads
 from dfrs.live.comings import Comer
-from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.engine import Bound, Engine
 from dfrs.live.journal import Change, Journal
 from dfrs.live.observing import Observer
@@ -34,7 +34,6 @@ from dfrs.live.resources import (
     Point,
     Role,
     ShadowChoice,
-    Stream,
     TokenInfo,
     TokenRequest,
 )

@@ -128,6 +128,7 @@ class State:
             command=request.command, directory=request.directory, environment=environment, tasks=request.tasks,
             peers=tuple(self.nodes[task.target].hello.address for task in job.tasks),
             memory_bytes=self.memory_bytes(request), account=job.user, time_limit_s=request.time_limit_s,
+            profile=request.profile,
         )  # fmt: skip
 
     def user_number(self, user: str) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from dfrs.live.drivers.base import Abilities, Exit, TaskId, TaskSpec, TaskState, Wire
+from dfrs.live.drivers.base import Abilities, Exit, Stream, TaskId, TaskSpec, TaskState, Wire
 from dfrs.model.errors import InputError
 
 PROTOCOL = 1
@@ -125,7 +125,7 @@ class Read(Wire):
     kind: Literal["read"] = "read"
     request: int
     task: TaskId
-    stream: Literal["out", "err"]
+    stream: Stream
     offset: int = Field(ge=0)
     limit: int = Field(gt=0, le=1 << 20)
 

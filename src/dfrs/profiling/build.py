@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from dfrs.model.errors import DfrsError, InputError
 
 LAUNCHERS = frozenset({"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"})
-_SOURCES = ("recorder.h", "weak.h", "recorder.c", "pmpi.c", "pingpong.c", "rates.c")
+_SOURCES = ("recorder.h", "weak.h", "recorder.c", "pmpi.c", "fortran.c", "pingpong.c", "rates.c")
 _BUILD_S = 120.0
 
 
@@ -59,7 +59,7 @@ def toolchain(launcher: str = "") -> Toolchain:
 
 def profiler(tools: Toolchain) -> Path:
     """The library to preload, built if need be."""
-    objects = ("recorder.c", "pmpi.c")
+    objects = ("recorder.c", "pmpi.c", "fortran.c")
     return _built(tools, "libdfrs_profile.so", objects, ["-fPIC"], ["-shared", "-ldl"], link_mpi=False)
 
 

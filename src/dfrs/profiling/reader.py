@@ -9,7 +9,9 @@ its time outside MPI is of all its time.
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from dfrs.model.farm import SECOND, Profile, SubCluster, Waits
@@ -17,6 +19,11 @@ from dfrs.profiling.collectives import LEAST_BYTES, barriers_of, blocking_of
 from dfrs.profiling.counters import Counters, model_events
 from dfrs.profiling.memory import ProcessUse, read_process
 from dfrs.profiling.records import Calls, RankFigures, RankFile, Sizes
+
+SUBSTITUTE = "CPU seconds outside MPI"
+"""What stands for the CPU's work where no events are counted."""
+MOST_RANKS = 4096
+"""Of one program on one machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,34 +82,24 @@ class Reader:
 
     def __init__(self, directory: Path, counters: Counters | None = None) -> None:
         self._directory, self._counters = directory, counters
-        self._files: dict[str, RankFile] = {}
-        self._begun_cpu: dict[str, float] = {}
         self._use: dict[str, ProcessUse] = {}
         self._cpu: dict[str, float] = {}
         self._frozen: dict[str, float] = {}
 
     def look(self) -> Moment:
         """The figures now."""
-        for path in sorted(self._directory.glob("*.rank")):
-            if path.name not in self._files:
-                try:
-                    self._files[path.name] = RankFile(path)
-                except (ValueError, OSError):
-                    continue
+        paths = islice(self._directory.glob("*.rank"), MOST_RANKS)
         now_ns = time.monotonic_ns()
-        ranks = [self._rank(name, file, now_ns) for name, file in self._files.items()]
+        ranks: list[RankMoment] = []
+        for path in paths:
+            # Whoever runs the program can write its files: a damaged one is not seen.
+            with suppress(ValueError, OSError, OverflowError), RankFile(path) as file:
+                ranks.append(self._rank(path.name, file.read(now_ns)))
         ranks.sort(key=lambda rank: (rank.figures.rank, rank.figures.pid))
         counts = self._counters.read() if self._counters else {}
         return Moment(at_s=now_ns * 1e-9, ranks=tuple(ranks), counts=counts)
 
-    def close(self) -> None:
-        """Give the files back."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
-
-    def _rank(self, name: str, file: RankFile, now_ns: int) -> RankMoment:
-        figures = file.read(now_ns)
+    def _rank(self, name: str, figures: RankFigures) -> RankMoment:
         use = read_process(figures.pid)
         if use is not None:
             before = self._use.get(name)

@@ -5,10 +5,12 @@ the second after. An entry is copied three times: if the second counter of the f
 the third, nothing was being changed when the second was copied, and that one is taken.
 """
 
-import mmap
+import math
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -94,27 +96,39 @@ class RankFigures:
 
 
 class RankFile:
-    """One rank's file, mapped for reading. Raises ValueError for what is none (yet), OSError."""
+    """One rank's file. Raises ValueError for what is none (yet), also in `read` when it has been made shorter; OSError.
+
+    It is read, not mapped: who counts may also cut it short, and that must not end its reader.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size < FILE_BYTES:
-                raise ValueError(f"{path}: too short")
-            self._map = mmap.mmap(file.fileno(), FILE_BYTES, access=mmap.ACCESS_READ)
-        if self._header()["magic"] != MAGIC:
-            self._map.close()
-            raise ValueError(f"{path}: not the file of a rank")
+        # Neither a link to elsewhere nor a pipe that nobody writes.
+        self._file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(self._file).st_mode) or self._header()["magic"] != MAGIC:
+                raise ValueError(f"{path}: not the file of a rank")
+        except (ValueError, OSError):
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
-        """Give the mapping back."""
-        self._map.close()
+        """Give the file back."""
+        os.close(self._file)
 
     def read(self, now_ns: int) -> RankFigures:
-        """The figures now; `now_ns` is the monotonic clock."""
+        """The figures now; `now_ns` is the monotonic clock. Raises ValueError, OSError."""
         words = self._entries()
         header = self._header()
         tick_s = float(header["tick_ns"]) * 1e-9
+        if not (math.isfinite(tick_s) and tick_s >= 0):
+            raise ValueError(f"{self.path}: a tick of {tick_s:g} s")
         finished = int(header["state"]) == _FINISHED
         until_ns = int(header["end_ns"]) if finished else now_ns
         cpu_s = (int(header["cpu_ns"]) - int(header["start_cpu_ns"])) * 1e-9 if finished else None
@@ -138,7 +152,7 @@ class RankFile:
         )
 
     def _header(self) -> np.void:
-        return np.frombuffer(self._map[:4096], _HEADER)[0]
+        return np.frombuffer(self._bytes(0, 4096), _HEADER)[0]
 
     def _entries(self) -> Words:
         """(entries, 8) each consistent in itself."""
@@ -154,13 +168,19 @@ class RankFile:
         end = begin + 8 * _ENTRY_WORDS
         middle = b""
         for _ in range(_TRIES):
-            before, middle, after = self._map[begin:end], self._map[begin:end], self._map[begin:end]
+            before, middle, after = (self._bytes(begin, end) for _ in range(3))
             if before[8 * _ENDED : 8 * _ENDED + 8] == after[8 * _BEGUN : 8 * _BEGUN + 8]:
                 break
         return np.frombuffer(middle, "<u8")
 
     def _copy(self) -> Words:
-        return np.frombuffer(self._map[4096:FILE_BYTES], "<u8").reshape(_ENTRIES, _ENTRY_WORDS).copy()
+        return np.frombuffer(self._bytes(4096, FILE_BYTES), "<u8").reshape(_ENTRIES, _ENTRY_WORDS).copy()
+
+    def _bytes(self, begin: int, end: int) -> bytes:
+        found = os.pread(self._file, end - begin, begin)
+        if len(found) < end - begin:
+            raise ValueError(f"{self.path}: too short")
+        return found
 
 
 def _messages(words: Words, tick_s: float) -> dict[int, Sizes]:
@@ -186,6 +206,8 @@ def _calls(words: Words, tick_s: float) -> dict[tuple[str, int, int], Calls]:
     for at in np.flatnonzero(words[:, _COUNT] > 0):
         entry = [int(word) for word in words[at]]
         key = entry[_KEY]
+        if at < _CALLS and key >> 60 >= len(KINDS):
+            raise ValueError(f"kind of call {key >> 60}: there is no such")
         if at < _CALLS:
             name = (KINDS[key >> 60], key & (1 << 40) - 1, key >> 40 & 0xFFFFF)
         else:

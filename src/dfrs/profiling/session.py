@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.farm import Profile, SubCluster
 from dfrs.profiling.build import LAUNCHERS, Toolchain, profiler, toolchain
 from dfrs.profiling.counters import Counters, open_counters
-from dfrs.profiling.reader import Moment, Reader, profile_of
+from dfrs.profiling.preload import environment, shared_memory
+from dfrs.profiling.reader import SUBSTITUTE, Moment, Reader, profile_of
 
 PREFIX = "dfrs-profile-"
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -82,7 +83,6 @@ def run(
             blocks = _follow(child, reader, tau_s, lambda now, old: profile_of(now, old, job, cluster), on_block)
             moment = reader.look()
         finally:
-            reader.close()
             if counters:
                 counters.close()
     return ProfiledRun(
@@ -93,16 +93,6 @@ def run(
         blocks=tuple(blocks),
         counted=_counted(counters, missing),
     )
-
-
-def environment(base: Mapping[str, str], library: Path, directory: Path) -> dict[str, str]:
-    """The program's environment: the profiler before whatever else is preloaded."""
-    preload = " ".join([str(library), *base.get("LD_PRELOAD", "").split()])
-    found = {**base, "LD_PRELOAD": preload, "DFRS_PROFILE_DIR": str(directory)}
-    if "OMPI_MCA_mca_base_env_list" in base:
-        # Open MPI refuses this list and -x together.
-        found["OMPI_MCA_mca_base_env_list"] = f"{base['OMPI_MCA_mca_base_env_list']};LD_PRELOAD;DFRS_PROFILE_DIR"
-    return found
 
 
 def launcher_at(command: Sequence[str]) -> int | None:
@@ -191,8 +181,7 @@ def _blocked() -> Generator[set[int]]:
 
 @contextmanager
 def _directory() -> Generator[Path]:
-    shared = Path("/dev/shm")
-    base = shared if os.access(shared, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
+    base = shared_memory()
     _forget_old(base)
     place = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=base))
     try:
@@ -210,5 +199,5 @@ def _forget_old(base: Path) -> None:
 
 def _counted(counters: Counters | None, missing: str) -> str:
     if counters is None:
-        return f"CPU seconds outside MPI (no hardware counters: {missing})"
+        return f"{SUBSTITUTE} (no hardware counters: {missing})"
     return f"hardware counters: {', '.join(counters.names)}" + (f" (not: {missing})" if missing else "")

@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dfrs.model.errors import DfrsError
 
+Stream = Literal["out", "err", "profile"]
+"""What a task wrote; or what the profiler has seen of it."""
+
 
 class Wire(BaseModel):
     """Base of what is sent or stored: frozen, nothing unknown, numbers finite."""
@@ -50,6 +53,8 @@ class TaskSpec(Wire):
     """Wall-clock seconds, pauses not counted, after which it is ended."""
     output_bytes: int = Field(default=16 << 20, gt=0)
     """Size at which an output file is rotated; one older file is kept."""
+    profile: bool = False
+    """Whether its MPI programs are profiled (003 sections 5.2 to 5.4)."""
 
 
 class TaskState(StrEnum):
@@ -143,6 +148,10 @@ class DriverError(DfrsError):
     """The host refused: the message says what was tried and what to do."""
 
 
+class RefusedError(DriverError):
+    """No other attempt on this node could start the task."""
+
+
 class Driver(Protocol):
     """Runs the tasks of one node."""
 
@@ -156,7 +165,10 @@ class Driver(Protocol):
         ...
 
     def start(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
-        """Run it, unless it runs or has run already. Raises DriverError; a program that cannot run is an exit."""
+        """Run it, unless it runs or has run already. A program that cannot run is an exit.
+
+        Raises DriverError, and RefusedError where it makes no sense to try again.
+        """
         ...
 
     def take(self, task: TaskId, share_cores: float) -> None:
@@ -191,10 +203,11 @@ class Driver(Protocol):
         """One row for each running or paused task."""
         ...
 
-    def output(self, task: TaskId, stream: Literal["out", "err"], offset: int, limit: int) -> tuple[bytes, int, int]:
+    def output(self, task: TaskId, stream: Stream, offset: int, limit: int) -> tuple[bytes, int, int]:
         """(at most `limit` bytes from `offset` of all it ever wrote, where they begin, where its output ends now).
 
-        They begin later than asked where the oldest output was rotated away. Raises DriverError if there is none.
+        They begin later than asked where the oldest output was rotated away. The stream "profile" is a document, made
+        when it is asked for. Raises DriverError if there is none.
         """
         ...
 

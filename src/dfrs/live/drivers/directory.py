@@ -15,12 +15,11 @@ import uuid
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import get_args
 
-from dfrs.live.drivers.base import DriverError, Exit, ExitKind, TaskId
+from dfrs.live.drivers.base import DriverError, Exit, ExitKind, Stream, TaskId
 from dfrs.live.drivers.shim import Place, living, pack, read_text, replace_file, unpack
 
-Stream = Literal["out", "err"]
 TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
 BLOCK_BYTES = 4096
 STALE_S = 60.0
@@ -193,7 +192,7 @@ class TaskDirectory:
         path = self.path(task)
         gone = f"{self.tasks}/.gone.{task}.{uuid.uuid4().hex}"
         try:
-            for stream in ("out", "err"):
+            for stream in get_args(Stream):
                 for start in self._segments(path, f"{stream}."):
                     os.rename(f"{path}/{stream}.{start}", f"{self.kept}/{task}.{stream}.{start}")
             os.rename(path, gone)

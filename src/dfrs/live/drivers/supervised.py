@@ -16,8 +16,19 @@ from pathlib import Path
 import structlog
 
 from dfrs.live.drivers import shim
-from dfrs.live.drivers.base import Abilities, DriverError, Exit, TaskId, TaskSpec, TaskState, TaskStatus, Usage
-from dfrs.live.drivers.directory import Owner, Stream, TaskDirectory
+from dfrs.live.drivers.base import (
+    Abilities,
+    DriverError,
+    Exit,
+    Stream,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    TaskStatus,
+    Usage,
+)
+from dfrs.live.drivers.directory import Owner, TaskDirectory
+from dfrs.live.drivers.profiles import Profiles
 
 FREEZE_S = 2.0
 KILL_S = 5.0
@@ -34,6 +45,7 @@ class SupervisedDriver(ABC):
     def __init__(self, root: Path, node: str, cores: float, memory_bytes: int, output_bytes: int) -> None:
         self.node, self.cores, self.memory_bytes, self.output_bytes = node, cores, memory_bytes, output_bytes
         self.files = TaskDirectory(root)
+        self.profiles = Profiles(root, self.files)
         self._shims: dict[TaskId, subprocess.Popen[bytes]] = {}
         self._ended: dict[TaskId, Exit] = {}
         self._damaged: set[TaskId] = set()
@@ -99,6 +111,7 @@ class SupervisedDriver(ABC):
             owner = self._owner(task)
             if owner is not None and owner.node == self.node:
                 mine.append((task, owner))
+        self.profiles.look([task for task, _ in mine])
         statuses = [self._status(task, owner) for task, owner in mine]
         return [status for status in statuses if status.state is not TaskState.ABSENT]
 
@@ -150,6 +163,9 @@ class SupervisedDriver(ABC):
         owner = Owner(node=self.node, place=self._place(task), carried={})
         extras = self._extras(task, spec, share_cores)
         if self.files.owner(task) is None:
+            if spec.profile:
+                spec, entries = self.profiles.prepare(task, spec)
+                extras += entries
             self.files.create(task, owner, _entries(task, spec, self.node) + extras)
         with self.files.locked(task) as lock:
             known = self.files.owner(task)
@@ -291,6 +307,7 @@ class SupervisedDriver(ABC):
         until = time.monotonic() + KILL_S
         while shim.living(self.files.shim(task)) and time.monotonic() < until:
             time.sleep(0.001)
+        self.profiles.forget(task)
         self.files.remove(task)
         self._ended.pop(task, None)
         if process := self._shims.pop(task, None):
@@ -303,6 +320,8 @@ class SupervisedDriver(ABC):
 
     def output(self, task: TaskId, stream: Stream, offset: int, limit: int) -> tuple[bytes, int, int]:
         """See `base.Driver`."""
+        if stream == "profile" and (document := self.profiles.document(task)) is not None:
+            return document[offset : offset + limit], min(offset, len(document)), len(document)
         return self.files.output(task, stream, offset, limit)
 
     def close(self) -> None:

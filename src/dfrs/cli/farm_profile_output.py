@@ -1,0 +1,116 @@
+"""How a profile is shown and stored, whether the program ran here or on a cluster."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dfrs.cli.console import err
+from dfrs.cli.quantities import show_bytes
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.model.farm import Profile
+
+_MOST_ROWS = 40
+_PICTURES = {".png", ".svg", ".pdf"}
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Profile of the whole run to write, dfrs-profile/1.")
+]
+Picture = Annotated[Path | None, typer.Option(help="Histogram of messages to draw, .png, .svg or .pdf.")]
+
+
+def check_files(output: Path | None, picture: Path | None) -> None:
+    """Before anything runs: afterwards it would be too late. Raises InputError."""
+    if picture is not None and picture.suffix.lower() not in _PICTURES:
+        raise InputError(f"{picture}: the ending must be .png, .svg or .pdf")
+    for path in filter(None, (output, picture)):
+        if path.is_dir():
+            raise InputError(f"{path}: cannot write: is a directory")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: cannot write: no such directory")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise InputError(f"{path}: cannot write: permission denied")
+
+
+def store(profile: "Profile", output: Path | None, picture: Path | None) -> None:
+    """Write the files that are asked for."""
+    if output is not None:
+        from dfrs.farm.files import write_profile
+
+        write_profile(profile, output)
+    if picture is not None:
+        from dfrs.profiling.picture import draw
+        from dfrs.report.saving import save
+
+        save(lambda: draw(profile), picture)
+        err.print(f"{picture}", markup=False, style="dim", soft_wrap=True)
+
+
+def show(seen: dict[str, Any], whole: "Profile", time: str, *, running: bool = False) -> None:
+    """Tables of a `profiling.summary` with a profile, on standard error. `time`: of how long, in words."""
+    place = "co-located" if whole.colocated else "spread"
+    what = f"{whole.job}: {whole.processes} processes, {place}, {whole.tau_s:.4g} s in MPI's world{time}"
+    err.print(what, style="bold", markup=False, soft_wrap=True)
+    _show_messages(seen["messages"])
+    _show_calls(seen["calls"])
+    _show_ranks(seen["ranks"])
+    events = ", ".join(f"{name} {count:.6g}" for name, count in whole.counters.items())
+    err.print(f"CPU: {seen['counted']}; a process: {events}", markup=False, soft_wrap=True)
+    if len(seen["ranks"]) < seen["expected"]:
+        missing = f"only {len(seen['ranks'])} of {seen['expected']} ranks were seen: the others run elsewhere"
+        err.print(missing, style="yellow", markup=False, soft_wrap=True)
+    unfinished = sum(not rank["finished"] for rank in seen["ranks"])
+    if unfinished and not running:
+        err.print(f"{unfinished} ranks ended without MPI_Finalize: figures until then", style="yellow", soft_wrap=True)
+    if whole.swap_bytes:
+        err.print("the job was thrashing: it had memory on the swap partition", style="yellow", soft_wrap=True)
+
+
+def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    from rich.table import Table
+
+    if not rows:
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*row)
+    err.print(table)
+    if len(rows) > _MOST_ROWS:
+        err.print(f"  and {len(rows) - _MOST_ROWS} more (--json has all)", style="dim", markup=False)
+
+
+def _show_messages(messages: list[dict[str, Any]]) -> None:
+    names = ("bytes", "sent", "received", "isent", "ireceived")
+    rows = [[f"{row[name]:,}" for name in names] + [_mean_wait(row)] for row in messages]
+    columns = ["bytes", "sent", "received", "sent, non-bl.", "received, non-bl.", "mean wait, us"]
+    _table("Messages of all ranks", columns, rows)
+
+
+def _mean_wait(row: dict[str, Any]) -> str:
+    number = row["isent"] + row["ireceived"]
+    return f"{1e6 * row['waited_s'] / number:,.1f}" if number else ""
+
+
+def _show_calls(calls: list[dict[str, Any]]) -> None:
+    rows = [
+        [row["kind"], f"{row['bytes']:,}", str(row["processes"]), f"{row['count']:,}",
+         f"{1e6 * row['seconds'] / row['count']:,.1f}"]
+        for row in calls
+    ]  # fmt: skip
+    _table("Collective calls of all ranks", ["kind", "bytes", "processes", "calls", "mean time, us"], rows)
+
+
+def _show_ranks(ranks: list[dict[str, Any]]) -> None:
+    rows = [
+        [str(rank["rank"]), f"{rank['elapsed_s']:.3f}", f"{rank['cpu_s']:.3f}", f"{rank['mpi_s']:.3f}",
+         show_bytes(rank["memory_bytes"]), show_bytes(rank["swap_bytes"]), f"{rank['faults']:,}",
+         f"{rank['switches']:,}"]
+        for rank in ranks
+    ]  # fmt: skip
+    columns = ["rank", "elapsed, s", "CPU, s", "in MPI, s", "memory", "swap", "page faults", "switches"]
+    _table("Ranks", columns, rows)

@@ -1,0 +1,118 @@
+"""Tasks that run under the MPI profiler: prepared for it, followed while they run, told of when somebody asks.
+
+What the ranks count in is a directory of the task's own in shared memory, named in the task's `spec`; so whichever
+agent has the task can read it. The library to preload lies there too: accounts can reach neither the agent's cache nor
+the directory of tasks. What reads them is loaded with the first such task.
+"""
+
+import os
+import pwd
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from dfrs.live.drivers.base import DriverError, RefusedError, TaskId, TaskSpec
+from dfrs.live.drivers.directory import STALE_S, TaskDirectory
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.profiling.build import profiler, toolchain
+from dfrs.profiling.preload import environment, shared_memory
+
+if TYPE_CHECKING:
+    from dfrs.profiling.following import Follower
+
+LOOK_S = 1.0
+"""Memory is looked at so often, and a rank that is killed is known up to then."""
+ENTRY = "profile"
+
+log = structlog.get_logger(__name__)
+
+
+class Profiles:
+    """Of the tasks of one host, which are kept below `root`. Usable by several threads."""
+
+    def __init__(self, root: Path, files: TaskDirectory) -> None:
+        self._files = files
+        self.prefix = f"dfrs-task-{sha256(os.fsencode(root.resolve())).hexdigest()[:8]}-"
+        self._lock = threading.Lock()
+        self._followers: dict[TaskId, Follower | None] = {}
+        self._looked_s = 0.0
+        self._forget_strays()
+
+    def prepare(self, task: TaskId, spec: TaskSpec) -> tuple[TaskSpec, list[tuple[str, str]]]:
+        """The task as it is to be started, and what its shim is told beyond that. Raises RefusedError, DriverError."""
+        try:
+            library = profiler(toolchain())
+        except DfrsError as error:
+            raise RefusedError(f"profile: {error}") from None
+        try:
+            place = Path(tempfile.mkdtemp(prefix=self.prefix, dir=shared_memory()))
+            shutil.copyfile(library, copy := place / library.name)
+            copy.chmod(0o555)
+            if spec.account is not None:
+                account = pwd.getpwnam(spec.account)
+                os.chown(place, account.pw_uid, account.pw_gid)
+        except OSError as error:
+            raise DriverError(f"task {task}: cannot be profiled: {error}") from error
+        told = environment(spec.environment, copy, place)
+        return spec.model_copy(update={"environment": told}), [(ENTRY, str(place))]
+
+    def look(self, tasks: list[TaskId]) -> None:
+        """Follow the ranks of these tasks, and of no others, if it is time to."""
+        with self._lock:
+            if time.monotonic() - self._looked_s < LOOK_S:
+                return
+            self._looked_s = time.monotonic()
+            self._followers = {task: self._follower(task) for task in tasks}
+            for follower in filter(None, self._followers.values()):
+                follower.look()
+
+    def document(self, task: TaskId) -> bytes | None:
+        """What is known of a task now, as JSON; None for one that is not profiled."""
+        with self._lock:
+            follower = self._follower(task)
+            try:
+                return None if follower is None else follower.document()
+            except InputError as error:
+                raise DriverError(f"task {task}: {error}") from error
+
+    def forget(self, task: TaskId) -> None:
+        """Remove what the ranks of an ended task counted in, and keep what it came to beside its output."""
+        place = self._place(task)
+        if place is None:
+            return
+        try:
+            self._files.write(task, f"{ENTRY}.0", self.document(task) or b"")
+        except DriverError as error:
+            # No room, or damaged: a task can be forgotten all the same.
+            log.warning("no profile is kept", task=str(task), why=str(error))
+        with self._lock:
+            self._followers.pop(task, None)
+        shutil.rmtree(place, ignore_errors=True)
+
+    def _follower(self, task: TaskId) -> "Follower | None":
+        if task not in self._followers:
+            self._followers[task] = None
+            if (place := self._place(task)) is not None:
+                from dfrs.profiling.following import Follower  # noqa: PLC0415 - agents of other tasks need no numpy
+
+                self._followers[task] = Follower(place, str(task.job))
+        return self._followers[task]
+
+    def _place(self, task: TaskId) -> Path | None:
+        named = self._files.spec(task).get(ENTRY)
+        return None if named is None else Path(named)
+
+    def _forget_strays(self) -> None:
+        """An agent that was killed may have made a directory for a task that it did not come to start."""
+        named = {self._place(task) for task in self._files.ids()}
+        for place in shared_memory().glob(f"{self.prefix}*"):
+            with suppress(FileNotFoundError):
+                if place not in named and time.time() - place.lstat().st_mtime > STALE_S:
+                    shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,29 @@
+"""Follows the ranks of a program that somebody else runs, as a node's agent does for jobs."""
+
+import json
+from pathlib import Path
+
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.profiling.reader import SUBSTITUTE, Reader, profile_of
+from dfrs.profiling.summary import summary
+
+
+class Follower:
+    """Of the ranks that count in `directory`; their profile is of `job`."""
+
+    def __init__(self, directory: Path, job: str) -> None:
+        self._reader = Reader(directory)
+        self._job = job
+
+    def look(self) -> None:
+        """Memory and times of ranks that may soon be gone are those of the last look."""
+        self._reader.look()
+
+    def document(self) -> bytes:
+        """What is known now, as JSON (`profiling.summary`). Raises InputError where what they counted is damaged."""
+        moment = self._reader.look()
+        try:
+            seen = summary(moment, profile_of(moment, None, self._job, None), SUBSTITUTE)
+            return json.dumps(seen, allow_nan=False).encode()
+        except (DfrsError, ValueError, OverflowError) as error:
+            raise InputError(f"what the ranks of {self._job} counted is damaged: {error}") from error
