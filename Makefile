@@ -37,9 +37,9 @@ test: $(READY) ## Style, types, imports, and all tests but the slow ones
 	@$(MAKE) --no-print-directory -j2 lint pytest
 
 pytest: $(READY)
-	$(BIN)/pytest -n auto --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder
 
-test-slow: $(READY) ## Every published policy with every option on three traces, checked independently
+test-slow: $(READY) ## Every published policy with every option on three traces, and all streams of commands, checked independently
 	$(BIN)/pytest -n auto -m slow
 
 bench: $(READY) ## Speed, memory, and a peer in the same run

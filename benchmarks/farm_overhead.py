@@ -67,7 +67,7 @@ def measure(pairs=30, messages=100_000, size=1024, mode="blocking", work=0, seed
 def _run(command, library):
     """Seconds in all and of a message; with a reader that looks on, where a library is given."""
     from dfrs.profiling.reader import Reader
-    from dfrs.profiling.session import environment
+    from dfrs.profiling.preload import environment
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         env = os.environ if library is None else environment(os.environ, library, Path(place))
@@ -81,7 +81,6 @@ def _run(command, library):
             except subprocess.TimeoutExpired:
                 time.sleep(0)
         seen = len(reader.look().ranks)
-        reader.close()
     assert process.returncode == 0
     assert seen == (0 if library is None else 2)
     return [float(word) for word in process.stdout.read().split()]

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +20,12 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-APART = ("acceptance/test_live_faults.py", "acceptance/test_docs.py", "acceptance/test_live_up.py")
+APART = (
+    "acceptance/test_docs.py",
+    "acceptance/test_live_faults.py",
+    "acceptance/test_elastic_fuzz.py",
+    "acceptance/test_live_up.py",
+)
 """Their tests are long and share nothing: each may run on a worker of its own. Those of any other file go to one
 worker, as they share what its fixtures start and the compiled kernels that it loads."""
 FIRST = (
@@ -43,15 +47,27 @@ def pytest_xdist_auto_num_workers():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config, items):
-    """What is long begins first; what belongs together stays together (`--dist loadgroup --no-loadscope-reorder`)."""
-    folder = Path(__file__).parent
+def pytest_collection_modifyitems(items):
+    """What is long begins first."""
     rank = {file: k for k, file in enumerate(FIRST)}
-    name = {item: os.path.relpath(item.path, folder) for item in items}
-    items.sort(key=lambda item: rank.get(name[item], len(rank)))
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        if name[item] not in APART:
-            item.add_marker(pytest.mark.xdist_group(name[item]))
+    items.sort(key=lambda item: rank.get(file_of(item.nodeid), len(rank)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """What belongs together stays together (with `--no-loadscope-reorder`, in the order above)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return nodeid if file_of(nodeid) in APART else file_of(nodeid)
+
+    return ByFile(config, log)
+
+
+def file_of(nodeid):
+    """Of a test, below this folder."""
+    return nodeid.partition("::")[0].removeprefix("tests/")
 
 
 @pytest.fixture

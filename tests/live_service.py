@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
+from dfrs.live.drivers.base import Stream
 from dfrs.live.ports import ConflictError, Link, NotFoundError, UnavailableError
 from dfrs.live.resources import (
     ENDED,
@@ -24,7 +25,6 @@ from dfrs.live.resources import (
     Point,
     Role,
     ShadowChoice,
-    Stream,
     TokenInfo,
     TokenRequest,
 )

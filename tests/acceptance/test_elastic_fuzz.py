@@ -13,9 +13,13 @@ POLICIES = (
     "/stretch-per=10", "Hybrid-LOS",
 )  # fmt: skip
 STREAMS, CHUNKS = 10_000, 20
+ALWAYS = 6
+"""So many chunks are part of `make test`; all are of `make test-slow`."""
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk", [pytest.param(k, marks=[pytest.mark.slow] if k >= ALWAYS else []) for k in range(CHUNKS)]
+)
 def test_no_stream_of_commands_loses_a_job(chunk):
     wrong, granted = {}, 0
     with fast_directory() as directory:
