@@ -1,6 +1,9 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test pytest test-slow lint bench reproduce lock clean clean-kernels
+.PHONY: help demo demo-replay test kernels pytest test-slow lint bench reproduce lock clean clean-kernels
+
+# Tests start thousands of processes: what they import is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -34,7 +37,11 @@ lint: $(READY) ## Style, types, and who may import whom
 	$(BIN)/lint-imports
 
 test: $(READY) ## Style, types, imports, and all tests but the slow ones
-	@$(MAKE) --no-print-directory -j2 lint pytest
+	@$(MAKE) --no-print-directory -j2 lint kernels
+	@$(MAKE) --no-print-directory pytest
+
+kernels: $(READY)
+	@$(BIN)/python -m tests.compile_kernels
 
 pytest: $(READY)
 	$(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder

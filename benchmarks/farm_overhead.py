@@ -66,8 +66,8 @@ def measure(pairs=30, messages=100_000, size=1024, mode="blocking", work=0, seed
 
 def _run(command, library):
     """Seconds in all and of a message; with a reader that looks on, where a library is given."""
-    from dfrs.profiling.reader import Reader
     from dfrs.profiling.preload import environment
+    from dfrs.profiling.reader import Reader
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         env = os.environ if library is None else environment(os.environ, library, Path(place))

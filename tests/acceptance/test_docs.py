@@ -24,6 +24,7 @@ from dfrs.policies.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+CAMPAIGNS = {"first-campaign.md", "big-campaigns.md", "campaigns.md"}
 LIVE = "<!-- run on a live cluster -->"
 """On a page whose commands need one; the test starts it. A page that says `dfrs up` starts its own."""
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -37,7 +38,14 @@ def runnable(page):
     ]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def marked(page):
+    """A page of campaigns takes a minute or two."""
+    return pytest.param(
+        page, marks=[pytest.mark.slow] if page.name in CAMPAIGNS else [], id=str(page.relative_to(ROOT))
+    )
+
+
+@pytest.mark.parametrize("page", [marked(p) for p in PAGES if runnable(p)])
 def test_everything_on_the_page_runs(page, tmp_path):
     state = tmp_path / "state"
     environment = os.environ | {

@@ -83,7 +83,9 @@ def test_pause_and_stop_reach_the_whole_tree(host):
         states = [
             Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in processes(host.cluster)
         ]
-        assert set(states) == {"T"}
+        # D: waits for a child that was stopped between vfork and exec.
+        assert "T" in states
+        assert set(states) <= {"T", "D"}
         before = node.usage()[0].cpu_s
         time.sleep(0.1)
         assert node.usage()[0].cpu_s == before

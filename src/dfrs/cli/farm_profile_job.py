@@ -8,7 +8,7 @@ import typer
 from dfrs.cli.cluster import JobId, Json, live
 from dfrs.cli.console import print_json
 from dfrs.cli.farm_profile_output import Output, Picture, check_files, show, store
-from dfrs.model.errors import DfrsError
+from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -40,6 +40,8 @@ def profile_job(
     from dfrs.live.resources import ENDED
 
     check_files(output, picture)
+    if not client.job(job).profile:
+        raise InputError(f"job {job}: was not submitted with --profile")
     seen = _document(client, job, rank)
     if seen is None or seen["profile"] is None:
         state = client.job(job).state

@@ -74,4 +74,5 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
         ("estimate", "" if job.estimate_s is None else show_seconds(job.estimate_s)),
         ("paused, moved", f"{job.pauses}, {job.migrations}"),
         ("queued again", str(job.incarnation) if job.incarnation else ""),
+        ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
     ]

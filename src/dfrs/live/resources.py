@@ -146,6 +146,8 @@ class Job(Resource):
     exit: str
     """How it ended, in words; empty before."""
     exit_code: int | None
+    profile: bool = False
+    """Whether its MPI programs are profiled."""
 
 
 class NodeTask(Resource):

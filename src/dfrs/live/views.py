@@ -207,6 +207,7 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: O
         pauses=0 if known is None else int(known["pauses"]),
         migrations=0 if known is None else int(known["migrations"]),
         exit="" if outcome is None else outcome.exit, exit_code=None if outcome is None else outcome.code,
+        profile=request.profile,
     )  # fmt: skip
 
 

@@ -204,8 +204,12 @@ class Place:
         """Whether nothing of it runs, because it was paused."""
         if path := self.entries.get("frozen"):
             return self.entries["frozen_mark"] in read_text(path)
-        states = [fields[0] for pid in self.members() if (fields := stat_fields(pid))]
-        return bool(states) and all(state in "TtZX" for state in states)
+        found = {pid: fields for pid in self.members() if (fields := stat_fields(pid))}
+        # After vfork a parent waits, deaf to signals, until its child runs a program, which a stopped one never does.
+        waiting = {int(fields[1]) for fields in found.values() if fields[0] in "Tt"}
+        return bool(found) and all(
+            fields[0] in "TtZX" or (fields[0] == "D" and pid in waiting) for pid, fields in found.items()
+        )
 
     def freeze(self, timeout_s: float) -> bool:
         """Pause all of it; whether that was confirmed in time."""
