@@ -46,7 +46,7 @@ kernels: $(READY)
 pytest: $(READY)
 	$(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder
 
-test-slow: $(READY) ## Every published policy with every option on three traces, and all streams of commands, checked independently
+test-slow: $(READY) ## Every published policy with every option, all streams of commands, broken kernels, long pages
 	$(BIN)/pytest -n auto -m slow
 
 bench: $(READY) ## Speed, memory, and a peer in the same run

@@ -151,6 +151,7 @@ def test_a_killed_campaign_goes_on_and_tells_the_same_to_the_byte(undisturbed, t
 
 
 @needs_dask
+@pytest.mark.slow
 def test_a_killed_dask_worker_changes_nothing_that_is_told(undisturbed, tmp_path):
     directory = folder(tmp_path)
     process = started(directory, "--dask-local", "3")
@@ -166,7 +167,7 @@ def test_a_killed_dask_worker_changes_nothing_that_is_told(undisturbed, tmp_path
 
 
 @pytest.mark.parametrize(
-    "how", [["--workers", "2"], pytest.param(["--dask-local", "2"], marks=needs_dask)], ids=" ".join
+    "how", [["--workers", "2"], pytest.param(["--dask-local", "2"], marks=[needs_dask, pytest.mark.slow])], ids=" ".join
 )
 def test_ctrl_c_is_one_line_and_what_was_done_is_kept(how, tmp_path):
     """The terminal sends it to the workers too."""

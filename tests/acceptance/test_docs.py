@@ -24,7 +24,8 @@ from dfrs.policies.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-CAMPAIGNS = {"first-campaign.md", "big-campaigns.md", "campaigns.md"}
+LONG = {"first-campaign.md", "big-campaigns.md", "campaigns.md", "resume-and-compare.md", "command-line.md"}
+"""Pages that take a minute or two: `make test-slow`."""
 LIVE = "<!-- run on a live cluster -->"
 """On a page whose commands need one; the test starts it. A page that says `dfrs up` starts its own."""
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -39,10 +40,7 @@ def runnable(page):
 
 
 def marked(page):
-    """A page of campaigns takes a minute or two."""
-    return pytest.param(
-        page, marks=[pytest.mark.slow] if page.name in CAMPAIGNS else [], id=str(page.relative_to(ROOT))
-    )
+    return pytest.param(page, marks=[pytest.mark.slow] if page.name in LONG else [], id=str(page.relative_to(ROOT)))
 
 
 @pytest.mark.parametrize("page", [marked(p) for p in PAGES if runnable(p)])

@@ -13,7 +13,7 @@ POLICIES = (
     "/stretch-per=10", "Hybrid-LOS",
 )  # fmt: skip
 STREAMS, CHUNKS = 10_000, 20
-ALWAYS = 6
+ALWAYS = 3
 """So many chunks are part of `make test`; all are of `make test-slow`."""
 
 

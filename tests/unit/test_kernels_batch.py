@@ -235,6 +235,7 @@ MUTATIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), MUTATIONS)
 def test_a_changed_kernel_is_noticed(old, new):
     assert differs(as_python(whole_nodes, profile, kernels, old=old, new=new))
@@ -259,6 +260,7 @@ SHARING_MUTATIONS = (
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), [("", ""), *SHARING_MUTATIONS])
 def test_a_changed_sharing_kernel_is_noticed(old, new):
     kernel = as_python(sharing, old=old, new=new).equipartition

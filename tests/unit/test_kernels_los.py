@@ -147,6 +147,7 @@ MUTATIONS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), [("", ""), *MUTATIONS])
 def test_a_changed_kernel_is_noticed(old, new):
     module = as_python(whole_nodes, profile, subset, kernels, old=old, new=new)

@@ -80,6 +80,7 @@ def differs(module):
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

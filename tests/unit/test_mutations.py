@@ -19,6 +19,8 @@ from dfrs.kernels import greedy, packing, search, sorting, yields
 from tests import cases
 from tests.naive import compare
 
+pytestmark = pytest.mark.slow
+
 CASES = 200
 
 

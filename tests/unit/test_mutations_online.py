@@ -7,6 +7,8 @@ from tests import online_cases as cases
 from tests.naive import compare_online as compare
 from tests.unit.test_mutations import Subject, agrees, kernels_of, mutations_of
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS = (
     Subject(
         ledger, "advance", compare.advance, cases.reconcile_case,

@@ -7,6 +7,8 @@ from tests import search_cases as cases
 from tests.naive import compare_search as compare
 from tests.unit.test_mutations import Subject, agrees, kernels_of, mutations_of
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS = (
     Subject(
         exact, "branch_and_bound", compare.branch_and_bound, cases.exact_case,

@@ -14,6 +14,8 @@ from tests import policy_cases as cases
 from tests.naive import compare_policies as compare
 from tests.unit.test_mutations import Subject, agrees, mutations_of
 
+pytestmark = pytest.mark.slow
+
 CASES = 60
 
 
