@@ -11,7 +11,8 @@ import shutil
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,23 +46,37 @@ class Profiles:
         self._looked_s = 0.0
         self._forget_strays()
 
-    def prepare(self, task: TaskId, spec: TaskSpec) -> tuple[TaskSpec, list[tuple[str, str]]]:
-        """The task as it is to be started, and what its shim is told beyond that. Raises RefusedError, DriverError."""
+    @contextmanager
+    def prepared(self, task: TaskId, spec: TaskSpec) -> Generator[tuple[TaskSpec, list[tuple[str, str]]]]:
+        """The task as it is to be recorded, and what its shim is told beyond that; of one that is not profiled, itself.
+
+        What was made for it is removed if recording it raises. Raises RefusedError, DriverError.
+        """
+        if not spec.profile:
+            yield spec, []
+            return
         try:
             library = profiler(toolchain())
         except DfrsError as error:
             raise RefusedError(f"profile: {error}") from None
         try:
             place = Path(tempfile.mkdtemp(prefix=self.prefix, dir=shared_memory()))
+        except OSError as error:
+            raise DriverError(f"task {task}: cannot be profiled: {error}") from error
+        try:
             shutil.copyfile(library, copy := place / library.name)
             copy.chmod(0o555)
             if spec.account is not None:
                 account = pwd.getpwnam(spec.account)
                 os.chown(place, account.pw_uid, account.pw_gid)
+            told = environment(spec.environment, copy, place)
+            yield spec.model_copy(update={"environment": told}), [(ENTRY, str(place))]
         except OSError as error:
+            shutil.rmtree(place, ignore_errors=True)
             raise DriverError(f"task {task}: cannot be profiled: {error}") from error
-        told = environment(spec.environment, copy, place)
-        return spec.model_copy(update={"environment": told}), [(ENTRY, str(place))]
+        except DriverError:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
 
     def look(self, tasks: list[TaskId]) -> None:
         """Follow the ranks of these tasks, and of no others, if it is time to."""

@@ -163,10 +163,8 @@ class SupervisedDriver(ABC):
         owner = Owner(node=self.node, place=self._place(task), carried={})
         extras = self._extras(task, spec, share_cores)
         if self.files.owner(task) is None:
-            if spec.profile:
-                spec, entries = self.profiles.prepare(task, spec)
-                extras += entries
-            self.files.create(task, owner, _entries(task, spec, self.node) + extras)
+            with self.profiles.prepared(task, spec) as (told, entries):
+                self.files.create(task, owner, _entries(task, told, self.node) + extras + entries)
         with self.files.locked(task) as lock:
             known = self.files.owner(task)
             if lock is None or known is None:

@@ -1,0 +1,96 @@
+"""Profiled tasks: what is made for them is removed, whatever happens; nothing here needs MPI."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dfrs.live.drivers import profiles
+from dfrs.live.drivers.base import DriverError, RefusedError, TaskId, TaskSpec
+from dfrs.live.drivers.directory import Owner, TaskDirectory
+from dfrs.live.drivers.profiles import ENTRY, Profiles
+
+TASK = TaskId(job=1, rank=0, incarnation=0)
+SPEC = TaskSpec(
+    command=("true",), directory="/", environment={"LD_PRELOAD": "own.so"}, tasks=1, peers=("",), memory_bytes=1,
+    profile=True,
+)  # fmt: skip
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A host on which the profiler is built already."""
+    library = tmp_path / "libdfrs_profile.so"
+    library.write_bytes(b"built")
+    monkeypatch.setattr(profiles, "toolchain", lambda: None)
+    monkeypatch.setattr(profiles, "profiler", lambda _: library)
+    monkeypatch.setattr(profiles, "shared_memory", lambda: shared)
+    shared = tmp_path / "shm"
+    shared.mkdir()
+    return TaskDirectory(tmp_path / "root"), shared
+
+
+def recorded(files, made):
+    """The task as a driver would record it."""
+    with made.prepared(TASK, SPEC) as (spec, entries):
+        files.create(TASK, Owner(node="n", place={}, carried={}), entries)
+        return spec, Path(dict(entries)[ENTRY])
+
+
+def test_it_has_a_place_of_its_own_until_it_is_forgotten(host, tmp_path):
+    files, shared = host
+    made = Profiles(tmp_path / "root", files)
+    spec, place = recorded(files, made)
+    assert place.parent == shared
+    assert place.stat().st_mode & 0o777 == 0o700
+    assert spec.environment["DFRS_PROFILE_DIR"] == str(place)
+    assert spec.environment["LD_PRELOAD"] == f"{place}/libdfrs_profile.so own.so"
+    told = json.loads(made.document(TASK))
+    assert (told["profile"], told["ranks"]) == (None, [])
+    made.forget(TASK)
+    assert not list(shared.iterdir())
+    assert json.loads(files.output(TASK, ENTRY, 0, 1 << 20)[0]) == told
+
+
+def test_nothing_is_made_for_others(host, tmp_path):
+    files, shared = host
+    made = Profiles(tmp_path / "root", files)
+    plain = SPEC.model_copy(update={"profile": False})
+    with made.prepared(TASK, plain) as (spec, entries):
+        files.create(TASK, Owner(node="n", place={}, carried={}), entries)
+    assert (spec, entries) == (plain, [])
+    assert made.document(TASK) is None
+    made.forget(TASK)
+    assert not list(shared.iterdir())
+
+
+@pytest.mark.parametrize("error", [DriverError("no room"), OSError(28, "No space left on device")])
+def test_a_task_that_cannot_be_recorded_leaves_nothing(host, tmp_path, error):
+    files, shared = host
+    with pytest.raises(DriverError, match=r"room|space"), Profiles(tmp_path / "root", files).prepared(TASK, SPEC):
+        raise error
+    assert not list(shared.iterdir())
+
+
+def test_what_a_killed_agent_left_is_removed_later(host, tmp_path, monkeypatch):
+    files, shared = host
+    made = Profiles(tmp_path / "root", files)
+    _, place = recorded(files, made)
+    stray = shared / f"{made.prefix}stray"
+    stray.mkdir()
+    Profiles(tmp_path / "root", files)
+    assert stray.exists()
+    monkeypatch.setattr(profiles, "STALE_S", -1.0)
+    Profiles(tmp_path / "root", files)
+    assert list(shared.iterdir()) == [place]
+
+
+def test_without_a_compiler_it_is_refused_for_good(host, tmp_path, monkeypatch):
+    files, shared = host
+    monkeypatch.undo()
+    monkeypatch.setenv("DFRS_MPICC", "/nonexistent/mpicc")
+    monkeypatch.setattr(profiles, "shared_memory", lambda: shared)
+    made = Profiles(tmp_path / "root", files)
+    with pytest.raises(RefusedError, match="/nonexistent/mpicc: not found"), made.prepared(TASK, SPEC):
+        pass
+    assert not list(shared.iterdir())
