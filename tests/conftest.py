@@ -12,7 +12,7 @@ from dfrs.cli.main import main
 settings.register_profile(
     "ci",
     derandomize=True,
-    max_examples=50,
+    max_examples=80,
     deadline=None,
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
