@@ -38,7 +38,7 @@ class Reserved:
     event: bool
     """Whether what happened concerns the others: not the submission or the requested start of a dedicated job."""
     changed: bool
-    """Whether a dedicated job got nodes."""
+    """Whether a dedicated job got nodes, or more CPU of those that another policy left it with."""
     snapshot: Snapshot
     rows: Bools
     """(R,) which rows `rest` has."""
@@ -99,11 +99,12 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
         first=np.concatenate([[0], np.cumsum(jobs["tasks"][rows])]), task_nodes=slots[tasks],
         subject=_subject(snapshot, rows),
     )  # fmt: skip
+    grown = bool((jobs["yield_"][kind == kernels.HELD] < 1.0).any())
     event = snapshot.cause is not Cause.SUBMISSION or rest.subject >= 0
     if snapshot.cause is Cause.WAKE:
         event = not _only_requested(snapshot)
     return Reserved(
-        rest=rest, event=event, changed=placed > 0, snapshot=snapshot, rows=rows, tasks=tasks, slots=slots,
+        rest=rest, event=event, changed=placed > 0 or grown, snapshot=snapshot, rows=rows, tasks=tasks, slots=slots,
         reasons=reasons, memo=memo, kind=kind,
     )  # fmt: skip
 
