@@ -290,7 +290,8 @@ class FakeAgent:
             case "missing":
                 self._exit(task, Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message="no such file"))
             case "fail":
-                self._exit(task, Exit(kind=ExitKind.CODE, code=int(command[1]), time_s=time.time()))
+                code, message = int(command[1]), " ".join(command[2:])
+                self._exit(task, Exit(kind=ExitKind.CODE, code=code, time_s=time.time(), message=message))
             case "oom":
                 self._exit(task, Exit(kind=ExitKind.OUT_OF_MEMORY, time_s=time.time()))
             case _:

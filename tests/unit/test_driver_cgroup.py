@@ -9,7 +9,16 @@ import pytest
 
 from dfrs.live.drivers import cgroup, cgroup_v1, cgroup_v2
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from dfrs.live.drivers.cgroup import Counters, add_counters, cpu_list, mounts, move_all, quota, waiting_s
+from dfrs.live.drivers.cgroup import (
+    Counters,
+    add_counters,
+    cpu_list,
+    most_processes,
+    mounts,
+    move_all,
+    quota,
+    waiting_s,
+)
 from dfrs.live.drivers.cgroup_v1 import NodeV1
 from dfrs.live.drivers.cgroup_v2 import NodeV2
 from dfrs.live.drivers.shim import pack, unpack
@@ -46,6 +55,8 @@ FILES = {
     "memory.peak": "2097152\n",
     "memory.swap.current": "4096\n",
     "memory.events": "low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n",
+    "pids.max": "max",
+    "pids.events": "max 0\n",
     "io.stat": "254:0 rbytes=4096 wbytes=8192 rios=1 wios=2\n8:0 rbytes=1 wbytes=2 rios=1 wios=1\n",
 }
 
@@ -91,8 +102,8 @@ def fake(tmp_path, writes):
 def test_node_of_version_2_is_made_level_by_level(fake, writes, tmp_path):
     weight = str(100 * (os.cpu_count() or 1))
     top, cluster, node = tmp_path / "dfrs", tmp_path / "dfrs/c", tmp_path / "dfrs/c/n0"
-    every = ["+cpu", "+memory", "+io", "+cpuset"]
-    expected = [(tmp_path / "cgroup.subtree_control", what) for what in every if what != "+memory"]
+    every = ["+cpu", "+memory", "+io", "+cpuset", "+pids"]
+    expected = [(tmp_path / "cgroup.subtree_control", what) for what in every if what not in ("+memory", "+pids")]
     expected += [(top / "cpu.weight", weight), *((top / "cgroup.subtree_control", what) for what in every)]
     expected += [(cluster / "cpu.weight", weight), *((cluster / "cgroup.subtree_control", what) for what in every)]
     expected += [(node / "cpu.weight", "50"), *((node / "cgroup.subtree_control", what) for what in every)]
@@ -117,6 +128,7 @@ def test_task_of_version_2(fake, writes):
     written = [(os.path.relpath(path, fake.path), text) for path, text in writes]
     assert written == [
         ("1.0.0/memory.max", str(300 << 20)),
+        ("1.0.0/pids.max", str(most_processes())),
         ("1.0.0/cpu.weight", "2500"),
         ("1.0.0/cpu.weight", "1"),
         ("1.0.0/cpu.weight", "10000"),
@@ -133,7 +145,8 @@ def test_task_of_version_2(fake, writes):
     assert group.worst() == Counters(peak_bytes=2 << 20, oom_kills=2)
     assert fake.names() == ["1.0.0"]
     place = group.place()
-    assert all(os.path.exists(place[key]) for key in ("procs", "freeze", "frozen", "kill", "oom", "peak", "cpu"))
+    files = ("procs", "freeze", "frozen", "kill", "oom", "peak", "cpu", "forks")
+    assert all(os.path.exists(place[key]) for key in files)
     group.remove()
     assert fake.names() == []
     fake.remove()

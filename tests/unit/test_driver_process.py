@@ -3,11 +3,13 @@
 import os
 import pwd
 import time
+from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers import supervised
+from dfrs.live.drivers import cgroup_v1, cgroup_v2, supervised
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.cgroup import most_processes
 from tests.driver_hosts import (
     BUSY,
     CPUS,
@@ -94,6 +96,26 @@ def test_why_a_program_cannot_run_is_said_in_words(host, tmp_path):
     for job, (_, says) in asked.items():
         gone = ended(node, task(job))
         assert (gone.message, gone.kind is ExitKind.NOT_STARTED) == (says, bool(says))
+
+
+def test_a_task_that_forks_without_end_leaves_room_for_others(host, monkeypatch):
+    for module in (cgroup_v1, cgroup_v2):
+        monkeypatch.setattr(module, "most_processes", lambda: 8)
+    node = host.node()
+    if any(note.startswith("no pids") for note in node.abilities.notes):
+        pytest.skip("no pids controller is mounted here")
+    forks = "import os, signal\nchildren = []\n"
+    forks += "try:\n    while len(children) < 50:\n        if not (pid := os.fork()): signal.pause()\n"
+    forks += "        children.append(pid)\nexcept BlockingIOError as error: print(len(children), error)\n"
+    forks += "for pid in children: os.kill(pid, signal.SIGKILL)\n"
+    node.start(task(1), host.spec(PYTHON, "-ISc", forks), 0.5)
+    node.start(task(2), host.shell("for i in 1 2 3 4 5; do /bin/true & done; wait"), 0.5)
+    bomb, other = ended(node, task(1)), ended(node, task(2))
+    assert text(node, task(1)) == "7 [Errno 11] Resource temporarily unavailable\n"
+    assert bomb.message == "it had as many processes as a task may have here, and could start no more"
+    assert (other.code, other.message) == (0, "")
+    monkeypatch.undo()
+    assert 500 < most_processes() < int(Path("/proc/sys/kernel/pid_max").read_text())
 
 
 def test_it_ends_when_all_of_it_has(host):

@@ -78,6 +78,7 @@ def test_a_job_starts_runs_and_ends(tmp_path):
         (("fail", "3"), "ended with status 3", 3),
         (("oom",), "ran out of memory: its requirement is 256 MiB; submit with more --memory", None),
         (("missing",), "could not be started: no such file", None),
+        (("fail", "3", "output was dropped"), "ended with status 3; output was dropped", 3),
     ],
 )
 def test_a_failed_job_says_how(tmp_path, command, words, code):
@@ -86,6 +87,19 @@ def test_a_failed_job_says_how(tmp_path, command, words, code):
             job = await live.submit(*command, cpu_cores=1.0)
             ended = await live.reaches(job, JobState.FAILED)
             assert (ended.exit, ended.exit_code) == (words, code)
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("tasks", "words"), [(1, "done; output was dropped"), (2, "done; task 0: output was dropped")]
+)
+def test_what_a_node_has_to_say_of_a_job_that_is_done_is_told(tmp_path, tasks, words):
+    async def story():
+        async with Begun(tmp_path) as live:
+            job = await live.submit("fail", "0", "output", "was", "dropped", cpu_cores=1.0, tasks=tasks)
+            ended = await live.reaches(job, JobState.DONE)
+            assert (ended.exit, ended.exit_code) == (words, 0)
 
     run(story())
 

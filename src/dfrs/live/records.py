@@ -210,7 +210,7 @@ def order_of(status: Status) -> tuple[int, float]:
 
 
 def in_words(rank: int, tasks: int, exit_: Exit, request: JobRequest, memory_bytes: int) -> str:
-    """How a task that did not end well ended, and what its user can do."""
+    """How a task that did not end well ended, what its user can do, and what else its node says of it."""
     who = f"task {rank} " if tasks > 1 else ""
     match exit_.kind:
         case ExitKind.CODE:
@@ -225,10 +225,10 @@ def in_words(rank: int, tasks: int, exit_: Exit, request: JobRequest, memory_byt
         case ExitKind.STOPPED:
             text = f"{who}was ended on request"
         case ExitKind.NOT_STARTED:
-            text = f"{who}could not be started: {exit_.message}"
+            return f"{who}could not be started: {exit_.message}"
         case ExitKind.LOST:
             text = f"{who}is gone, and nobody saw how it ended"
-    return text
+    return f"{text}; {exit_.message}" if exit_.message else text
 
 
 def _signal(number: int | None) -> str:

@@ -232,7 +232,7 @@ class Planner:
         if bad is not None:
             self._failed(plan, job, *bad)
         elif job.tasks and len(exits) == len(job.tasks):
-            self.finish(plan, job, Outcome(state=JobState.DONE, exit="done", code=0), "finish")
+            self.finish(plan, job, Outcome(state=JobState.DONE, exit=_done(exits), code=0), "finish")
         else:
             row = self._state.picture.row(job.id)
             unready = row is not None and math.isinf(row["ready_s"]) and job.placed
@@ -371,3 +371,10 @@ def _is_gone(task: Task) -> bool:
 
 def _is_good(found: Exit) -> bool:
     return found.kind is ExitKind.CODE and found.code == 0
+
+
+def _done(exits: Sequence[tuple[int, Exit]]) -> str:
+    """How a job ended well: with the first thing that a node has to say of it."""
+    rank, said = next(((rank, found.message) for rank, found in exits if found.message), (0, ""))
+    who = f"task {rank}: " if len(exits) > 1 else ""
+    return f"done; {who}{said}" if said else "done"

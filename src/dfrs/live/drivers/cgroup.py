@@ -27,8 +27,8 @@ periods of 20 ms, 0.20 in those of 100 ms, 0.24 in those of 200 ms."""
 LONG_PERIOD_US = 1_000_000
 LEAST_QUOTA_US = 1_000
 """The kernel refuses less."""
-
-
+PROCESSES_PART = 0.15
+"""Of all that a host may have: what one task may have of them."""
 THREADS = 64
 """Above so many, run-queue delays are not read: it would cost more than it tells."""
 
@@ -55,7 +55,7 @@ class Group(Protocol):
     """The counters that start again from zero when the task goes to another node."""
 
     def create(self, memory_bytes: int) -> None:
-        """Make it, with that memory limit; nothing if it is there."""
+        """Make it, with that memory limit and the host's limit of processes; nothing if it is there."""
         ...
 
     def exists(self) -> bool:
@@ -145,6 +145,12 @@ def quota(cores: float) -> tuple[int, int]:
         if quota_us >= LEAST_QUOTA_US:
             return quota_us, period_us
     return LEAST_QUOTA_US, LONG_PERIOD_US
+
+
+def most_processes() -> int:
+    """Processes and threads that a task may have, so that one that forks without end leaves enough to all others."""
+    host = (number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max"))
+    return int(PROCESSES_PART * min(most for most in host if most is not None))
 
 
 def numbers(path: str) -> dict[str, int]:

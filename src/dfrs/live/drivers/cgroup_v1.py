@@ -1,9 +1,9 @@
 """Control groups of version 1, where each controller is a tree of its own.
 
-Only `cpu` and `cpuset` are trees of nodes. In the others (`memory`, `freezer`, `cpuacct`, `blkio`, and version 2's tree
-where that is mounted beside them) a task has one group for its life, so a move from node to node leaves its memory
-charged, its counters counting and its pause in force. Version 2's tree, which needs no controllers for it, gives what
-version 1 lacks: killing a whole group at once, and how long a group waited for CPU.
+Only `cpu` and `cpuset` are trees of nodes. In the others (`memory`, `freezer`, `cpuacct`, `blkio`, `pids`, and version
+2's tree where that is mounted beside them) a task has one group for its life, so a move from node to node leaves its
+memory charged, its counters counting and its pause in force. Version 2's tree, which needs no controllers for it, gives
+what version 1 lacks: killing a whole group at once, and how long a group waited for CPU.
 
 All of it was exercised on a real kernel with separately mounted controllers. Where `cpu` and `cpuacct` are one mount,
 CPU time is carried over in a move like throttled time.
@@ -20,6 +20,7 @@ from dfrs.live.drivers.cgroup import (
     Group,
     cpu_list,
     make_directory,
+    most_processes,
     move_all,
     number,
     numbers,
@@ -28,7 +29,7 @@ from dfrs.live.drivers.cgroup import (
     set_file,
     waiting_s,
 )
-from dfrs.live.drivers.shim import oom_kills, read_text, write_control
+from dfrs.live.drivers.shim import happened, read_text, write_control
 
 SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
@@ -54,6 +55,8 @@ class GroupV1:
             make_directory(path)
         if self.memory:
             set_file(f"{self.memory}/memory.limit_in_bytes", str(memory_bytes))
+        if "pids" in self.common:
+            set_file(f"{self.common['pids']}/pids.max", str(most_processes()))
 
     def exists(self) -> bool:
         """Whether they are there."""
@@ -85,6 +88,8 @@ class GroupV1:
         if self.memory:
             entries["oom"] = f"{self.memory}/memory.oom_control"
             entries["peak"] = f"{self.memory}/memory.max_usage_in_bytes"
+        if "pids" in self.common:
+            entries["forks"] = f"{self.common['pids']}/pids.events"
         if self.account:
             entries["cpu"] = f"{self.account}/cpuacct.usage"
         return entries
@@ -129,7 +134,7 @@ class GroupV1:
         if not self.node.limits_memory:
             return Counters()
         place = self.place()
-        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=oom_kills(read_text(place["oom"])))
+        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=happened(read_text(place["oom"]), "oom_kill"))
 
     def _disk(self) -> tuple[int | None, int | None]:
         if "blkio" not in self.common:
@@ -168,7 +173,7 @@ class NodeV1:
         # Controllers mounted together are one tree: it is entered once.
         self.common = {
             name: f"{separate[name]}/{TOP}/{cluster}"
-            for name in ("memory", "cpuacct", "blkio", "freezer")
+            for name in ("memory", "cpuacct", "blkio", "pids", "freezer")
             if name in separate and separate[name] != separate.get("cpuset")
         }
         notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in points]
@@ -247,6 +252,7 @@ WITHOUT = {
     "cpuset": "nodes cannot be bound to CPUs",
     "cpuacct": "CPU time is not measured",
     "blkio": "disk traffic is not measured",
+    "pids": "a task may have as many processes as the host",
 }
 
 

@@ -5,8 +5,8 @@ memory stays charged to the old group, so its new limit counts only what it touc
 
 Exercised on a real kernel whose controllers belonged to version 1: making, entering and removing groups, freezing,
 killing, CPU time, pressure. Exercised against plain files in place of the kernel's: weights, quotas, memory limits,
-CPU sets, events, disk traffic, and that controllers are enabled level by level. What the kernel makes of weights and
-quotas is the same code as in version 1.
+CPU sets, events, disk traffic, limits of processes, and that controllers are enabled level by level. What the kernel
+makes of weights and quotas is the same code as in version 1.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from dfrs.live.drivers.cgroup import (
     Group,
     cpu_list,
     make_directory,
+    most_processes,
     move_all,
     number,
     numbers,
@@ -28,10 +29,10 @@ from dfrs.live.drivers.cgroup import (
     set_file,
     waiting_s,
 )
-from dfrs.live.drivers.shim import Place, oom_kills, read_text, write_control
+from dfrs.live.drivers.shim import Place, happened, read_text, write_control
 
 WEIGHTS = (1, 10_000)
-CONTROLLERS = ("cpu", "memory", "io", "cpuset")
+CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")
 REMOVE_S = 1.0
 
 
@@ -51,6 +52,8 @@ class GroupV2:
         make_directory(self.path)
         if self.node.limits_memory:
             set_file(f"{self.path}/memory.max", str(memory_bytes))
+        if "pids" in self.node.controllers:
+            set_file(f"{self.path}/pids.max", str(most_processes()))
 
     def exists(self) -> bool:
         """Whether it is there."""
@@ -73,6 +76,8 @@ class GroupV2:
             entries["kill"] = f"{self.path}/cgroup.kill"
         if self.node.limits_memory:
             entries |= {"oom": f"{self.path}/memory.events", "peak": f"{self.path}/memory.peak"}
+        if "pids" in self.node.controllers:
+            entries["forks"] = f"{self.path}/pids.events"
         return entries
 
     def members(self) -> list[int]:
@@ -114,7 +119,7 @@ class GroupV2:
         if not self.node.limits_memory:
             return Counters()
         place = self.place()
-        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=oom_kills(read_text(place["oom"])))
+        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=happened(read_text(place["oom"]), "oom_kill"))
 
     def _disk(self) -> tuple[int | None, int | None]:
         if "io" not in self.node.controllers:
@@ -214,6 +219,7 @@ WITHOUT = {
     "memory": "memory limits are not enforced and memory is not measured",
     "cpuset": "nodes cannot be bound to CPUs",
     "io": "disk traffic is not measured",
+    "pids": "a task may have as many processes as the host",
 }
 
 

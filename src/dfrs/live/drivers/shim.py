@@ -490,7 +490,7 @@ class Shim:
         status = self.status if self.status is not None else 0
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        killed = oom_kills(read_text(owner.get("oom", ""))) + int(float(owner.get("carried_oom_kills", "0")))
+        killed = happened(read_text(owner.get("oom", "")), "oom_kill") + int(float(owner.get("carried_oom_kills", "0")))
         kind = "signal" if code is None else "code"
         if self.error:
             kind, code = "not-started", None
@@ -508,6 +508,8 @@ class Shim:
         notes = [self.error] if self.error else []
         if killed and kind != "out-of-memory":
             notes.append(f"{killed} of its processes were killed for want of memory")
+        if happened(read_text(owner.get("forks", "")), "max"):
+            notes.append("it had as many processes as a task may have here, and could start no more")
         for name, stream in zip(("output", "error output"), self.streams.values(), strict=True):
             if stream.dropped:
                 notes.append(f"{stream.dropped} bytes of {name} were dropped: the disk was full")
@@ -517,9 +519,9 @@ class Shim:
         )
 
 
-def oom_kills(text: str) -> int:
-    """The count in a memory.oom_control or memory.events file."""
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill ")), 0)
+def happened(text: str, event: str) -> int:
+    """How often it happened, by a file of lines `event count` such as memory.oom_control or pids.events."""
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{event} ")), 0)
 
 
 def cpu_seconds(path: str) -> float | None:
