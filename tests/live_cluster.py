@@ -392,7 +392,7 @@ def make(path, policy=POLICY, **settings):
     url = chosen.pop("database", f"sqlite:///{path}/live.db")
     clock = chosen.setdefault("clock", time.time)
     chosen.setdefault("steady", time.monotonic if clock is time.time else clock)
-    return Controller(ControllerSettings(database=url, **chosen), find_policy(policy), **more)
+    return Controller(ControllerSettings(database=url, **chosen), find_policy(policy), find=find_policy, **more)
 
 
 async def abandon(controller):

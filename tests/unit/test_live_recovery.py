@@ -15,6 +15,8 @@ from dfrs.live.ports import ConflictError, NotFoundError
 from dfrs.live.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.policies.registry import find_policy
+from dfrs.sim.recorded import decide_again
+from dfrs.workloads.live_log import read_live_log
 from tests.live_cluster import GIB, POLICY, World, abandon, make, until
 
 
@@ -199,6 +201,56 @@ def test_the_record_replays_to_the_same_decisions(tmp_path):
         await until(lambda: all(node.welcomes == 2 for node in world.nodes.values()))
         await until(lambda: again.job(job).state is JobState.RUNNING)
         assert len(world.running(job)) == 1
+        await again.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_another_policy_takes_over_and_what_was_decided_before_stays_decided(tmp_path, clean):
+    async def story():
+        world = World()
+        world.node("n1", cpus=2.0)
+        first = await begin(tmp_path, world, policy="Greedy*/OPT=MIN", checkpoint_events=4)
+        await until(first.nodes)
+        jobs = [(await first.submit(request(cpu_cores=2.0), "ann", "ann"))[0] for _ in range(3)]
+        await until(lambda: len(world.running()) == 3)
+        await (first.stop() if clean else abandon(first))
+        second = await begin(tmp_path, world, policy="FCFS")
+        assert second.state.mismatches == 0
+        await until(lambda: world.nodes["n1"].welcomes == 2)
+        (waiting,) = await second.submit(request(cpu_cores=2.0), "ann", "ann")
+        assert len(world.running()) == 3
+        for job in jobs:
+            world.nodes["n1"].end(job)
+        await until(lambda: world.running(waiting))
+        lines = [json.loads(line) async for line in second.log()]
+        await second.stop()
+        assert [line["restart"]["policy"] for line in lines if "restart" in line] == ["Greedy*/OPT=MIN", "FCFS"]
+        (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        log = read_live_log(tmp_path)
+        assert [name for _, name in log.policies] == ["Greedy*/OPT=MIN", "FCFS"]
+        assert decide_again(log, find_policy).mismatch is None
+
+    run(story())
+
+
+def test_a_policy_that_is_not_there_any_more_is_no_reason_not_to_start(tmp_path):
+    async def story():
+        world = World()
+        world.node("n1", cpus=2.0)
+        first = await begin(tmp_path, world)
+        await until(first.nodes)
+        (job,) = await first.submit(request(cpu_cores=2.0), "ann", "ann")
+        await until(lambda: len(world.running()) == 1)
+        await abandon(first)
+        engine = create_engine(f"sqlite:///{tmp_path}/live.db")
+        with engine.begin() as connection:
+            connection.execute(text(f"update events set event = replace(event, '{POLICY}', 'gone')"))
+        engine.dispose()
+        again = await begin(tmp_path, world)
+        await until(lambda: again.job(job).state is JobState.RUNNING)
+        assert len(world.starts) == 1
         await again.stop()
 
     run(story())

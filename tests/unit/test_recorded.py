@@ -20,9 +20,12 @@ POLICIES = ("GreedyPM*/per/OPT=MIN/MVT=600", "MCB*/OPT=MIN/NEEDS=0.1", "EASY")
 SITES = (Site(changes=False), Site(changes=False, frees=(False,), islands=2), Site(changes=False, alike=True))
 
 
-def write_log(directory, record, policy, jobs=()):
+def write_log(directory, record, policy, jobs=(), restarts=()):
+    """`restarts`: (index, policy) of the event before which a controller started."""
     header = {"format": "dfrs-log/1", "policy": policy, "discovery": "NONE", "command_limit": None}
     events = [{"time_s": time_s, "event": event, "digest": digest} for time_s, event, digest in record]
+    for index, name in sorted(restarts, reverse=True):
+        events.insert(index, {"time_s": record[index][0], "restart": {"policy": name, "version": "test"}})
     lines = [header, *events, *({"job": job} for job in jobs)]
     directory.mkdir(exist_ok=True)
     (directory / FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -37,7 +40,7 @@ def test_the_same_targets_and_a_run_that_is_valid(tmp_path, policy, site, seed):
     # Batch policies are not told of needs.
     record, _ = drive(core, seed, replace(site, revisions=policy != "EASY"), steps=300)
     log = read_live_log(write_log(tmp_path / "day", record, policy))
-    recorded = decide_again(log, find_policy(policy))
+    recorded = decide_again(log, find_policy)
     assert recorded.mismatch is None
     assert recorded.decisions == core.decisions
     submitted = {event["job_id"] for _, event, _ in record if event["event"] == "submit"}
@@ -52,7 +55,7 @@ def test_another_target_is_found(tmp_path):
     record, _ = drive(Core(find_policy(policy), np.zeros((0, 2))), 1, SITES[0], steps=40)
     at = next(k for k, (_, _, digest) in enumerate(record) if digest and k > 20)
     record[at] = (*record[at][:2], "0" * 32)
-    recorded = decide_again(read_live_log(write_log(tmp_path / "day", record, policy)), find_policy(policy))
+    recorded = decide_again(read_live_log(write_log(tmp_path / "day", record, policy)), find_policy)
     assert recorded.mismatch is not None
     assert recorded.mismatch.index == at
 
@@ -61,12 +64,14 @@ def submit(job, need):
     return {"event": "submit", "job_id": job, "tasks": 1, "need": need, "memory": 0.1}
 
 
-def digested(entries, policy):
-    """Entries (time, event) as a core of that policy decides them."""
+def digested(entries, policy, restarts=()):
+    """Entries (time, event) as a core of that policy decides them, until others take over."""
     from dfrs.control.log import decode, digest
 
     core, record = Core(find_policy(policy), np.zeros((0, 2))), []
-    for time_s, event in entries:
+    for k, (time_s, event) in enumerate(entries):
+        for _, name in (each for each in restarts if each[0] == k):
+            core.policy = find_policy(name)
         before = core.decisions
         core.handle(decode(event), time_s)
         record.append((time_s, event, digest(core.target) if core.decisions > before else ""))
@@ -82,11 +87,38 @@ def test_yields_are_told_in_the_last_need(tmp_path):
     ]  # fmt: skip
     policy = "Greedy*/OPT=MIN"
     run = decide_again(
-        read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy(policy)
+        read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy
     ).run
     # Job 1 had half a node for 10 s, which is more than its last need; then both had 0.8 of their needs until it ended.
     assert run.workload.need.tolist() == [0.25, 1.0]
     assert run.workload.run_s == pytest.approx([10 + 0.8 * 30, 0.5 * 10 + 0.8 * 30 + 10])
+
+
+def test_each_event_is_decided_by_the_policy_of_its_time(tmp_path, dfrs):
+    entries = [
+        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}), (10.0, submit(1, 1.0)), (10.0, submit(2, 1.0)),
+        (20.0, submit(3, 1.0)), (50.0, {"event": "complete", "job_id": 1}),
+        (60.0, {"event": "complete", "job_id": 2}), (70.0, submit(4, 1.0)), (75.0, submit(5, 1.0)),
+        (80.0, {"event": "complete", "job_id": 3}), (90.0, {"event": "complete", "job_id": 4}),
+        (99.0, {"event": "complete", "job_id": 5}),
+    ]  # fmt: skip
+    restarts = [(0, "Greedy*/OPT=MIN"), (2, "Greedy*/OPT=MIN"), (3, "EASY"), (7, "FCFS"), (7, "Greedy*/OPT=MIN")]
+    record = digested(entries, "FCFS", restarts)
+    directory = write_log(tmp_path / "day", record, "Greedy*/OPT=MIN", restarts=restarts)
+    log = read_live_log(directory)
+    assert log.policies == ((0, "Greedy*/OPT=MIN"), (3, "EASY"), (7, "FCFS"), (7, "Greedy*/OPT=MIN"))
+    recorded = decide_again(log, find_policy)
+    assert recorded.mismatch is None
+    yields = dict(zip(recorded.run.workload.job_id.tolist(), recorded.run.workload.run_s.tolist(), strict=True))
+    # Jobs 1 and 2 had halves when EASY took over, under which job 3 waited until both had ended; the last two shared.
+    assert yields[3] == pytest.approx(10 * 1.0 + 5 * 1.0 + 5 * 0.5)
+    write_run(recorded.run, directory, measured(recorded.run, bound=True), "test")
+    assert not validate_run(directory).problems
+    status, out, _ = dfrs("simulate", "--from-log", directory)
+    assert (status, out.startswith("Greedy*/OPT=MIN, then EASY, then FCFS, then Greedy")) == (0, True)
+    lines = [line for line in (directory / FILE).read_text().splitlines() if "restart" not in line]
+    (directory / FILE).write_text("\n".join(lines))
+    assert decide_again(read_live_log(directory), find_policy).mismatch is not None
 
 
 def test_a_job_submitted_anew_counts_from_there(tmp_path):
@@ -96,7 +128,7 @@ def test_a_job_submitted_anew_counts_from_there(tmp_path):
     ]  # fmt: skip
     policy = "Greedy*/OPT=MIN"
     recorded = decide_again(
-        read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy(policy)
+        read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy
     )
     assert recorded.mismatch is None
     assert recorded.left_out == 0
@@ -160,7 +192,7 @@ def test_other_policies_get_the_same_jobs(tmp_path, dfrs):
     ]  # fmt: skip
     policy = POLICIES[0]
     directory = write_log(tmp_path / "day", digested(entries, policy), policy)
-    recorded = decide_again(read_live_log(directory), find_policy(policy))
+    recorded = decide_again(read_live_log(directory), find_policy)
     assert recorded.mismatch is None
     assert len(recorded.run.workload) == 3
     write_run(recorded.run, directory, measured(recorded.run, bound=True), "test")

@@ -63,7 +63,7 @@ def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
     with (output / FILE).open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     log = read_live_log(output)
-    recorded = decide_again(log, find_policy(log.policy), output.resolve().name)
+    recorded = decide_again(log, find_policy, output.resolve().name)
     run = recorded.run
     if len(run.workload):
         write_run(run, output, measured(run, bound=True), dfrs.__version__)

@@ -181,6 +181,7 @@ def make_controller(settings: "ControllerSettings") -> "Controller":
         discovery,
         shadow=None if settings.shadow is None else find_policy(settings.shadow),
         bound=snapshot_bound,
+        find=find_policy,
     )
 
 

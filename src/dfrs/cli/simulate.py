@@ -152,7 +152,7 @@ def _compare(path: Path, *, as_json: bool) -> None:
     from dfrs.workloads.live_log import read_live_log
 
     log = read_live_log(path)
-    recorded = decide_again(log, find_policy(log.policy))
+    recorded = decide_again(log, find_policy)
     differs = recorded.mismatch
     if as_json:
         found = None if differs is None else {"event": differs.index + 1, "time_s": differs.now_s}
@@ -177,7 +177,7 @@ def _recorded(path: Path, settings: "Settings", estimates: str) -> "tuple[Worklo
     from dfrs.workloads.live_log import read_live_log
 
     log = read_live_log(path)
-    recorded = decide_again(log, find_policy(log.policy), path.resolve().name)
+    recorded = decide_again(log, find_policy, path.resolve().name)
     work = recorded.run.workload
     if not len(work):
         raise InputError(f"{path}: no job in it ran and ended")

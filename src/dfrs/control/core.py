@@ -56,6 +56,7 @@ class Core:
         self, policy: Policy, capacity: Floats, command_limit: int | None = None, farm: Layout | None = None
     ) -> None:
         self.policy = policy
+        """Another one may take over between two events."""
         self.command_limit = command_limit
         self.journal = Journal()
         self.answers = AnswerLog()

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,16 @@ from dfrs.live.resources import Happening, Job, JobRequest, JobState, Point, Tok
 from dfrs.live.state import MOST_ENDED, State
 from dfrs.live.tokens import Tokens
 from dfrs.live.wire import Hello
-from dfrs.model.decisions import JOB
+from dfrs.model.decisions import JOB, Policy
+from dfrs.model.errors import InputError
 from dfrs.model.needs import TASK
 from dfrs.model.nodes import Condition
 
 RESTART = "restart"
 """Kind of the event that says that the controller came back; the core is not told of it."""
+
+Find = Callable[[str], Policy]
+"""A policy by its name; raises InputError."""
 
 FORMAT = 1
 """Of what is stored; to be raised when the meaning of something in it changes."""
@@ -60,8 +64,9 @@ def _readable(row: Row[Any]) -> bool:
 
 
 def shell(state: State) -> str:
-    """Where tasks are or may be, as JSON."""
-    return json.dumps({"jobs": {str(job.id): _of_job(job) for job in state.jobs.values()}})
+    """Where tasks are or may be, and the policy's name, as JSON."""
+    jobs = {str(job.id): _of_job(job) for job in state.jobs.values()}
+    return json.dumps({"policy": state.settings.policy, "jobs": jobs})
 
 
 def _of_job(job: JobRecord) -> Mapping[str, Any]:
@@ -165,8 +170,10 @@ def states_of(connection: Connection, names: set[int]) -> Mapping[int, str]:
     return {row.id: row.state for row in rows}
 
 
-def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored) -> list[tuple[int, str]]:
-    """Bring everything back; digests (by event) that were not recorded yet."""
+def restore(
+    state: State, observer: Observer, tokens: Tokens, stored: Stored, find: Find
+) -> list[tuple[int, str]]:
+    """Bring everything back; digests (by event) that were not recorded yet. `find`: the policies of earlier starts."""
     now = state.settings.clock()
     state.epoch = float(stored.meta.get("epoch", now))
     state.last_s = stored.last_s
@@ -184,7 +191,8 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored) ->
             state.core.restore({name[5:]: found[name] for name in found.files if name.startswith("core_")})
             observer.restore(found["needs"])
         restore_shell(state, stored.checkpoint.shell)
-    missing = _replay(state, stored.events)
+        _hand_over(state, json.loads(stored.checkpoint.shell).get("policy", state.settings.policy), find)
+    missing = _replay(state, stored.events, find)
     state.sequence = stored.last_event
     state.picture, _ = state.look()
     for job in state.jobs.values():
@@ -225,12 +233,23 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
         tokens.add(row.hash, info)
 
 
-def _replay(state: State, rows: Sequence[Row[Any]]) -> list[tuple[int, str]]:
+def _hand_over(state: State, name: str, find: Find) -> None:
+    """Let that policy decide from here on; where it is not found any more, the present one decides for it."""
+    state.core.policy = state.policy
+    if name != state.settings.policy:
+        try:
+            state.core.policy = find(name)
+        except InputError as error:
+            log.warning("the policy that decided before is not there", policy=name, problem=str(error))
+
+
+def _replay(state: State, rows: Sequence[Row[Any]], find: Find) -> list[tuple[int, str]]:
     """Tell the core all events again. Where it decides otherwise than recorded, what runs on nodes is what counts."""
     missing: list[tuple[int, str]] = []
     for row in rows:
         document = json.loads(row.event)
         if document["event"] == RESTART:
+            _hand_over(state, document["policy"], find)
             continue
         (decided,) = state.decide([decode(document)], row.time_s)
         state.apply(decided, replaying=True)
@@ -240,6 +259,7 @@ def _replay(state: State, rows: Sequence[Row[Any]]) -> list[tuple[int, str]]:
             state.mismatches += 1
         elif decided.digest and not row.digest:
             missing.append((row.sequence, decided.digest))
+    state.core.policy = state.policy
     if state.mismatches:
         state.places.suspect()
     return missing

@@ -144,8 +144,8 @@ class Service(Protocol):
 
         Header: {"format": "dfrs-log/1", "policy", "discovery", "epoch" (wall clock of time 0), "reference_cores",
         "reference_bytes", "command_limit", "version"}. Event: {"time_s", "event" (as `control.log.encode`), "digest"
-        (as `control.log.digest` of the target decided because of it, "" where none was)}. Job: {"job": as
-        `resources.Job`}.
+        (as `control.log.digest` of the target decided because of it, "" where none was)}. Start of a controller:
+        {"time_s", "restart": {"policy" (that decides from then on), "version"}}. Job: {"job": as `resources.Job`}.
         """
         ...
 

@@ -31,7 +31,10 @@ async def lines(state: State, journal: Journal) -> AsyncIterator[str]:
         after = rows[-1].sequence
         for row in rows:
             document = json.loads(row.event)
-            if document["event"] != checkpoint.RESTART:
+            if document["event"] == checkpoint.RESTART:
+                who = {name: document[name] for name in ("policy", "version")}
+                yield json.dumps({"time_s": row.time_s, "restart": who})
+            else:
                 yield json.dumps({"time_s": row.time_s, "event": document, "digest": row.digest})
     # Those that are open now may end while the others are read: each is told once.
     open_ = {name: views.job(state, job).model_dump(mode="json") for name, job in sorted(state.jobs.items())}

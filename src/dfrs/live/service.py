@@ -56,11 +56,14 @@ T = TypeVar("T")
 
 
 class Controller:
-    """A `Service`. Between `start` and `stop` it schedules real jobs on the nodes whose agents are attached."""
+    """A `Service`. Between `start` and `stop` it schedules real jobs on the nodes whose agents are attached.
+
+    `find` gives policies by the names of earlier starts: what they decided is decided again by them.
+    """
 
     def __init__(
         self, settings: ControllerSettings, policy: Policy, discovery: Discovery | None = None,
-        shadow: Policy | None = None, bound: Bound | None = None,
+        shadow: Policy | None = None, bound: Bound | None = None, *, find: checkpoint.Find,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.journal = Journal(settings.database)
@@ -71,6 +74,7 @@ class Controller:
         observed = None if discovery is None or discovery.name == "NONE" else discovery
         self._observer = Observer(observed)
         self.engine = Engine(self.state, self.journal, self._observer, bound)
+        self._find = find
         self._tokens = Tokens()
         self._reads = Reads()
         self._running: asyncio.Task[None] | None = None
@@ -81,7 +85,9 @@ class Controller:
         """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError."""
         await asyncio.to_thread(self.journal.open)
         stored = await self.journal.read(checkpoint.load)
-        missing = await asyncio.to_thread(checkpoint.restore, self.state, self._observer, self._tokens, stored)
+        missing = await asyncio.to_thread(
+            checkpoint.restore, self.state, self._observer, self._tokens, stored, self._find
+        )
         self._next_job = stored.last_job + 1
         self.state.start_clock()
         await self._mark_start(missing, fresh="epoch" not in stored.meta)

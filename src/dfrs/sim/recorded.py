@@ -6,7 +6,7 @@ most 1. A job's processing time is then the integral of those yields over the ti
 nothing more than the time they took, which is in it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,12 +41,13 @@ class Recorded:
     """Jobs that have not ended, or not on nodes."""
 
 
-def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
-    """Replay the log's events through a core under the policy that made it, comparing every target.
+def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live") -> Recorded:
+    """Replay the log's events through a core under the policies that made it, found by name, comparing every target.
 
-    Raises InputError where the log is damaged: an event that cannot be true, or no node.
+    Raises InputError where the log is damaged (an event that cannot be true, or no node) and what `find` raises.
     """
-    core = Core(policy, np.zeros((0, 2)), log.command_limit)
+    policies = {index: find(policy) for index, policy in log.policies}
+    core = Core(policies[0], np.zeros((0, 2)), log.command_limit)
     needs: dict[int, float] = {}
     """By serial number: the need of every job now."""
     serials: dict[int, int] = {}
@@ -55,6 +56,7 @@ def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
     mismatch: Mismatch | None = None
     submitted = 0
     for k, entry in enumerate(log.entries):
+        core.policy = policies.get(k, core.policy)
         event = decode(entry.event)
         kind = entry.event["event"]
         if kind == "submit":
@@ -82,7 +84,7 @@ def decide_again(log: LiveLog, policy: Policy, name: str = "live") -> Recorded:
     final = np.array([needs[serial] for serial in range(submitted)])
     told = _in_last_needs(events, np.concatenate([np.zeros(0), *rows]), final)
     last = np.isin(np.arange(submitted), list(serials.values()))
-    run, left_out = _run(log, core, told, final, last, name)
+    run, left_out = _run(log, core, list(policies.values()), told, final, last, name)
     return Recorded(
         run=run, node_events=tuple(_node_events(log)), decisions=core.decisions, mismatch=mismatch, left_out=left_out
     )
@@ -108,7 +110,9 @@ def _in_last_needs(events: Events, need: Floats, final: Floats) -> Events:
     return replace(events, yield_=np.minimum(events.yield_ * ratio, 1.0))
 
 
-def _run(log: LiveLog, core: Core, events: Events, final: Floats, last: Bools, name: str) -> tuple[Run, int]:
+def _run(
+    log: LiveLog, core: Core, policies: Sequence[Policy], events: Events, final: Floats, last: Bools, name: str
+) -> tuple[Run, int]:
     """The run of the jobs that ended on nodes, and how many others there are.
 
     A job that lost its node counts from its last attempt, and one that was submitted anew from its last submission.
@@ -122,8 +126,9 @@ def _run(log: LiveLog, core: Core, events: Events, final: Floats, last: Bools, n
         workload=workload, policy=log.policy, capacity=core.capacity.copy(), penalty=Penalty(),
         events=_of_kept(events, kept), complete=True, end_s=end_s,
         configuration={
-            "order": "completions-first", "exclusive": getattr(core.policy, "exclusive", False),
-            "dedicated": getattr(core.policy, "dedicated", False), "command_limit": log.command_limit,
+            "order": "completions-first", "exclusive": all(getattr(policy, "exclusive", False) for policy in policies),
+            "dedicated": all(getattr(policy, "dedicated", False) for policy in policies),
+            "command_limit": log.command_limit,
             "discovery": log.discovery, "live": True,
         },
     )  # fmt: skip

@@ -27,12 +27,18 @@ class Entry:
 class LiveLog:
     """What a live cluster did."""
 
-    policy: str
     discovery: str
     command_limit: int | None
     entries: tuple[Entry, ...]
+    policies: tuple[tuple[int, str], ...]
+    """Who decided: from the entry of that index on, the policy of that name. The first begins at 0."""
     jobs: Mapping[int, Mapping[str, Any]]
     """By id, as the API shows them."""
+
+    @property
+    def policy(self) -> str:
+        """The names of all that decided."""
+        return ", then ".join(name for _, name in self.policies)
 
 
 def read_live_log(path: Path) -> LiveLog:
@@ -50,21 +56,29 @@ def read_live_log(path: Path) -> LiveLog:
         raise InputError(f'{path}, line 1: format = {header.get("format")!r}: must be "{FORMAT}"')
     entries: list[Entry] = []
     jobs: dict[int, Mapping[str, Any]] = {}
+    policies: list[tuple[int, str]] = []
     for where, line in documents[1:]:
         document = _object(where, line)
         if "job" in document:
             job = _field(where, document, "job", dict)
             jobs[_field(where, job, "id", int)] = job
             continue
+        if "restart" in document:
+            policy = _field(where, _field(where, document, "restart", dict), "policy", str)
+            if not policies or policies[-1][1] != policy:
+                policies.append((len(entries), policy))
+            continue
         time_s = float(_field(where, document, "time_s", (int, float)))
         event, digest = _field(where, document, "event", dict), _field(where, document, "digest", str)
         entries.append(Entry(time_s=time_s, event=event, digest=digest))
     limit = header.get("command_limit")
+    last = _field(f"{path}, line 1", header, "policy", str)
+    if not policies or policies[0][0] > 0:
+        policies.insert(0, (0, last))
     return LiveLog(
-        policy=_field(f"{path}, line 1", header, "policy", str),
         discovery=_field(f"{path}, line 1", header, "discovery", str),
         command_limit=limit if isinstance(limit, int) else None,
-        entries=tuple(entries), jobs=jobs,
+        entries=tuple(entries), policies=tuple(policies), jobs=jobs,
     )  # fmt: skip
 
 
