@@ -1,9 +1,9 @@
 """A program whose CPU need follows a trace: for the experiment of 000 chapter 7 on real processes.
 
-Arguments: a JSON file {"start": wall clock, "end": wall clock, "cores": cores of one node, "steps": [[seconds after the
-start, need], ...]} and a file to write to. Work comes in evenly, as much as its need; what it has not done after
-`LATE_S` is lost, as with a service's requests. It writes one line a window: its middle, the CPU it needed, the CPU it
-got.
+Arguments: a JSON file {"start": wall clock, "end": wall clock, "window": seconds, "cores": cores of one node,
+"steps": [[seconds after the start, need], ...]} and a file to write to. Work comes in evenly, as much as its need;
+what it has not done after `LATE_S` is lost, as with a service's requests. It writes one line a window: its middle,
+the CPU it needed, the CPU it got.
 """
 
 import json
@@ -12,7 +12,6 @@ import time
 
 PAUSE_S = 0.01
 LATE_S = 0.2
-WINDOW_S = 1.0
 
 
 def main() -> None:
@@ -22,7 +21,7 @@ def main() -> None:
     with open(sys.argv[2], "w", buffering=1) as written:
         time.sleep(max(0.0, start - time.time()))
         k, now, backlog_s = 0, start, 0.0
-        window, asked_s, used_s = start, 0.0, 0.0
+        begin, asked_s, used_s = start, 0.0, 0.0
         while now < end:
             while k + 1 < len(steps) and steps[k + 1][0] <= now - start:
                 k += 1
@@ -36,9 +35,9 @@ def main() -> None:
                 used_s += got_s
             else:
                 time.sleep(PAUSE_S)
-            if now - window >= WINDOW_S:
-                written.write(f"{(window + now) / 2 - start:.3f} {asked_s:.6f} {used_s:.6f}\n")
-                window, asked_s, used_s = now, 0.0, 0.0
+            if now - begin >= plan["window"]:
+                written.write(f"{(begin + now) / 2 - start:.3f} {asked_s:.6f} {used_s:.6f}\n")
+                begin, asked_s, used_s = now, 0.0, 0.0
 
 
 def compute() -> float:

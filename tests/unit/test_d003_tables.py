@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.campaigns.cells import Cell, Work, code_digest, perform
+from dfrs.campaigns.cells import Cell, Work, perform, source_digest
 from dfrs.campaigns.farm import FARM, READ, Case, Entry, factors, jobs_of, prepare, times_of
 from dfrs.campaigns.farm_compare import done_by, throughput
 from dfrs.campaigns.farm_runs import ORDER, measured, moves_of, place, placed, prepared, simulation
@@ -102,7 +102,7 @@ def frames():
         for study in ITEMS[name].needs(replace(QUICK, needs=2)).values():
             if study.name not in found:
                 rows = [
-                    {"algorithm": cell.entry.label} | perform(Work(cells=(cell,), code=code_digest(FARM.code)))[0]
+                    {"algorithm": cell.entry.label} | perform(Work(cells=(cell,), source=source_digest(FARM.code)))[0]
                     for cell in study.cells
                 ]
                 found[study.name] = pl.DataFrame(rows, schema={"algorithm": pl.String, **FARM.columns})
@@ -142,7 +142,7 @@ def test_a_cell_repeats_and_seeds_differ_by_one_percent_at_most():
     assert (first != second).any()
     assert np.abs(first - 1.0).max() <= 0.01
     cell = Cell(kind=FARM, case=Case(experiment=3, seed=1), entry=Entry(label="ARRIVE-F", policy="ARRIVE-F"))
-    rows = [perform(Work(cells=(cell,), code=code_digest(FARM.code)))[0] for _ in range(2)]
+    rows = [perform(Work(cells=(cell,), source=source_digest(FARM.code)))[0] for _ in range(2)]
     assert [row | {"cell_s": 0} for row in rows] == [rows[0] | {"cell_s": 0}] * 2
     assert len(times_of(rows[0])) == 194
     assert all("why" in move for move in json.loads(rows[0]["moves"]))

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.campaigns.cells import Cell, Work, code_digest, perform
+from dfrs.campaigns.cells import Cell, Work, perform, source_digest
 from dfrs.campaigns.online import METRICS, ONLINE, ElasticTrace, Entry, TracePart
 from dfrs.campaigns.spec import Campaign, Report, build_campaign, read_campaign
 from dfrs.campaigns.spec_text import campaign_toml
@@ -37,7 +37,7 @@ def cases(**source):
 
 def run_all(entries, case):
     cells = tuple(Cell(kind=ONLINE, case=case, entry=entry) for entry in entries)
-    return perform(Work(cells=cells, code=code_digest(ONLINE.code)))
+    return perform(Work(cells=cells, source=source_digest(ONLINE.code)))
 
 
 # Cells and sources.

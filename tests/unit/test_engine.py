@@ -199,7 +199,7 @@ def test_not_even_what_is_no_ordinary_exception_ends_the_others(what, two, tmp_p
 
 def test_a_worker_with_other_code_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match=r"^a worker has other code of dfrs [^\n]*$"):
-        perform(Work(cells=tuple(cells(tmp_path, 1)), code="another"))
+        perform(Work(cells=tuple(cells(tmp_path, 1)), source="another"))
     assert not runs(tmp_path)
 
 

@@ -91,9 +91,7 @@ def test_a_failed_job_says_how(tmp_path, command, words, code):
     run(story())
 
 
-@pytest.mark.parametrize(
-    ("tasks", "words"), [(1, "done; output was dropped"), (2, "done; task 0: output was dropped")]
-)
+@pytest.mark.parametrize(("tasks", "words"), [(1, "done; output was dropped"), (2, "done; task 0: output was dropped")])
 def test_what_a_node_has_to_say_of_a_job_that_is_done_is_told(tmp_path, tasks, words):
     async def story():
         async with Begun(tmp_path) as live:

@@ -8,7 +8,7 @@ import pytest
 
 from dfrs.bounds.stretch import stretch_bound
 from dfrs.campaigns import online
-from dfrs.campaigns.cells import Cell, Work, code_digest, perform
+from dfrs.campaigns.cells import Cell, Work, perform, source_digest
 from dfrs.campaigns.engine import Engine
 from dfrs.campaigns.online import ONLINE, Entry, LublinTrace
 from dfrs.campaigns.results import TIMES, study_frame
@@ -39,7 +39,7 @@ SCHEMA = {"algorithm": pl.String, **ONLINE.columns}
 def run_all(entries, case):
     """The row of each entry, in their order."""
     cells = tuple(Cell(kind=ONLINE, case=case, entry=entry) for entry in entries)
-    return perform(Work(cells=cells, code=code_digest(ONLINE.code)))
+    return perform(Work(cells=cells, source=source_digest(ONLINE.code)))
 
 
 def as_published(part, loads=(0.9,)):

@@ -86,9 +86,7 @@ def test_yields_are_told_in_the_last_need(tmp_path):
         (50.0, {"event": "complete", "job_id": 1}), (60.0, {"event": "complete", "job_id": 2}),
     ]  # fmt: skip
     policy = "Greedy*/OPT=MIN"
-    run = decide_again(
-        read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy
-    ).run
+    run = decide_again(read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy).run
     # Job 1 had half a node for 10 s, which is more than its last need; then both had 0.8 of their needs until it ended.
     assert run.workload.need.tolist() == [0.25, 1.0]
     assert run.workload.run_s == pytest.approx([10 + 0.8 * 30, 0.5 * 10 + 0.8 * 30 + 10])
@@ -102,20 +100,26 @@ def test_each_event_is_decided_by_the_policy_of_its_time(tmp_path, dfrs):
         (80.0, {"event": "complete", "job_id": 3}), (90.0, {"event": "complete", "job_id": 4}),
         (99.0, {"event": "complete", "job_id": 5}),
     ]  # fmt: skip
-    restarts = [(0, "Greedy*/OPT=MIN"), (2, "Greedy*/OPT=MIN"), (3, "EASY"), (7, "FCFS"), (7, "Greedy*/OPT=MIN")]
-    record = digested(entries, "FCFS", restarts)
+    restarts = [
+        (0, "Greedy*/OPT=MIN"),
+        (2, "Greedy*/OPT=MIN"),
+        (3, "FCFS"),
+        (7, "EQUIPARTITION"),
+        (7, "Greedy*/OPT=MIN"),
+    ]
+    record = digested(entries, "EASY", restarts)
     directory = write_log(tmp_path / "day", record, "Greedy*/OPT=MIN", restarts=restarts)
     log = read_live_log(directory)
-    assert log.policies == ((0, "Greedy*/OPT=MIN"), (3, "EASY"), (7, "FCFS"), (7, "Greedy*/OPT=MIN"))
+    assert log.policies == ((0, "Greedy*/OPT=MIN"), (3, "FCFS"), (7, "EQUIPARTITION"), (7, "Greedy*/OPT=MIN"))
     recorded = decide_again(log, find_policy)
     assert recorded.mismatch is None
     yields = dict(zip(recorded.run.workload.job_id.tolist(), recorded.run.workload.run_s.tolist(), strict=True))
-    # Jobs 1 and 2 had halves when EASY took over, under which job 3 waited until both had ended; the last two shared.
-    assert yields[3] == pytest.approx(10 * 1.0 + 5 * 1.0 + 5 * 0.5)
+    # Jobs 1 and 2 had halves when FCFS took over, under which job 3 waited until both had ended; then it shared.
+    assert yields[3] == pytest.approx(15 * 1.0 + 5 * 0.5)
     write_run(recorded.run, directory, measured(recorded.run, bound=True), "test")
     assert not validate_run(directory).problems
     status, out, _ = dfrs("simulate", "--from-log", directory)
-    assert (status, out.startswith("Greedy*/OPT=MIN, then EASY, then FCFS, then Greedy")) == (0, True)
+    assert (status, out.startswith("Greedy*/OPT=MIN, then FCFS, then EQUIPARTITION, then Greedy")) == (0, True)
     lines = [line for line in (directory / FILE).read_text().splitlines() if "restart" not in line]
     (directory / FILE).write_text("\n".join(lines))
     assert decide_again(read_live_log(directory), find_policy).mismatch is not None
@@ -127,9 +131,7 @@ def test_a_job_submitted_anew_counts_from_there(tmp_path):
         (5.0, {"event": "complete", "job_id": 7}), (5.0, submit(7, 1.0)), (8.0, {"event": "complete", "job_id": 7}),
     ]  # fmt: skip
     policy = "Greedy*/OPT=MIN"
-    recorded = decide_again(
-        read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy
-    )
+    recorded = decide_again(read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy)
     assert recorded.mismatch is None
     assert recorded.left_out == 0
     assert (recorded.run.workload.submit_s.tolist(), recorded.run.workload.run_s.tolist()) == ([5.0], [3.0])

@@ -13,7 +13,7 @@ import dfrs
 from dfrs.allocate.registry import Options
 from dfrs.campaigns import offline, online
 from dfrs.campaigns import store as store_module
-from dfrs.campaigns.cells import Cell, Work, code_digest, perform
+from dfrs.campaigns.cells import Cell, Work, code_digest, perform, source_digest
 from dfrs.campaigns.engine import Engine
 from dfrs.campaigns.farm import FARM
 from dfrs.campaigns.farm_random import HETERO
@@ -43,7 +43,7 @@ sys.stdin.readline()
 
 
 def rows(asked):
-    return [row for cell in asked for row in perform(Work(cells=(cell,), code=code()))]
+    return [row for cell in asked for row in perform(Work(cells=(cell,), source=source_digest(FAKE.code)))]
 
 
 def filled(directory, asked, files=1):
@@ -277,14 +277,14 @@ CHANGED = {
 }
 
 
-def digest(tmp_path, monkeypatch, source, name="part.py"):
+def digest(tmp_path, monkeypatch, source, name="part.py", of=code_digest):
     """Of a package with a file and a directory, one file of which is `name` with `source`."""
     for path in ("__init__.py", "part.py", "sub/one.py", "sub/deep/two.py", "beside.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(SOURCE)
     (tmp_path / name).write_text(source)
     monkeypatch.setattr(dfrs, "__file__", str(tmp_path / "__init__.py"))
-    return code_digest.__wrapped__(("part.py", "sub"))
+    return of.__wrapped__(("part.py", "sub"))
 
 
 @pytest.mark.parametrize("how", SAME)
@@ -292,6 +292,13 @@ def test_comments_docstrings_and_layout_do_not_count_as_code(how, tmp_path, monk
     for name in ("part.py", "sub/deep/two.py"):
         assert digest(tmp_path, monkeypatch, SAME[how], name) == digest(tmp_path, monkeypatch, SOURCE)
     assert SAME[how] != SOURCE
+
+
+def test_a_worker_is_asked_for_the_same_source_to_the_byte(tmp_path, monkeypatch):
+    plain = digest(tmp_path, monkeypatch, SOURCE, of=source_digest)
+    assert digest(tmp_path, monkeypatch, SOURCE, of=source_digest) == plain
+    for how in (*SAME.values(), *CHANGED.values()):
+        assert digest(tmp_path, monkeypatch, how, "sub/deep/two.py", of=source_digest) != plain
 
 
 @pytest.mark.parametrize("how", CHANGED)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dfrs.campaigns.cells import Cell, Kind, Work, code_digest, failure
+from dfrs.campaigns.cells import Cell, Kind, Work, failure, source_digest
 from dfrs.campaigns.runners import Done, InProcess, Runner
 from dfrs.campaigns.store import Store
 
@@ -132,7 +132,7 @@ class Engine:
     def _work(self, cells: list[Cell]) -> Work:
         kind = cells[0].kind
         keep = self.store.runs(kind) if self.keep_runs else None
-        return Work(cells=tuple(cells), code=code_digest(kind.code), keep=keep)
+        return Work(cells=tuple(cells), source=source_digest(kind.code), keep=keep)
 
     def _expected_s(self, cell: Cell, aim_s: float) -> float:
         spent_s, count = self._spent.get(cell.entry.name, (0.0, 0))

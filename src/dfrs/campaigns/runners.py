@@ -16,6 +16,9 @@ from typing import Protocol
 
 from dfrs.campaigns.cells import Cell, Row, Work, perform, warm
 
+_LOADED = ["dfrs.api"]
+"""By the process from which workers are forked: most of what takes long to load, and nothing that has threads when it
+is loaded (as polars has) but what stops them for a fork (numpy's linear algebra)."""
 _LISTEN_S = 0.5
 _AHEAD = 2
 """Pieces of work for each worker that are on their way: one that runs, one that waits, so that none idles."""
@@ -82,8 +85,9 @@ class Processes:
 
     def _running(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            # Not forked: libraries that have started threads do not survive that.
-            context = multiprocessing.get_context("spawn")
+            # Not forked from this one: libraries that have started threads do not survive that.
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload(_LOADED)
             reader, self._wanted = context.Pipe(duplex=False)
             self._pool = ProcessPoolExecutor(
                 self.workers, mp_context=context, initializer=_start_worker, initargs=(reader,)

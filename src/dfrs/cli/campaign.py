@@ -224,7 +224,7 @@ def show(
     """
     from tempfile import TemporaryDirectory
 
-    from dfrs.campaigns.cells import FAILED, Work, code_digest, perform
+    from dfrs.campaigns.cells import FAILED, Work, perform, source_digest
     from dfrs.campaigns.kept import front
     from dfrs.campaigns.spec import read_campaign
 
@@ -236,7 +236,7 @@ def show(
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=made.parent) as temporary:
-            row = perform(Work(cells=(chosen,), code=code_digest(chosen.kind.code), keep=Path(temporary)))[0]
+            row = perform(Work(cells=(chosen,), source=source_digest(chosen.kind.code), keep=Path(temporary)))[0]
             if row["status"] != FAILED:
                 shutil.rmtree(made, ignore_errors=True)
                 (Path(temporary) / chosen.key).rename(made)

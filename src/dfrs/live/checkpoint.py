@@ -170,9 +170,7 @@ def states_of(connection: Connection, names: set[int]) -> Mapping[int, str]:
     return {row.id: row.state for row in rows}
 
 
-def restore(
-    state: State, observer: Observer, tokens: Tokens, stored: Stored, find: Find
-) -> list[tuple[int, str]]:
+def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, find: Find) -> list[tuple[int, str]]:
     """Bring everything back; digests (by event) that were not recorded yet. `find`: the policies of earlier starts."""
     now = state.settings.clock()
     state.epoch = float(stored.meta.get("epoch", now))

@@ -24,7 +24,6 @@ import math
 from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import gammainc, gammaincinv
 
 from dfrs.model.elastic import TIME_KINDS, CommandKind, ElasticCommands
@@ -202,6 +201,8 @@ class Arrivals:
 
 def _solved(arrivals: Arrivals, work: float, load: float) -> float:
     """beta_arr for which jobs of `work` seconds of the machine offer `load`."""
+    # Takes longer to import than most verbs run.
+    from scipy.optimize import brentq  # noqa: PLC0415
 
     def excess(ln_scale: float) -> float:
         times = arrivals.times(math.exp(ln_scale))
