@@ -20,7 +20,12 @@ def simulate(policies: tuple[str, ...]) -> tuple[str, ...]:
 
 CHAINS = (
     (TRACE, simulate(FRACTIONAL)),
-    (SERVICES, ("allocate", "s.json", "-a", ALGORITHMS), simulate(BATCH), ("farm", "simulate", "--experiment", "3")),
+    (
+        SERVICES,
+        ("allocate", "s.json", "-a", ALGORITHMS),
+        simulate(BATCH),
+        ("farm", "simulate", "--experiment", "3", "-p", "FARM-EASY", "-p", "DFRS-FARM"),
+    ),
 )
 """Beside each other; the second finds the trace there long before it needs it."""
 

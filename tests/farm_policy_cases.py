@@ -13,6 +13,7 @@ from dfrs.policies.arrive_f import ArriveF
 from dfrs.policies.farm_rules import Rules
 from dfrs.policies.farm_search import Scenario
 from tests.cases import Seeded, Source
+from tests.frozen import frozen
 from tests.naive import farm as naive
 
 SPEEDS = (0.1, 0.5, 0.9, 1.0, 1.1, 2.0, 10.0)
@@ -70,9 +71,7 @@ def farm_snapshot(shape, jobs, *, now_s=1000.0, memory=None, cause=Cause.WAKE, s
     is_open = np.array([n not in closed for n in range(len(cluster))])
     first = np.cumsum([0, *(row[4] for row in rows)])
     arrays = [capacity, is_open, np.array(rows, JOB), first, np.array(slots, np.int64)]
-    for array in arrays:
-        array.setflags(write=False)
-    return Snapshot(now_s, cause, subject, *arrays, 0.0, view)
+    return frozen(Snapshot(now_s, cause, subject, *arrays, 0.0, view))
 
 
 def random_rules(source: Source) -> Rules:

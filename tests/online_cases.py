@@ -13,6 +13,7 @@ from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Snapshot,
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from tests.cases import Source
+from tests.frozen import frozen
 
 NO_NODE = -1
 GRAINS = (4, 8, 10)
@@ -40,7 +41,9 @@ class OnlineCase:
         return slice(int(self.first[row]), int(self.first[row + 1]))
 
     def snapshot(self, cause: Cause = Cause.WAKE) -> Snapshot:
-        return Snapshot(self.now_s, cause, -1, self.capacity, self.open, self.jobs, self.first, self.before, 0.0)
+        return frozen(
+            Snapshot(self.now_s, cause, -1, self.capacity, self.open, self.jobs, self.first, self.before, 0.0)
+        )
 
     def target(self, **changes: Any) -> Target:
         return replace(Target(self.after, self.yields), **changes)

@@ -10,6 +10,7 @@ from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.instance import Bools, Floats, Ints
 from tests import strategies
 from tests.cases import Source
+from tests.frozen import frozen
 from tests.online_cases import job_table, random_nodes
 
 EXACT = (4, 8)
@@ -30,6 +31,10 @@ class PolicyCase:
     subject: int
     moved: float = 0.0
 
+    def __post_init__(self) -> None:
+        for array in (self.jobs, self.first, self.before, self.capacity, self.open):
+            array.setflags(write=False)
+
     @property
     def rows(self) -> int:
         return len(self.jobs)
@@ -44,11 +49,9 @@ class PolicyCase:
         return {r: nodes for r, nodes in found.items() if nodes[0] >= 0}
 
     def snapshot(self, cause: Cause = Cause.WAKE) -> Snapshot:
-        arrays = [np.array(a) for a in (self.capacity, self.open, self.jobs, self.first, self.before)]
-        for array in arrays:
-            array.setflags(write=False)
         subject = self.subject if cause is Cause.SUBMISSION else -1
-        return Snapshot(self.now_s, cause, subject, *arrays, self.moved)
+        arrays = (self.capacity, self.open, self.jobs, self.first, self.before)
+        return frozen(Snapshot(self.now_s, cause, subject, *arrays, self.moved))
 
 
 def present_yields(jobs: Any, first: Ints, capacity: Floats, at: Ints) -> Floats:

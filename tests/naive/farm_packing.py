@@ -27,6 +27,8 @@ class FarmCase:
 
     @property
     def site(self) -> Any:
+        for array in (self.cluster, self.machine):
+            array.setflags(write=False)
         return self.cluster, self.machine, self.base.capacity, self.base.open
 
     @property

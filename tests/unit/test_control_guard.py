@@ -17,6 +17,7 @@ from dfrs.control.reconcile import reconcile
 from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Snapshot, Target
 from dfrs.model.run import Action
 from tests import online_cases
+from tests.frozen import frozen
 from tests.strategies import Drawn
 
 
@@ -163,7 +164,7 @@ def state(jobs, *, nodes=2, islands=None, keeps=None, homes=None, capacity=None)
     limits = Limits(
         cluster_of(capacity, islands or [0] * len(capacity), keeps or [False] * len(capacity), is_open), known
     )
-    shot = Snapshot(10.0, Cause.WAKE, -1, capacity, is_open, table, first, np.array(slots, np.int64), 0.0)
+    shot = frozen(Snapshot(10.0, Cause.WAKE, -1, capacity, is_open, table, first, np.array(slots, np.int64), 0.0))
     return shot, limits
 
 

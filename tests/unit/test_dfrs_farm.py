@@ -1,7 +1,5 @@
 """DFRS-FARM: names, decisions, and runs that the independent checker accepts."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +16,7 @@ from dfrs.model.farm import FarmView
 from dfrs.policies.dfrs_farm import MVT_S, PERIOD_S, DfrsFarm, Outlook
 from dfrs.policies.registry import find_policy
 from tests import strategies
+from tests.frozen import frozen
 from tests.naive.farm_packing import farm_case
 from tests.policy_cases import policy_case
 
@@ -45,7 +44,7 @@ def snapshot(rows, *, cause=Cause.WAKE, subject=-1, now_s=5_000.0):
         required=np.array([row.get("required", np.nan) for row in rows]),
         swapping=np.array([row.get("swapping", False) for row in rows]),
     )  # fmt: skip
-    return Snapshot(now_s, cause, subject, CAPACITY, np.ones(32, np.bool_), jobs, first, slots, 0.0, view)
+    return frozen(Snapshot(now_s, cause, subject, CAPACITY, np.ones(32, np.bool_), jobs, first, slots, 0.0, view))
 
 
 def fast_on(cluster, ratio=4.0):
@@ -89,7 +88,7 @@ def test_every_decision_is_admissible_and_pure_and_keeps_moved_jobs_in_one_sub_c
         cluster=case.cluster, machine=case.machine, node_memory=case.base.capacity[:, 1], speed=case.known,
         required=np.full(rows, np.nan), swapping=np.zeros(rows, np.bool_),
     )  # fmt: skip
-    shot = replace(shot, farm=view)
+    shot = frozen(shot, farm=view)
     target = DfrsFarm().decide(shot)
     check(shot, target)
     again = DfrsFarm().decide(shot)
@@ -176,13 +175,13 @@ def test_memory_that_no_sub_cluster_has_for_all_tasks_is_not_waited_for():
     # Node 31 alone has 0.6; six tasks would wait for it for ever, with everybody who comes after them.
     shot = snapshot([{"tasks": 6, "required": 0.6}, {"tasks": 2, "virtual_s": 10.0, "nodes": [0, 1]}])
     capacity = np.where(np.arange(32) == 31, 1.0, 0.5)
-    target = DfrsFarm().decide(replace(shot, capacity=np.column_stack([np.ones(32), capacity])))
+    target = DfrsFarm().decide(frozen(shot, capacity=np.column_stack([np.ones(32), capacity])))
     assert (target.yields > 0).all()
 
 
 def test_nobody_gives_way_to_a_job_that_no_open_nodes_can_hold():
     rows = [{"tasks": 8, "memory": 0.9}, {"tasks": 4, "virtual_s": 500.0, "nodes": [0, 1, 2, 3]}]
-    shot = replace(snapshot(rows), open=np.arange(32) % 8 > 0)
+    shot = frozen(snapshot(rows), open=np.arange(32) % 8 > 0)
     target = DfrsFarm().decide(shot)
     assert target.yields.tolist() == [0.0, 1.0]
     assert target.task_nodes[8:].tolist() == [0, 1, 2, 3], "and who runs is not moved for it"
@@ -190,7 +189,7 @@ def test_nobody_gives_way_to_a_job_that_no_open_nodes_can_hold():
 
 def test_who_fits_nowhere_else_goes_on_where_its_nodes_are_drained():
     rows = [{"tasks": 2}, {"tasks": 4, "virtual_s": 500.0, "nodes": [0, 1, 2, 3]}]
-    target = DfrsFarm().decide(replace(snapshot(rows), open=np.zeros(32, np.bool_)))
+    target = DfrsFarm().decide(frozen(snapshot(rows), open=np.zeros(32, np.bool_)))
     assert target.yields.tolist() == [0.0, 1.0]
 
 
@@ -198,7 +197,7 @@ def test_a_slow_sub_cluster_is_used_where_the_fast_one_has_no_room_for_all_tasks
     speed = np.full((4, 2), 0.001)
     speed[0] = 1.0
     closed = (CLUSTER == 0) & (np.arange(32) > 1)
-    shot = replace(snapshot([{"tasks": 4, "memory": 0.8, "speed": speed}]), open=~closed)
+    shot = frozen(snapshot([{"tasks": 4, "memory": 0.8, "speed": speed}]), open=~closed)
     assert clusters_of(shot, DfrsFarm().decide(shot), 0) != {0}
     after, _ = DfrsFarm().pack(shot, Outlook.of(shot), np.array([0]))
     assert after.min() >= 0
@@ -206,7 +205,7 @@ def test_a_slow_sub_cluster_is_used_where_the_fast_one_has_no_room_for_all_tasks
 
 def test_without_a_farm_all_nodes_are_alike():
     rows = [{"tasks": 2, "virtual_s": 0.0} for _ in range(3)]
-    shot = replace(snapshot(rows), farm=None)
+    shot = frozen(snapshot(rows), farm=None)
     target = DfrsFarm().decide(shot)
     check(shot, target)
     assert target.yields.tolist() == [1.0] * 3

@@ -13,6 +13,7 @@ from dfrs.model.farm import FarmView
 from dfrs.policies.dfrs_farm import RULES
 from tests import strategies
 from tests.cases import Seeded
+from tests.frozen import frozen
 from tests.naive import farm_packing as naive
 from tests.policy_cases import policy_case
 
@@ -196,7 +197,7 @@ def snapshot_of(case):
         cluster=case.cluster, machine=case.machine, node_memory=case.base.capacity[:, 1], speed=case.known,
         required=np.full(rows, np.nan), swapping=np.zeros(rows, np.bool_),
     )  # fmt: skip
-    return Snapshot(case.base.now_s, 2, -1, *arrays, 0.0, view)
+    return frozen(Snapshot(case.base.now_s, 2, -1, *arrays, 0.0, view))
 
 
 def tiny(seed):

@@ -17,6 +17,7 @@ from dfrs.kernels.jit import Bools, Floats, Ints
 from dfrs.model import tolerances
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Reason, Snapshot
 from tests import cases
+from tests.frozen import frozen
 from tests.naive import batch as naive
 from tests.strategies import Drawn
 
@@ -50,9 +51,11 @@ def snapshot_case(source: cases.Source) -> Snapshot:
         slots.append(where or [-1] * tasks)
     first = np.cumsum([0, *map(len, slots)])
     subject = len(rows) - 1 if source.integer(0, 1) and slots[-1][0] < 0 else -1
-    return Snapshot(
-        NOW_S, Cause.SUBMISSION if subject >= 0 else Cause.COMPLETION, subject, capacity, is_open,
-        np.array(rows, JOB), first, np.concatenate(slots).astype(np.int64), 0.0,
+    return frozen(
+        Snapshot(
+            NOW_S, Cause.SUBMISSION if subject >= 0 else Cause.COMPLETION, subject, capacity, is_open,
+            np.array(rows, JOB), first, np.concatenate(slots).astype(np.int64), 0.0,
+        )
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from dfrs.kernels import profile, subset, whole_nodes
 from dfrs.model import tolerances
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Reason, Snapshot
 from tests import cases
+from tests.frozen import frozen
 from tests.naive import los as naive
 from tests.strategies import Drawn
 from tests.unit.test_kernels_batch import as_python
@@ -50,7 +51,7 @@ def los_case(source):
         NOW_S, Cause.WAKE, -1, np.ones((nodes, 2)), is_open, np.array(rows, JOB),
         np.cumsum([0, *map(len, slots)]), np.concatenate(slots).astype(np.int64), 0.0,
     )  # fmt: skip
-    return snapshot, {
+    return frozen(snapshot), {
         "skips": source.pick(list(SKIPS)), "lookahead": source.pick([1, 2, 4, 99, 99]),
         "unit": source.pick([1, 1, 1, 2, 3]), "dedicated": bool(source.integer(0, 3)),
     }  # fmt: skip

@@ -9,6 +9,7 @@ from dfrs.kernels import remap
 from dfrs.model.decisions import JOB, Cause, Snapshot
 from dfrs.policies.actions import Remap
 from dfrs.policies.packers import VectorRemap, plan_of_two
+from tests.frozen import frozen
 from tests.naive import compare_policies as compare
 from tests.policy_cases import drawn, policy_case
 
@@ -39,7 +40,7 @@ def large_state(seed, nodes=32, rows=30):
     capacity = np.ones((nodes, 2))
     if seed % 3 == 0:
         capacity[nodes // 2 :] = (2.0, 1.5)
-    return Snapshot(1000.0, Cause.WAKE, -1, capacity, np.ones(nodes, np.bool_), jobs, first, before, 0.0)
+    return frozen(Snapshot(1000.0, Cause.WAKE, -1, capacity, np.ones(nodes, np.bool_), jobs, first, before, 0.0))
 
 
 @pytest.mark.parametrize("seed", range(60))

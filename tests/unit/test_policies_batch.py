@@ -14,6 +14,7 @@ from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
 from dfrs.policies.batch import BATCH, MissingEstimateError
 from dfrs.sim.run import Settings, Simulation
+from tests.frozen import frozen
 from tests.naive import batch as naive
 from tests.unit.test_kernels_batch import snapshots
 
@@ -38,9 +39,7 @@ def snapshot(jobs, nodes=1, *, capacity=None, closed=(), now_s=0.0, subject=-1):
     capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity, float)
     is_open = np.array([n not in closed for n in range(len(capacity))])
     records, task_nodes = np.array(rows, JOB), np.array(slots, np.int64)
-    for array in (records, task_nodes, capacity, is_open):
-        array.setflags(write=False)
-    return Snapshot(now_s, Cause.COMPLETION, subject, capacity, is_open, records, first, task_nodes, 0.0)
+    return frozen(Snapshot(now_s, Cause.COMPLETION, subject, capacity, is_open, records, first, task_nodes, 0.0))
 
 
 def places(shot, target):

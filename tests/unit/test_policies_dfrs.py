@@ -14,6 +14,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.run import Penalty
 from dfrs.policies.registry import TABLE_5_1, all_published, find_policy
 from dfrs.sim.run import Settings, Simulation
+from tests.frozen import frozen
 from tests.online_cases import random_workload
 from tests.policy_cases import drawn, policy_case
 
@@ -151,7 +152,7 @@ def test_without_jobs_there_is_nothing_to_wake_for(name):
         shot = Snapshot(
             10.0, cause, -1, np.ones((2, 2)), np.ones(2, np.bool_), np.zeros(0, JOB), np.zeros(1, np.int64), none, 0.0
         )
-        target = find_policy(name).decide(shot)
+        target = find_policy(name).decide(frozen(shot))
         assert (target.wake_at_s, len(target.yields), len(target.task_nodes)) == (None, 0, 0)
 
 
@@ -170,7 +171,7 @@ def state(jobs, *, nodes=2, now_s=1000.0, cause=Cause.COMPLETION, subject=-1, cl
         slots += [-1] * tasks if where is None else where
     first = np.cumsum([0, *(job[0] for job in jobs)])
     is_open = np.array([n not in closed for n in range(nodes)])
-    return Snapshot(now_s, cause, subject, np.ones((nodes, 2)), is_open, records, first, np.array(slots), 0.0)
+    return frozen(Snapshot(now_s, cause, subject, np.ones((nodes, 2)), is_open, records, first, np.array(slots), 0.0))
 
 
 def decided(name, rows, **settings):

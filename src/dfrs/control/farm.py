@@ -125,12 +125,12 @@ class Predictions:
             here = serials[at] == self._serials
             at = at[here]
             speed[at], required[at], swapping[at] = self._speed[here], self._required[here], self._swapping[here]
-        memory = capacity[:, MEMORY]
-        for array in (speed, required, swapping):
+        cluster, machine = self.cluster[:nodes], self.machine[:nodes]
+        for array in (cluster, machine, speed, required, swapping):
             array.setflags(write=False)
         return FarmView(
-            cluster=self.cluster[:nodes], machine=self.machine[:nodes], node_memory=memory, speed=speed,
-            required=required, swapping=swapping,
+            cluster=cluster, machine=machine, node_memory=capacity[:, MEMORY], speed=speed, required=required,
+            swapping=swapping,
         )  # fmt: skip
 
     def state(self) -> dict[str, np.ndarray]:

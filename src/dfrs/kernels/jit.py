@@ -1,11 +1,11 @@
 """One way to compile a kernel: cached on disk, exact arithmetic, free of the interpreter lock."""
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.core import event
+from numba.core import event, types
 from numpy.typing import NDArray
 
 from dfrs.kernels.compiling import compilation
@@ -22,7 +22,15 @@ R = TypeVar("R")
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile `function` by numba on first use; the machine code is kept in the cache directory."""
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
+    compiled: Any = numba.njit(cache=True, nogil=True)(function)
+    template = compiled.get_call_template
+
+    def for_any_value(args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> object:
+        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(kws[name]) for name in kws})
+
+    # Of a kernel that is called with a constant, numba would compile a copy for that value alone.
+    compiled.get_call_template = for_any_value
+    return cast("Callable[P, R]", compiled)
 
 
 class _Listener(event.Listener):
