@@ -2,8 +2,8 @@
 
 Arguments: a JSON file {"start": wall clock, "end": wall clock, "window": seconds, "cores": cores of one node,
 "steps": [[seconds after the start, need], ...]} and a file to write to. Work comes in evenly, as much as its need;
-what it has not done after `LATE_S` is lost, as with a service's requests. It writes one line a window: its middle,
-the CPU it needed, the CPU it got.
+what it has not done after `LATE_S` is lost, as with a service's requests. It writes one line a window: when it
+ended, the CPU it needed, the CPU it got.
 """
 
 import json
@@ -36,7 +36,7 @@ def main() -> None:
             else:
                 time.sleep(PAUSE_S)
             if now - begin >= plan["window"]:
-                written.write(f"{(begin + now) / 2 - start:.3f} {asked_s:.6f} {used_s:.6f}\n")
+                written.write(f"{now - start:.3f} {asked_s:.6f} {used_s:.6f}\n")
                 begin, asked_s, used_s = now, 0.0, 0.0
 
 

@@ -42,8 +42,8 @@ FIRST = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Two more than there are CPUs: many tests wait for other processes."""
-    return len(os.sched_getaffinity(0)) + 2
+    """Three more than there are CPUs: many tests wait for other processes."""
+    return len(os.sched_getaffinity(0)) + 3
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -24,8 +24,11 @@ from dfrs.policies.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-LONG = {"first-campaign.md", "big-campaigns.md", "campaigns.md", "resume-and-compare.md", "command-line.md"}
-"""Pages that take a minute or two: `make test-slow`."""
+LONG = {
+    "first-campaign.md", "big-campaigns.md", "campaigns.md", "resume-and-compare.md", "command-line.md",
+    "elastic-workloads.md", "node-failures-and-unequal-nodes.md",
+}  # fmt: skip
+"""Pages that take long: `make test-slow`."""
 LIVE = "<!-- run on a live cluster -->"
 """On a page whose commands need one; the test starts it. A page that says `dfrs up` starts its own."""
 BLOCK = re.compile(r"^```(\w+)(?: file=(\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -221,7 +221,9 @@ def test_minimum_yields_have_room_or_wait():
 def test_a_job_without_a_minimum_yield_is_told_that_those_of_others_keep_it_out():
     rows = [(RUNNING, (0,), 1.0, 0.1, 0.7, 0.7), (WAITING, 1, 1.0, 0.1, 0.0, 0.0)]
     shot, limits = state(rows, nodes=1)
-    shot.jobs["requested_start_s"][1] = 5.0
+    table = shot.jobs.copy()
+    table["requested_start_s"][1] = 5.0
+    shot = frozen(shot, jobs=table)
     after = guard(shot, wanted(shot, [0, 0], [0.0, 1.0]), replace(limits, dedicated=True))
     assert after.task_nodes.tolist() == [0, -1]
     assert after.why == {2: module.OTHERS_MINIMUM}

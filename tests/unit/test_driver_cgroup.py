@@ -56,7 +56,7 @@ FILES = {
     "memory.swap.current": "4096\n",
     "memory.events": "low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n",
     "pids.max": "max",
-    "pids.events": "max 0\n",
+    "pids.events": "max 4\n",
     "io.stat": "254:0 rbytes=4096 wbytes=8192 rios=1 wios=2\n8:0 rbytes=1 wbytes=2 rios=1 wios=1\n",
 }
 
@@ -128,7 +128,7 @@ def test_task_of_version_2(fake, writes):
     written = [(os.path.relpath(path, fake.path), text) for path, text in writes]
     assert written == [
         ("1.0.0/memory.max", str(300 << 20)),
-        ("1.0.0/pids.max", str(most_processes())),
+        ("1.0.0/pids.max", str(most_processes(fake.point))),
         ("1.0.0/cpu.weight", "2500"),
         ("1.0.0/cpu.weight", "1"),
         ("1.0.0/cpu.weight", "10000"),
@@ -142,7 +142,7 @@ def test_task_of_version_2(fake, writes):
         waiting_s=1.25,
     )  # fmt: skip
     assert group.read() == expected
-    assert group.worst() == Counters(peak_bytes=2 << 20, oom_kills=2)
+    assert group.worst() == Counters(peak_bytes=2 << 20, oom_kills=2, refused_forks=4)
     assert fake.names() == ["1.0.0"]
     place = group.place()
     files = ("procs", "freeze", "frozen", "kill", "oom", "peak", "cpu", "forks")

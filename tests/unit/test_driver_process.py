@@ -100,7 +100,7 @@ def test_why_a_program_cannot_run_is_said_in_words(host, tmp_path):
 
 def test_a_task_that_forks_without_end_leaves_room_for_others(host, monkeypatch):
     for module in (cgroup_v1, cgroup_v2):
-        monkeypatch.setattr(module, "most_processes", lambda: 8)
+        monkeypatch.setattr(module, "most_processes", lambda tree: 8)
     node = host.node()
     if any(note.startswith("no pids") for note in node.abilities.notes):
         pytest.skip("no pids controller is mounted here")
@@ -112,10 +112,16 @@ def test_a_task_that_forks_without_end_leaves_room_for_others(host, monkeypatch)
     node.start(task(2), host.shell("for i in 1 2 3 4 5; do /bin/true & done; wait"), 0.5)
     bomb, other = ended(node, task(1)), ended(node, task(2))
     assert text(node, task(1)) == "7 [Errno 11] Resource temporarily unavailable\n"
-    assert bomb.message == "it had as many processes as a task may have here, and could start no more"
+    assert bomb.message == "it could not start more processes: there were as many as may be"
     assert (other.code, other.message) == (0, "")
     monkeypatch.undo()
-    assert 500 < most_processes() < int(Path("/proc/sys/kernel/pid_max").read_text())
+    most = most_processes(str(host.root))
+    assert 500 < most < int(Path("/proc/sys/kernel/pid_max").read_text())
+    (host.root / "pids.max").write_text("max\n")
+    assert most_processes(str(host.root)) == most
+    (host.root / "pids.max").write_text("1000\n")
+    assert most_processes(str(host.root)) == 150
+    (host.root / "pids.max").unlink()
 
 
 def test_it_ends_when_all_of_it_has(host):

@@ -70,8 +70,9 @@ def digested(entries, policy, restarts=()):
 
     core, record = Core(find_policy(policy), np.zeros((0, 2))), []
     for k, (time_s, event) in enumerate(entries):
-        for _, name in (each for each in restarts if each[0] == k):
-            core.policy = find_policy(name)
+        for name in (name for index, name in restarts if index == k and name != policy):
+            core.hand_over(find_policy(name))
+            policy = name
         before = core.decisions
         core.handle(decode(event), time_s)
         record.append((time_s, event, digest(core.target) if core.decisions > before else ""))
@@ -107,10 +108,10 @@ def test_each_event_is_decided_by_the_policy_of_its_time(tmp_path, dfrs):
         (7, "EQUIPARTITION"),
         (7, "Greedy*/OPT=MIN"),
     ]
-    record = digested(entries, "EASY", restarts)
+    record = digested(entries, "Greedy*/OPT=MIN", restarts)
     directory = write_log(tmp_path / "day", record, "Greedy*/OPT=MIN", restarts=restarts)
     log = read_live_log(directory)
-    assert log.policies == ((0, "Greedy*/OPT=MIN"), (3, "FCFS"), (7, "EQUIPARTITION"), (7, "Greedy*/OPT=MIN"))
+    assert log.policies == ((0, "Greedy*/OPT=MIN"), (3, "FCFS"), (7, "Greedy*/OPT=MIN"))
     recorded = decide_again(log, find_policy)
     assert recorded.mismatch is None
     yields = dict(zip(recorded.run.workload.job_id.tolist(), recorded.run.workload.run_s.tolist(), strict=True))
@@ -119,8 +120,12 @@ def test_each_event_is_decided_by_the_policy_of_its_time(tmp_path, dfrs):
     write_run(recorded.run, directory, measured(recorded.run, bound=True), "test")
     assert not validate_run(directory).problems
     status, out, _ = dfrs("simulate", "--from-log", directory)
-    assert (status, out.startswith("Greedy*/OPT=MIN, then FCFS, then EQUIPARTITION, then Greedy")) == (0, True)
-    lines = [line for line in (directory / FILE).read_text().splitlines() if "restart" not in line]
+    assert (status, out.startswith("Greedy*/OPT=MIN, then FCFS, then Greedy")) == (0, True)
+    text = (directory / FILE).read_text()
+    (directory / FILE).write_text(text.replace("FCFS", "GONE"))
+    status, out, err = dfrs("simulate", "--from-log", directory)
+    assert (status, err) == (1, "policy GONE is not there any more: the one after it decides in its place\n")
+    lines = [line for line in text.splitlines() if "restart" not in line]
     (directory / FILE).write_text("\n".join(lines))
     assert decide_again(read_live_log(directory), find_policy).mismatch is not None
 

@@ -10,8 +10,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from typing import Protocol
 
 from dfrs.campaigns.cells import Cell, Row, Work, perform, warm
@@ -71,7 +72,7 @@ class InProcess:
 
 
 class Processes:
-    """`workers` processes on this machine."""
+    """`workers` processes on this machine. What they are forked from stays until this process ends."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -80,14 +81,13 @@ class Processes:
 
     def start(self, cells: Sequence[Cell]) -> None:
         """Start the processes; while they load, compile here what is not compiled yet, once for all."""
-        self._running()
+        _prepared()
         warm(cells)
+        self._running()
 
     def _running(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            # Not forked from this one: libraries that have started threads do not survive that.
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(_LOADED)
+            context = _prepared()
             reader, self._wanted = context.Pipe(duplex=False)
             self._pool = ProcessPoolExecutor(
                 self.workers, mp_context=context, initializer=_start_worker, initargs=(reader,)
@@ -131,6 +131,30 @@ class Processes:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._wanted.close()
             self._pool = self._wanted = None
+
+
+def _prepared() -> BaseContext:
+    """How workers are started: forked from a process that loads what they need, and is started here if it is not there.
+
+    They are not forked from this one: libraries that have started threads do not survive that.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_LOADED)
+    safe_path = os.environ.get("PYTHONSAFEPATH")
+    # Else it would look for libraries among the user's files first.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        with deaf_children():
+            forkserver.ensure_running()
+    except OSError:
+        # It listens on a socket among temporary files, whose path may be too long for one.
+        return multiprocessing.get_context("spawn")
+    finally:
+        if safe_path is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = safe_path
+    return context
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What every verb shares: consoles, JSON output, the note about compilation, progress."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +57,12 @@ def _announce() -> None:
 def warn(text: str) -> None:
     """One line on standard error about what the user may not have wanted."""
     err.print(text, style="yellow", markup=False, soft_wrap=True)
+
+
+def tell_missing(policies: Sequence[str]) -> None:
+    """A line for each policy of a live cluster's log that cannot be asked any more."""
+    for name in policies:
+        warn(f"policy {name} is not there any more: the one after it decides in its place")
 
 
 def tell_odd(trace: Path, report: "Report") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.cluster import Json, live
-from dfrs.cli.console import out, print_json, warn
+from dfrs.cli.console import out, print_json, tell_missing, warn
 from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 
@@ -69,6 +69,7 @@ def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
         write_run(run, output, measured(run, bound=True), dfrs.__version__)
     else:
         warn("no job ended on nodes: only the log was written")
+    tell_missing(recorded.missing)
     if recorded.mismatch is not None:
         warn(f"event {recorded.mismatch.index + 1} of the log was decided otherwise than recorded")
     if as_json:

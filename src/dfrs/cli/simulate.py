@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import out, print_json, progress, tell_odd, warn
+from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, warn
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def _compare(path: Path, *, as_json: bool) -> None:
 
     log = read_live_log(path)
     recorded = decide_again(log, find_policy)
+    tell_missing(recorded.missing)
     differs = recorded.mismatch
     if as_json:
         found = None if differs is None else {"event": differs.index + 1, "time_s": differs.now_s}
@@ -178,6 +179,7 @@ def _recorded(path: Path, settings: "Settings", estimates: str) -> "tuple[Worklo
 
     log = read_live_log(path)
     recorded = decide_again(log, find_policy, path.resolve().name)
+    tell_missing(recorded.missing)
     work = recorded.run.workload
     if not len(work):
         raise InputError(f"{path}: no job in it ran and ended")

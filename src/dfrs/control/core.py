@@ -56,7 +56,6 @@ class Core:
         self, policy: Policy, capacity: Floats, command_limit: int | None = None, farm: Layout | None = None
     ) -> None:
         self.policy = policy
-        """Another one may take over between two events."""
         self.command_limit = command_limit
         self.journal = Journal()
         self.answers = AnswerLog()
@@ -110,6 +109,11 @@ class Core:
         """Whether any job makes progress before `now_s`, if nothing changes until then."""
         jobs = self._rows.views()[0]
         return bool(((jobs["yield_"] > 0) & (jobs["ready_s"] < now_s)).any())
+
+    def hand_over(self, policy: Policy) -> None:
+        """Let another policy decide from here on. It is to be asked at once, not when the one before wanted to be."""
+        self.policy = policy
+        self.wake_at_s = self._now_s if np.isfinite(self._now_s) else None
 
     def snapshot(self, cause: Cause = Cause.WAKE, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.

@@ -184,13 +184,14 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
         state.numbers[node.name] = node.number
     _restore_jobs(state, stored)
     _restore_past(state, tokens, stored)
+    deciding = state.settings.policy
     if stored.checkpoint is not None:
         with np.load(io.BytesIO(stored.checkpoint.arrays), allow_pickle=False) as found:
             state.core.restore({name[5:]: found[name] for name in found.files if name.startswith("core_")})
             observer.restore(found["needs"])
         restore_shell(state, stored.checkpoint.shell)
-        _hand_over(state, json.loads(stored.checkpoint.shell).get("policy", state.settings.policy), find)
-    missing = _replay(state, stored.events, find)
+        deciding = json.loads(stored.checkpoint.shell).get("policy", deciding)
+    missing = _replay(state, stored.events, deciding, find)
     state.sequence = stored.last_event
     state.picture, _ = state.look()
     for job in state.jobs.values():
@@ -231,23 +232,30 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
         tokens.add(row.hash, info)
 
 
-def _hand_over(state: State, name: str, find: Find) -> None:
-    """Let that policy decide from here on; where it is not found any more, the present one decides for it."""
-    state.core.policy = state.policy
+def _policy(state: State, name: str, find: Find) -> Policy:
+    """The one of that name; where it is not found any more, the present one decides for it."""
     if name != state.settings.policy:
         try:
-            state.core.policy = find(name)
+            return find(name)
         except InputError as error:
             log.warning("the policy that decided before is not there", policy=name, problem=str(error))
+    return state.policy
 
 
-def _replay(state: State, rows: Sequence[Row[Any]], find: Find) -> list[tuple[int, str]]:
-    """Tell the core all events again. Where it decides otherwise than recorded, what runs on nodes is what counts."""
+def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -> list[tuple[int, str]]:
+    """Tell the core all events again, under the policies that decided, at first the one named `deciding`.
+
+    Where it decides otherwise than recorded, what runs on nodes is what counts.
+    """
+    core = state.core
+    core.policy = _policy(state, deciding, find)
     missing: list[tuple[int, str]] = []
     for row in rows:
         document = json.loads(row.event)
         if document["event"] == RESTART:
-            _hand_over(state, document["policy"], find)
+            if document["policy"] != deciding:
+                deciding = document["policy"]
+                core.hand_over(_policy(state, deciding, find))
             continue
         (decided,) = state.decide([decode(document)], row.time_s)
         state.apply(decided, replaying=True)
@@ -257,7 +265,9 @@ def _replay(state: State, rows: Sequence[Row[Any]], find: Find) -> list[tuple[in
             state.mismatches += 1
         elif decided.digest and not row.digest:
             missing.append((row.sequence, decided.digest))
-    state.core.policy = state.policy
+    core.policy = state.policy
+    if deciding != state.settings.policy:
+        core.hand_over(state.policy)
     if state.mismatches:
         state.places.suspect()
     return missing

@@ -39,15 +39,18 @@ class Recorded:
     """The first decision that differs from the recorded one, or None."""
     left_out: int
     """Jobs that have not ended, or not on nodes."""
+    missing: tuple[str, ...]
+    """Names of policies that decided and are no more."""
 
 
 def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live") -> Recorded:
     """Replay the log's events through a core under the policies that made it, found by name, comparing every target.
 
-    Raises InputError where the log is damaged (an event that cannot be true, or no node) and what `find` raises.
+    Raises InputError where the log is damaged (an event that cannot be true, or no node) or its last policy is no more.
     """
-    policies = {index: find(policy) for index, policy in log.policies}
-    core = Core(policies[0], np.zeros((0, 2)), log.command_limit)
+    policies, missing = _policies(log, find)
+    core = Core(policies.pop(log.policies[0][0]), np.zeros((0, 2)), log.command_limit)
+    decided_by = [core.policy, *policies.values()]
     needs: dict[int, float] = {}
     """By serial number: the need of every job now."""
     serials: dict[int, int] = {}
@@ -56,7 +59,8 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
     mismatch: Mismatch | None = None
     submitted = 0
     for k, entry in enumerate(log.entries):
-        core.policy = policies.get(k, core.policy)
+        if k in policies:
+            core.hand_over(policies[k])
         event = decode(entry.event)
         kind = entry.event["event"]
         if kind == "submit":
@@ -84,10 +88,30 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
     final = np.array([needs[serial] for serial in range(submitted)])
     told = _in_last_needs(events, np.concatenate([np.zeros(0), *rows]), final)
     last = np.isin(np.arange(submitted), list(serials.values()))
-    run, left_out = _run(log, core, list(policies.values()), told, final, last, name)
+    run, left_out = _run(log, core, decided_by, told, final, last, name)
     return Recorded(
-        run=run, node_events=tuple(_node_events(log)), decisions=core.decisions, mismatch=mismatch, left_out=left_out
-    )
+        run=run, node_events=tuple(_node_events(log)), decisions=core.decisions, mismatch=mismatch, left_out=left_out,
+        missing=missing,
+    )  # fmt: skip
+
+
+def _policies(log: LiveLog, find: Callable[[str], Policy]) -> tuple[dict[int, Policy], tuple[str, ...]]:
+    """By the index of its first event, and the names of those that are no more, for which the next one decides.
+
+    Raises what `find` raises for the last.
+    """
+    found: dict[int, Policy] = {}
+    missing: list[str] = []
+    later: Policy | None = None
+    for index, name in reversed(log.policies):
+        try:
+            later = find(name)
+        except InputError:
+            if later is None:
+                raise
+            missing.append(name)
+        found[index] = later
+    return found, tuple(missing[::-1])
 
 
 def _mismatch(index: int, entry: Entry, event: Any, replayed: str, problem: str) -> Mismatch:  # noqa: ANN401

@@ -31,7 +31,7 @@ class LiveLog:
     command_limit: int | None
     entries: tuple[Entry, ...]
     policies: tuple[tuple[int, str], ...]
-    """Who decided: from the entry of that index on, the policy of that name. The first begins at 0."""
+    """Who decided: from the entry of that index on, the policy of that name."""
     jobs: Mapping[int, Mapping[str, Any]]
     """By id, as the API shows them."""
 
@@ -75,10 +75,12 @@ def read_live_log(path: Path) -> LiveLog:
     last = _field(f"{path}, line 1", header, "policy", str)
     if not policies or policies[0][0] > 0:
         policies.insert(0, (0, last))
+    ends = [*(index for index, _ in policies[1:]), len(entries)]
+    decided = [policy for policy, end in zip(policies, ends, strict=True) if policy[0] < end]
     return LiveLog(
         discovery=_field(f"{path}, line 1", header, "discovery", str),
         command_limit=limit if isinstance(limit, int) else None,
-        entries=tuple(entries), policies=tuple(policies), jobs=jobs,
+        entries=tuple(entries), policies=tuple(decided or policies[-1:]), jobs=jobs,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from dfrs.live.drivers.base import DriverError
-from dfrs.live.drivers.shim import Place, read_text, write_control
+from dfrs.live.drivers.shim import Place, happened, read_text, write_control
 
 TOP = "dfrs"
 PERIOD_US = 200_000
@@ -27,8 +27,11 @@ periods of 20 ms, 0.20 in those of 100 ms, 0.24 in those of 200 ms."""
 LONG_PERIOD_US = 1_000_000
 LEAST_QUOTA_US = 1_000
 """The kernel refuses less."""
+HOST_LIMITS = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
+PIDS = 32_768
+"""The kernel's default for pid_max."""
 PROCESSES_PART = 0.15
-"""Of all that a host may have: what one task may have of them."""
+"""Of all processes and threads that a host may have: what one task may have."""
 THREADS = 64
 """Above so many, run-queue delays are not read: it would cost more than it tells."""
 
@@ -41,6 +44,7 @@ class Counters:
     memory_bytes: int = 0
     peak_bytes: int = 0
     oom_kills: int = 0
+    refused_forks: int = 0
     swap_bytes: int | None = None
     read_bytes: int | None = None
     written_bytes: int | None = None
@@ -95,7 +99,7 @@ class Group(Protocol):
         ...
 
     def worst(self) -> Counters:
-        """The peak of its memory, and how many of its processes were killed for want of it."""
+        """The peak of its memory, and how many processes were killed for want of it, or refused."""
         ...
 
     def adopt(self, other: "Group", timeout_s: float) -> None:
@@ -147,10 +151,13 @@ def quota(cores: float) -> tuple[int, int]:
     return LEAST_QUOTA_US, LONG_PERIOD_US
 
 
-def most_processes() -> int:
-    """Processes and threads that a task may have, so that one that forks without end leaves enough to all others."""
-    host = (number(f"/proc/sys/kernel/{name}") for name in ("pid_max", "threads-max"))
-    return int(PROCESSES_PART * min(most for most in host if most is not None))
+def most_processes(tree: str) -> int:
+    """Processes and threads that a task may have, so that one that forks without end leaves enough to all others.
+
+    `tree`: where the controller is mounted, which in a container may have a limit of its own.
+    """
+    limits = (read_text(path).strip() for path in (*HOST_LIMITS, f"{tree}/pids.max"))
+    return max(1, int(PROCESSES_PART * min((int(limit) for limit in limits if limit.isdigit()), default=PIDS)))
 
 
 def numbers(path: str) -> dict[str, int]:
@@ -177,6 +184,15 @@ def waiting_s(threads_path: str, pressure_path: str) -> float | None:
         if line.startswith("some "):
             return int(line.rpartition("=")[2]) / 1e6
     return None
+
+
+def worst_of(place: Mapping[str, str]) -> Counters:
+    """What a group's files say of what ran out or nearly did; `place` as `Group.place` has it."""
+    return Counters(
+        peak_bytes=number(place.get("peak", "")) or 0,
+        oom_kills=happened(read_text(place.get("oom", "")), "oom_kill"),
+        refused_forks=happened(read_text(place.get("forks", "")), "max"),
+    )
 
 
 def set_file(path: str, value: str) -> None:

@@ -28,8 +28,9 @@ from dfrs.live.drivers.cgroup import (
     remove_directory,
     set_file,
     waiting_s,
+    worst_of,
 )
-from dfrs.live.drivers.shim import happened, read_text, write_control
+from dfrs.live.drivers.shim import read_text, write_control
 
 SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
@@ -56,7 +57,7 @@ class GroupV1:
         if self.memory:
             set_file(f"{self.memory}/memory.limit_in_bytes", str(memory_bytes))
         if "pids" in self.common:
-            set_file(f"{self.common['pids']}/pids.max", str(most_processes()))
+            set_file(f"{self.common['pids']}/pids.max", str(most_processes(self.node.points["pids"])))
 
     def exists(self) -> bool:
         """Whether they are there."""
@@ -130,11 +131,8 @@ class GroupV1:
         )
 
     def worst(self) -> Counters:
-        """The counters of memory that ran out or nearly did."""
-        if not self.node.limits_memory:
-            return Counters()
-        place = self.place()
-        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=happened(read_text(place["oom"]), "oom_kill"))
+        """The counters of what ran out or nearly did."""
+        return worst_of(self.place())
 
     def _disk(self) -> tuple[int | None, int | None]:
         if "blkio" not in self.common:
@@ -176,7 +174,8 @@ class NodeV1:
             for name in ("memory", "cpuacct", "blkio", "pids", "freezer")
             if name in separate and separate[name] != separate.get("cpuset")
         }
-        notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in points]
+        usable = set(points) - ({"pids"} - set(self.common))
+        notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in usable]
         self.kills = False
         if unified is not None and os.access(unified, os.W_OK):
             self.common["unified"] = f"{unified}/{TOP}/{cluster}"

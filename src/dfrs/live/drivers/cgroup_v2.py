@@ -28,8 +28,9 @@ from dfrs.live.drivers.cgroup import (
     remove_directory,
     set_file,
     waiting_s,
+    worst_of,
 )
-from dfrs.live.drivers.shim import Place, happened, read_text, write_control
+from dfrs.live.drivers.shim import Place, read_text, write_control
 
 WEIGHTS = (1, 10_000)
 CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")
@@ -40,7 +41,7 @@ class GroupV2:
     """A task's group; see `cgroup.Group`."""
 
     lost_by_move = frozenset(
-        {"cpu_s", "peak_bytes", "oom_kills", "read_bytes", "written_bytes", "throttled_s", "waiting_s"}
+        {"cpu_s", "peak_bytes", "oom_kills", "refused_forks", "read_bytes", "written_bytes", "throttled_s", "waiting_s"}
     )
 
     def __init__(self, node: "NodeV2", task: str) -> None:
@@ -53,7 +54,7 @@ class GroupV2:
         if self.node.limits_memory:
             set_file(f"{self.path}/memory.max", str(memory_bytes))
         if "pids" in self.node.controllers:
-            set_file(f"{self.path}/pids.max", str(most_processes()))
+            set_file(f"{self.path}/pids.max", str(most_processes(self.node.point)))
 
     def exists(self) -> bool:
         """Whether it is there."""
@@ -115,11 +116,8 @@ class GroupV2:
         )
 
     def worst(self) -> Counters:
-        """The counters of memory that ran out or nearly did."""
-        if not self.node.limits_memory:
-            return Counters()
-        place = self.place()
-        return Counters(peak_bytes=number(place["peak"]) or 0, oom_kills=happened(read_text(place["oom"]), "oom_kill"))
+        """The counters of what ran out or nearly did."""
+        return worst_of(self.place())
 
     def _disk(self) -> tuple[int | None, int | None]:
         if "io" not in self.node.controllers:

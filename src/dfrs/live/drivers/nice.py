@@ -66,7 +66,7 @@ class NiceDriver(SupervisedDriver):
             notes.append("shares count per thread: a task of many threads gets more")
             if os.geteuid() != 0:
                 notes.append("without privileges a share can be lowered but not raised")
-        notes += ["memory limits are not enforced", "a paused task keeps its memory"]
+        notes += ["limits of memory and processes are not enforced", "a paused task keeps its memory"]
         return Abilities(
             shares="nice",
             caps=False,

@@ -85,7 +85,9 @@ class ProcessDriver(SupervisedDriver):
         new.create(self._limit(task))
         new.adopt(old, MOVE_S)
         worst = old.worst()
-        counters = replace(old.read(), peak_bytes=worst.peak_bytes, oom_kills=worst.oom_kills)
+        counters = replace(
+            old.read(), peak_bytes=worst.peak_bytes, oom_kills=worst.oom_kills, refused_forks=worst.refused_forks
+        )
         before = add_counters(counters, owner.carried)
         counted = {name: getattr(before, name) for name in old.lost_by_move}
         return {name: value for name, value in counted.items() if value is not None}

@@ -508,8 +508,8 @@ class Shim:
         notes = [self.error] if self.error else []
         if killed and kind != "out-of-memory":
             notes.append(f"{killed} of its processes were killed for want of memory")
-        if happened(read_text(owner.get("forks", "")), "max"):
-            notes.append("it had as many processes as a task may have here, and could start no more")
+        if happened(read_text(owner.get("forks", "")), "max") or float(owner.get("carried_refused_forks", "0")):
+            notes.append("it could not start more processes: there were as many as may be")
         for name, stream in zip(("output", "error output"), self.streams.values(), strict=True):
             if stream.dropped:
                 notes.append(f"{stream.dropped} bytes of {name} were dropped: the disk was full")
