@@ -39,6 +39,8 @@ SCENES = {"balanced": 0, "unbalanced": 2}
 """By how many tasks need a whole node."""
 NODES, NODE_CORES = 4, 0.45
 """A node has half a CPU to give, less what agents, controller and kernel take of this machine: a tenth, measured."""
+TASK_BYTES = 100 << 20
+"""Of a node's GiB. A live cluster exchanges no tasks between nodes whose memory is full, as the simulated host does."""
 START_S = 15.0
 """For everything to be there before the clock starts."""
 DUTY = Path(__file__).with_name("duty.py")
@@ -146,7 +148,7 @@ def _submit(cluster: LiveCluster, directory: Path, k: int, start: float, speed: 
     times = {"start": start, "end": start + TRACE_S / speed, "window": WINDOW_S / speed}
     plan.write_text(json.dumps({**times, "cores": NODE_CORES, "steps": steps_of(need, speed)}))
     return cluster.submit(
-        sys.executable, "-S", str(DUTY), str(plan), str(directory / f"{k}.duty"), memory_bytes=250 << 20
+        sys.executable, "-S", str(DUTY), str(plan), str(directory / f"{k}.duty"), memory_bytes=TASK_BYTES
     )
 
 
