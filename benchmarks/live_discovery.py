@@ -40,7 +40,7 @@ SCENES = {"balanced": 0, "unbalanced": 2}
 NODES, NODE_CORES = 4, 0.45
 """A node has half a CPU to give, less what agents, controller and kernel take of this machine: a tenth, measured."""
 TASK_BYTES = 100 << 20
-"""Of a node's GiB. A live cluster exchanges no tasks between nodes whose memory is full, as the simulated host does."""
+"""Of a node's GiB. Unlike the simulated host, a live cluster exchanges no tasks between nodes whose memory is full."""
 START_S = 15.0
 """For everything to be there before the clock starts."""
 DUTY = Path(__file__).with_name("duty.py")
