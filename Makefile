@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test kernels pytest test-slow lint bench reproduce lock clean clean-kernels
+.PHONY: help demo demo-replay test kernels pytest test-slow fuzz lint bench reproduce lock clean clean-kernels
 
 # Tests start thousands of processes: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,6 +48,10 @@ pytest: $(READY)
 
 test-slow: $(READY) ## Every published policy with every option, all streams of commands, broken kernels, long pages
 	$(BIN)/pytest -n auto -m slow
+
+SEEDS ?= 0:1000
+fuzz: $(READY) ## Storms: a controller and nodes to which anything happens, SEEDS=0:1000
+	@$(BIN)/python -m tests.storms $(SEEDS) --quiet
 
 bench: $(READY) ## Speed, memory, and a peer in the same run
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation VectorPack==0.1.5

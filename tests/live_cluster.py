@@ -7,6 +7,7 @@ run at the same time, or one attempt is started a second time, on nodes that nob
 import asyncio
 import random
 import time
+from collections import deque
 from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskState
@@ -15,6 +16,7 @@ from dfrs.live.service import Controller
 from dfrs.live.settings import ControllerSettings
 from dfrs.live.wire import PROTOCOL, Desire, Hello, Output, Read, Report, Sample, Status, Welcome
 from dfrs.policies.registry import find_policy
+from tests.virtual_loop import VirtualExecutor
 
 GIB = 1 << 30
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
@@ -23,8 +25,9 @@ LIVE = (TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED)
 
 async def until(condition, what="", patience_s=30.0):
     """Wait for the first true value of `condition()`."""
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + patience_s
+    while loop.time() < end:
         value = condition()
         if value:
             return value
@@ -67,6 +70,8 @@ class World:
 
     now: float = 1.8e9
     """The clock of the controller; it goes on only by `tick`."""
+    stamp: object = time.time
+    """The clock by which nodes date what they say."""
 
     def __post_init__(self):
         self.random = random.Random(self.seed)
@@ -139,6 +144,7 @@ class FakeAgent:
             } | abilities
         )  # fmt: skip
         self.tasks = {}
+        self.boots = 1
         self.dead = False
         self.deaf = False
         self.uses = 1.0
@@ -154,10 +160,11 @@ class FakeAgent:
     def attach(self, controller):
         """Say hello over a new connection."""
         self.cut()
+        self.world.history.append(("attach", self.name))
         statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT)
         hello = Hello(
-            protocol=PROTOCOL, node=self.name, host=self.host, address=f"{self.name}.test", cpus=self.cpus,
-            memory_bytes=self.memory, abilities=self.abilities, tasks=statuses, version="test",
+            protocol=PROTOCOL, node=self.name, host=self.host, boot=f"boot {self.boots}", address=f"{self.name}.test",
+            cpus=self.cpus, memory_bytes=self.memory, abilities=self.abilities, tasks=statuses, version="test",
         )  # fmt: skip
         self.link = FakeLink(self)
         self.attachment = controller.attach(hello, self.link)
@@ -166,6 +173,7 @@ class FakeAgent:
     def cut(self):
         """The connection breaks."""
         if self.attachment is not None:
+            self.world.history.append(("cut", self.name))
             self.link.open = False
             self.attachment.detach()
             self.attachment = None
@@ -230,6 +238,7 @@ class FakeAgent:
             version = 1 if task.desired is None else task.desired.version
             desired = Desired(task=task.id, version=version, state=TaskState.ABSENT)
         task.desired = desired
+        self.world.history.append(("desired", self.name, task.id, desired.state.value, desired.version))
 
     def settle(self):
         """Bring about what is desired, and say what changed."""
@@ -274,7 +283,7 @@ class FakeAgent:
             case Verb.RESUME:
                 self._state(task, TaskState.RUNNING)
             case Verb.STOP:
-                self._exit(task, Exit(kind=ExitKind.STOPPED, signal=15, time_s=time.time()))
+                self._exit(task, Exit(kind=ExitKind.STOPPED, signal=15, time_s=self.world.stamp()))
             case Verb.FORGET:
                 self._state(task, TaskState.ABSENT)
                 task.exit, task.was_here, task.share = None, False, None
@@ -288,12 +297,12 @@ class FakeAgent:
                 task.left_s = float(command[1])
                 self._state(task, TaskState.RUNNING)
             case "missing":
-                self._exit(task, Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message="no such file"))
+                self._exit(task, Exit(kind=ExitKind.NOT_STARTED, time_s=self.world.stamp(), message="no such file"))
             case "fail":
                 code, message = int(command[1]), " ".join(command[2:])
-                self._exit(task, Exit(kind=ExitKind.CODE, code=code, time_s=time.time(), message=message))
+                self._exit(task, Exit(kind=ExitKind.CODE, code=code, time_s=self.world.stamp(), message=message))
             case "oom":
-                self._exit(task, Exit(kind=ExitKind.OUT_OF_MEMORY, time_s=time.time()))
+                self._exit(task, Exit(kind=ExitKind.OUT_OF_MEMORY, time_s=self.world.stamp()))
             case _:
                 self._state(task, TaskState.RUNNING)
 
@@ -302,7 +311,8 @@ class FakeAgent:
         self._state(task, TaskState.EXITED)
 
     def _state(self, task, state):
-        task.state, task.since_s = state, time.time()
+        self.world.history.append((state.value, self.name, task.id))
+        task.state, task.since_s = state, self.world.stamp()
         self.world.check()
 
     def _status(self, task):
@@ -314,6 +324,7 @@ class FakeAgent:
         tale = (task.state, task.exit, task.error, task.brought)
         if tale != task.told:
             task.told = tale
+            self.world.history.append(("says", self.name, task.id, task.state.value, task.brought))
             self.say(self._status(task))
 
     def tick(self, seconds):
@@ -326,7 +337,7 @@ class FakeAgent:
                 task.cpu_s += self.uses * seconds
                 task.left_s -= seconds
                 if task.left_s <= 0:
-                    self._exit(task, Exit(kind=ExitKind.CODE, code=0, time_s=time.time(), cpu_s=task.cpu_s))
+                    self._exit(task, Exit(kind=ExitKind.CODE, code=0, time_s=self.world.stamp(), cpu_s=task.cpu_s))
         if self.attachment is not None:
             self.settle()
             self.report()
@@ -335,19 +346,14 @@ class FakeAgent:
         """A process ends by itself."""
         for task in self.tasks.values():
             if (task.id.job, task.id.rank) == (job, rank) and task.state in LIVE:
-                self._exit(task, Exit(kind=ExitKind.CODE, code=code, time_s=time.time(), cpu_s=task.cpu_s))
+                self._exit(task, Exit(kind=ExitKind.CODE, code=code, time_s=self.world.stamp(), cpu_s=task.cpu_s))
         self.settle()
 
-    def reboot(self, controller=None):
-        """All processes and all that the node knew of them are gone.
-
-        A start of which the controller has recorded nothing may be repeated: nobody can know of it any more.
-        """
+    def reboot(self):
+        """All processes and all that the node knew of them are gone."""
         self.cut()
-        for task in self.tasks if controller is not None else ():
-            row = controller.state.picture.row(task.job)
-            if row is not None and row["ready_s"] == float("inf"):
-                self.world.starts.pop(task, None)
+        self.world.history.append(("reboot", self.name))
+        self.boots += 1
         self.tasks = {}
 
     def die(self):
@@ -363,15 +369,21 @@ class FakeLink:
         self.agent = agent
         self.open = True
         self.sent = []
+        self._on_the_way = deque()
 
     def send(self, message):
-        """Queue it."""
+        """Queue it; with chaos, sometimes once more and late."""
         assert message.model_dump_json()
         self.sent.append(message)
         loop, world = asyncio.get_running_loop(), self.agent.world
-        loop.call_soon(self._arrive, message)
+        self._on_the_way.append(message)
+        loop.call_soon(self._arrive_first)
         if world.random.random() < world.chaos and isinstance(message, Desire):
             loop.call_later(world.random.random() * 0.05, self._arrive, message)
+
+    def _arrive_first(self):
+        """In the order in which they were sent, whatever the order of callbacks."""
+        self._arrive(self._on_the_way.popleft())
 
     def _arrive(self, message):
         if self.open and not self.agent.deaf and not self.agent.dead:
@@ -387,7 +399,7 @@ class FakeLink:
 
 def make(path, policy=POLICY, **settings):
     """A controller on a database in `path`, not started."""
-    more = {key: settings.pop(key) for key in ("discovery", "shadow", "bound") if key in settings}
+    more = {key: settings.pop(key) for key in ("discovery", "shadow", "bound", "writer") if key in settings}
     chosen = {"policy": policy, "report_s": 0.05, "discovery": settings.pop("discovery_name", "NONE")} | settings
     url = chosen.pop("database", f"sqlite:///{path}/live.db")
     clock = chosen.setdefault("clock", time.time)
@@ -398,6 +410,12 @@ def make(path, policy=POLICY, **settings):
 async def abandon(controller):
     """As kill -9 does: it stops in the middle of whatever it does, and stores nothing more."""
     controller._running.cancel()
-    controller.journal._closed = True
-    controller.journal._queue.put(None)
+    journal = controller.journal
+    journal._closed = True
+    if isinstance(journal._writer, VirtualExecutor):
+        journal._writer.kill()
+        journal._disconnect()
+    else:
+        journal._writer.submit(journal._disconnect)
+        journal._writer.shutdown(wait=False)
     await asyncio.sleep(0)

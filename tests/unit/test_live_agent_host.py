@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+import uvicorn
 
 from dfrs.cli.agent import default_cluster, read_token
 from dfrs.live.capacity import measure, parse_cpus
@@ -98,15 +99,32 @@ def test_lists_of_cpus():
 def logged():
     """Lines of the log, set up as JSON."""
     stream, root = io.StringIO(), logging.getLogger()
-    before = root.handlers[:], root.level
+    before, factory = (root.handlers[:], root.level), logging.getLogRecordFactory()
     set_up("debug", stream=stream)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     root.handlers[:], root.level = before
+    logging.setLogRecordFactory(factory)
     structlog.reset_defaults()
 
 
-def test_secrets_are_not_logged(logged):
-    log = structlog.get_logger("test")
+@pytest.fixture
+def server_configured():
+    """Text of the handlers that the server's library gives its loggers where it configures them by itself."""
+    shown = io.StringIO()
+    names = ("uvicorn", "uvicorn.error", "uvicorn.access")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    uvicorn.Config(app=None)
+    for handler in {handler for logger in loggers for handler in logger.handlers}:
+        handler.setStream(shown)
+    yield shown
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def secrets_said_by(log):
+    """All ways in which a token could come into a log."""
     log.info("sent", token="s3cret", headers={"Authorization": "Bearer s3cret"}, lines=["Bearer s3cret"], node="n0")
     log.info("Authorization: bearer s3cret", url="http://h/?token=s3cret&x=1", raw=b"Bearer s3cret")
     logging.getLogger("uvicorn").info("%s", "Authorization: Bearer s3cret")
@@ -114,12 +132,25 @@ def test_secrets_are_not_logged(logged):
         raise ValueError("Bearer s3cret")
     except ValueError:
         log.exception("failed")
+        logging.getLogger("uvicorn.error").exception("said")
+
+
+def test_secrets_are_not_logged(server_configured, logged):
+    secrets_said_by(structlog.get_logger("test"))
     lines = logged()
+    assert server_configured.getvalue() == ""
     assert "s3cret" not in json.dumps(lines)
     assert lines[0]["node"] == "n0"
     assert lines[1]["url"].endswith("&x=1")
-    assert [line["level"] for line in lines] == ["info", "info", "info", "error"]
-    assert "ValueError" in lines[3]["exception"]
+    assert [line["level"] for line in lines] == ["info", "info", "info", "error", "error"]
+    assert all("ValueError: Bearer [hidden]" in line["exception"] for line in lines[3:])
+
+
+def test_secrets_are_masked_where_the_server_configures_its_loggers_afterwards(logged, server_configured):
+    secrets_said_by(structlog.get_logger("test"))
+    shown = server_configured.getvalue()
+    assert "s3cret" not in shown + json.dumps(logged())
+    assert "Bearer [hidden]" in shown
 
 
 def options(tmp_path):

@@ -1,5 +1,6 @@
 """OPT, ADAPT_OPT and the programs under them: equal to brute force, above every heuristic, below every bound."""
 
+import signal
 import time
 from _thread import interrupt_main
 from dataclasses import replace
@@ -395,7 +396,10 @@ def test_the_time_limit_of_a_program_without_integers_counts_anew_too():
         assert again.objective < best
 
 
-def test_ctrl_c_stops_the_solver():
+def test_ctrl_c_stops_the_solver(request):
+    # Where the tests run in the background of a script, the signal is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     program = knapsack()
     started = time.monotonic()
     Timer(0.3, interrupt_main).start()

@@ -26,6 +26,7 @@ from websockets.frames import CloseCode
 
 from dfrs.live.connection import Backoff, Outbox, Server, first_of, ping
 from dfrs.live.drivers.base import Driver, DriverError, Usage
+from dfrs.live.drivers.shim import BOOT
 from dfrs.live.keeper import Keeper
 from dfrs.live.wire import (
     PROTOCOL,
@@ -347,6 +348,7 @@ def _hello(driver: Driver, settings: Settings) -> Hello:
         protocol=PROTOCOL,
         node=check_name(settings.node),
         host=check_name(settings.host, "host"),
+        boot=BOOT,
         address=settings.address or "",
         cpus=settings.cpus,
         memory_bytes=settings.memory_bytes,

@@ -176,6 +176,7 @@ class Comings:
 
     def _lose(self, plan: Plan, job: JobRecord, node: NodeRecord) -> None:
         plan.jobs.add(job.id)
+        plan.fates.add(job.id)
         why = f"its node {node.name} was lost"
         if self._planner.restarts(job):
             self._planner.note(plan, "lost", job=job, why=f"{why}; queued again")

@@ -7,7 +7,6 @@ whatever a node was ever told follows from the record, and a controller that com
 import asyncio
 import contextlib
 import json
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from dfrs.control.events import Event
 from dfrs.control.log import encode
 from dfrs.live import checkpoint, tables, views
 from dfrs.live.comings import Comer, Comings
+from dfrs.live.drivers.base import TaskId
 from dfrs.live.journal import Change, Journal, ReplacedError
 from dfrs.live.observing import SAME_SHARE, Observer
 from dfrs.live.picture import Picture
@@ -65,6 +65,8 @@ class Engine:
         self._poke = asyncio.Event()
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
         """Of the database, with the next plan."""
+        self._hellos: dict[int, set[TaskId]] = {}
+        """Nodes whose hello is not recorded, and tasks that only the hello before shows to be lost."""
         self._tick_at = 0.0
         self._stored_sequence = 0
         self._stored_at_s = 0.0
@@ -76,7 +78,7 @@ class Engine:
     def begin(self) -> None:
         """The state is as it was stored, or as the record says."""
         self._stored_sequence, self._stored_at_s = self.state.sequence, self.state.last_s
-        self._stepped_at = time.monotonic()
+        self._stepped_at = asyncio.get_running_loop().time()
         for node in self.state.nodes:
             node.seen_at = self.state.settings.steady()
 
@@ -142,8 +144,10 @@ class Engine:
             left_s = min(left_s, max(0.0, wake_at_s - state.now_s()))
         if self._observer.discovery is not None and self._observer.watching:
             left_s = min(left_s, max(0.0, self._observer.next_s - state.now_s()))
+        # Unlike wait_for, this loses no cancellation that comes together with what is waited for.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._poke.wait(), min(left_s, state.settings.report_s))
+            async with asyncio.timeout(min(left_s, state.settings.report_s)):
+                await self._poke.wait()
 
     async def _step(self) -> None:
         self._poke.clear()
@@ -179,7 +183,7 @@ class Engine:
     def _forgive(self) -> None:
         """Where this controller was away for so long that nodes seem silent, it was not they who were."""
         state, before = self.state, self._stepped_at
-        self._stepped_at = time.monotonic()
+        self._stepped_at = asyncio.get_running_loop().time()
         gap_s = self._stepped_at - before
         if gap_s >= state.settings.silent_s:
             now = state.settings.steady()
@@ -198,10 +202,11 @@ class Engine:
                 node.link.close("its agent has come anew")
             node.link, node.seen_at = comer.link, state.settings.steady()
             hello = comer.hello.model_copy(update={"tasks": ()})
+            rebooted = "" not in {hello.boot, node.hello.boot} and hello.boot != node.hello.boot
+            lost = state.places.welcome(node, comer.hello, rebooted=rebooted)
             if hello != node.hello:
                 node.hello = hello
-                self._rows.append((tables.SET_HELLO, {"b_number": node.number, "b_hello": hello.model_dump_json()}))
-            state.places.welcome(node, comer.hello)
+                self._hellos[node.number] = self._hellos.get(node.number, set()) | lost
             state.places.settle()
             state.places.greet(node, state.settings.report_s)
             self.poke()
@@ -235,6 +240,7 @@ class Engine:
         self.comings.watch(plan)
         self._requests.extend(planner.take(plan, [each for each in requests if isinstance(each.subject, int)]))
         planner.look(plan, dirty)
+        self._record_hellos(plan)
         planner.submit(plan)
         if revision is not None and not self.state.exclusive:
             planner.revise(plan, revision.needs)
@@ -244,6 +250,28 @@ class Engine:
             self.poke()
         return comers
 
+    def _record_hellos(self, plan: Plan) -> None:
+        """What nodes now are: no sooner than the loss of tasks, which shows only by what they were before."""
+        recorded = [
+            number for number, lost in self._hellos.items() if not any(self._unsettled(plan, name) for name in lost)
+        ]
+        for number in recorded:
+            hello = self.state.nodes[number].hello
+            plan.rows.append((tables.SET_HELLO, {"b_number": number, "b_hello": hello.model_dump_json()}))
+
+        def after() -> None:
+            for number in recorded:
+                del self._hellos[number]
+
+        plan.after.append(after)
+
+    def _unsettled(self, plan: Plan, name: TaskId) -> bool:
+        """Whether neither this plan nor another node says what became of the task."""
+        task = self.state.places.find(name)
+        if task is None or name.job in plan.fates:
+            return False
+        return all(sight.state is None for sight in task.at.values())
+
     async def _perform(self, plan: Plan, revision: Revision | None) -> None:
         """Record the plan, let the core decide, record that."""
         state = self.state
@@ -251,7 +279,6 @@ class Engine:
             await self._journal.write([*self._event_rows(plan.events, plan.now_s), *plan.changes()])
         except Exception as error:
             state.places.dirty |= plan.seen | plan.again
-            self._rows = [row for row in plan.rows if row[0] is tables.SET_HELLO] + self._rows
             for request in plan.answered:
                 if not request.done.done():
                     request.done.set_exception(UnavailableError(str(error)))

@@ -1,4 +1,4 @@
-"""The database as the controller uses it: durable writes in groups, by one thread, and reads beside it.
+"""The database as the controller uses it: durable writes in groups, one group after the other, and reads beside it.
 
 Whoever writes waits until it is durable. All that waits is written in one transaction, so that many writers share one
 flush of the disk. The first statement of each transaction counts up a row that names the writer: a controller that was
@@ -8,12 +8,12 @@ transaction came through.
 
 import asyncio
 import sqlite3
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
 from secrets import token_hex
 from typing import Any, TypeVar
 
@@ -56,9 +56,13 @@ class _Entry:
 
 
 class Journal:
-    """A database. `open` before all else; thread-safe."""
+    """A database. `open` before all else.
 
-    def __init__(self, url: str) -> None:
+    `writer` runs the transactions, one at a time and in the order in which they were submitted; by default it is a
+    thread of its own.
+    """
+
+    def __init__(self, url: str, writer: Executor | None = None) -> None:
         self.trouble: str | None = None
         """What was wrong with the last transaction; None if nothing was."""
         self.commits = 0
@@ -66,8 +70,8 @@ class Journal:
         """Time of the last transaction."""
         self._url = url
         self._engine: Engine | None = None
-        self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._writer = ThreadPoolExecutor(1, "dfrs-journal") if writer is None else writer
+        self._waiting: deque[_Entry] = deque()
         self._connection: Connection | None = None
         self._owner = token_hex(8)
         self._count = 0
@@ -85,8 +89,6 @@ class Journal:
                     self._take_over(connection)
         except (SQLAlchemyError, OSError, ImportError) as error:
             raise InputError(f"database: {_line(error)}") from None
-        self._thread = threading.Thread(target=self._write_all, name="dfrs-journal", daemon=True)
-        self._thread.start()
 
     def _take_over(self, connection: Connection) -> None:
         connection.execute(tables.meta.delete().where(tables.meta.c.key == WRITER))
@@ -98,7 +100,8 @@ class Journal:
             raise UnavailableError("the controller is stopping")
         loop = asyncio.get_running_loop()
         entry = _Entry(changes, loop, loop.create_future())
-        self._queue.put(entry)
+        self._waiting.append(entry)
+        self._writer.submit(self._write_waiting)
         # Who is cancelled while waiting must not take the place of the answer away from the writer.
         await asyncio.shield(entry.done)
 
@@ -118,27 +121,18 @@ class Journal:
     def close(self) -> None:
         """Write what waits, and disconnect."""
         self._closed = True
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        self._writer.submit(self._disconnect)
+        self._writer.shutdown()
         if self._engine is not None:
             self._engine.dispose()
 
-    def _write_all(self) -> None:
-        more = True
-        while more:
-            entries: list[_Entry] = []
-            entry = self._queue.get()
-            while entry is not None:
-                entries.append(entry)
-                if len(entries) >= MOST_GROUPED or self._queue.empty():
-                    break
-                entry = self._queue.get()
-            more = entry is not None
-            if entries:
-                self._settle(entries, self._attempt(entries))
-        self._disconnect()
+    def _write_waiting(self) -> None:
+        """Write all that waits by now; nothing if it went with an earlier transaction."""
+        entries: list[_Entry] = []
+        while self._waiting and len(entries) < MOST_GROUPED:
+            entries.append(self._waiting.popleft())
+        if entries:
+            self._settle(entries, self._attempt(entries))
 
     def _attempt(self, entries: Sequence[_Entry]) -> DfrsError | None:
         """Write the changes of all `entries`; what went wrong, if they are not written."""
@@ -209,12 +203,8 @@ class Journal:
 
     def _refuse_waiting(self, error: UnavailableError) -> None:
         """Who came later need not wait: of theirs, nothing was written."""
-        for _ in range(self._queue.qsize()):
-            entry = self._queue.get()
-            if entry is None:
-                self._queue.put(None)
-            else:
-                self._settle([entry], error)
+        for _ in range(len(self._waiting)):
+            self._settle([self._waiting.popleft()], error)
 
     def _mark(self, count: int) -> str:
         return f"{self._owner}:{count}"

@@ -1,7 +1,8 @@
 """Logging of controller and agents: structlog to standard error, one line an event, JSON where nobody watches.
 
 Lines of other libraries take the same way, so that what must not be shown is removed from all of them: tokens are never
-logged, wherever they come from.
+logged, wherever they come from. Where somebody else configures a logger of their own, before or after, its records are
+masked all the same.
 """
 
 import logging
@@ -17,9 +18,28 @@ from dfrs.model.errors import InputError
 
 LEVELS = ("debug", "info", "warning", "error")
 HIDDEN = "[hidden]"
+SERVER_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+"""They come with handlers of their own where the server was configured by itself."""
 
 _SECRET_NAME = re.compile(r"(?:^|_)(?:token|secret|password|authorization|cookie)$", re.IGNORECASE)
-_SECRETS = re.compile(r"(?<=\bbearer )\s*[^\s'\",;]+|(?<=\btoken=)[^\s&'\",;]+", re.IGNORECASE)
+# What is hidden already is left alone: it may have been quoted since, and a quote's backslash is no part of a token.
+_SECRETS = re.compile(
+    r"(?<=\bbearer )\s*(?!\[hidden\])[^\s'\",;]+|(?<=\btoken=)(?!\[hidden\])[^\s&'\",;]+", re.IGNORECASE
+)
+
+
+class MaskedRecord(logging.LogRecord):
+    """A record whose text shows no bearer token, whichever handler and formatter it comes to."""
+
+    def getMessage(self) -> str:  # noqa: N802 (the name is logging's)
+        """The message with its arguments."""
+        return _SECRETS.sub(HIDDEN, super().getMessage())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # A formatter keeps the text of an exception here, and reads it again.
+        if name in {"exc_text", "stack_info"} and isinstance(value, str):
+            value = _SECRETS.sub(HIDDEN, value)
+        super().__setattr__(name, value)
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -60,6 +80,7 @@ def set_up(level: str = "info", *, stream: TextIO | None = None, as_json: bool |
             structlog.stdlib.filter_by_level,
             *shared,
             structlog.stdlib.PositionalArgumentsFormatter(),
+            redact,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -73,13 +94,18 @@ def set_up(level: str = "info", *, stream: TextIO | None = None, as_json: bool |
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                # Before redaction, so that it sees the text of exceptions too.
+                # Before redaction once more, so that it sees the text of exceptions too.
                 structlog.processors.format_exc_info,
                 redact,
                 shown,
             ],
         )
     )
+    logging.setLogRecordFactory(MaskedRecord)
+    for name in SERVER_LOGGERS:
+        theirs = logging.getLogger(name)
+        theirs.handlers.clear()
+        theirs.propagate = True
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -170,6 +170,9 @@ class Places:
             return
         if status.state is not TaskState.EXITED and order_of(status) < sight.order:
             return
+        if sight.state is TaskState.EXITED and status.state in LIVE:
+            # Late, whatever it is dated: clocks may be set back, and a task ends only once.
+            return
         sight.order = max(sight.order, order_of(status))
         sight.error = status.error
         self._see(node, task, sight, status)
@@ -200,15 +203,24 @@ class Places:
         elif row is not None:
             self._tell(node, Desired(task=task.id, version=self._next(), state=TaskState.ABSENT))
 
-    def welcome(self, node: NodeRecord, hello: Hello) -> None:
-        """A node says all that it has: what it does not name it does not have."""
+    def welcome(self, node: NodeRecord, hello: Hello, *, rebooted: bool = False) -> set[TaskId]:
+        """A node says all that it has: what it does not name it does not have. Tasks that were lost with a reboot.
+
+        Without a reboot it never started what it does not name. After one it may have, also where nobody ever heard of
+        it: such a task counts as started, and is lost.
+        """
         node.desired.clear()
         node.outbox.clear()
         named = {status.task: status for status in hello.tasks}
-        for task in list(self._tasks_on.get(node.number, {}).values()):
+        lost: set[TaskId] = set()
+        for task in self.on(node.number):
             self.touch(self._jobs[task.id.job])
-            if task.id not in named:
-                self._drop(task, node.number)
+            if task.id in named:
+                continue
+            if rebooted and task.at[node.number].told:
+                task.started = True
+                lost.add(task.id)
+            self._drop(task, node.number)
         for status in named.values():
             job = self._jobs.get(status.task.job)
             if job is None or status.state is TaskState.ABSENT:
@@ -227,6 +239,7 @@ class Places:
             if status.state is TaskState.EXITED:
                 task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
             self.touch(job)
+        return lost
 
     # What nodes are told.
 
@@ -278,10 +291,22 @@ class Places:
                 ready = not others and not job.old and job.placed
             if not ready:
                 return
-            self._put(task, target)
+            self._put(task, target).told = False
         elif others and not task.started:
             return
+        elif not others and self._in_vain(task, target):
+            state = TaskState.HANDED
         self._want(job, task, target, state)
+
+    def _in_vain(self, task: Task, target: int) -> bool:
+        """Whether its node may wait for ever for a task that nobody can hand it.
+
+        It is then to hand it over itself: if it has it after all it says so and gets it back; if not, the task is lost.
+        """
+        sight, row = task.at[target], self._nodes[target].desired.get(task.id)
+        if sight.state is not None or row is None:
+            return False
+        return row.state is TaskState.HANDED or (row.take and sight.error != "")
 
     def _want(self, job: JobRecord, task: Task, number: int, state: TaskState) -> None:
         node = self._nodes[number]
@@ -326,8 +351,7 @@ class Places:
             if not node.outbox:
                 continue
             if node.link is not None:
-                for part in _parts(list(node.outbox.values())):
-                    node.link.send(Desire(tasks=part))
+                self._send(node, list(node.outbox.values()))
             node.outbox.clear()
 
     def greet(self, node: NodeRecord, report_s: float) -> None:
@@ -346,9 +370,17 @@ class Places:
             # What runs already needs no program again where the message would be too long.
             known.append(desired if size < MOST_BYTES else desired.model_copy(update={"spec": None}))
         node.link.send(Welcome(report_s=report_s, desired=tuple(known)))
-        for part in _parts(fresh):
-            node.link.send(Desire(tasks=part))
+        self._send(node, fresh)
         node.outbox.clear()
+
+    def _send(self, node: NodeRecord, desired: Sequence[Desired]) -> None:
+        here = self._tasks_on.get(node.number, {})
+        for one in desired:
+            if one.task in here:
+                here[one.task].at[node.number].told = True
+        for part in _parts(desired):
+            if node.link is not None:
+                node.link.send(Desire(tasks=part))
 
     # Books.
 

@@ -24,6 +24,8 @@ class Sight:
 
     state: TaskState | None = None
     """None: nothing yet; it may have it, since it was told to."""
+    told: bool = True
+    """It may have been told to have it."""
     order: tuple[int, float] = (0, 0.0)
     """Version and time of that word: older ones are passed over."""
     error: str = ""

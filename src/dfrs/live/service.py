@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -58,15 +59,17 @@ T = TypeVar("T")
 class Controller:
     """A `Service`. Between `start` and `stop` it schedules real jobs on the nodes whose agents are attached.
 
-    `find` gives policies by the names of earlier starts: what they decided is decided again by them.
+    `find` gives policies by the names of earlier starts: what they decided is decided again by them. `writer` runs the
+    transactions of the database, one after the other; by default it is a thread.
     """
 
     def __init__(
         self, settings: ControllerSettings, policy: Policy, discovery: Discovery | None = None,
         shadow: Policy | None = None, bound: Bound | None = None, *, find: checkpoint.Find,
+        writer: Executor | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings
-        self.journal = Journal(settings.database)
+        self.journal = Journal(settings.database, writer)
         self.rejected = 0
         """Messages of agents that cannot be."""
         self._shadowed = None if shadow is None else Shadowed(policy, shadow, self._node_name, settings.clock)

@@ -53,6 +53,8 @@ class Plan:
     answered: list[Request] = field(default_factory=list[Request])
     jobs: set[int] = field(default_factory=set[int])
     """Jobs that it is about."""
+    fates: set[int] = field(default_factory=set[int])
+    """Those of them of whose tasks it says that they have run: they are not started again."""
     again: set[int] = field(default_factory=set[int])
     """Jobs about which there is more to say."""
     seen: set[int] = field(default_factory=set[int])
@@ -155,6 +157,7 @@ class Planner:
     def end(self, plan: Plan, job: JobRecord, outcome: Outcome, action: str, *, by: str = "") -> None:
         """It is to end that way: now if nothing of it is on any node, or else when nothing is."""
         plan.jobs.add(job.id)
+        plan.fates.add(job.id)
         if not any(task.exit is None and task.at for task in job.all_tasks):
             self.finish(plan, job, outcome, action, by=by)
             return
@@ -172,6 +175,7 @@ class Planner:
         """It has ended that way."""
         state = self._state
         plan.jobs.add(job.id)
+        plan.fates.add(job.id)
         now = state.wall(plan.now_s)
         final = views.job(state, job, now=now, outcome=outcome)
         if job.told:
@@ -253,6 +257,7 @@ class Planner:
             self.end(plan, job, Outcome(state=JobState.FAILED, exit=why), "fail")
             return
         plan.jobs.add(job.id)
+        plan.fates.add(job.id)
         plan.events += [Complete(job.id), self.submission(job, plan.now_s)]
         if job.held:
             plan.events.append(Hold(job.id))
@@ -272,6 +277,7 @@ class Planner:
         serials = np.array(sorted(state.picture.jobs["serial"][rows].tolist()), np.int64)
         plan.events.append(Ready(serials, np.full(len(serials), plan.now_s)))
         plan.jobs.update(job.id for job in jobs)
+        plan.fates.update(job.id for job in jobs)
         now = state.wall(plan.now_s)
         fresh = [job for job in jobs if job.started_at is None]
         plan.rows += [(tables.SET_JOB, {**job.columns(), "b_started_at": now}) for job in fresh]

@@ -31,6 +31,8 @@ class Hello(Wire):
     node: Name
     host: Name
     """Nodes of one host can hand tasks to each other."""
+    boot: str = Field(default="", max_length=255)
+    """Another one than before: all processes of the host have ended since, and what it knew of them may be gone."""
     address: str = Field(max_length=255)
     """Under which tasks on other nodes reach this one."""
     cpus: float = Field(gt=0, le=65536)

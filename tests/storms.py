@@ -1,0 +1,223 @@
+"""Storms: a controller and four nodes to which anything may happen, told by a seed on a loop without real time.
+
+`python -m tests.storms 0:1000` tells these stories and says which went wrong; `python -m tests.storms 8 --trace 7.0.0`
+tells one of them, and what became of a task.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
+
+import numpy as np
+import structlog
+from sqlalchemy import create_engine, text
+
+from dfrs.control.core import Core
+from dfrs.control.log import replay
+from dfrs.live.ports import ConflictError, NotFoundError
+from dfrs.live.resources import ENDED, JobRequest, JobState
+from dfrs.model.errors import InputError
+from dfrs.policies.registry import find_policy
+from tests.live_cluster import GIB, POLICY, World, abandon, make, until
+from tests.virtual_loop import VirtualExecutor, run_virtually
+
+ACTS = 120
+
+
+class Storm:
+    """A controller on a database in `path`, and nodes."""
+
+    def __init__(self, path, seed, loop):
+        self.path, self.random, self.loop = path, random.Random(seed), loop
+        self.world = World(seed=seed, chaos=0.2, stamp=loop.time)
+        for k in range(4):
+            self.world.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0)
+        self.submitted = set()
+        self.controller = None
+        self.kills = self.refused = 0
+
+    async def start(self):
+        """A controller that goes on from what is in the database."""
+        self.controller = make(
+            self.path, clock=self.world.clock, checkpoint_events=40, writer=VirtualExecutor(self.loop)
+        )
+        await self.controller.start()
+        self.world.attach_all(self.controller)
+
+    async def kill(self):
+        """At a random point of whatever it does."""
+        await asyncio.sleep(self.random.choice((0, 0, 1, 5)) * self.loop.delay_s())
+        self.world.history.append(("kill",))
+        await abandon(self.controller)
+        self.kills += 1
+        await self.start()
+
+    async def act(self):
+        """Something happens."""
+        chance, world = self.random.random(), self.world
+        node = self.random.choice(list(world.nodes.values()))
+        controller = self.controller
+        try:
+            if chance < 0.35:
+                await self.submit()
+            elif chance < 0.45 and self.submitted:
+                verb = self.random.choice(["cancel", "hold", "release"])
+                job = self.random.choice(sorted(self.submitted))
+                world.history.append((verb, job))
+                await getattr(controller, verb)(job, "ann")
+            elif chance < 0.55:
+                node.attach(controller)
+            elif chance < 0.60:
+                node.cut()
+            elif chance < 0.64:
+                node.reboot()
+                node.attach(controller)
+            elif chance < 0.69:
+                await self.kill()
+            elif chance < 0.72:
+                await getattr(controller, self.random.choice(["drain", "undrain"]))(node.name, "root")
+            else:
+                world.tick(self.random.random())
+                await asyncio.sleep(0.003)
+        except (InputError, ConflictError, NotFoundError):
+            self.refused += 1
+
+    async def submit(self):
+        """A job like any other."""
+        rng = self.random
+        made = JobRequest(
+            command=("sleep", str(rng.choice([0.2, 1, 3, 10]))), cpu_cores=rng.choice([0.5, 1.0, 3.0]),
+            tasks=rng.choice([1, 1, 1, 2, 3]), memory_bytes=rng.choice([GIB // 4, GIB, 4 * GIB]),
+            restart=rng.choice(["never", "on-node-loss"]),
+        )  # fmt: skip
+        self.submitted.update(await self.controller.submit(made, "ann", "ann"))
+
+    async def calm(self):
+        """Everything works again; every job ends."""
+        world = self.world
+        world.chaos = 0.0
+        for name in world.nodes:
+            await self.controller.undrain(name, "root")
+        world.attach_all(self.controller)
+        for job in sorted(self.submitted):
+            if self.controller.job(job).state is JobState.HELD:
+                await self.controller.release(job, "ann")
+        for _ in range(4000):
+            if all(self.controller.job(job).state in ENDED for job in self.submitted):
+                return
+            world.tick(0.5)
+            await asyncio.sleep(0.003)
+        left = [self.controller.job(job) for job in self.submitted if self.controller.job(job).state not in ENDED]
+        raise AssertionError(f"never ended: {left[:3]}")
+
+    async def story(self):
+        """All of it. The world fails it at the first step at which two attempts at one task run."""
+        await self.start()
+        await until(lambda: len(self.controller.nodes()) == len(self.world.nodes))
+        for _ in range(ACTS):
+            await self.act()
+        await self.calm()
+        controller = self.controller
+        assert self.kills > 0
+        assert controller.state.mismatches == 0
+        assert controller.state.refused == 0
+        assert not self.world.broken
+        assert not self.world.running()
+        assert self.submitted == {job.id for job in controller.jobs(states=ENDED, limit=1000)}
+        await controller.stop()
+        entries = [each for each in read_log(self.path) if each[1]["event"] != "restart"]
+        assert replay(Core(find_policy(POLICY), np.zeros((0, 2))), entries) is None
+
+
+def read_log(path):
+    """(time, event, digest) of all that a database has recorded."""
+    engine = create_engine(f"sqlite:///{path}/live.db")
+    with engine.connect() as connection:
+        rows = connection.execute(text("select time_s, event, digest from events order by sequence")).all()
+    engine.dispose()
+    return [(row.time_s, json.loads(row.event), row.digest) for row in rows]
+
+
+def storm(seed):
+    """The storm of that seed after its end, and a digest of what happened. Raises AssertionError if it went wrong."""
+    path = tempfile.mkdtemp(prefix="dfrs-storm-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    made = []
+
+    async def story(loop):
+        made.append(Storm(path, seed, loop))
+        await made[0].story()
+
+    try:
+        _, steps = run_virtually(seed, story)
+        events = json.dumps([read_log(path), [list(map(str, each)) for each in made[0].world.history], steps])
+        return made[0], sha256(events.encode()).hexdigest()[:16]
+    except Exception as error:
+        error.add_note(f"seed {seed}, after {len(made[0].world.history) if made else 0} acts of nodes")
+        error.world = made[0].world if made else None
+        raise
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def told(seed):
+    """One line on the storm of that seed; whether all was well."""
+    begin_s = time.process_time()
+    try:
+        over, digest = storm(seed)
+    except Exception as error:
+        return seed, False, f"{type(error).__name__}: {str(error)[:300]}"
+    spent_s = time.process_time() - begin_s
+    return seed, True, f"{len(over.submitted)} jobs, {over.kills} kills, {digest}, {spent_s:.2f} s of CPU"
+
+
+def main():
+    """Tell storms; exit status 1 if any went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", help="one seed, or FIRST:END")
+    parser.add_argument("--trace", metavar="TASK", help="print what became of this task, as 7.0.0")
+    parser.add_argument("--quiet", action="store_true", help="only those that went wrong")
+    options = parser.parse_args()
+    first, _, end = options.seeds.partition(":")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    if options.trace:
+        trace(int(first), options.trace)
+        return
+    bad = []
+    seeds = range(int(first), int(end or int(first) + 1))
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for seed, good, line in pool.map(told, seeds, chunksize=1):
+            bad += [] if good else [seed]
+            if not good or not options.quiet:
+                print(f"{seed}: {'' if good else 'WRONG: '}{line}", flush=True)
+    print(f"{len(seeds)} storms, {len(bad)} went wrong{': ' if bad else ''}{' '.join(map(str, bad))}")
+    sys.exit(bool(bad))
+
+
+def trace(seed, task):
+    """Print what became of a task."""
+    world = None
+    try:
+        over, _ = storm(seed)
+        world = over.world
+    except Exception as error:
+        world = error.world
+        print(f"{type(error).__name__}: {error}")
+    for each in world.history if world else ():
+        names = {str(part) for part in each[1:]}
+        if each[0] in {"kill", "reboot", "cut", "attach"} or names & {task, task.partition(".")[0]}:
+            print(*each)
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        main()
