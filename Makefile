@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test kernels pytest test-slow fuzz lint bench reproduce lock clean clean-kernels
+.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce lock clean clean-kernels
 
 # Tests start thousands of processes: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -9,6 +9,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder
+# More for pytest, as TESTS='tests/unit -x' or TESTS='--random-order --random-order-seed 7'.
+TESTS ?=
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,18 +39,18 @@ lint: $(READY) ## Style, types, and who may import whom
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-test: $(READY) ## Style, types, imports, and all tests but the slow ones
+test: $(READY) ## Style, types, imports, and the tests that prove the program in five minutes
 	@$(MAKE) --no-print-directory -j2 lint kernels
-	@$(MAKE) --no-print-directory pytest
+	$(PYTEST) -m 'not long and not slow' $(TESTS)
+
+test-all: $(READY) kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
+	$(PYTEST) -m 'not slow' $(TESTS)
 
 kernels: $(READY)
 	@$(BIN)/python -m tests.compile_kernels
 
-pytest: $(READY)
-	$(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder
-
 test-slow: $(READY) ## Every published policy with every option, all streams of commands, broken kernels, long pages
-	$(BIN)/pytest -n auto -m slow
+	$(PYTEST) -m slow $(TESTS)
 
 SEEDS ?= 0:1000
 fuzz: $(READY) ## Storms: a controller and nodes to which anything happens, SEEDS=0:1000

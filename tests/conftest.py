@@ -38,6 +38,20 @@ FIRST = (
     "acceptance/test_dashboard.py",
 )
 """The longest files, the longest first: none of them is still to be done when all others are."""
+LONG = (
+    "acceptance/",
+    "unit/test_cli_farm.py",
+    "unit/test_control_fuzz.py",
+    "unit/test_driver_crashes.py",
+    "unit/test_elastic_studies.py",
+    "unit/test_engine.py",
+    "unit/test_farm_packing.py",
+    "unit/test_imports.py",
+    "unit/test_recorded.py",
+    "unit/test_run_pictures.py",
+    "unit/test_store.py",
+)
+"""Not part of `make test`, which is to take five minutes."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -48,7 +62,10 @@ def pytest_xdist_auto_num_workers():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """What is long begins first."""
+    """What is long is marked so, and begins first."""
+    for item in items:
+        if file_of(item.nodeid).startswith(LONG):
+            item.add_marker(pytest.mark.long)
     rank = {file: k for k, file in enumerate(FIRST)}
     items.sort(key=lambda item: rank.get(file_of(item.nodeid), len(rank)))
 

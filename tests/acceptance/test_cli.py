@@ -101,7 +101,7 @@ def test_a_two_gigabyte_file_that_is_not_json_is_refused_at_once(tmp_path):
     done = dfrs("allocate", "big.json", cwd=tmp_path)
     assert done.returncode == 2
     assert "at most" in done.stderr
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

@@ -143,9 +143,10 @@ def test_messages_repeated_and_out_of_order(cluster):
 
 
 def test_a_lost_node(tmp_path):
-    with LiveCluster(tmp_path, serve=("--lost-after", "6")) as cluster:
-        again = [submit(cluster, 8, tasks=2) for _ in range(2)]
-        never = submit(cluster, 8, tasks=2, restart="never")
+    # Long enough that no task ends before its job is given up, also where the machine is busy.
+    with LiveCluster(tmp_path, serve=("--lost-after", "4")) as cluster:
+        again = [submit(cluster, 15, tasks=2) for _ in range(2)]
+        never = submit(cluster, 15, tasks=2, restart="never")
         begun(cluster, *again, never)
         wait_until(lambda: all(notes(cluster, job, 1)["begin"] for job in [*again, never]), "all tasks run")
         cluster.kill_node("n1")

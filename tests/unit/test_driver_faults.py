@@ -56,11 +56,11 @@ def test_stop_of_what_ignores_it(host):
     node.start(task(), host.shell("trap '' TERM; echo ready; while :; do sleep 1; done"), 0.5)
     until(lambda: node.output(task(), "out", 0, 10)[0])
     started = time.monotonic()
-    node.stop(task(), 0.4)
-    assert time.monotonic() - started < 0.3
+    node.stop(task(), 2.0)
+    assert time.monotonic() - started < 2.0
     assert state(node, task()) is TaskState.RUNNING
-    gone = ended(node, task(), 5.0)
-    assert 0.3 < time.monotonic() - started < 2.0
+    gone = ended(node, task(), 20.0)
+    assert time.monotonic() - started > 1.9
     assert (gone.kind, gone.signal) == (ExitKind.STOPPED, 9)
 
 

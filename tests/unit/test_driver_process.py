@@ -381,9 +381,10 @@ def test_usage_is_cheap_and_grows(host):
         node.start(task(job), host.spec("/bin/sleep", "60"), 0.1)
     for job in range(1, 6):
         running(node, task(job))
-    best = min(_timed(node.usage) for _ in range(20))
     assert len(node.usage()) == 5
-    assert best / 5 < 0.0004
+    # Each takes no longer than reading so many files of the kernel's, on a busy machine too.
+    reading_s = min(_timed(lambda: [Path("/proc/self/stat").read_text() for _ in range(40)]) for _ in range(20))
+    assert min(_timed(node.usage) for _ in range(20)) / 5 < reading_s
     row = used(node, task(1))
     assert row.memory_bytes > 0
     assert row.swap_bytes in (None, 0)

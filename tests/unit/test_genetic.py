@@ -1,7 +1,5 @@
 """GA: its operators one by one, against slow twins, and certificates of its result."""
 
-import time
-
 import numpy as np
 import pytest
 
@@ -290,11 +288,3 @@ def test_unequal_nodes_one_task_and_one_node(rng):
 def test_settings_out_of_range_are_named(setting):
     with pytest.raises(InputError, match=next(iter(setting))):
         Genetic(**setting)
-
-
-def test_the_documents_largest_instance_takes_seconds(rng):
-    instance = sample(0, nodes=64, services=512, slack=0.5)
-    Genetic(generations=1)(instance, rng)
-    started = time.process_time()
-    Genetic()(instance, rng)
-    assert time.process_time() - started < 2.0

@@ -92,7 +92,8 @@ def test_an_end_is_noticed_soon():
                 began = time.monotonic()
                 await talk.status(task, state=EXITED)
                 took_s.append(time.monotonic() - began)
-            assert min(took_s) < 0.3
+            # Long before the next report is due.
+            assert min(took_s) < 6
 
     asyncio.run(live())
 

@@ -170,19 +170,16 @@ def test_extremes_have_an_interval(values):
             assert values.min() <= found.low <= found.high <= values.max()
 
 
-def test_many_instances_take_little_time_and_memory():
+def test_many_instances_take_little_memory():
     """A jackknife of these would hold 2.5e9 values, all resamples at once 1e8."""
-    import time
     import tracemalloc
 
     values = draw("exponential", 50_000)
-    begin = time.process_time()
     tracemalloc.start()
     mean_interval(values, seed="s", resamples=200)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20e6
-    assert time.process_time() - begin < 3.0
 
 
 def clustered(count, spread=1.0, seed=0, most=9):
