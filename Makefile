@@ -41,7 +41,7 @@ lint: $(READY) ## Style, types, and who may import whom
 
 test: $(READY) ## Style, types, imports, and the tests that prove the program in five minutes
 	@$(MAKE) --no-print-directory -j2 lint kernels
-	$(PYTEST) -m 'not long and not slow' $(TESTS)
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not long and not slow' $(TESTS)
 
 test-all: $(READY) kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
 	$(PYTEST) -m 'not slow' $(TESTS)
