@@ -1,7 +1,7 @@
 """What the program writes today, as digests: so that a change which is to change nothing can prove it.
 
-`python -m tests.golden record FILE` runs 60-odd simulations, 80 allocations, three campaigns and a recorded live log, and
-writes a digest of each file that they make; `python -m tests.golden compare FILE` says which are not the same any more.
+`python -m tests.golden record FILE` runs some 70 simulations, 80 allocations, three campaigns and a recorded live log,
+and writes a digest of each file that they make; `python -m tests.golden compare FILE` says which have changed.
 """
 
 import argparse
