@@ -45,10 +45,14 @@ def show(title: str, rows: dict[str, list[Metrics]]) -> None:
 def parts(workloads: list[Workload]) -> None:
     """Decay, deadlines and budgets against the documents' best policy."""
     names = (
-        MAIN, f"{MAIN}/DECAY=600", f"{MAIN}/DECAY=3600", MAIN.replace("/per", "/due"),
-        MAIN.replace("/per", "/per=1800"), MAIN.replace("/per", "/due=1800"),
+        MAIN,
+        f"{MAIN}/DECAY=600",
+        f"{MAIN}/DECAY=3600",
+        MAIN.replace("/per", "/due"),
+        MAIN.replace("/per", "/per=1800"),
+        MAIN.replace("/per", "/due=1800"),
         MAIN.replace("/per", "/due") + "/DECAY=600",
-    )  # fmt: skip
+    )
     rows = {name: [measured(run(w, name), bound=True) for w in workloads] for name in names}
     show(f"Decay and deadlines, {len(workloads)} traces", rows)
     few = workloads[: max(1, len(workloads) // 4)]

@@ -59,9 +59,13 @@ def measure(pairs=30, messages=100_000, size=1024, mode="blocking", work=0, seed
     middle = float(np.median(quiet))
     low, high = (float(value) for value in np.quantile(drawn, (0.025, 0.975)))
     return Overhead(
-        ratios=quiet, middle=middle, low=low, high=high, whole=float(np.median(whole)),
+        ratios=quiet,
+        middle=middle,
+        low=low,
+        high=high,
+        whole=float(np.median(whole)),
         plain_us=1e6 * float(np.median(plain_s)),
-    )  # fmt: skip
+    )
 
 
 def _run(command, library):
@@ -90,8 +94,11 @@ def main():
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     console.print(machine())
     for mode, size, work in (
-        ("blocking", 8, 0), ("blocking", 1024, 0), ("nonblocking", 1024, 0), ("nonblocking", 1024, 2000),
-    ):  # fmt: skip
+        ("blocking", 8, 0),
+        ("blocking", 1024, 0),
+        ("nonblocking", 1024, 0),
+        ("nonblocking", 1024, 2000),
+    ):
         found = measure(pairs=pairs, size=size, mode=mode, work=work)
         console.print(
             f"{mode}, {size:,} bytes, {work} ns of work, {found.plain_us:.2f} us a message: "

@@ -189,14 +189,17 @@ def main(
             f"{label}; {NODES} nodes of {NODE_CORES:g} CPU, {TRACE_S / 60:g} minutes of traces in "
             f"{TRACE_S / 60 / speed:g}; "
             f"mean of {len(seeds)} traces",
-            "method", "avg min yield: real", "simulated", "min avg yield: real", "simulated", "migrations",
-        )  # fmt: skip
+            "method",
+            "avg min yield: real",
+            "simulated",
+            "min avg yield: real",
+            "simulated",
+            "migrations",
+        )
         for method in chosen:
             rows = [_both(label, method, seed, speed) for seed in seeds]
             least, least_s, mean, mean_s, moves = np.mean(rows, axis=0)
-            made.add_row(
-                method.name, f"{least:.3f}", f"{least_s:.3f}", f"{mean:.3f}", f"{mean_s:.3f}", f"{moves:g}"
-            )  # fmt: skip
+            made.add_row(method.name, f"{least:.3f}", f"{least_s:.3f}", f"{mean:.3f}", f"{mean_s:.3f}", f"{moves:g}")
         console.print()
         console.print(made)
 

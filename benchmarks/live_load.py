@@ -104,10 +104,13 @@ def main():
     found = load()
     made = table(f"{NODES:,} agents in memory, {JOBS:,} jobs running", "what", "measured", "goal", "met")
     for name, text, goal in (
-        ("submissions_per_s", "{:,.0f}/s", None), ("decision_s", "{:.3f} s", DECISION_GOAL_S),
-        ("submit_to_decided_s", "{:.3f} s", None), ("slowest_turn_s", "{:.3f} s", None),
-        ("slowest_turn_later_s", "{:.3f} s", None), ("memory_mib", "{:,.0f} MiB", None),
-    ):  # fmt: skip
+        ("submissions_per_s", "{:,.0f}/s", None),
+        ("decision_s", "{:.3f} s", DECISION_GOAL_S),
+        ("submit_to_decided_s", "{:.3f} s", None),
+        ("slowest_turn_s", "{:.3f} s", None),
+        ("slowest_turn_later_s", "{:.3f} s", None),
+        ("memory_mib", "{:,.0f} MiB", None),
+    ):
         met = "" if goal is None else "yes" if found[name] <= goal else "NO"
         made.add_row(WORDS[name], text.format(found[name]), "" if goal is None else f"{goal:g} s", met)
     console.print()

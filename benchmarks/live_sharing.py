@@ -69,9 +69,14 @@ class Node:
         self.cpu = (os.cpu_count() or 1) - 1
         self.root = tempfile.TemporaryDirectory()
         self.driver = ProcessDriver(
-            Path(self.root.name), f"bench-{os.getpid()}", "n0", cpus=str(self.cpu), cores=1.0, memory_bytes=1 << 30,
+            Path(self.root.name),
+            f"bench-{os.getpid()}",
+            "n0",
+            cpus=str(self.cpu),
+            cores=1.0,
+            memory_bytes=1 << 30,
             shares=shares,
-        )  # fmt: skip
+        )
 
     def __enter__(self) -> ProcessDriver:
         return self.driver

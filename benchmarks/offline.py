@@ -110,8 +110,11 @@ def start_up() -> None:
     dfrs = Path(sys.executable).with_name("dfrs")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "small.json"
-        subprocess.run([dfrs, "generate", "services", "--nodes", "8", "--services", "20", "-o", file], check=True,
-                       capture_output=True)  # fmt: skip
+        subprocess.run(
+            [dfrs, "generate", "services", "--nodes", "8", "--services", "20", "-o", file],
+            check=True,
+            capture_output=True,
+        )
         command = [dfrs, "allocate", file, "-a", "VP_CPSUM"]
         subprocess.run(command, check=True, capture_output=True)
         seconds = best_of(lambda: subprocess.run(command, check=True, capture_output=True))

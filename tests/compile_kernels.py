@@ -7,9 +7,12 @@ from tempfile import TemporaryDirectory
 TRACE = ("generate", "lublin", "--jobs", "60", "--nodes", "8", "--seed", "7", "-o", "t.swf")
 SERVICES = ("generate", "services", "--nodes", "8", "--services", "20", "--slack", "0.3", "--seed", "1", "-o", "s.json")
 FRACTIONAL = (
-    "FCFS", "GreedyPM*/per/OPT=MIN/MVT=600", "GreedyPM*/due/OPT=MIN/MVT=600", "MCB*/per/OPT=AVG",
+    "FCFS",
+    "GreedyPM*/per/OPT=MIN/MVT=600",
+    "GreedyPM*/due/OPT=MIN/MVT=600",
+    "MCB*/per/OPT=AVG",
     "/stretch-per/OPT=MAX",
-)  # fmt: skip
+)
 BATCH = ("EASY", "CONSERVATIVE", "EQUIPARTITION", "LOS-DE", "Hybrid-LOS-E")
 ALGORITHMS = "VP_CPSUM,GREEDY,BEST,MCB8,SGB,GA,RRNZ"
 
@@ -36,8 +39,11 @@ def main() -> None:
         for chain in CHAINS:
             words = [[sys.executable, "-m", "dfrs.cli.main", *command] for command in chain]
             code = f"import subprocess; [subprocess.run(words, check=True) for words in {words!r}]"
-            shells.append(subprocess.Popen([sys.executable, "-c", code], cwd=folder, stdout=subprocess.DEVNULL,
-                                           stderr=subprocess.DEVNULL))  # fmt: skip
+            shells.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", code], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+            )
         # What does not work is for the tests to say.
         for shell in shells:
             shell.wait()

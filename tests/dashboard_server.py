@@ -98,16 +98,25 @@ class Told:
         nodes = self.nodes_.values()
         square = sum(value * value for value in live)
         return Cluster(
-            name="attic", version="0.1.0", policy="GreedyPM*/per/OPT=MIN/MVT=600", discovery="OBSERVE",
-            shadow=self.shadow_policy, now=time.time(), started_at=self.now0 - SPAN_S,
+            name="attic",
+            version="0.1.0",
+            policy="GreedyPM*/per/OPT=MIN/MVT=600",
+            discovery="OBSERVE",
+            shadow=self.shadow_policy,
+            now=time.time(),
+            started_at=self.now0 - SPAN_S,
             jobs={state: sum(job.state is state for job in self.jobs_.values()) for state in JobState},
             nodes={state: sum(node.state is state for node in nodes) for state in NodeState},
-            cpus=sum(node.cpus for node in nodes), used_cores=sum(node.used_cores for node in nodes),
-            minimum_yield=min(live) if live else None, median_yield=median(live) if live else None,
+            cpus=sum(node.cpus for node in nodes),
+            used_cores=sum(node.used_cores for node in nodes),
+            minimum_yield=min(live) if live else None,
+            median_yield=median(live) if live else None,
             jain=sum(live) ** 2 / (len(live) * square) if square else None,
-            bound=min(1.0, min(live) * 1.14 + 0.02) if live else None, decisions=1284, decision_s=0.0042,
+            bound=min(1.0, min(live) * 1.14 + 0.02) if live else None,
+            decisions=1284,
+            decision_s=0.0042,
             shadow_differs=len(self.shadow_) * 9,
-        )  # fmt: skip
+        )
 
     def happenings(self, *, after=0, job=None, limit=200) -> Sequence[Happening]:
         return [one for one in self.happenings_ if one.sequence > after and job in (None, one.job)][-limit:]

@@ -40,37 +40,65 @@ class Story:
 def job_of(story: Story, state: JobState, why: str, now: float, granted: float | None, **more: object) -> Job:
     runs = granted is not None
     fields = {
-        "id": story.id, "name": story.name, "user": story.user, "state": state, "why": why,
-        "command": (f"./{story.name}", "--steps", "400", "--out", "a b"), "tasks": max(1, len(story.nodes)),
-        "cpu_cores": story.need if story.declared else None, "need_cores": story.need,
+        "id": story.id,
+        "name": story.name,
+        "user": story.user,
+        "state": state,
+        "why": why,
+        "command": (f"./{story.name}", "--steps", "400", "--out", "a b"),
+        "tasks": max(1, len(story.nodes)),
+        "cpu_cores": story.need if story.declared else None,
+        "need_cores": story.need,
         "need_error_cores": None if story.declared else round(0.06 * story.need, 3),
         "memory_bytes": int(GIB * (0.5 + story.id % 3)),
-        "minimum_yield": 0.2 if story.id % 5 == 0 else 0.0, "yield_granted": granted,
+        "minimum_yield": 0.2 if story.id % 5 == 0 else 0.0,
+        "yield_granted": granted,
         "yield_measured": granted * (0.9 + 0.02 * (story.id % 6)) if runs else None,
         "used_cores": granted * story.need * 0.95 * max(1, len(story.nodes)) if runs else None,
         "used_bytes": int(GIB * 0.4 * max(1, len(story.nodes))) if runs else None,
         "cpu_s": max(0.0, now - story.begin) * 0.6 * story.need,
-        "nodes": story.nodes, "submitted_at": story.begin - 2,
-        "started_at": story.begin if story.nodes else None, "ended_at": None,
-        "start_at": None, "virtual_s": max(0.0, now - story.begin) * 0.6, "stretch": 1.6 if runs else None,
+        "nodes": story.nodes,
+        "submitted_at": story.begin - 2,
+        "started_at": story.begin if story.nodes else None,
+        "ended_at": None,
+        "start_at": None,
+        "virtual_s": max(0.0, now - story.begin) * 0.6,
+        "stretch": 1.6 if runs else None,
         "estimate_s": None,
-        "after": (), "array_index": None, "incarnation": 0, "pauses": len(story.pauses),
-        "migrations": 0, "exit": "", "exit_code": None,
+        "after": (),
+        "array_index": None,
+        "incarnation": 0,
+        "pauses": len(story.pauses),
+        "migrations": 0,
+        "exit": "",
+        "exit_code": None,
         **more,
-    }  # fmt: skip
+    }
     return Job(**fields)
 
 
 def node_of(name: str, now: float, tasks: Sequence[NodeTask] = (), *, cpus: float = 4.0, **more: object) -> Node:
     memory = 16 * GIB
-    return Node(**{
-        "name": name, "host": "box", "state": NodeState.UP, "cpus": cpus, "memory_bytes": memory,
-        "memory_free_bytes": int(memory * max(0.08, 0.82 - 0.17 * len(tasks))),
-        "used_cores": sum(task.used_cores or 0.0 for task in tasks),
-        "granted_cores": sum(task.share_cores for task in tasks), "tasks": tuple(tasks),
-        "shares": "cgroup-v2", "caps": True,
-        "pause_frees_memory": False, "notes": (), "seen_at": now, "version": "0.1.0", **more,
-    })  # fmt: skip
+    return Node(
+        **{
+            "name": name,
+            "host": "box",
+            "state": NodeState.UP,
+            "cpus": cpus,
+            "memory_bytes": memory,
+            "memory_free_bytes": int(memory * max(0.08, 0.82 - 0.17 * len(tasks))),
+            "used_cores": sum(task.used_cores or 0.0 for task in tasks),
+            "granted_cores": sum(task.share_cores for task in tasks),
+            "tasks": tuple(tasks),
+            "shares": "cgroup-v2",
+            "caps": True,
+            "pause_frees_memory": False,
+            "notes": (),
+            "seen_at": now,
+            "version": "0.1.0",
+            **more,
+        }
+    )
 
 
 def yields(stories: Sequence[Story], cpus: float, at: float) -> dict[int, float]:
@@ -118,21 +146,32 @@ def tell_history(told: Told, stories: Sequence[Story], queued: Sequence[Story], 
                         events.append((begin, "share", story, now_yields[story.id], ""))
                 if on and (story.id, rank) not in latest:
                     latest[story.id, rank] = Bar(
-                        job=story.id, rank=rank, name=story.name, user=story.user, node=node, begin=begin, end=None,
-                        share_cores=share, paused=story.paused(at),
-                    )  # fmt: skip
+                        job=story.id,
+                        rank=rank,
+                        name=story.name,
+                        user=story.user,
+                        node=node,
+                        begin=begin,
+                        end=None,
+                        share_cores=share,
+                        paused=story.paused(at),
+                    )
         waiting = int(2 + 2 * np.sin(at / 2500))
         values = list(now_yields.values())
         least = min(values, default=None)
         told.points_ += [
             Point(
-                time=t, minimum_yield=least, median_yield=median(values) if values else None,
+                time=t,
+                minimum_yield=least,
+                median_yield=median(values) if values else None,
                 jain=sum(values) ** 2 / len(values) / sum(v * v for v in values) if values else None,
-                bound=None if least is None else min(1.0, 1.14 * least + 0.02), running=len(values),
-                waiting=waiting, used_cores=3.0 * len(values),
+                bound=None if least is None else min(1.0, 1.14 * least + 0.02),
+                running=len(values),
+                waiting=waiting,
+                used_cores=3.0 * len(values),
             )
             for t in np.arange(begin, end, 30.0)
-        ]  # fmt: skip
+        ]
     told.bars_ += latest.values()
     events += [(story.begin - 2, "submit", story, None, "") for story in stories] + [
         (story.begin, "submit", story, None, "") for story in queued
@@ -187,8 +226,17 @@ def small_cluster(nodes: int = 6, count: int = 60, seed: int = 3) -> Told:
         told.jobs_[story.id] = job_of(story, JobState.PAUSED if paused else JobState.RUNNING, why, now, granted)
         for rank, name in enumerate(story.nodes):
             share = (granted or 0.0) * story.need
-            tasks[name].append(NodeTask(job=story.id, rank=rank, user=story.user, name=story.name, share_cores=share,
-                                        used_cores=share * (0.55 + 0.08 * (story.id % 7)), paused=paused))  # fmt: skip
+            tasks[name].append(
+                NodeTask(
+                    job=story.id,
+                    rank=rank,
+                    user=story.user,
+                    name=story.name,
+                    share_cores=share,
+                    used_cores=share * (0.55 + 0.08 * (story.id % 7)),
+                    paused=paused,
+                )
+            )
     for name in names:
         told.nodes_[name] = node_of(name, now, tasks[name], cpus=cpus)
     for k, state, age, notes in (
@@ -224,9 +272,15 @@ def large_cluster(nodes: int = 1000, count: int = 10_000) -> Told:
         tasks[n].append(task)
         for begin, end, share in ((now - 1800, now - 600, 0.3), (now - 600, None, 0.25)):
             bar = Bar(
-                job=k, rank=0, name=story.name, user=story.user, node=story.nodes[0], begin=begin, end=end,
+                job=k,
+                rank=0,
+                name=story.name,
+                user=story.user,
+                node=story.nodes[0],
+                begin=begin,
+                end=end,
                 share_cores=share,
-            )  # fmt: skip
+            )
             told.bars_.append(bar)
     for n in range(nodes):
         state = {3: NodeState.DRAINING, 500: NodeState.SILENT, 777: NodeState.LOST}.get(n, NodeState.UP)
@@ -235,8 +289,15 @@ def large_cluster(nodes: int = 1000, count: int = 10_000) -> Told:
         told.nodes_[f"n{n:04d}"] = node_of(f"n{n:04d}", now, fair if state is not NodeState.LOST else (), state=state)
     told.points_ = [
         Point(
-            time=now - 3600 + 12 * k, minimum_yield=0.5, median_yield=0.7, jain=0.96, bound=0.6, running=count,
-            waiting=0, used_cores=2000.0,
-        ) for k in range(300)
-    ]  # fmt: skip
+            time=now - 3600 + 12 * k,
+            minimum_yield=0.5,
+            median_yield=0.7,
+            jain=0.96,
+            bound=0.6,
+            running=count,
+            waiting=0,
+            used_cores=2000.0,
+        )
+        for k in range(300)
+    ]
     return told

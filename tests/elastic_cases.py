@@ -41,15 +41,20 @@ def random_elastic_workload(source: Source | int) -> Workload:
     job_id = 1 + source.permutation(IDS[1])[:jobs]
     requested_s = [s + source.integer(0, 12) if source.integer(0, 2) == 0 else np.nan for s in submit_s]
     return Workload(
-        job_id=job_id, submit_s=np.array(submit_s),
+        job_id=job_id,
+        submit_s=np.array(submit_s),
         tasks=np.array([source.pick((1, 1, 2, 3, 5)) for _ in range(jobs)]),
         need=np.array([source.pick((0.25, 0.5, 1.0)) for _ in range(jobs)]),
         memory=np.array([source.pick((0.125, 0.5, 1.0)) for _ in range(jobs)]),
         run_s=np.array([source.pick((0.5, 1.0, 3.0, 8.0, 20.0)) for _ in range(jobs)]),
         estimate_s=np.array([source.pick((np.nan, 1.0, 5.0, 12.0)) for _ in range(jobs)]),
-        user=np.full(jobs, -1), weight=np.ones(jobs), nodes=nodes, name="elastic",
-        requested_start_s=np.array(requested_s), commands=random_commands(source, job_id.tolist(), submit_s),
-    )  # fmt: skip
+        user=np.full(jobs, -1),
+        weight=np.ones(jobs),
+        nodes=nodes,
+        name="elastic",
+        requested_start_s=np.array(requested_s),
+        commands=random_commands(source, job_id.tolist(), submit_s),
+    )
 
 
 def random_commands(source: Source, job_id: Sequence[int], submit_s: Sequence[float]) -> ElasticCommands:
@@ -70,9 +75,11 @@ def random_commands(source: Source, job_id: Sequence[int], submit_s: Sequence[fl
         rows.append((at_s, name, kind, float(amount)))
     times, ids, kinds, amounts = (np.array(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
     return ElasticCommands(
-        time_s=np.array(times, float), job_id=np.array(ids, np.int64), kind=np.array(kinds, np.int64),
+        time_s=np.array(times, float),
+        job_id=np.array(ids, np.int64),
+        kind=np.array(kinds, np.int64),
         amount=np.array(amounts, float),
-    )  # fmt: skip
+    )
 
 
 def random_settings(source: Source, nodes: int) -> Settings:
@@ -87,9 +94,10 @@ def random_settings(source: Source, nodes: int) -> Settings:
     events.sort(key=lambda event: (event[0], event[1].condition is Condition.UP))
     return Settings(
         penalty=source.pick((Penalty(), Penalty(seconds=3.0), Penalty(seconds=1.0, bytes_per_s=4e9))),
-        order=source.pick(("completions-first", "submissions-first")), node_events=tuple(events),
+        order=source.pick(("completions-first", "submissions-first")),
+        node_events=tuple(events),
         command_limit=source.pick((None, None, None, 1, 2, 0)),
-    )  # fmt: skip
+    )
 
 
 class Shifty:
@@ -113,9 +121,10 @@ class Shifty:
         booked = snapshot.jobs["requested_start_s"]
         booked = booked[booked > snapshot.now_s]
         return Target.of(
-            snapshot, {int(snapshot.jobs["id"][r]): Placement(nodes, fair) for r, nodes in where.items()},
+            snapshot,
+            {int(snapshot.jobs["id"][r]): Placement(nodes, fair) for r, nodes in where.items()},
             wake_at_s=float(booked.min()) if len(booked) else None,
-        )  # fmt: skip
+        )
 
     def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
         free = self._free(snapshot)

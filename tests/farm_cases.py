@@ -23,12 +23,18 @@ def farm_of(shapes=SHAPES) -> Farm:
         name="three",
         clusters=tuple(
             SubCluster(
-                name="ABCDEFGH"[k], machines=machines, cores=cores, frequency_hz=2e9, cycles={}, latency=None,
-                node_memory_bytes=size * MEGABYTE, machine_memory_bytes=size * cores * MEGABYTE,
+                name="ABCDEFGH"[k],
+                machines=machines,
+                cores=cores,
+                frequency_hz=2e9,
+                cycles={},
+                latency=None,
+                node_memory_bytes=size * MEGABYTE,
+                machine_memory_bytes=size * cores * MEGABYTE,
             )
             for k, (machines, cores, size) in enumerate(shapes)
         ),
-    )  # fmt: skip
+    )
 
 
 def random_truth(seed: int, jobs: int, farm: Farm, **options: float) -> FarmTruth:
@@ -37,9 +43,12 @@ def random_truth(seed: int, jobs: int, farm: Farm, **options: float) -> FarmTrut
     rate = rng.choice([1.0, 0.9, 0.5, 1 / 3, 0.2], (jobs, len(farm.clusters), 2))
     rate[np.arange(jobs), rng.integers(len(farm.clusters), size=jobs), rng.integers(2, size=jobs)] = 1.0
     return FarmTruth.of(
-        farm, rate, memory=rng.choice([0.0, 0.3, 0.5, 0.6, 0.75], jobs), thrash=rng.choice([1.0, 2.5, 12.5], jobs),
+        farm,
+        rate,
+        memory=rng.choice([0.0, 0.3, 0.5, 0.6, 0.75], jobs),
+        thrash=rng.choice([1.0, 2.5, 12.5], jobs),
         **options,
-    )  # fmt: skip
+    )
 
 
 def farm_workload(seed: int, jobs: int = 30, nodes: int = 9) -> Workload:

@@ -64,9 +64,13 @@ def farm_snapshot(shape, jobs, *, now_s=1000.0, memory=None, cause=Cause.WAKE, s
         rows.append(job_row(k, tasks, **job))
         slots += [-1] * tasks if nodes is None else list(nodes)
     view = FarmView(
-        cluster=cluster, machine=machine, node_memory=sizes, speed=np.array(speed).reshape(len(jobs), len(shape), 2),
-        required=np.array(required, float), swapping=np.array(swapping, bool),
-    )  # fmt: skip
+        cluster=cluster,
+        machine=machine,
+        node_memory=sizes,
+        speed=np.array(speed).reshape(len(jobs), len(shape), 2),
+        required=np.array(required, float),
+        swapping=np.array(swapping, bool),
+    )
     capacity = np.column_stack([np.ones(len(cluster)), sizes])
     is_open = np.array([n not in closed for n in range(len(cluster))])
     first = np.cumsum([0, *(row[4] for row in rows)])
@@ -76,10 +80,15 @@ def farm_snapshot(shape, jobs, *, now_s=1000.0, memory=None, cause=Cause.WAKE, s
 
 def random_rules(source: Source) -> Rules:
     return Rules(
-        beta=source.pick((2.0, 5.0, 20.0)), threshold=source.pick((0.0, 0.0, 0.01, 0.1)),
-        stretch_s=source.pick((0.0, 0.7, 5.0)), copy_s=source.pick((1.0, 10.0, 60.0)), every=source.pick((1.0, 4.0)),
-        parallel=source.pick((False, True)), head=source.pick((False, True)), one=source.pick((False, False, True)),
-    )  # fmt: skip
+        beta=source.pick((2.0, 5.0, 20.0)),
+        threshold=source.pick((0.0, 0.0, 0.01, 0.1)),
+        stretch_s=source.pick((0.0, 0.7, 5.0)),
+        copy_s=source.pick((1.0, 10.0, 60.0)),
+        every=source.pick((1.0, 4.0)),
+        parallel=source.pick((False, True)),
+        head=source.pick((False, True)),
+        one=source.pick((False, False, True)),
+    )
 
 
 @dataclass(kw_only=True)
@@ -109,9 +118,13 @@ class Toy:
         memory = [source.pick((0.25, 0.5, 1.0, 1.0, 1.0)) for _ in shape]
         rules = rules or random_rules(source)
         return cls(
-            source=source, policy=ArriveF(rules=rules), shape=shape, memory=memory,
-            odd=source.pick((False, False, True)), crowd=source.pick((4, 8, 14)),
-        )  # fmt: skip
+            source=source,
+            policy=ArriveF(rules=rules),
+            shape=shape,
+            memory=memory,
+            odd=source.pick((False, False, True)),
+            crowd=source.pick((4, 8, 14)),
+        )
 
     @property
     def locks(self) -> dict[int, float]:

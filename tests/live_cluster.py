@@ -163,9 +163,17 @@ class FakeAgent:
         self.world.history.append(("attach", self.name))
         statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT)
         hello = Hello(
-            protocol=PROTOCOL, node=self.name, host=self.host, boot=f"boot {self.boots}", address=f"{self.name}.test",
-            cpus=self.cpus, memory_bytes=self.memory, abilities=self.abilities, tasks=statuses, version="test",
-        )  # fmt: skip
+            protocol=PROTOCOL,
+            node=self.name,
+            host=self.host,
+            boot=f"boot {self.boots}",
+            address=f"{self.name}.test",
+            cpus=self.cpus,
+            memory_bytes=self.memory,
+            abilities=self.abilities,
+            tasks=statuses,
+            version="test",
+        )
         self.link = FakeLink(self)
         self.attachment = controller.attach(hello, self.link)
         self.closed = ""

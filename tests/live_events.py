@@ -195,9 +195,17 @@ class History:
         minimum = self.pick([0.0, 0.0, 0.3, 0.8, 1.0]) if self.site.minimum else 0.0
         start_s = now_s + self.pick([0.0, 50.0]) if self.site.dedicated and self.rng.random() < 0.2 else np.nan
         return Submit(
-            10_000 - self.count, int(self.rng.integers(1, 4)), self.pick([0.1, 0.25, 0.5, 1.0]),
-            self.pick([0.0, 0.1, 0.25, 0.5, 1.0]), self.pick([20.0, 300.0, 5000.0]), 1.0, -1, start_s, minimum, last,
-        )  # fmt: skip
+            10_000 - self.count,
+            int(self.rng.integers(1, 4)),
+            self.pick([0.1, 0.25, 0.5, 1.0]),
+            self.pick([0.0, 0.1, 0.25, 0.5, 1.0]),
+            self.pick([20.0, 300.0, 5000.0]),
+            1.0,
+            -1,
+            start_s,
+            minimum,
+            last,
+        )
 
     def events(self, now_s: float) -> list[object]:
         """The next one, or several at one instant."""

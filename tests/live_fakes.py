@@ -34,9 +34,14 @@ def task_spec(*, seconds=NO_END, need=1.0, code=0, memory_bytes=1 << 26, tasks=1
     """A task that computes for `seconds` at its need of `need` cores, longer with less, and exits with `code`."""
     environment = {"FAKE_NEED": repr(float(need)), "FAKE_SECONDS": repr(float(seconds)), "FAKE_CODE": str(code)}
     return TaskSpec(
-        command=("fake",), directory="/", environment=environment, tasks=tasks, peers=("127.0.0.1",) * tasks,
-        memory_bytes=memory_bytes, account=account,
-    )  # fmt: skip
+        command=("fake",),
+        directory="/",
+        environment=environment,
+        tasks=tasks,
+        peers=("127.0.0.1",) * tasks,
+        memory_bytes=memory_bytes,
+        account=account,
+    )
 
 
 def desired(state, version=1, task=None, *, share=0.5, spec=None, take=False, grace=0.0):
@@ -103,9 +108,14 @@ class FakeDriver:
     @property
     def abilities(self):
         return Abilities(
-            shares="nice", caps=False, memory_limits=False, pause_frees_memory=False, moves_on_host=True,
-            measures_waiting=False, notes=("tasks are only numbers",),
-        )  # fmt: skip
+            shares="nice",
+            caps=False,
+            memory_limits=False,
+            pause_frees_memory=False,
+            moves_on_host=True,
+            measures_waiting=False,
+            notes=("tasks are only numbers",),
+        )
 
     def fail(self, method, error=None, times=1):
         self._faults[method] = [error or DriverError(f"{method} is broken: mend it")] * times

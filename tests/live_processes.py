@@ -83,8 +83,10 @@ class LiveCluster:
         log = (self.directory / "serve.log").open("ab")
         self.controller = subprocess.Popen(
             [*DFRS, "serve", "--state", self.state, "--listen", f"127.0.0.1:{self.port}", *self.serve_options],
-            stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
         wait_until(self._find, f"the controller answers ({(self.directory / 'serve.log')})")
 
     def _find(self):
@@ -108,12 +110,28 @@ class LiveCluster:
         log = (self.directory / f"{name}.log").open("ab")
         self.agents[name] = subprocess.Popen(
             [
-                *DFRS, "agent", "--server", self.servers[name], "--token-file", self.state / "agent.token",
-                "--name", name, "--cluster", self.name, "--root", self.directory / "host", "--cpus", str(number),
-                "--memory", "1G", *self.agent_options,
+                *DFRS,
+                "agent",
+                "--server",
+                self.servers[name],
+                "--token-file",
+                self.state / "agent.token",
+                "--name",
+                name,
+                "--cluster",
+                self.name,
+                "--root",
+                self.directory / "host",
+                "--cpus",
+                str(number),
+                "--memory",
+                "1G",
+                *self.agent_options,
             ],
-            stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
 
     def kill(self, process):
         """kill -9, and wait until it is gone."""
@@ -160,8 +178,9 @@ class LiveCluster:
         """The job, once it is in one of these states."""
         return wait_until(
             lambda: (found := self.job(job)) and (found if found["state"] in states else None),
-            f"job {job} in {states}: {self.job(job)}", patience_s,
-        )  # fmt: skip
+            f"job {job} in {states}: {self.job(job)}",
+            patience_s,
+        )
 
     def wait_ended(self, jobs, patience_s=PATIENCE_S):
         """All these jobs, once they have ended."""

@@ -90,10 +90,22 @@ class FakeService:
 
     def add_node(self, name: str) -> None:
         self.nodes_by_name[name] = Node(
-            name=name, host="here", state=NodeState.UP, cpus=2.0, memory_bytes=1 << 30, memory_free_bytes=1 << 30,
-            used_cores=0.0, granted_cores=0.0, tasks=(), shares="nice", caps=False, pause_frees_memory=False, notes=(),
-            seen_at=0.0, version="1",
-        )  # fmt: skip
+            name=name,
+            host="here",
+            state=NodeState.UP,
+            cpus=2.0,
+            memory_bytes=1 << 30,
+            memory_free_bytes=1 << 30,
+            used_cores=0.0,
+            granted_cores=0.0,
+            tasks=(),
+            shares="nice",
+            caps=False,
+            pause_frees_memory=False,
+            notes=(),
+            seen_at=0.0,
+            version="1",
+        )
 
     def tell(self) -> None:
         self.sequence += 1
@@ -168,11 +180,25 @@ class FakeService:
 
     def cluster(self) -> Cluster:
         return Cluster(
-            name="fake", version="1", policy="FCFS", discovery="NONE", shadow=None, now=time.time(), started_at=0.0,
-            jobs={JobState.WAITING: len(self.by_id)}, nodes={NodeState.UP: len(self.nodes_by_name)}, cpus=2.0,
-            used_cores=0.5, minimum_yield=0.25, median_yield=None, jain=None, bound=0.5, decisions=7, decision_s=0.001,
+            name="fake",
+            version="1",
+            policy="FCFS",
+            discovery="NONE",
+            shadow=None,
+            now=time.time(),
+            started_at=0.0,
+            jobs={JobState.WAITING: len(self.by_id)},
+            nodes={NodeState.UP: len(self.nodes_by_name)},
+            cpus=2.0,
+            used_cores=0.5,
+            minimum_yield=0.25,
+            median_yield=None,
+            jain=None,
+            bound=0.5,
+            decisions=7,
+            decision_s=0.001,
             shadow_differs=0,
-        )  # fmt: skip
+        )
 
     def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Happening]:
         rows = range(max(after, self.sequence - limit) + 1, self.sequence + 1)
@@ -180,9 +206,17 @@ class FakeService:
 
     def points(self, since: float) -> Sequence[Point]:
         return [
-            Point(time=since, minimum_yield=None, median_yield=None, jain=None, bound=None, running=0, waiting=0,
-                  used_cores=0.0)
-        ]  # fmt: skip
+            Point(
+                time=since,
+                minimum_yield=None,
+                median_yield=None,
+                jain=None,
+                bound=None,
+                running=0,
+                waiting=0,
+                used_cores=0.0,
+            )
+        ]
 
     def bars(self, since: float) -> Sequence[Bar]:
         return [Bar(job=1, rank=0, name="a", user="u", node="n", begin=since, end=None, share_cores=0.5)]
@@ -252,11 +286,36 @@ class FakeService:
 
 def _job(number: int, request: JobRequest, user: str) -> Job:
     return Job.model_construct(
-        id=number, name=request.name or "job", user=user, state=JobState.HELD if request.held else JobState.WAITING,
-        why="no node is there", command=request.command, tasks=request.tasks, cpu_cores=request.cpu_cores,
-        need_cores=request.cpu_cores or 1.0, need_error_cores=None, memory_bytes=request.memory_bytes or 1 << 28,
-        minimum_yield=request.minimum_yield, yield_granted=None, yield_measured=None, used_cores=None, used_bytes=None,
-        cpu_s=0.0, nodes=(), submitted_at=time.time(), started_at=None, ended_at=None, start_at=request.start_at,
-        virtual_s=0.0, stretch=None, estimate_s=request.estimate_s, after=request.after, array_index=None,
-        incarnation=0, pauses=0, migrations=0, exit="", exit_code=None,
-    )  # fmt: skip
+        id=number,
+        name=request.name or "job",
+        user=user,
+        state=JobState.HELD if request.held else JobState.WAITING,
+        why="no node is there",
+        command=request.command,
+        tasks=request.tasks,
+        cpu_cores=request.cpu_cores,
+        need_cores=request.cpu_cores or 1.0,
+        need_error_cores=None,
+        memory_bytes=request.memory_bytes or 1 << 28,
+        minimum_yield=request.minimum_yield,
+        yield_granted=None,
+        yield_measured=None,
+        used_cores=None,
+        used_bytes=None,
+        cpu_s=0.0,
+        nodes=(),
+        submitted_at=time.time(),
+        started_at=None,
+        ended_at=None,
+        start_at=request.start_at,
+        virtual_s=0.0,
+        stretch=None,
+        estimate_s=request.estimate_s,
+        after=request.after,
+        array_index=None,
+        incarnation=0,
+        pauses=0,
+        migrations=0,
+        exit="",
+        exit_code=None,
+    )

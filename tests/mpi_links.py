@@ -42,8 +42,10 @@ def link(place, delay_s, rate, network="10.213.87"):
             _run("ip", "-n", name, "link", "set", "lo", "up")
         carrier = subprocess.Popen(
             [str(relay), found.first, found.second, "link0", str(round(1e6 * delay_s))],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         stack.callback(_end, carrier)
         assert carrier.stdout.readline() == "ready\n", "no TUN interfaces: is there a /dev/net/tun?"
         for k, name in enumerate((found.first, found.second), start=1):

@@ -124,10 +124,16 @@ def reconcile_case(source: Source) -> OnlineCase:
             jobs["start_s"][r] = source.pick((np.nan, float(jobs["submit_s"][r])))
     after, yields = _target(source, jobs, first, capacity, before)
     return OnlineCase(
-        now_s=now_s, jobs=jobs, first=first, before=before, after=after, yields=yields, capacity=capacity,
+        now_s=now_s,
+        jobs=jobs,
+        first=first,
+        before=before,
+        after=after,
+        yields=yields,
+        capacity=capacity,
         open=np.array([source.integer(0, 3) > 0 for _ in range(nodes)]),
         reasons=np.array([source.integer(0, 11) for _ in range(source.pick((0, rows)))], dtype=np.int64),
-    )  # fmt: skip
+    )
 
 
 def _target(source: Source, jobs: Any, first: Ints, capacity: Floats, before: Ints) -> tuple[Ints, Floats]:
@@ -204,8 +210,10 @@ def progress_case(source: Source) -> ProgressCase:
     return ProgressCase(
         run_s=np.array([source.pick((0.1, 1.0, 5.0, 10.0, 1 / 3, 40.0)) for _ in range(jobs)]),
         memory=np.array([source.integer(0, 10) / 10 for _ in range(jobs)]),
-        penalty_s=source.pick((0.0, 0.0, 3.0, 0.7)), copy_s=source.pick((0.0, 2.0, 0.3)), instants=tuple(instants),
-    )  # fmt: skip
+        penalty_s=source.pick((0.0, 0.0, 3.0, 0.7)),
+        copy_s=source.pick((0.0, 2.0, 0.3)),
+        instants=tuple(instants),
+    )
 
 
 def random_workload(seed: int, *, jobs: int = 30, nodes: int = 4, spread_s: float = 40.0, name: str = "w") -> Workload:
@@ -214,12 +222,18 @@ def random_workload(seed: int, *, jobs: int = 30, nodes: int = 4, spread_s: floa
     submit_s = np.cumsum(rng.exponential(spread_s, jobs) * (rng.random(jobs) > 0.3))
     run_s = np.where(rng.random(jobs) < 0.5, rng.integers(1, 200, jobs), np.exp(rng.normal(3.5, 1.5, jobs)))
     return Workload(
-        job_id=rng.permutation(jobs) + 1, submit_s=np.round(submit_s, 1),
-        tasks=rng.integers(1, nodes, jobs, endpoint=True), need=rng.choice([0.1, 0.25, 0.5, 1.0], jobs),
-        memory=rng.choice([0.0, 0.1, 0.3, 0.5, 1.0], jobs, p=[0.1, 0.4, 0.2, 0.2, 0.1]), run_s=run_s,
-        estimate_s=run_s * rng.choice([1.0, 1.0, 2.5], jobs), user=rng.integers(-1, 5, jobs),
-        weight=np.ones(jobs), nodes=nodes, name=name,
-    )  # fmt: skip
+        job_id=rng.permutation(jobs) + 1,
+        submit_s=np.round(submit_s, 1),
+        tasks=rng.integers(1, nodes, jobs, endpoint=True),
+        need=rng.choice([0.1, 0.25, 0.5, 1.0], jobs),
+        memory=rng.choice([0.0, 0.1, 0.3, 0.5, 1.0], jobs, p=[0.1, 0.4, 0.2, 0.2, 0.1]),
+        run_s=run_s,
+        estimate_s=run_s * rng.choice([1.0, 1.0, 2.5], jobs),
+        user=rng.integers(-1, 5, jobs),
+        weight=np.ones(jobs),
+        nodes=nodes,
+        name=name,
+    )
 
 
 def plain_workload(rows: Sequence[Sequence[float]], nodes: int = 1, name: str = "plain") -> Workload:
@@ -227,14 +241,32 @@ def plain_workload(rows: Sequence[Sequence[float]], nodes: int = 1, name: str = 
     submit_s, tasks, need, memory, run_s = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
     jobs = len(rows)
     return Workload(
-        job_id=np.arange(1, jobs + 1), submit_s=submit_s, tasks=tasks.astype(np.int64), need=need, memory=memory,
-        run_s=run_s, estimate_s=run_s.copy(), user=np.full(jobs, -1), weight=np.ones(jobs), nodes=nodes, name=name,
-    )  # fmt: skip
+        job_id=np.arange(1, jobs + 1),
+        submit_s=submit_s,
+        tasks=tasks.astype(np.int64),
+        need=need,
+        memory=memory,
+        run_s=run_s,
+        estimate_s=run_s.copy(),
+        user=np.full(jobs, -1),
+        weight=np.ones(jobs),
+        nodes=nodes,
+        name=name,
+    )
 
 
 def empty_workload(nodes: int = 2) -> Workload:
     none, names = np.zeros(0), np.zeros(0, np.int64)
     return Workload(
-        job_id=names, submit_s=none, tasks=names, need=none, memory=none, run_s=none, estimate_s=none, user=names,
-        weight=none, nodes=nodes, name="empty",
-    )  # fmt: skip
+        job_id=names,
+        submit_s=none,
+        tasks=names,
+        need=none,
+        memory=none,
+        run_s=none,
+        estimate_s=none,
+        user=names,
+        weight=none,
+        nodes=nodes,
+        name="empty",
+    )

@@ -105,9 +105,15 @@ def policy_case(source: Source, *, grains: tuple[int, ...] = EXACT, crowded: boo
         jobs["virtual_s"][r] = 0.0 if jobs["state"][r] == WAITING else min(flow, source.pick(VIRTUAL_S))
     jobs["yield_"] = present_yields(jobs, first, capacity, before)
     return PolicyCase(
-        now_s=now_s, jobs=jobs, first=first, before=before, capacity=capacity, open=is_open, subject=subject,
+        now_s=now_s,
+        jobs=jobs,
+        first=first,
+        before=before,
+        capacity=capacity,
+        open=is_open,
+        subject=subject,
         moved=source.pick((0.0, 0.0, 0.5, 3.0)),
-    )  # fmt: skip
+    )
 
 
 def crowded_case(source: Source) -> PolicyCase:

@@ -15,10 +15,14 @@ def script(code, *arguments, hash_seed="random"):
     """A Python process of its own that finds these tests."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", code, *map(str, arguments)],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": str(hash_seed)},
-    )  # fmt: skip
+    )
 
 
 def descendants(pid):

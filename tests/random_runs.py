@@ -144,11 +144,15 @@ def random_run(seed, *, partial=False, exclusive=False, node_events=True):
     nodes, jobs = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     rows = [
         (
-            100 + k, float(rng.integers(0, 60)), int(rng.integers(1, 5)), rng.choice([0.25, 0.6, 1.0]),
-            rng.choice([0.0, 0.1, 0.35, 0.5]), float(np.round(rng.uniform(3, 60), 3)),
+            100 + k,
+            float(rng.integers(0, 60)),
+            int(rng.integers(1, 5)),
+            rng.choice([0.25, 0.6, 1.0]),
+            rng.choice([0.0, 0.1, 0.35, 0.5]),
+            float(np.round(rng.uniform(3, 60), 3)),
         )
         for k in range(jobs)
-    ]  # fmt: skip
+    ]
     load = workload(rows, nodes)
     capacity = np.ones((nodes, 2)) if rng.random() < 0.5 else rng.choice([0.5, 1.0, 2.0], (nodes, 2))
     penalty = PENALTIES[int(rng.integers(len(PENALTIES)))]
@@ -176,6 +180,14 @@ def random_run(seed, *, partial=False, exclusive=False, node_events=True):
         end_s = float(rng.uniform(0.0, end_s))
         kept = [row for row in kept if row[0] <= end_s]
     return run_of(
-        load, kept, penalty=penalty, capacity=capacity, policy="chance/*", end_s=end_s, complete=not partial,
-        refused=refused, seed=seed, configuration={"exclusive": exclusive},
-    )  # fmt: skip
+        load,
+        kept,
+        penalty=penalty,
+        capacity=capacity,
+        policy="chance/*",
+        end_s=end_s,
+        complete=not partial,
+        refused=refused,
+        seed=seed,
+        configuration={"exclusive": exclusive},
+    )

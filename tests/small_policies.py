@@ -31,9 +31,10 @@ def _placed(snapshot: Snapshot, order: list[int], start: int = 0) -> dict[int, t
         job, left, chosen = snapshot.jobs[r], room.copy(), []
         for _ in range(int(job["tasks"])):
             fits = [
-                n for n in ((start + k) % nodes for k in range(nodes))
+                n
+                for n in ((start + k) % nodes for k in range(nodes))
                 if snapshot.open[n] and left[n] >= job["memory"] - 1e-9
-            ]  # fmt: skip
+            ]
             if not fits:
                 break
             chosen.append(fits[0])

@@ -96,10 +96,12 @@ class Storm:
         """A job like any other."""
         rng = self.random
         made = JobRequest(
-            command=("sleep", str(rng.choice([0.2, 1, 3, 10]))), cpu_cores=rng.choice([0.5, 1.0, 3.0]),
-            tasks=rng.choice([1, 1, 1, 2, 3]), memory_bytes=rng.choice([GIB // 4, GIB, 4 * GIB]),
+            command=("sleep", str(rng.choice([0.2, 1, 3, 10]))),
+            cpu_cores=rng.choice([0.5, 1.0, 3.0]),
+            tasks=rng.choice([1, 1, 1, 2, 3]),
+            memory_bytes=rng.choice([GIB // 4, GIB, 4 * GIB]),
             restart=rng.choice(["never", "on-node-loss"]),
-        )  # fmt: skip
+        )
         self.submitted.update(await self.controller.submit(made, "ann", "ann"))
 
     async def calm(self):

@@ -13,10 +13,18 @@ def workload(rows, nodes, name="toy"):
     columns = list(zip(*rows, strict=True))
     jobs = len(rows)
     return Workload(
-        job_id=np.array(columns[0]), submit_s=np.array(columns[1], float), tasks=np.array(columns[2]),
-        need=np.array(columns[3], float), memory=np.array(columns[4], float), run_s=np.array(columns[5], float),
-        estimate_s=np.full(jobs, np.nan), user=np.arange(jobs) % 5, weight=np.ones(jobs), nodes=nodes, name=name,
-    )  # fmt: skip
+        job_id=np.array(columns[0]),
+        submit_s=np.array(columns[1], float),
+        tasks=np.array(columns[2]),
+        need=np.array(columns[3], float),
+        memory=np.array(columns[4], float),
+        run_s=np.array(columns[5], float),
+        estimate_s=np.full(jobs, np.nan),
+        user=np.arange(jobs) % 5,
+        weight=np.ones(jobs),
+        nodes=nodes,
+        name=name,
+    )
 
 
 def run_of(load, rows, *, penalty=300.0, policy="GreedyPM*/per/OPT=MIN/MVT=600", end_s=None, complete=True, **more):
@@ -24,16 +32,24 @@ def run_of(load, rows, *, penalty=300.0, policy="GreedyPM*/per/OPT=MIN/MVT=600",
     reasons = sorted({row[5] for row in rows} | {""})
     first = np.cumsum([0, *(len(row[3]) for row in rows)])
     return Run(
-        workload=load, policy=policy, capacity=more.pop("capacity", np.ones((load.nodes, 2))),
+        workload=load,
+        policy=policy,
+        capacity=more.pop("capacity", np.ones((load.nodes, 2))),
         penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),
         events=Events(
-            time_s=np.array([row[0] for row in rows], float), job=np.array([row[1] for row in rows], np.int64),
-            action=np.array([row[2] for row in rows], np.int64), yield_=np.array([row[4] for row in rows], float),
-            why=np.array([reasons.index(row[5]) for row in rows], np.int64), first=first.astype(np.int64),
-            nodes=np.array([node for row in rows for node in sorted(row[3])], np.int64), reasons=tuple(reasons),
+            time_s=np.array([row[0] for row in rows], float),
+            job=np.array([row[1] for row in rows], np.int64),
+            action=np.array([row[2] for row in rows], np.int64),
+            yield_=np.array([row[4] for row in rows], float),
+            why=np.array([reasons.index(row[5]) for row in rows], np.int64),
+            first=first.astype(np.int64),
+            nodes=np.array([node for row in rows for node in sorted(row[3])], np.int64),
+            reasons=tuple(reasons),
         ),
-        complete=complete, end_s=rows[-1][0] if end_s is None else end_s, **more,
-    )  # fmt: skip
+        complete=complete,
+        end_s=rows[-1][0] if end_s is None else end_s,
+        **more,
+    )
 
 
 def story_run():
@@ -190,9 +206,14 @@ def toy_run(nodes=16, jobs=120, seed=1, *, batch=False, penalty=300.0, load=1.0)
     run_s = np.round(np.exp(rng.normal(6.8, 1.8, jobs))).clip(1, 6e4)
     submit_s = np.round(np.cumsum(rng.exponential((tasks * run_s).mean() / nodes / load, jobs)))
     rows = zip(
-        range(1, jobs + 1), submit_s - submit_s[0], tasks, rng.choice([0.25, 1.0], jobs, p=[0.25, 0.75]),
-        rng.choice([0.1, 0.2, 0.3, 0.5], jobs, p=[0.3, 0.2, 0.3, 0.2]), run_s, strict=True,
-    )  # fmt: skip
+        range(1, jobs + 1),
+        submit_s - submit_s[0],
+        tasks,
+        rng.choice([0.25, 1.0], jobs, p=[0.25, 0.75]),
+        rng.choice([0.1, 0.2, 0.3, 0.5], jobs, p=[0.3, 0.2, 0.3, 0.2]),
+        run_s,
+        strict=True,
+    )
     toy = _Toy(workload(list(rows), nodes), penalty, batch)
     arrived, tick_s = 0, 600.0
     while arrived < jobs or toy.where:

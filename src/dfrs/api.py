@@ -125,9 +125,13 @@ def simulate(
     StoppedError (a DfrsError, with the log so far) where the policy does something that cannot be.
     """
     settings = Settings(
-        capacity=capacity, penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),
-        order=order, node_events=node_events, command_limit=command_limit, seed=seed,
-    )  # fmt: skip
+        capacity=capacity,
+        penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),
+        order=order,
+        node_events=node_events,
+        command_limit=command_limit,
+        seed=seed,
+    )
     if isinstance(policy, str):
         return Simulation(workload, find_policy(policy), policy, settings).run()
     return Simulation(workload, policy, type(policy).__name__, settings).run()

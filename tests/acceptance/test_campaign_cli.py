@@ -62,9 +62,12 @@ def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("done")
     (folder / "c.toml").write_text(SMALL)
     ran = subprocess.run(
-        [DFRS, "campaign", "run", "c.toml", "--json", "--workers", "2"], cwd=folder, capture_output=True, text=True,
+        [DFRS, "campaign", "run", "c.toml", "--json", "--workers", "2"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
         timeout=240,
-    )  # fmt: skip
+    )
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
     assert json.loads(ran.stdout) == {
         "campaign": "small", "cells": 12, "kept": 0, "run": 12, "failed": 0, "store": "c.results",
@@ -387,10 +390,12 @@ def test_allocations_are_campaigns_too(campaign, dfrs):
 def test_what_has_no_solution_is_run_once_where_runs_are_kept(campaign):
     needs = {"memory": 0.9, "cpu": 0.1}
     document = {
-        "format": "dfrs-instance/1", "name": "too much", "nodes": 2,
+        "format": "dfrs-instance/1",
+        "name": "too much",
+        "nodes": 2,
         "resources": [{"name": "memory", "kind": "rigid"}, {"name": "cpu", "kind": "fluid"}],
         "services": [{"name": f"s{k}", "needs": needs} for k in range(3)],
-    }  # fmt: skip
+    }
     Path("i.json").write_text(json.dumps(document))
     Path("c.toml").write_text(
         'name = "full"\nkeep_runs = true\nalgorithms = ["GREEDY"]\n[[instances]]\nmodel = "files"\nfiles = ["i.json"]\n'

@@ -27,12 +27,7 @@ jobs = 100
 nodes = 16
 seeds = "1-50"
 """
-OFTEN = (
-    "from dfrs.campaigns import engine\n"
-    "from dfrs.cli.main import main\n"
-    "engine.WRITE_EVERY_S = 0.1\n"
-    "main()\n"
-)  # fmt: skip
+OFTEN = "from dfrs.campaigns import engine\nfrom dfrs.cli.main import main\nengine.WRITE_EVERY_S = 0.1\nmain()\n"
 """Writes results so often that there are some soon."""
 LOOK = (
     "import sys\n"
@@ -64,9 +59,13 @@ def campaign(directory, verb, *arguments):
 def started(directory, *arguments):
     """A run in a group of its own, as from a terminal."""
     return subprocess.Popen(
-        [sys.executable, "-c", OFTEN, "campaign", "run", "c.toml", *arguments], cwd=directory, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", OFTEN, "campaign", "run", "c.toml", *arguments],
+        cwd=directory,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
 
 
 def done(directory):
@@ -231,9 +230,12 @@ weeks = "1-9"
 def test_a_part_that_is_not_there_fails_alone_and_status_says_why(tmp_path):
     directory = folder(tmp_path, WEEKS)
     made = subprocess.run(
-        [DFRS, "generate", "lublin", "--jobs", "300", "--seed", "1", "-o", "t.swf"], cwd=directory, capture_output=True,
-        text=True, timeout=120,
-    )  # fmt: skip
+        [DFRS, "generate", "lublin", "--jobs", "300", "--seed", "1", "-o", "t.swf"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert made.returncode == 0, made.stderr
     ran = campaign(directory, "run", "--workers", "1")
     assert ran.returncode == 1, ran.stderr

@@ -36,10 +36,17 @@ MESSAGE = "job 7: memory 1.25 is more than a node has\n  at 3+00:00:00"
 def run_of(number, *, group="lublin", entry="EASY", x=None, values=(1.0, 50.0), **more):
     key = f"{number:016x}"
     return Run(
-        key=key, name=more.get("name", f"{group}-{number} | {entry} | penalty_s=300"), group=group,
-        case=more.get("case", f"{group}-{number}"), entry=entry, x=x, values=values, failed=more.get("failed"),
-        link=more.get("link"), command=more.get("command", f"dfrs simulate -p '{entry}' -o out/{key}"),
-    )  # fmt: skip
+        key=key,
+        name=more.get("name", f"{group}-{number} | {entry} | penalty_s=300"),
+        group=group,
+        case=more.get("case", f"{group}-{number}"),
+        entry=entry,
+        x=x,
+        values=values,
+        failed=more.get("failed"),
+        link=more.get("link"),
+        command=more.get("command", f"dfrs simulate -p '{entry}' -o out/{key}"),
+    )
 
 
 def campaign():
@@ -51,10 +58,14 @@ def campaign():
         for x in (0.1, 0.5, 0.9):
             own = [
                 run_of(
-                    len(runs) + k, entry=entry, x=x, values=(LEVEL[entry] * x * (1 + k / 10), 100 * x - k),
+                    len(runs) + k,
+                    entry=entry,
+                    x=x,
+                    values=(LEVEL[entry] * x * (1 + k / 10), 100 * x - k),
                     link=f"runs/{len(runs) + k} #1?.html" if k % 2 else None,
-                ) for k in range(5)
-            ]  # fmt: skip
+                )
+                for k in range(5)
+            ]
             runs += own
             mean = float(np.mean([run.values[0] for run in own[:4]]))
             points.append(Point(x=x, mean=mean, low=0.9 * mean, high=1.2 * mean, runs=tuple(r.key for r in own[:4])))
@@ -64,24 +75,47 @@ def campaign():
                 failed = 1 if group == "HPC2N" else 0
                 summaries.append(
                     Summary(
-                        group=group, entry=entry, measure=measure, mean=mean, low=0.9 * mean, high=1.1 * mean,
-                        count=count - failed, failed=failed,
+                        group=group,
+                        entry=entry,
+                        measure=measure,
+                        mean=mean,
+                        low=0.9 * mean,
+                        high=1.1 * mean,
+                        count=count - failed,
+                        failed=failed,
                     )
-                )  # fmt: skip
+                )
         runs += [run_of(len(runs) + k, group="HPC2N", entry=entry, values=(LEVEL[entry] + k, 50.0)) for k in range(2)]
         runs.append(run_of(len(runs), group="HPC2N", entry=entry, values=(None, None), failed=MESSAGE))
     for entry, ratio, wins in (("FCFS", 10.0, 3), (ENTRIES[2], 0.1, 12)):
         comparisons.append(
             Comparison(
-                group="lublin", measure="degradation", entry=entry, baseline="EASY", count=15, wins=wins, ties=1,
-                losses=14 - wins, ratio=ratio, ratio_low=0.9 * ratio, ratio_high=1.1 * ratio, p_value=0.0004,
+                group="lublin",
+                measure="degradation",
+                entry=entry,
+                baseline="EASY",
+                count=15,
+                wins=wins,
+                ties=1,
+                losses=14 - wins,
+                ratio=ratio,
+                ratio_low=0.9 * ratio,
+                ratio_high=1.1 * ratio,
+                p_value=0.0004,
             )
-        )  # fmt: skip
+        )
     return CampaignPage(
-        name="Load and policy", description="Three policies.\nPenalty 300 s.", facts=(("version", "0.1.0"),),
-        x_label="offered load", measures=MEASURES, runs=tuple(runs), curves=tuple(curves),
-        summaries=tuple(summaries), comparisons=tuple(comparisons), notes=("Failed runs are left out.",),
-    )  # fmt: skip
+        name="Load and policy",
+        description="Three policies.\nPenalty 300 s.",
+        facts=(("version", "0.1.0"),),
+        x_label="offered load",
+        measures=MEASURES,
+        runs=tuple(runs),
+        curves=tuple(curves),
+        summaries=tuple(summaries),
+        comparisons=tuple(comparisons),
+        notes=("Failed runs are left out.",),
+    )
 
 
 def only_runs(*runs):
@@ -147,9 +181,10 @@ def test_the_page_shows_facts_means_comparisons_failures_runs_and_notes(tmp_path
     assert seen[2] == [ENTRIES[2], "EASY", "15", "12 won · 1 tied · 2 lost", "0.100[0.0900, 0.110]", "< 0.001"]
     assert seen[3] == [MESSAGE] * 3
     assert seen[4:] == [
-        ["3 runs failed", "All 54 runs"], 50,
+        ["3 runs failed", "All 54 runs"],
+        50,
         ["A point is the mean over 4 runs: click it, or press Enter on it, for the list."],
-    ]  # fmt: skip
+    ]
 
 
 @needs_browser
@@ -207,11 +242,13 @@ def test_a_point_leads_to_exactly_its_runs_and_they_to_their_pages(tmp_path):
     own = [run for run in page.runs if run.key in point.runs][::-1]  # the worst first
     assert seen[0] is True
     assert seen[1] == [
-        False, ["4 runs of EASY at offered load 0.5 · lublin"], [run.name for run in own],
+        False,
+        ["4 runs of EASY at offered load 0.5 · lublin"],
+        [run.name for run in own],
         ["58.50", "54.00", "49.50", "45.00"],
         [f"file://{tmp_path}/runs/{int(run.key, 16)}%20%231%3F.html" for run in own if run.link],
         [run.command for run in own if not run.link],
-    ]  # fmt: skip
+    ]
     assert len(seen[1][4]) == len(seen[1][5]) == 2
     assert seen[2] == [True, True]
     assert seen[3].split("\n")[:5] == [
@@ -272,10 +309,13 @@ def test_curves_are_hidden_and_shown_by_their_names(tmp_path):
 
 
 HOSTILE = (
-    "</script><script>document.documentElement.dataset.hurt = 1</script>", "<!--<script>", "@@data@@ @@style@@",
+    "</script><script>document.documentElement.dataset.hurt = 1</script>",
+    "<!--<script>",
+    "@@data@@ @@style@@",
     "</title><script>document.documentElement.dataset.hurt = 1</script>",
-    "<img src=x onerror='document.documentElement.dataset.hurt = 1'>", "a*/ /*b & &lt; ' \" \\ \u2028 é\0",
-)  # fmt: skip
+    "<img src=x onerror='document.documentElement.dataset.hurt = 1'>",
+    "a*/ /*b & &lt; ' \" \\ \u2028 é\0",
+)
 
 
 @needs_browser
@@ -289,10 +329,17 @@ def test_names_do_no_harm(tmp_path):
     ]
     summary = Summary(group=bad, entry=bad, measure=bad, mean=1.0, low=None, high=None, count=3, failed=1)
     page = CampaignPage(
-        name=bad, description=bad, facts=((bad, bad),), x_label=bad, measures=(Measure(key=bad, title=bad, unit=bad),),
-        runs=tuple(replace(run, values=(1.0,)) for run in runs), curves=(), summaries=(summary,), comparisons=(),
+        name=bad,
+        description=bad,
+        facts=((bad, bad),),
+        x_label=bad,
+        measures=(Measure(key=bad, title=bad, unit=bad),),
+        runs=tuple(replace(run, values=(1.0,)) for run in runs),
+        curves=(),
+        summaries=(summary,),
+        comparisons=(),
         notes=(bad,),
-    )  # fmt: skip
+    )
     seen = look(
         page,
         """
@@ -322,7 +369,10 @@ def test_a_campaign_of_25000_runs_is_a_small_page_that_pages_and_filters(tmp_pat
         measures=tuple(Measure(key=f"m{k}", title=f"measure {k}") for k in range(12)),
         runs=tuple(
             run_of(
-                7**19 * (k + 1) % 16**16, entry=f"policy {k % 20}", x=(k % 9 + 1) / 10, values=tuple(figures[k]),
+                7**19 * (k + 1) % 16**16,
+                entry=f"policy {k % 20}",
+                x=(k % 9 + 1) / 10,
+                values=tuple(figures[k]),
                 name=f"lublin-{k} nodes=128 jobs=1000 load={(k % 9 + 1) / 10} | policy {k % 20} | penalty_s=300",
                 case=f"lublin-{k // 20}",
                 command=f"dfrs simulate --lublin {k} --nodes 128 --jobs 1000 --load {(k % 9 + 1) / 10} "
@@ -330,7 +380,7 @@ def test_a_campaign_of_25000_runs_is_a_small_page_that_pages_and_filters(tmp_pat
             )
             for k in range(25_000)
         ),
-    )  # fmt: skip
+    )
     assert len(campaign_page(page)) < 6_000_000
     seen = look(
         page,
@@ -393,8 +443,12 @@ def test_nothing_leaves_a_narrow_page(tmp_path, group):
 def test_curves_are_drawn_in_colours_for_light_and_dark(tmp_path, dark):
     write_campaign_page(campaign(), tmp_path / "page.html")
     picture = tmp_path / "page.png"
-    browse(tmp_path / "page.html", tmp_path / "profile", f"--screenshot={picture}",
-           *(["--blink-settings=preferredColorScheme=0"] if dark else []))  # fmt: skip
+    browse(
+        tmp_path / "page.html",
+        tmp_path / "profile",
+        f"--screenshot={picture}",
+        *(["--blink-settings=preferredColorScheme=0"] if dark else []),
+    )
     pixels = np.rint(matplotlib.image.imread(picture)[..., :3] * 255).astype(int)
     for text in COLOURS[dark]:
         wanted = [int(text[k : k + 2], 16) for k in (1, 3, 5)]

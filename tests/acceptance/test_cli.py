@@ -52,9 +52,21 @@ def test_json_has_every_promised_field(tmp_path):
 def test_several_algorithms_are_sorted_and_the_best_is_written_and_valid(tmp_path):
     write(tmp_path, GOOD)
     done = dfrs(
-        "allocate", "x.json", "-a", "GREEDY_S1_P7,VP_*", "-a", "BEST", "--time-limit", 0.2, "--json",
-        "-o", "a.json", "--picture", "a.png", cwd=tmp_path,
-    )  # fmt: skip
+        "allocate",
+        "x.json",
+        "-a",
+        "GREEDY_S1_P7,VP_*",
+        "-a",
+        "BEST",
+        "--time-limit",
+        0.2,
+        "--json",
+        "-o",
+        "a.json",
+        "--picture",
+        "a.png",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     yields = [r["minimum_yield"] for r in json.loads(done.stdout)["results"]]
     assert yields == sorted(yields, reverse=True)
@@ -82,7 +94,7 @@ def test_several_algorithms_are_sorted_and_the_best_is_written_and_valid(tmp_pat
         ("", ["x.json:1:1", "not JSON"]),
         ("[" * 100_000, ["x.json", "nested too deeply"]),
     ],
-)  # fmt: skip
+)
 def test_bad_input_gives_one_line_and_status_2(tmp_path, document, words):
     write(tmp_path, document)
     done = dfrs("allocate", "x.json", "-a", "VP_FFSUM", "-o", "out.json", cwd=tmp_path)
@@ -177,8 +189,10 @@ def test_an_interrupt_ends_with_one_line_and_leaves_no_half_written_file(tmp_pat
     assert document.returncode == 0
     process = subprocess.Popen(
         [DFRS, "allocate", "y.json", "-a", "BEST", "--time-limit", "60", "-o", "a.json"],
-        cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     time.sleep(4)
     process.send_signal(signal.SIGINT)
     _, message = process.communicate(timeout=30)

@@ -359,9 +359,16 @@ def test_labels_on_colours_and_blocks_of_the_diagram_are_right(browser, calm):
         rng = np.random.default_rng(5)
         begin, length, share = rng.uniform(0, 90, 30), rng.uniform(1, 40, 30), rng.uniform(0.01, 0.2, 30)
         bars = [
-            {"job": k, "rank": 0, "begin": begin[k], "end": begin[k] + length[k] if k % 3 else None,
-             "share_cores": share[k], "paused": False} for k in range(30)
-        ]  # fmt: skip
+            {
+                "job": k,
+                "rank": 0,
+                "begin": begin[k],
+                "end": begin[k] + length[k] if k % 3 else None,
+                "share_cores": share[k],
+                "paused": False,
+            }
+            for k in range(30)
+        ]
         blocks = probe(page, "stacked", bars, 4, 10, 100)
         for at in rng.uniform(10, 100, 50):
             here = sorted((b for b in blocks if b["begin"] <= at < b["end"]), key=lambda b: b["low"])

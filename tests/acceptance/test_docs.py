@@ -25,9 +25,14 @@ from dfrs.policies.catalogue import CATALOGUE
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 LONG = {
-    "first-campaign.md", "big-campaigns.md", "campaigns.md", "resume-and-compare.md", "command-line.md",
-    "elastic-workloads.md", "node-failures-and-unequal-nodes.md",
-}  # fmt: skip
+    "first-campaign.md",
+    "big-campaigns.md",
+    "campaigns.md",
+    "resume-and-compare.md",
+    "command-line.md",
+    "elastic-workloads.md",
+    "node-failures-and-unequal-nodes.md",
+}
 """Pages that take long: `make test-slow`."""
 LIVE = "<!-- run on a live cluster -->"
 """On a page whose commands need one; the test starts it. A page that says `dfrs up` starts its own."""
@@ -50,8 +55,10 @@ def marked(page):
 def test_everything_on_the_page_runs(page, tmp_path):
     state = tmp_path / "state"
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "DFRS_STATE": str(state), "DFRS_PORT": "0",
-    }  # fmt: skip
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "DFRS_STATE": str(state),
+        "DFRS_PORT": "0",
+    }
     try:
         if LIVE in page.read_text():
             run("dfrs up --detach", tmp_path, environment)
@@ -112,9 +119,17 @@ def named_in_first_column(text):
 def test_every_metric_is_in_the_reference_and_nothing_else():
     one = np.ones(1)
     workload = dfrs.Workload(
-        job_id=np.array([1]), submit_s=one, tasks=np.array([1]), need=one, memory=one, run_s=one, estimate_s=one,
-        user=np.array([1]), weight=one, nodes=1,
-    )  # fmt: skip
+        job_id=np.array([1]),
+        submit_s=one,
+        tasks=np.array([1]),
+        need=one,
+        memory=one,
+        run_s=one,
+        estimate_s=one,
+        user=np.array([1]),
+        weight=one,
+        nodes=1,
+    )
     metrics = dfrs.summarize(dfrs.simulate(workload, "FCFS"), stretch_bound=1.0, bounded_stretch_bound=1.0)
     text = (ROOT / "docs/reference/metrics.md").read_text()
     assert named_in_first_column(text) == set(metrics)

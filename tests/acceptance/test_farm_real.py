@@ -70,9 +70,23 @@ def test_the_histogram_is_what_the_program_sent(place, environment, processes, s
     program = compiled("mix", place)
     written = place / "mix.json"
     answer = run(
-        *DFRS, "profile", "--json", "--tau", "0.2", "-o", written, "--", *MPIRUN, "-n", processes, program, seed, 300,
-        place / "own", env=environment,
-    )  # fmt: skip
+        *DFRS,
+        "profile",
+        "--json",
+        "--tau",
+        "0.2",
+        "-o",
+        written,
+        "--",
+        *MPIRUN,
+        "-n",
+        processes,
+        program,
+        seed,
+        300,
+        place / "own",
+        env=environment,
+    )
     assert answer.returncode == 0, answer.stderr
     own = _own_counts(place / "own", processes)
     document = json.loads(answer.stdout)
@@ -154,9 +168,24 @@ def test_exit_status_and_blocks(place, environment):
     assert "bcast" in answer.stderr
     assert "CPU seconds outside MPI" in answer.stderr or "hardware counters" in answer.stderr
     answer = run(
-        *DFRS, "profile", "--tau", "0.3", "--blocks", place / "blocks", "-o", place / "k.json", "--picture",
-        place / "k.png", "--", *MPIRUN, "-n", 2, program, "kill", env=environment,
-    )  # fmt: skip
+        *DFRS,
+        "profile",
+        "--tau",
+        "0.3",
+        "--blocks",
+        place / "blocks",
+        "-o",
+        place / "k.json",
+        "--picture",
+        place / "k.png",
+        "--",
+        *MPIRUN,
+        "-n",
+        2,
+        program,
+        "kill",
+        env=environment,
+    )
     assert answer.returncode == 128 + signal.SIGKILL
     assert "2 ranks ended without MPI_Finalize" in answer.stderr
     assert read_profile(place / "k.json").processes == 2
@@ -225,9 +254,23 @@ def two_links(place, environment):
         with link(place, delay_s, rate) as made:
             names = (made.first, made.second)
             calibrated = run(
-                *DFRS, "calibrate", "--netns", *names, "--cluster", cluster, "--no-cpu", "--cores", 1,
-                "--seconds", "0.1", "--largest", 2**19, "-o", farm, env=environment,
-            )  # fmt: skip
+                *DFRS,
+                "calibrate",
+                "--netns",
+                *names,
+                "--cluster",
+                cluster,
+                "--no-cpu",
+                "--cores",
+                1,
+                "--seconds",
+                "0.1",
+                "--largest",
+                2**19,
+                "-o",
+                farm,
+                env=environment,
+            )
             assert calibrated.returncode == 0, calibrated.stderr
             for case, amounts in CASES.items():
                 command = [*_over(place, names), str(program), case, *map(str, amounts)]
@@ -250,9 +293,21 @@ def _over(place, names):
     addresses = [address_in(name) for name in names]
     hosts = ",".join(f"{address}:1" for address, _ in addresses)
     return [
-        shutil.which("ip"), "netns", "exec", names[0], "mpirun", "--allow-run-as-root", *over_tcp(addresses),
-        "--mca", "plm_rsh_agent", str(agent), "--host", hosts, "-n", "2",
-    ]  # fmt: skip
+        shutil.which("ip"),
+        "netns",
+        "exec",
+        names[0],
+        "mpirun",
+        "--allow-run-as-root",
+        *over_tcp(addresses),
+        "--mca",
+        "plm_rsh_agent",
+        str(agent),
+        "--host",
+        hosts,
+        "-n",
+        "2",
+    ]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -61,9 +61,13 @@ def told(cluster, job):
 
 def dfrs(cluster, *words):
     return subprocess.run(
-        [*DFRS, *map(str, words)], capture_output=True, text=True, check=False, timeout=120,
+        [*DFRS, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
         env=os.environ | {"DFRS_SERVER": str(cluster.client.base_url), "DFRS_TOKEN_FILE": str(token(cluster))},
-    )  # fmt: skip
+    )
 
 
 def token(cluster):

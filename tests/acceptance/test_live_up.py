@@ -51,9 +51,13 @@ class User:
     def up(self):
         """In the foreground, as on a terminal of its own; what it says once all is up."""
         process = subprocess.Popen(
-            [*DFRS, "up", "--nodes", "2", "--json"], start_new_session=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [*DFRS, "up", "--nodes", "2", "--json"],
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.foreground.append(process)
         text = ""
         for line in process.stdout:

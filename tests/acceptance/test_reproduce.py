@@ -44,9 +44,12 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DFRS_TRACES", str(folder))
         done = subprocess.run(
-            [DFRS, "reproduce", *names, "001-figures-2-5", "--sample", TINY, "-o", "r", "--workers", "1"], cwd=folder,
-            capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+            [DFRS, "reproduce", *names, "001-figures-2-5", "--sample", TINY, "-o", "r", "--workers", "1"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -206,9 +209,10 @@ def test_everything_promised_is_listed(dfrs):
 
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
-        name="s", sources=(dissertation(3, small=True, services=(8,)),),
+        name="s",
+        sources=(dissertation(3, small=True, services=(8,)),),
         entries=tuple(Entry(label=n, algorithm=n, options=PUBLISHED) for n in ("GREEDY_S1_P7", "VP_CPSUM", "RRND")),
-    )  # fmt: skip
+    )
     frames = []
     for name, runner in (("one", InProcess()), ("two", Processes(2))):
         store = Store(tmp_path / name)
@@ -226,12 +230,13 @@ def test_a_result_is_kept_under_what_was_run():
     entry = Entry(label="a", algorithm="VP_CPSUM")
     cell = Cell(kind=OFFLINE, case=Case(scenario=scenario, seed=0), entry=entry)
     others = [
-        replace(cell, case=Case(scenario=scenario, seed=1)), replace(cell, alone=True),
+        replace(cell, case=Case(scenario=scenario, seed=1)),
+        replace(cell, alone=True),
         replace(cell, case=Case(scenario=replace(scenario, rho=0.5), seed=0)),
         replace(cell, entry=replace(entry, algorithm="VP_CPMAX")),
         replace(cell, entry=replace(entry, options=PUBLISHED)),
         replace(cell, entry=replace(entry, second_phase="average")),
-    ]  # fmt: skip
+    ]
     assert len({cell.key, *(other.key for other in others)}) == 7
     assert replace(cell, entry=replace(entry, label="said otherwise")).key == cell.key
 

@@ -21,12 +21,22 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is insta
 def browse(path, profile, *options, hash_=""):
     done = subprocess.run(
         [
-            BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr",
-            f"--user-data-dir={profile}", "--virtual-time-budget=5000", "--window-size=1400,1900", *options,
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            f"--user-data-dir={profile}",
+            "--virtual-time-budget=5000",
+            "--window-size=1400,1900",
+            *options,
             f"file://{path}{hash_}",
         ],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert not complaints
@@ -69,8 +79,14 @@ def test_a_job_has_its_story_and_a_wrong_id_its_answer(pages, tmp_path):
     dom = browse(pages / "story.html", tmp_path, "--dump-dom", hash_="#job=10")
     steps = re.search(r'<ol id="steps">(.*?)</ol>', dom, re.DOTALL)[1]
     assert re.findall(r'<li class="(\w+)"', steps) == [
-        "submit", "start", "shares", "pause", "resume", "migrate", "finish",
-    ]  # fmt: skip
+        "submit",
+        "start",
+        "shares",
+        "pause",
+        "resume",
+        "migrate",
+        "finish",
+    ]
     assert 'gave way to <a href="#job=30">job 30</a>, submitted at that instant' in steps
     assert re.search(r'id="life"><svg', dom)
     dom = browse(pages / "story.html", tmp_path, "--dump-dom", hash_="#job=11")
@@ -82,8 +98,12 @@ def test_a_job_has_its_story_and_a_wrong_id_its_answer(pages, tmp_path):
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_diagram_is_drawn_in_the_jobs_colours(pages, tmp_path, dark):
     picture = tmp_path / "page.png"
-    browse(pages / "story.html", tmp_path / "profile", f"--screenshot={picture}",
-           *(["--blink-settings=preferredColorScheme=0"] if dark else []))  # fmt: skip
+    browse(
+        pages / "story.html",
+        tmp_path / "profile",
+        f"--screenshot={picture}",
+        *(["--blink-settings=preferredColorScheme=0"] if dark else []),
+    )
     pixels = np.rint(matplotlib.image.imread(picture)[..., :3] * 255).astype(int)
     for text in JOB_COLOURS[:3]:
         wanted = [int(text[k : k + 2], 16) for k in (1, 3, 5)]

@@ -58,16 +58,22 @@ def folder(tmp_path):
 
 def simulate(folder, *arguments):
     return subprocess.run(
-        [DFRS, "simulate", "t.swf", "--no-bound", *map(str, arguments)], cwd=folder, capture_output=True, text=True,
+        [DFRS, "simulate", "t.swf", "--no-bound", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
 
 
 def signalled(folder, number, jobs, *arguments):
     return subprocess.run(
         [sys.executable, "-c", RUN, str(int(number)), str(jobs), "simulate", "t.swf", "--no-bound", *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def contents(directory):

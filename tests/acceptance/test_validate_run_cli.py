@@ -116,8 +116,13 @@ def test_compare_sorts_by_maximum_stretch_within_each_workload(tmp_path):
     done = dfrs("compare", "out", cwd=tmp_path)
     assert "EASY (interrupted)" in done.stdout
     assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == [
-        "a", "GreedyPM*/per", "FCFS", "b", "FCFS", "EASY",
-    ]  # fmt: skip
+        "a",
+        "GreedyPM*/per",
+        "FCFS",
+        "b",
+        "FCFS",
+        "EASY",
+    ]
 
 
 def test_the_best_of_each_column_is_bold(tmp_path, monkeypatch):

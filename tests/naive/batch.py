@@ -193,9 +193,10 @@ def equipartition(snapshot: Snapshot) -> tuple[list[Nodes], list[float]]:
                 for n in cluster.open
             }
             able = [
-                n for n in cluster.open
+                n
+                for n in cluster.open
                 if cluster.capacity[n][0] > 0 and memory[n] + job.memory <= cluster.capacity[n][1] + 1e-9
-            ]  # fmt: skip
+            ]
             if not able:
                 break
             mine.append(min(able, key=tasks.count))

@@ -113,9 +113,17 @@ def pack(kernel: Kernel, case: PackingCase) -> Pair:
         window, plan, list_of_code = case.plan
         place = empty_place(len(case.size))
         success = kernel(
-            case.size, case.order, case.capacity, case.tolerance, number, case.partial, window, plan,
-            list_of_code, place,
-        )  # fmt: skip
+            case.size,
+            case.order,
+            case.capacity,
+            case.tolerance,
+            number,
+            case.partial,
+            window,
+            plan,
+            list_of_code,
+            place,
+        )
         got.append(_if_packed(success, place))
         expected.append(_if_packed(*_twin_pack(case, name)))
     return got, expected

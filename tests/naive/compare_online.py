@@ -218,13 +218,27 @@ def order_moves(kernel: Kernel, case: OnlineCase) -> Pair:
     after, kind = np.array(_flat(kept), np.int64), np.array([KINDS[name] for name in kinds], np.int64)
     order, steps = np.full((2, 2 * case.rows + 1), UNTOUCHED)
     count = kernel(
-        records(kernel, case.jobs), case.first, case.before, after, case.yields, case.capacity, tolerances.CAPACITY,
-        kind, order, steps, 1,
-    )  # fmt: skip
+        records(kernel, case.jobs),
+        case.first,
+        case.before,
+        after,
+        case.yields,
+        case.capacity,
+        tolerances.CAPACITY,
+        kind,
+        order,
+        steps,
+        1,
+    )
     expected = reconcile.order_moves(
-        rows_of(case.jobs), lists(case, case.before), kept, case.yields.tolist(), case.capacity.tolist(),
-        tolerances.CAPACITY, kinds,
-    )  # fmt: skip
+        rows_of(case.jobs),
+        lists(case, case.before),
+        kept,
+        case.yields.tolist(),
+        case.capacity.tolist(),
+        tolerances.CAPACITY,
+        kinds,
+    )
     return _steps(order, steps, count), [(UNTOUCHED, UNTOUCHED), *_numbered(expected)]
 
 
@@ -239,9 +253,14 @@ def _numbered(steps: list[tuple[int, str]]) -> list[tuple[int, int]]:
 def _planned(case: OnlineCase) -> tuple[list[tuple[int, str]], list[int], list[list[int]]]:
     kinds, moves, kept = _classified(case)
     steps = reconcile.plan(
-        rows_of(case.jobs), lists(case, case.before), kept, case.yields.tolist(), case.capacity.tolist(),
-        tolerances.CAPACITY, kinds,
-    )  # fmt: skip
+        rows_of(case.jobs),
+        lists(case, case.before),
+        kept,
+        case.yields.tolist(),
+        case.capacity.tolist(),
+        tolerances.CAPACITY,
+        kinds,
+    )
     return steps, moves, kept
 
 
@@ -250,9 +269,17 @@ def plan(kernel: Kernel, case: OnlineCase) -> Pair:
     after, kind = np.array(_flat(kept), np.int64), np.array([KINDS[name] for name in kinds], np.int64)
     order, steps = np.full((2, 2 * case.rows), UNTOUCHED)
     count = kernel(
-        records(kernel, case.jobs), case.first, case.before, after, case.yields, case.capacity, tolerances.CAPACITY,
-        kind, order, steps,
-    )  # fmt: skip
+        records(kernel, case.jobs),
+        case.first,
+        case.before,
+        after,
+        case.yields,
+        case.capacity,
+        tolerances.CAPACITY,
+        kind,
+        order,
+        steps,
+    )
     return _steps(order, steps, count), _numbered(_planned(case)[0])
 
 
@@ -284,17 +311,25 @@ def append_commands(kernel: Kernel, case: OnlineCase) -> Pair:
     yields, bounds = np.full(count, -1.0), np.full(count + 1, UNTOUCHED)
     nodes = np.full(len(case.after), UNTOUCHED)
     kernel(
-        records(kernel, case.jobs), case.first, np.array(_flat(kept), np.int64), case.yields,
-        np.array(moves, np.int64), case.reasons, 5, order, step, (serial, job_id, yields, moved, reason), bounds, nodes,
-    )  # fmt: skip
+        records(kernel, case.jobs),
+        case.first,
+        np.array(_flat(kept), np.int64),
+        case.yields,
+        np.array(moves, np.int64),
+        case.reasons,
+        5,
+        order,
+        step,
+        (serial, job_id, yields, moved, reason),
+        bounds,
+        nodes,
+    )
     parts = [nodes[a:b].tolist() for a, b in pairwise(bounds.tolist())]
     columns = (serial.tolist(), job_id.tolist(), yields.tolist(), moved.tolist(), reason.tolist(), parts)
     return [bounds[0], *zip(*columns, strict=True)], [
         0,
-        *reconcile.commands(
-            rows_of(case.jobs), kept, case.yields.tolist(), moves, case.reasons.tolist(), 5, steps
-        ),
-    ]  # fmt: skip
+        *reconcile.commands(rows_of(case.jobs), kept, case.yields.tolist(), moves, case.reasons.tolist(), 5, steps),
+    ]
 
 
 def write_rows(kernel: Kernel, case: OnlineCase) -> Pair:
@@ -310,12 +345,25 @@ def write_rows(kernel: Kernel, case: OnlineCase) -> Pair:
     parts = [case.after[case.slots(r)].tolist() for r in kept]
     ends = np.cumsum([2, *map(len, parts)]).tolist()
     return (
-        (at, held, [column[tail].tolist() for column in (*log, why)], first[before + 1 : at + 1].tolist(),
-         nodes[2:held].tolist(), nodes[:2].tolist(), first[: before + 1].tolist()),
-        (before + len(kept), ends[-1],
-         [[case.now_s] * len(kept), *([column[r].item() for r in kept] for column in given)], ends[1:], _flat(parts),
-         [UNTOUCHED] * 2, [UNTOUCHED] * (before + 1)),
-    )  # fmt: skip
+        (
+            at,
+            held,
+            [column[tail].tolist() for column in (*log, why)],
+            first[before + 1 : at + 1].tolist(),
+            nodes[2:held].tolist(),
+            nodes[:2].tolist(),
+            first[: before + 1].tolist(),
+        ),
+        (
+            before + len(kept),
+            ends[-1],
+            [[case.now_s] * len(kept), *([column[r].item() for r in kept] for column in given)],
+            ends[1:],
+            _flat(parts),
+            [UNTOUCHED] * 2,
+            [UNTOUCHED] * (before + 1),
+        ),
+    )
 
 
 # The simulated world.

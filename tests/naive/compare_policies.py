@@ -64,9 +64,19 @@ def admit(kernel: Kernel, case: PolicyCase) -> Pair:
         for kind in KINDS:
             slots, reasons = case.before.copy(), np.zeros(case.rows, np.int64)
             kernel(
-                records(kernel, case.jobs), case.first, case.before, case.capacity, case.open, case.subject, number,
-                case.now_s, kind, TOLERANCE, slots, reasons,
-            )  # fmt: skip
+                records(kernel, case.jobs),
+                case.first,
+                case.before,
+                case.capacity,
+                case.open,
+                case.subject,
+                number,
+                case.now_s,
+                kind,
+                TOLERANCE,
+                slots,
+                reasons,
+            )
             where = policies.admit(case, mode, kind, TOLERANCE)
             got.append((case.where(slots), _given(case, slots, reasons)))
             expected.append((_sorted(where), _reasons(case, where, where.keys() - case.where().keys())))
@@ -99,9 +109,16 @@ def readmit(kernel: Kernel, case: PolicyCase) -> Pair:
     for kind in KINDS:
         slots, reasons = case.before.copy(), np.zeros(case.rows, np.int64)
         kernel(
-            records(kernel, case.jobs), case.first, case.capacity, case.open, case.now_s, kind, TOLERANCE, slots,
+            records(kernel, case.jobs),
+            case.first,
+            case.capacity,
+            case.open,
+            case.now_s,
+            kind,
+            TOLERANCE,
+            slots,
             reasons,
-        )  # fmt: skip
+        )
         where = policies.readmit(case, kind, TOLERANCE)
         got.append((case.where(slots), _given(case, slots, reasons)))
         expected.append((_sorted(where), dict.fromkeys(where.keys() - case.where().keys(), 2)))
@@ -148,9 +165,20 @@ def remap(kernel: Kernel, case: PolicyCase) -> Pair:
             order = np.array(policies.by_priority(case.jobs, case.now_s, 2))
             slots, reasons = np.full_like(case.before, -7), np.zeros(case.rows, np.int64)
             level = kernel(
-                jobs, case.first, case.before, case.capacity, case.open, order, mask, base, slope, search, TOLERANCE,
-                slots, reasons,
-            )  # fmt: skip
+                jobs,
+                case.first,
+                case.before,
+                case.capacity,
+                case.open,
+                order,
+                mask,
+                base,
+                slope,
+                search,
+                TOLERANCE,
+                slots,
+                reasons,
+            )
             expected_level, where = policies.mcb(case, 2, pinned, lines, TOLERANCE, _kernel_end)
             got.append((level, case.where(slots), reasons.tolist()))
             left_out = [6 - (r in where) for r in range(case.rows)]
@@ -184,9 +212,7 @@ def max_min(kernel: Kernel, case: PolicyCase) -> Pair:
     got, expected = [], []
     for slope in (np.ones(case.rows), case.jobs["weight"].copy()):
         yields = np.full(case.rows, 7.0)
-        kernel(
-            records(kernel, case.jobs), case.first, case.before, case.capacity, 0 * slope, slope, 0.0, False, yields
-        )  # fmt: skip
+        kernel(records(kernel, case.jobs), case.first, case.before, case.capacity, 0 * slope, slope, 0.0, False, yields)
         got.append(yields.round(8).tolist())
         expected.append([round(float(y), 8) for y in fair_yields(case, slope)])
     return got, expected

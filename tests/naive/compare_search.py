@@ -13,18 +13,37 @@ from tests.search_cases import ClimbCase, ExactCase, GeneticCase
 @cache
 def _exact(case: ExactCase) -> tuple[float, bool, int, list[int] | None]:
     return exact.Search(
-        case.base.tolist(), case.slope.tolist(), case.capacity.tolist(), case.tolerance, case.order.tolist(),
-        case.twin.tolist(), case.kind.tolist(), case.origin.tolist(), case.cost.tolist(), case.budget, case.limits,
-    ).run()  # fmt: skip
+        case.base.tolist(),
+        case.slope.tolist(),
+        case.capacity.tolist(),
+        case.tolerance,
+        case.order.tolist(),
+        case.twin.tolist(),
+        case.kind.tolist(),
+        case.origin.tolist(),
+        case.cost.tolist(),
+        case.budget,
+        case.limits,
+    ).run()
 
 
 def branch_and_bound(kernel: Kernel, case: ExactCase) -> Pair:
     """The same placements tried in the same order."""
     best = np.full(len(case.base), -1)
     found, complete, trials = kernel(
-        case.base, case.slope, case.capacity, case.tolerance, case.order, case.twin, case.kind, case.origin,
-        case.cost, case.budget, case.limits, best,
-    )  # fmt: skip
+        case.base,
+        case.slope,
+        case.capacity,
+        case.tolerance,
+        case.order,
+        case.twin,
+        case.kind,
+        case.origin,
+        case.cost,
+        case.budget,
+        case.limits,
+        best,
+    )
     return (found, complete, trials, best.tolist() if found >= 0 else None), _exact(case)
 
 
@@ -85,9 +104,18 @@ def fill(kernel: Kernel, case: ClimbCase) -> Pair:
 def _climb(case: ClimbCase) -> tuple[float, float, list[int] | None, list[int], int]:
     place, draws = case.place.tolist(), local_search.Xorshift(case.seed)
     found, target, best = local_search.climb(
-        case.base.tolist(), case.slope.tolist(), case.capacity.tolist(), case.aims, place, case.origin.tolist(),
-        case.cost.tolist(), case.budget, case.steps, case.heat, draws,
-    )  # fmt: skip
+        case.base.tolist(),
+        case.slope.tolist(),
+        case.capacity.tolist(),
+        case.aims,
+        place,
+        case.origin.tolist(),
+        case.cost.tolist(),
+        case.budget,
+        case.steps,
+        case.heat,
+        draws,
+    )
     return found, target, best, place, draws.word
 
 
@@ -95,9 +123,20 @@ def climb(kernel: Kernel, case: ClimbCase) -> Pair:
     """The same steps: to the same best and last placement, with as many numbers drawn."""
     place, best, state = case.place.copy(), np.full(len(case.place), -1), words(case)
     found, target = kernel(
-        case.base, case.slope, case.capacity, 0.0, case.aims, place, case.origin, case.cost, case.budget, case.steps,
-        case.heat, state, best,
-    )  # fmt: skip
+        case.base,
+        case.slope,
+        case.capacity,
+        0.0,
+        case.aims,
+        place,
+        case.origin,
+        case.cost,
+        case.budget,
+        case.steps,
+        case.heat,
+        state,
+        best,
+    )
     return (found, target, best.tolist() if found >= 0 else None, place.tolist(), int(state[0])), _climb(case)
 
 
@@ -220,9 +259,14 @@ def cross(kernel: Kernel, case: GeneticCase) -> Pair:
 @cache
 def _evolve(case: GeneticCase) -> tuple[float, int, list[int]]:
     return genetic.evolve(
-        case.base.tolist(), case.slope.tolist(), case.capacity.tolist(), case.tolerance, case.settings, case.upper,
+        case.base.tolist(),
+        case.slope.tolist(),
+        case.capacity.tolist(),
+        case.tolerance,
+        case.settings,
+        case.upper,
         case.seed,
-    )  # fmt: skip
+    )
 
 
 def evolve(kernel: Kernel, case: GeneticCase) -> Pair:

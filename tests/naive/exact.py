@@ -16,10 +16,19 @@ class Search:
     """What the search has found, in plain lists; `run` fills it."""
 
     def __init__(
-        self, base: Vectors, slope: Vectors, capacity: Vectors, tolerance: float, order: Sequence[int],
-        twin: Sequence[bool], kind: Sequence[int], origin: Sequence[int], cost: Sequence[float], budget: float,
+        self,
+        base: Vectors,
+        slope: Vectors,
+        capacity: Vectors,
+        tolerance: float,
+        order: Sequence[int],
+        twin: Sequence[bool],
+        kind: Sequence[int],
+        origin: Sequence[int],
+        cost: Sequence[float],
+        budget: float,
         limits: tuple[float, float, int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.base, self.slope, self.capacity, self.tolerance = base, slope, capacity, tolerance
         self.order, self.twin, self.kind = order, twin, kind
         self.origin, self.cost, self.budget = origin, cost, budget
@@ -61,9 +70,10 @@ class Search:
 
     def _price(self, chosen: list[int]) -> float:
         return price(
-            chosen, [self.origin[i] for i in self.order[: len(chosen)]],
+            chosen,
+            [self.origin[i] for i in self.order[: len(chosen)]],
             [self.cost[i] for i in self.order[: len(chosen)]],
-        )  # fmt: skip
+        )
 
     def _yield(self, chosen: list[int]) -> float:
         placed = self.order[: len(chosen)]
@@ -77,9 +87,14 @@ def price(place: Sequence[int], origin: Sequence[int], cost: Sequence[float]) ->
 
 
 def optimum(
-    base: Vectors, slope: Vectors, capacity: Vectors, tolerance: float, origin: Sequence[int], cost: Sequence[float],
+    base: Vectors,
+    slope: Vectors,
+    capacity: Vectors,
+    tolerance: float,
+    origin: Sequence[int],
+    cost: Sequence[float],
     budget: float,
-) -> float:  # fmt: skip
+) -> float:
     """The best minimum yield of all placements within `budget`; -1 where there is none."""
     return max(
         (

@@ -93,10 +93,11 @@ def spread_out(
     loads, chosen = [list(load) for load in loads], []
     for _ in range(tasks):
         fitting = [
-            n for n in nodes
+            n
+            for n in nodes
             if loads[n][0] + cpu <= case.base.capacity[n][0] + slack
             and loads[n][1] + memory <= case.base.capacity[n][1] + slack
-        ]  # fmt: skip
+        ]
         if not fitting:
             return None
         n = min(fitting, key=lambda n: (lateness(case, rule, n, cpu, memory, loads), n))
@@ -176,9 +177,15 @@ def key(case: FarmCase, r: int, level: float, order: str) -> float:
 
 
 def pack(
-    case: FarmCase, rows: set[int], pinned: set[int], level: float, rule: tuple[str, str, str], slack: float, *,
+    case: FarmCase,
+    rows: set[int],
+    pinned: set[int],
+    level: float,
+    rule: tuple[str, str, str],
+    slack: float,
+    *,
     stay: bool,
-) -> Where | None:  # fmt: skip
+) -> Where | None:
     loads: Loads = [[0.0, 0.0] for _ in case.cluster]
     where: Where = {}
     for r in sorted(rows & pinned):
@@ -280,16 +287,15 @@ def place_best(case: FarmCase, where: Where, r: int, slack: float, only: int = -
             continue
         machines = sorted({int(m) for m, k in zip(case.machine, case.cluster, strict=True) if k == c})
         for m in [-1, *(machines if speed[c][1] > speed[c][0] else [])]:
-            nodes = [
-                n for n in case.nodes_of(c) if case.base.capacity[n][0] > 0 and m in (-1, int(case.machine[n]))
-            ]  # fmt: skip
+            nodes = [n for n in case.nodes_of(c) if case.base.capacity[n][0] > 0 and m in (-1, int(case.machine[n]))]
             mine: list[int] = []
             weight = case.need(r) / speed[c][0 if m < 0 else 1]
             for _ in range(case.tasks(r)):
                 fitting = [
-                    n for n in nodes
+                    n
+                    for n in nodes
                     if loads[n][1] + float(case.memory[r]) * (mine.count(n) + 1) <= case.base.capacity[n][1] + slack
-                ]  # fmt: skip
+                ]
                 if not fitting:
                     break
                 mine.append(
@@ -346,7 +352,7 @@ def admit(case: FarmCase, r: int, order: list[int], slack: float) -> Where:
             others = [m for m in marked if m != k]
             if k in marked and _room(
                 case, {j: n for j, n in where.items() if j not in others}, r, c, slack
-            ) >= case.tasks(r):  # fmt: skip
+            ) >= case.tasks(r):
                 marked = others
         top = min((order.index(k) for k in marked), default=len(order))
         choices.append((top, relative(case.known)[r][c][1], -c, marked))
@@ -417,6 +423,9 @@ def farm_case(source: Any, base: PolicyCase) -> FarmCase:
         if source.integer(0, 4) == 0:
             known[r] = np.nan
     return FarmCase(
-        base=base, cluster=home[machine].astype(np.int64), machine=machine.astype(np.int64), known=known,
+        base=base,
+        cluster=home[machine].astype(np.int64),
+        machine=machine.astype(np.int64),
+        known=known,
         memory=base.jobs["memory"].copy(),
-    )  # fmt: skip
+    )

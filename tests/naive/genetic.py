@@ -101,9 +101,14 @@ def cross(draws: SplitMix, mother: list[int], father: list[int]) -> list[list[in
 
 
 def evolve(
-    base: Vectors, slope: Vectors, capacity: Vectors, tolerance: float, settings: tuple[int, int, float, float],
-    upper: float, seed: int,
-) -> tuple[float, int, list[int]]:  # fmt: skip
+    base: Vectors,
+    slope: Vectors,
+    capacity: Vectors,
+    tolerance: float,
+    settings: tuple[int, int, float, float],
+    upper: float,
+    seed: int,
+) -> tuple[float, int, list[int]]:
     """Returns (fitness of the best, generations, the best)."""
     population, generations, crossover, mutation = settings
     draws, nodes = SplitMix(seed), len(capacity)

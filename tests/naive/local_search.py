@@ -55,9 +55,18 @@ def aimed_partner(
 
 
 def climb(
-    base: Vectors, slope: Vectors, capacity: Vectors, aims: tuple[float, float, float], place: list[int],
-    origin: list[int], cost: list[float], budget: float, steps: int, heat: tuple[float, float], draws: Xorshift,
-) -> tuple[float, float, list[int] | None]:  # fmt: skip
+    base: Vectors,
+    slope: Vectors,
+    capacity: Vectors,
+    aims: tuple[float, float, float],
+    place: list[int],
+    origin: list[int],
+    cost: list[float],
+    budget: float,
+    steps: int,
+    heat: tuple[float, float],
+    draws: Xorshift,
+) -> tuple[float, float, list[int] | None]:
     """Anneals `place`, for a tolerance of 0; returns (yield or -1, yield aimed at last, best placement)."""
     nodes = len(capacity)
     target, rise, upper = aims

@@ -131,14 +131,20 @@ def _note(snapshot, booked, running, units, cluster, memo, started) -> None:
         over = sum(map(units, longer))
         waiting = {q for q in dedicated if q not in running}
         memo[r] = (
-            Reason.LATE_CLOSED if units(r) > total
-            else Reason.LATE_LONGER if longer and free < units(r) <= free + over
-            else Reason.LATE_EARLIER if earlier and free < units(r) <= free + over + sum(map(units, batch))
-            else Reason.LATE_DEDICATED if (waiting | (dedicated & set(running)) - longer) - {r}
-            else Reason.LATE_CLOSED if closed
-            else Reason.LATE_CHANGED if jobs["changes"][r]
+            Reason.LATE_CLOSED
+            if units(r) > total
             else Reason.LATE_LONGER
-        )  # fmt: skip
+            if longer and free < units(r) <= free + over
+            else Reason.LATE_EARLIER
+            if earlier and free < units(r) <= free + over + sum(map(units, batch))
+            else Reason.LATE_DEDICATED
+            if (waiting | (dedicated & set(running)) - longer) - {r}
+            else Reason.LATE_CLOSED
+            if closed
+            else Reason.LATE_CHANGED
+            if jobs["changes"][r]
+            else Reason.LATE_LONGER
+        )
 
 
 def _in_order(snapshot, queue, units, machine, started) -> None:

@@ -46,9 +46,10 @@ def greedy(case: PolicyCase, where: Where, r: int, tolerance: float) -> Where | 
     for _ in range(int(case.jobs["tasks"][r])):
         load, full = (use(case, {**where, r: mine}, column) for column in ("need", "memory"))
         fitting = [
-            n for n, (cpu, size) in enumerate(case.capacity.tolist())
+            n
+            for n, (cpu, size) in enumerate(case.capacity.tolist())
             if case.open[n] and cpu > 0 and full[n] + memory <= size + tolerance
-        ]  # fmt: skip
+        ]
         if not fitting:
             return None
         mine = [*mine, min(fitting, key=lambda n: ((load[n] + need) / float(case.capacity[n, 0]), n))]

@@ -87,9 +87,14 @@ def fits(at: Sequence[int], used: Sequence[Sequence[float]], capacity: Sequence[
 
 
 def order_moves(
-    jobs: Sequence[Job], before: At, after: At, yields: Sequence[float], capacity: Sequence[Sequence[float]],
-    tolerance: float, kinds: Sequence[str],
-) -> list[tuple[int, str]]:  # fmt: skip
+    jobs: Sequence[Job],
+    before: At,
+    after: At,
+    yields: Sequence[float],
+    capacity: Sequence[Sequence[float]],
+    tolerance: float,
+    kinds: Sequence[str],
+) -> list[tuple[int, str]]:
     """Round after round, whoever finds room moves; if none does, the first still waiting is detached and comes last."""
     where = {
         r: (before[r], min(job["yield_"], yields[r]) if kinds[r] == "SHARE" else job["yield_"])
@@ -118,9 +123,14 @@ def order_moves(
 
 
 def plan(
-    jobs: Sequence[Job], before: At, after: At, yields: Sequence[float], capacity: Sequence[Sequence[float]],
-    tolerance: float, kinds: Sequence[str],
-) -> list[tuple[int, str]]:  # fmt: skip
+    jobs: Sequence[Job],
+    before: At,
+    after: At,
+    yields: Sequence[float],
+    capacity: Sequence[Sequence[float]],
+    tolerance: float,
+    kinds: Sequence[str],
+) -> list[tuple[int, str]]:
     def rows(*names: str) -> list[int]:
         return [r for r, kind in enumerate(kinds) if kind in names]
 
@@ -155,9 +165,14 @@ def commit(
 
 
 def commands(
-    jobs: Sequence[Job], after: At, yields: Sequence[float], moved: Sequence[int], reasons: Sequence[int],
-    fallback: int, steps: Sequence[tuple[int, str]],
-) -> list[tuple[int, int, float, int, int, list[int]]]:  # fmt: skip
+    jobs: Sequence[Job],
+    after: At,
+    yields: Sequence[float],
+    moved: Sequence[int],
+    reasons: Sequence[int],
+    fallback: int,
+    steps: Sequence[tuple[int, str]],
+) -> list[tuple[int, int, float, int, int, list[int]]]:
     """(serial, job id, yield, tasks moved, reason, nodes) of each step."""
     rows = []
     for r, step in steps:

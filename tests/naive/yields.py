@@ -17,10 +17,12 @@ def node_loads(base: Vectors, slope: Vectors, nodes: int, place: Sequence[int]) 
 
 def _sums(vectors: Vectors, nodes: int, place: Sequence[int]) -> Table:
     return [
-        [in_turn(vector[d] for vector, at in zip(vectors, place, strict=True) if at == n)
-         for d in range(len(vectors[0]))]
+        [
+            in_turn(vector[d] for vector, at in zip(vectors, place, strict=True) if at == n)
+            for d in range(len(vectors[0]))
+        ]
         for n in range(nodes)
-    ]  # fmt: skip
+    ]
 
 
 def minimum_yield(base: Vectors, slope: Vectors, capacity: Vectors, place: Sequence[int], tolerance: float) -> float:

@@ -114,9 +114,12 @@ def test_whole_processors():
 
 def test_odd_jobs_are_repaired_or_dropped_and_counted():
     swf = trace(
-        run_s=[-1, 0, 5, 5, 5, 5.5], processors=[1, 1, -1, 0, 300, 1], requested_processors=[1, 1, 4, -1, 1, 1],
-        user=[1, 2, 3, 4, 5, -7], requested_s=[9, 9, 9, 9, 9, 5],
-    )  # fmt: skip
+        run_s=[-1, 0, 5, 5, 5, 5.5],
+        processors=[1, 1, -1, 0, 300, 1],
+        requested_processors=[1, 1, 4, -1, 1, 1],
+        user=[1, 2, 3, 4, 5, -7],
+        requested_s=[9, 9, 9, 9, 9, 5],
+    )
     workload, report = to_workload(swf, annotate="none", estimates="user")
     assert workload.job_id.tolist() == [2, 3, 5, 6]
     assert workload.run_s.tolist() == [1, 5, 5, 5.5]

@@ -161,9 +161,10 @@ def test_scenario_5_to_free_nodes_and_where_nothing_helps():
 
 def test_scenario_5_may_take_the_nodes_of_several_jobs():
     jobs = [
-        job([0, 1], None, required=0.8, swapping=True), job([2], [1.0] * 2, estimate_s=1100.0),
+        job([0, 1], None, required=0.8, swapping=True),
+        job([2], [1.0] * 2, estimate_s=1100.0),
         job([3], [1.0] * 2, estimate_s=1100.0),
-    ]  # fmt: skip
+    ]
     _, nodes, _ = decided(farm_snapshot([(1, 2), (1, 2)], jobs, memory=[0.5, 1.0]))
     assert nodes == [[2, 3], [0], [1]]
 
@@ -192,10 +193,14 @@ def figure_10(**given):
     shape = [(2, 4), (2, 4), (4, 2)]
     cg, small = [0.8, 1.0, 0.7], [1.0, 1.0, 1.0]
     jobs = [
-        job([0, 1], small, estimate_s=LONG_S), job([8, 9], cg, estimate_s=2717.0, since_s=900.0),
+        job([0, 1], small, estimate_s=LONG_S),
+        job([8, 9], cg, estimate_s=2717.0, since_s=900.0),
         job(list(range(16, 24)), [1.0, 1.0, 1.0], estimate_s=4697.0),
-        waiting(8, 4.0), waiting(8, 14.0), waiting(8, 12.0), waiting(8, 18.0),
-    ]  # fmt: skip
+        waiting(8, 4.0),
+        waiting(8, 14.0),
+        waiting(8, 12.0),
+        waiting(8, 18.0),
+    ]
     return farm_snapshot(shape, jobs, **given)
 
 
@@ -279,9 +284,12 @@ def test_the_swap_that_these_would_be():
 
 def test_only_at_multiples_of_4_tau_and_not_during_a_migration():
     for cause, now_s, due in [
-        (Cause.WAKE, 1000.0, True), (Cause.WAKE, 1000.4, True), (Cause.WAKE, 1050.0, False),
-        (Cause.COMPLETION, 1000.0, False), (Cause.WAKE, 999.9, False),
-    ]:  # fmt: skip
+        (Cause.WAKE, 1000.0, True),
+        (Cause.WAKE, 1000.4, True),
+        (Cause.WAKE, 1050.0, False),
+        (Cause.COMPLETION, 1000.0, False),
+        (Cause.WAKE, 999.9, False),
+    ]:
         shot = replace(swap(), cause=cause, now_s=now_s)
         assert bool(ArriveF().decide(shot).why) == due
         soon = np.nextafter(1000.0, np.inf) if cause is Cause.COMPLETION else 1200.0
@@ -324,9 +332,11 @@ def test_co_located_speeds_count_where_the_plan_co_locates():
 
 def test_parallel_executes_several_plans_at_once():
     jobs = [
-        job([0, 1], [1.0, 2.0, 1.0, 1.0]), job([2, 3], [1.0] * 4),
-        job([4, 5], [1.0, 1.0, 1.0, 2.0]), job([6, 7], [1.0] * 4),
-    ]  # fmt: skip
+        job([0, 1], [1.0, 2.0, 1.0, 1.0]),
+        job([2, 3], [1.0] * 4),
+        job([4, 5], [1.0, 1.0, 1.0, 2.0]),
+        job([6, 7], [1.0] * 4),
+    ]
     shot = farm_snapshot([(1, 2), (1, 2), (1, 2), (1, 2)], jobs)
     assert len(decided(shot)[2]) == 1
     target, nodes, plans = decided(shot, "ARRIVE-F/PARALLEL")
@@ -451,9 +461,10 @@ def test_an_analysis_is_not_lost_to_another_event_at_its_time():
 def test_a_node_that_others_use_too_is_not_free_when_one_leaves():
     # As another policy may leave them: jobs 0 and 2 share node 0.
     jobs = [
-        job([0, 1], [1.0, 9.0], yield_=0.5), job([4, 5], [9.0, 1.0]),
+        job([0, 1], [1.0, 9.0], yield_=0.5),
+        job([4, 5], [9.0, 1.0]),
         job([0, 2], [1.0, 1.0], yield_=0.5, estimate_s=10.0),
-    ]  # fmt: skip
+    ]
     target, nodes, plans = decided(farm_snapshot([(1, 4), (1, 4)], jobs, closed=[3, 6, 7]))
     assert plans == []
     assert nodes == [[0, 1], [4, 5], [0, 2]]

@@ -51,10 +51,17 @@ def test_two_similar_jobs_do_not_swap_for_ever(threshold):
         now_s = k * 200.0
         jobs = [
             {
-                "tasks": 2, "estimate_s": 1e9, "nodes": nodes[r], "memo": memo[r], "since_s": since_s, "start_s": 0.0,
-                "speed": [1.0, 2.0] if nodes[r][0] == 0 else [2.0, 1.0], "required": 0.1,
-            } for r in range(2)
-        ]  # fmt: skip
+                "tasks": 2,
+                "estimate_s": 1e9,
+                "nodes": nodes[r],
+                "memo": memo[r],
+                "since_s": since_s,
+                "start_s": 0.0,
+                "speed": [1.0, 2.0] if nodes[r][0] == 0 else [2.0, 1.0],
+                "required": 0.1,
+            }
+            for r in range(2)
+        ]
         target = policy.decide(farm_snapshot([(1, 2), (1, 2)], jobs, now_s=now_s))
         after = [target.task_nodes[:2].tolist(), target.task_nodes[2:].tolist()]
         memo = target.memo.tolist()
@@ -89,8 +96,11 @@ def test_what_is_said_covers_every_pair_in_order_of_gain(seed):
     shot = farm_snapshot(toy.shape, shown, now_s=toy.now_s, memory=toy.memory, closed=toy.closed)
     said = [c for c in toy.policy.considered(shot) if c.scenario not in {Scenario.MEMORY, Scenario.HEAD}]
     cluster = shot.farm.cluster
-    placed = {int(i): int(cluster[shot.task_nodes[a]]) for i, a in zip(shot.jobs["id"], shot.first[:-1], strict=True)
-              if shot.task_nodes[a] >= 0}  # fmt: skip
+    placed = {
+        int(i): int(cluster[shot.task_nodes[a]])
+        for i, a in zip(shot.jobs["id"], shot.first[:-1], strict=True)
+        if shot.task_nodes[a] >= 0
+    }
     apart = {frozenset((j, k)) for j in placed for k in placed if placed[j] != placed[k]}
     assert {frozenset(c.jobs[:2]) for c in said if len(c.jobs) > 1} >= apart or shot.task_nodes.min() < 0
     gains = [c.gain_s for c in said if c.scenario is not Scenario.MULTIPLE and not np.isnan(c.gain_s)]
@@ -129,9 +139,14 @@ def test_each_promise_can_be_broken(monkeypatch, mutation):
 
 def _fails(seed: int) -> bool:
     lively = Rules(
-        beta=(2.0, 20.0)[seed % 2], threshold=0.0, copy_s=(1.0, 60.0)[seed // 2 % 2], stretch_s=(0.7, 5.0)[seed % 2],
-        parallel=seed % 3 == 0, head=seed % 5 < 2, every=1.0,
-    )  # fmt: skip
+        beta=(2.0, 20.0)[seed % 2],
+        threshold=0.0,
+        copy_s=(1.0, 60.0)[seed // 2 % 2],
+        stretch_s=(0.7, 5.0)[seed % 2],
+        parallel=seed % 3 == 0,
+        head=seed % 5 < 2,
+        every=1.0,
+    )
     try:
         drive(seeded(seed), rounds=30, rules=lively)
     except (AssertionError, PolicyError):

@@ -100,8 +100,9 @@ def test_a_file_is_read_as_it_is_written(tmp_path):
     assert campaign.report == Report(measures=("stretch_max",), baseline="EASY")
     assert cases_of(campaign.studies[0]) == [online.LublinTrace(seed=7)]
     assert campaign.studies[0].entries == (
-        online.Entry(label="EASY", policy="EASY"), online.Entry(label="GreedyPM*", policy="GreedyPM*"),
-    )  # fmt: skip
+        online.Entry(label="EASY", policy="EASY"),
+        online.Entry(label="GreedyPM*", policy="GreedyPM*"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,11 +158,12 @@ def test_settings_of_several_values_are_run_in_every_combination_and_told_in_the
 def test_a_policy_keeps_its_own_settings_where_others_vary():
     study = online_study(
         policies=[
-            "EASY", {"policy": "EASY", "penalty_s": 7, "label": "mine"},
+            "EASY",
+            {"policy": "EASY", "penalty_s": 7, "label": "mine"},
             {"policy": "FCFS", "order": "submissions-first"},
         ],
         settings={"penalty_s": [0, 300]},
-    )  # fmt: skip
+    )
     assert [(entry.label, entry.policy, entry.penalty_s, entry.order) for entry in study.entries] == [
         ("EASY penalty_s=0", "EASY", 0.0, "completions-first"),
         ("EASY penalty_s=300", "EASY", 300.0, "completions-first"),
@@ -263,8 +265,10 @@ def test_instances_are_read_from_files(tmp_path):
     for k in (1, 2):
         (tmp_path / f"{k}.json").write_text(json.dumps(instance_document(dissertation_instance(scenario, k))))
     document = {
-        "name": "c", "algorithms": ["GREEDY"], "instances": [{"model": "files", "files": ["2.json", "1.json"]}],
-    }  # fmt: skip
+        "name": "c",
+        "algorithms": ["GREEDY"],
+        "instances": [{"model": "files", "files": ["2.json", "1.json"]}],
+    }
     cells = build_campaign(document, tmp_path).cells
     assert [cell.case.path.name for cell in cells] == ["2.json", "1.json"]
     assert instance_document(cells[0].case.instance()) == instance_document(dissertation_instance(scenario, 2))
@@ -283,15 +287,13 @@ PART = online.TracePart(path=Path("t.swf"), digest="f" * 64, first=0, end=100, l
 THICK = Scenario(nodes=64, services=100, dims=2, slack=0.1, sigma=0.25, rho=0.0)
 CELLS = (
     Cell(kind=online.ONLINE, case=online.LublinTrace(seed=1), entry=GREEDY),
-    Cell(
-        kind=online.ONLINE, case=online.LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY
-    ),
+    Cell(kind=online.ONLINE, case=online.LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY),
     Cell(kind=online.ONLINE, case=WEEK, entry=GREEDY),
     Cell(kind=online.ONLINE, case=PART, entry=EASY, alone=True),
     Cell(kind=offline.OFFLINE, case=offline.Case(scenario=THICK, seed=12), entry=BEST, alone=True),
     Cell(kind=offline.OFFLINE, case=clusters(1, large=False).cases()[0], entry=PACKING),
     Cell(kind=offline.OFFLINE, case=offline.FileCase(path=Path("i.json"), digest="0" * 64), entry=PACKING),
-)  # fmt: skip
+)
 GOLDEN = (
     (
         "lublin-1 jobs=1000 nodes=128 annotate=dfrs estimates=perfect | GreedyPM*/per/OPT=MIN/MVT=600 | "
@@ -481,56 +483,88 @@ POSITIVE = st.floats(1e-3, 1e4)
 NUMBERS = st.lists(st.integers(0, 40), min_size=1, max_size=6, unique=True).map(tuple)
 LOADS = st.lists(st.floats(0.01, 3.0), max_size=3, unique_by=lambda load: f"{load:.12g}").map(tuple)
 ONLINE_ENTRIES = st.builds(
-    online.Entry, label=NAMES, policy=st.sampled_from(TABLE_5_2), penalty_s=st.just(0.0) | POSITIVE,
-    bandwidth_gb_s=st.none() | POSITIVE, node_memory_gb=POSITIVE | st.just(8.0),
+    online.Entry,
+    label=NAMES,
+    policy=st.sampled_from(TABLE_5_2),
+    penalty_s=st.just(0.0) | POSITIVE,
+    bandwidth_gb_s=st.none() | POSITIVE,
+    node_memory_gb=POSITIVE | st.just(8.0),
     order=st.sampled_from(("completions-first", "submissions-first")),
-)  # fmt: skip
+)
 OPTIONS = st.builds(
-    Options, time_limit_s=st.none() | POSITIVE, rounds=st.none() | st.integers(1, 9), window=st.integers(1, 4),
-    pair_order=st.sampled_from(("load", "index")), search=st.sampled_from(("ends", "midpoints")),
+    Options,
+    time_limit_s=st.none() | POSITIVE,
+    rounds=st.none() | st.integers(1, 9),
+    window=st.integers(1, 4),
+    pair_order=st.sampled_from(("load", "index")),
+    search=st.sampled_from(("ends", "midpoints")),
     dominance=st.booleans(),
-)  # fmt: skip
+)
 OFFLINE_ENTRIES = st.builds(
-    offline.Entry, label=NAMES, algorithm=st.sampled_from(expand(["VP_*", "GREEDY", "BEST"])), options=OPTIONS,
+    offline.Entry,
+    label=NAMES,
+    algorithm=st.sampled_from(expand(["VP_*", "GREEDY", "BEST"])),
+    options=OPTIONS,
     second_phase=st.sampled_from(("none", "average")),
-)  # fmt: skip
+)
 LUBLINS = st.builds(
-    LublinSource, name=NAMES, jobs=st.integers(1, 2000), nodes=st.integers(1, 300), seeds=NUMBERS, loads=LOADS,
-    annotate=st.sampled_from(("dfrs", "none", "smp:4:2")), estimates=st.sampled_from(("perfect", "user")),
+    LublinSource,
+    name=NAMES,
+    jobs=st.integers(1, 2000),
+    nodes=st.integers(1, 300),
+    seeds=NUMBERS,
+    loads=LOADS,
+    annotate=st.sampled_from(("dfrs", "none", "smp:4:2")),
+    estimates=st.sampled_from(("perfect", "user")),
     first=st.none() | st.just(1),
-)  # fmt: skip
+)
 PARTS = st.lists(st.floats(0.0, 0.99), min_size=1, max_size=2, unique_by=lambda part: f"{part:.12g}").map(tuple)
 COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=2, unique=True).map(tuple)
 INSTANCES = st.one_of(
     st.builds(
-        ServicesSource, name=NAMES, nodes=COUNTS, services=COUNTS, dims=st.sampled_from(((2,), (2, 4))), slack=PARTS,
-        sigma=PARTS, rho=PARTS, seeds=NUMBERS,
+        ServicesSource,
+        name=NAMES,
+        nodes=COUNTS,
+        services=COUNTS,
+        dims=st.sampled_from(((2,), (2, 4))),
+        slack=PARTS,
+        sigma=PARTS,
+        rho=PARTS,
+        seeds=NUMBERS,
     ),
     st.builds(
-        DissertationSource, name=NAMES, set=st.just("small"), first=st.integers(1, 9),
+        DissertationSource,
+        name=NAMES,
+        set=st.just("small"),
+        first=st.integers(1, 9),
         services=st.none() | st.just((8,)),
     ),
     st.builds(VirtualClusterSource, name=NAMES, set=st.just("large"), first=st.integers(1, 9), parallel=st.booleans()),
-)  # fmt: skip
+)
 
 
 @st.composite
 def studies(draw):
     sources, entries = draw(st.sampled_from(((LUBLINS, ONLINE_ENTRIES), (INSTANCES, OFFLINE_ENTRIES))))
     return Study(
-        name=draw(NAMES), sample=draw(st.just("") | NAMES), alone=draw(st.booleans()),
+        name=draw(NAMES),
+        sample=draw(st.just("") | NAMES),
+        alone=draw(st.booleans()),
         sources=tuple(draw(st.lists(sources, min_size=1, max_size=2, unique_by=lambda source: source.name))),
         entries=tuple(draw(st.lists(entries, min_size=1, max_size=4, unique_by=lambda entry: entry.label))),
-    )  # fmt: skip
+    )
 
 
 @settings(max_examples=60)
 @given(
     st.builds(
-        Campaign, name=NAMES, description=st.just("") | NAMES, keep_runs=st.booleans(),
+        Campaign,
+        name=NAMES,
+        description=st.just("") | NAMES,
+        keep_runs=st.booleans(),
         studies=st.lists(studies(), min_size=1, max_size=3, unique_by=lambda study: study.name).map(tuple),
     )
-)  # fmt: skip
+)
 def test_a_campaign_and_its_file_turn_into_each_other(campaign):
     again = build_campaign(tomllib.loads(campaign_toml(campaign)), Path())
     assert told(again) == told(campaign)
@@ -589,11 +623,14 @@ def test_a_thin_sample_has_every_slack_and_size_equally_often():
 @pytest.mark.parametrize(
     "source",
     [
-        dissertation, lambda count: dissertation(count, small=True),
-        lambda count: dissertation(count, services=(100,)), lambda count: clusters(count, large=True),
-        lambda count: clusters(count, large=False), lambda count: clusters(count, large=True, parallel=True),
+        dissertation,
+        lambda count: dissertation(count, small=True),
+        lambda count: dissertation(count, services=(100,)),
+        lambda count: clusters(count, large=True),
+        lambda count: clusters(count, large=False),
+        lambda count: clusters(count, large=True, parallel=True),
     ],
-)  # fmt: skip
+)
 def test_a_larger_sample_contains_a_smaller(source):
     whole = source(1_000).cases()
     assert len({case.name for case in whole}) == 1_000

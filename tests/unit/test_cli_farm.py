@@ -240,8 +240,12 @@ def test_calibrate_refuses_a_name_that_could_not_be_read_back(folder, dfrs):
 def test_ctrl_c_says_so_and_leaves_nothing(folder):
     done = subprocess.Popen(
         [DFRS, "farm", "simulate", "-e", "1", "--runs", "1000", "--out", "runs", "--picture", "p.png"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=os.environ | {"COLUMNS": "200"},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "200"},
+    )
     time.sleep(8)
     done.send_signal(signal.SIGINT)
     out, err = done.communicate(timeout=60)

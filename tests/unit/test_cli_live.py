@@ -51,9 +51,16 @@ class Controller(FakeService):
 
     def explain(self, job):
         event = Happening(
-            sequence=1, time=time.time(), job=job, node=None, action="start", nodes=("node-1",), yield_=0.5,
-            why="there was room", by="ann",
-        )  # fmt: skip
+            sequence=1,
+            time=time.time(),
+            job=job,
+            node=None,
+            action="start",
+            nodes=("node-1",),
+            yield_=0.5,
+            why="there was room",
+            by="ann",
+        )
         return super().explain(job).model_copy(update={"history": (event,), "bound": 0.75})
 
 
@@ -86,10 +93,41 @@ def last(controller):
 
 def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
     status, out, err = dfrs(
-        "submit", "--tasks", 4, "--cpu", 0.5, "--memory", "512M", "--min-yield", 0.2, "--name", "x", "--time", "2h",
-        "--limit", "3h", "--after", 12, "--after", 13, "--at", "+30m", "--array", 2, "--restart", "never", "--hold",
-        "--env", "A=1", "--directory", tmp_path, "--", "./prog", "--tasks", "9",
-    )  # fmt: skip
+        "submit",
+        "--tasks",
+        4,
+        "--cpu",
+        0.5,
+        "--memory",
+        "512M",
+        "--min-yield",
+        0.2,
+        "--name",
+        "x",
+        "--time",
+        "2h",
+        "--limit",
+        "3h",
+        "--after",
+        12,
+        "--after",
+        13,
+        "--at",
+        "+30m",
+        "--array",
+        2,
+        "--restart",
+        "never",
+        "--hold",
+        "--env",
+        "A=1",
+        "--directory",
+        tmp_path,
+        "--",
+        "./prog",
+        "--tasks",
+        "9",
+    )
     assert (status, out, err) == (0, "jobs 1, 2\n", "")
     got = last(cluster)
     assert got.command == ("./prog", "--tasks", "9")
@@ -195,12 +233,28 @@ def some_jobs(cluster):
         cluster.by_id[len(cluster.by_id) + 1] = _made(cluster, command)
     now = time.time()
     cluster.change(
-        1, state=JobState.RUNNING, user="maximiliane", yield_granted=0.82, need_cores=0.5, need_error_cores=0.05,
-        nodes=("node-1", "node-2"), tasks=2, submitted_at=now - 5000, why="",
-    )  # fmt: skip
+        1,
+        state=JobState.RUNNING,
+        user="maximiliane",
+        yield_granted=0.82,
+        need_cores=0.5,
+        need_error_cores=0.05,
+        nodes=("node-1", "node-2"),
+        tasks=2,
+        submitted_at=now - 5000,
+        why="",
+    )
     cluster.change(2, state=JobState.PAUSED, why="gave way to job 1")
-    cluster.change(3, state=JobState.DONE, started_at=now - 100, ended_at=now - 50, virtual_s=25.0, stretch=2.0,
-                   exit="status 0", exit_code=0)  # fmt: skip
+    cluster.change(
+        3,
+        state=JobState.DONE,
+        started_at=now - 100,
+        ended_at=now - 50,
+        virtual_s=25.0,
+        stretch=2.0,
+        exit="status 0",
+        exit_code=0,
+    )
     cluster.change(4, state=JobState.FAILED, ended_at=now - 100_000, exit="out of memory")
 
 
@@ -393,8 +447,13 @@ def test_a_frame_fits_the_screen(cluster, width, height):
         cluster.by_id[number + 1] = _made(cluster, f"job-{number}")
     cluster.sequence = 40
     shown = views.frame(
-        cluster.cluster(), cluster.nodes(), cluster.jobs(), cluster.happenings(), width, height,
-    )  # fmt: skip
+        cluster.cluster(),
+        cluster.nodes(),
+        cluster.jobs(),
+        cluster.happenings(),
+        width,
+        height,
+    )
     screen = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     screen.print(shown)
     lines = screen.export_text().splitlines()

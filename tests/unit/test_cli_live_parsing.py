@@ -135,8 +135,9 @@ def test_a_script_is_run_by_its_interpreter_from_where_it_is(tmp_path):
     found = read_script("job.sh", tmp_path)
     assert found.command(["-x", "1"]) == ("/usr/bin/env", "python3", str(path), "-x", "1")
     assert [(line.number, line.words) for line in found.lines] == [
-        (4, ("--tasks", "4", "--cpu", "0.5")), (5, ("--name", "two words")),
-    ]  # fmt: skip
+        (4, ("--tasks", "4", "--cpu", "0.5")),
+        (5, ("--name", "two words")),
+    ]
 
 
 @pytest.mark.parametrize("text", ["#!/bin/sh\necho\n", "echo #DFRS --hold\n", "#DFRSX --hold\n", "", "\x7fELF\x00"])

@@ -13,9 +13,14 @@ from tests.small_policies import FairShare, Mover
 
 NODES_0 = np.zeros((0, 2))
 POLICIES = (
-    "GreedyPM*/per/OPT=MIN/MVT=600", "MCB*/per/OPT=MIN/MVT=600", "GreedyP/per/OPT=MIN/MVT=600", "/per/OPT=AVG", "EASY",
-    "CONSERVATIVE", "EQUIPARTITION",
-)  # fmt: skip
+    "GreedyPM*/per/OPT=MIN/MVT=600",
+    "MCB*/per/OPT=MIN/MVT=600",
+    "GreedyP/per/OPT=MIN/MVT=600",
+    "/per/OPT=AVG",
+    "EASY",
+    "CONSERVATIVE",
+    "EQUIPARTITION",
+)
 SITES = {
     "plain": Site(),
     "kept memory": Site(frees=(False,)),

@@ -152,9 +152,30 @@ def state(jobs, *, nodes=2, islands=None, keeps=None, homes=None, capacity=None)
         own = list(where) if isinstance(where, tuple) else [-1] * where
         slots += own
         table[r] = (
-            r + 1, r, -1, state_, len(own), need, memory, 1.0, np.nan, 0.0, 0.0, yield_, np.nan, 0.0, 0.0, 0, 0,
-            np.nan, 0, 0, 0, minimum, 1.0,
-        )  # fmt: skip
+            r + 1,
+            r,
+            -1,
+            state_,
+            len(own),
+            need,
+            memory,
+            1.0,
+            np.nan,
+            0.0,
+            0.0,
+            yield_,
+            np.nan,
+            0.0,
+            0.0,
+            0,
+            0,
+            np.nan,
+            0,
+            0,
+            0,
+            minimum,
+            1.0,
+        )
     first = np.cumsum([0, *table["tasks"].tolist()])
     capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity)
     is_open = np.ones(len(capacity), np.bool_)

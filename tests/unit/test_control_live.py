@@ -148,11 +148,25 @@ def test_only_a_closed_and_empty_node_changes_its_capacity():
 
 @pytest.mark.parametrize(
     "event",
-    [Join(-1.0, 1.0), Join(1.0, np.nan), Join(np.inf, 1.0), Capacity(2, 1.0, 1.0), Capacity(0, 1.0, -1.0),
-     Revise(9, 0.5), Revise(1, 0.0), Revise(1, 1.5), Revise(1, np.nan), Hold(9), Unhold(9), Unhold(1), Complete(9),
-     NodeChange(5, Condition.UP), Submit(1, 1, 0.5, 0.5)],
+    [
+        Join(-1.0, 1.0),
+        Join(1.0, np.nan),
+        Join(np.inf, 1.0),
+        Capacity(2, 1.0, 1.0),
+        Capacity(0, 1.0, -1.0),
+        Revise(9, 0.5),
+        Revise(1, 0.0),
+        Revise(1, 1.5),
+        Revise(1, np.nan),
+        Hold(9),
+        Unhold(9),
+        Unhold(1),
+        Complete(9),
+        NodeChange(5, Condition.UP),
+        Submit(1, 1, 0.5, 0.5),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_and_leaves_no_trace(event):
     core = Core(FairShare(), np.ones((2, 2)))
     core.handle(Submit(1, 1, 0.5, 0.5), 0.0)
@@ -250,8 +264,10 @@ def test_a_job_that_waits_may_be_held_and_revised():
     assert ids(core) == [1, 3]
     core.handle(Unhold(2), 2.0)
     assert core.snapshot().jobs[["id", "state", "need"]].tolist() == [
-        (1, WAITING, 0.5), (2, WAITING, 0.25), (3, WAITING, 0.5)
-    ]  # fmt: skip
+        (1, WAITING, 0.5),
+        (2, WAITING, 0.25),
+        (3, WAITING, 0.5),
+    ]
     assert asked[3:] == [(Cause.COMPLETION, -1), (Cause.NEEDS, -1), (Cause.SUBMISSION, 1)]
 
 

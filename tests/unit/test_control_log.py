@@ -22,14 +22,19 @@ from tests.small_policies import FairShare, Mover
 whole, real = st.integers(-(2**63), 2**63 - 1), st.floats()
 EVENTS = st.one_of(
     st.builds(Submit, whole, whole, real, real, real, real, whole, real, real, st.booleans()),
-    st.builds(Change, whole, st.sampled_from(CommandKind), real), st.builds(Complete, whole, st.booleans()),
-    st.just(Wake()), st.builds(Revise, whole, real, st.booleans()), st.builds(Hold, whole), st.builds(Unhold, whole),
-    st.builds(Join, real, real, whole, st.booleans()), st.builds(Capacity, whole, real, real),
+    st.builds(Change, whole, st.sampled_from(CommandKind), real),
+    st.builds(Complete, whole, st.booleans()),
+    st.just(Wake()),
+    st.builds(Revise, whole, real, st.booleans()),
+    st.builds(Hold, whole),
+    st.builds(Unhold, whole),
+    st.builds(Join, real, real, whole, st.booleans()),
+    st.builds(Capacity, whole, real, real),
     st.builds(NodeChange, whole, st.sampled_from(Condition), st.booleans()),
     st.lists(st.tuples(whole, real)).map(
         lambda pairs: Ready(np.array([a for a, _ in pairs], np.int64), np.array([b for _, b in pairs], np.float64))
     ),
-)  # fmt: skip
+)
 
 
 def bits(event):

@@ -68,8 +68,9 @@ def feed(core, events):
 
 
 def everything(core):
-    return {name: (array.tolist() if array.dtype.names is None else array.tobytes())
-            for name, array in core.state().items()}  # fmt: skip
+    return {
+        name: (array.tolist() if array.dtype.names is None else array.tobytes()) for name, array in core.state().items()
+    }
 
 
 def new_core():
@@ -361,8 +362,13 @@ def test_reasons_in_words_stand_in_the_journal_and_survive_restoring():
     for now_s in (3.0, 4.0, 5.0):
         core.handle(Wake(), now_s)
     events = core.journal.events()
-    assert [events.reasons[k] for k in events.why] == ["because", "", "first in the queue", "because",
-                                                       "ünïcode, \"quoted\""]  # fmt: skip
+    assert [events.reasons[k] for k in events.why] == [
+        "because",
+        "",
+        "first in the queue",
+        "because",
+        'ünïcode, "quoted"',
+    ]
     assert events.why[2] == Reason.QUEUE_HEAD
 
 

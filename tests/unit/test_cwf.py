@@ -88,9 +88,13 @@ def test_what_is_written_reads_back_and_bytes_repeat(tmp_path_factory, cwf, name
 
 def test_jobs_and_commands_stand_in_one_file_by_time(tmp_path):
     cwf = read(
-        tmp_path, "; MaxProcs: 8", job(submit_s=5), command(1, 5, "EP", 2), job(90.5, job_id=2, submit_s=6),
+        tmp_path,
+        "; MaxProcs: 8",
+        job(submit_s=5),
+        command(1, 5, "EP", 2),
+        job(90.5, job_id=2, submit_s=6),
         command(2, 7.25, "RT", 0.5),
-    )  # fmt: skip
+    )
     assert cwf.jobs.report.oddities == ()
     assert cwf.jobs.report.lines == 2
     assert (len(cwf), cwf.dedicated) == (2, 1)
@@ -144,9 +148,12 @@ def test_a_bad_line_is_told_with_its_number_or_refused(tmp_path, case):
 
 def test_odd_starts_and_amounts_of_jobs_are_told_and_the_jobs_kept(tmp_path):
     cwf = read(
-        tmp_path, job(4, submit_s=5), job(-7, job_id=2, submit_s=5), job(9, job_id=3, submit_s=5, amount=60),
+        tmp_path,
+        job(4, submit_s=5),
+        job(-7, job_id=2, submit_s=5),
+        job(9, job_id=3, submit_s=5, amount=60),
         job(5, job_id=4, submit_s=5),
-    )  # fmt: skip
+    )
     assert np.array_equal(cwf.requested_start_s, [4, np.nan, 9, 5], equal_nan=True)
     start = "field 19 (requested_start_s)"
     assert odd(cwf) == [
@@ -162,10 +169,15 @@ def test_odd_starts_and_amounts_of_jobs_are_told_and_the_jobs_kept(tmp_path):
 
 def test_lines_out_of_order_are_sorted_each_with_what_belongs_to_it(tmp_path):
     cwf = read(
-        tmp_path, job(30, job_id=1, submit_s=9), command(1, 20, amount=1), command(2, 4, amount=2),
-        job(10, job_id=2, submit_s=5), job(job_id=3, submit_s=-1), job(40, job_id=4, submit_s=7),
+        tmp_path,
+        job(30, job_id=1, submit_s=9),
+        command(1, 20, amount=1),
+        command(2, 4, amount=2),
+        job(10, job_id=2, submit_s=5),
+        job(job_id=3, submit_s=-1),
+        job(40, job_id=4, submit_s=7),
         command(4, 20, amount=3),
-    )  # fmt: skip
+    )
     assert cwf.jobs.job_id.tolist() == [2, 4, 1]
     assert cwf.requested_start_s.tolist() == [10, 40, 30]
     assert columns(cwf.commands)[1:4:2] == [[2, 1, 4], [2, 1, 3]]
@@ -245,9 +257,15 @@ COMMANDS = [command(i, 5, kind.name, amount) for i, amount, kind, _ in AMOUNTS]
 
 def test_a_workload_has_starts_and_commands_in_groups_of_processors(tmp_path):
     path = written(
-        tmp_path, "; MaxProcs: 320", job(submit_s=1, run_s=-1), job(70, job_id=1, submit_s=2, processors=320),
-        job(job_id=2, submit_s=3, processors=33), job(80, job_id=3, submit_s=4, processors=32), *COMMANDS, name="x.cwf",
-    )  # fmt: skip
+        tmp_path,
+        "; MaxProcs: 320",
+        job(submit_s=1, run_s=-1),
+        job(70, job_id=1, submit_s=2, processors=320),
+        job(job_id=2, submit_s=3, processors=33),
+        job(80, job_id=3, submit_s=4, processors=32),
+        *COMMANDS,
+        name="x.cwf",
+    )
     path.write_text(path.read_text().replace("1 1 3 -1", "9 1 3 -1"))
     workload, report = load_workload(path, annotate="unit:32")
     assert (workload.nodes, workload.name) == (10, "x")
@@ -266,9 +284,13 @@ def test_a_workload_has_starts_and_commands_in_groups_of_processors(tmp_path):
 
 def test_tasks_with_threads_stand_for_their_cores_and_others_for_one_processor(tmp_path):
     path = written(
-        tmp_path, "; MaxProcs: 32", job(processors=4), job(job_id=2, processors=3),
-        *(command(i, 5, "EP", n) for i in (1, 2) for n in (1, 4, 5)), name="x.cwf",
-    )  # fmt: skip
+        tmp_path,
+        "; MaxProcs: 32",
+        job(processors=4),
+        job(job_id=2, processors=3),
+        *(command(i, 5, "EP", n) for i in (1, 2) for n in (1, 4, 5)),
+        name="x.cwf",
+    )
     workload = load_workload(path, annotate="smp:4:8")[0]
     assert workload.tasks.tolist() == [1, 3]
     assert workload.commands.amount.tolist() == [1, 1, 2, 1, 4, 5]
@@ -302,11 +324,16 @@ def test_groups_must_divide_the_machine(tmp_path):
 
 def test_amounts_and_starts_beyond_all_reason_are_reported(tmp_path):
     path = written(
-        tmp_path, "; MaxProcs: 32", job(start=1e13), command(1, 5, "ET", 1e10), command(1, 6, "ET", 1e9),
+        tmp_path,
+        "; MaxProcs: 32",
+        job(start=1e13),
+        command(1, 5, "ET", 1e10),
+        command(1, 6, "ET", 1e9),
         name="x.cwf",
-    )  # fmt: skip
+    )
     cwf = read_cwf(path)
     assert (cwf.dedicated, cwf.commands.amount.tolist()) == (0, [1e9])
     assert [o.rule for o in cwf.jobs.report.oddities] == [
-        "a requested start must be at most 1e+12", "a command's amount must be at most 1e+09",
-    ]  # fmt: skip
+        "a requested start must be at most 1e+12",
+        "a command's amount must be at most 1e+09",
+    ]

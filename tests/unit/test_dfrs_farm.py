@@ -39,11 +39,13 @@ def snapshot(rows, *, cause=Cause.WAKE, subject=-1, now_s=5_000.0):
     slots = np.concatenate([row.get("nodes", [-1] * row.get("tasks", 1)) for row in rows]).astype(np.int64)
     unknown = np.full((4, 2), np.nan)
     view = FarmView(
-        cluster=CLUSTER, machine=MACHINE, node_memory=CAPACITY[:, 1],
+        cluster=CLUSTER,
+        machine=MACHINE,
+        node_memory=CAPACITY[:, 1],
         speed=np.array([row.get("speed", unknown) for row in rows], dtype=np.float64),
         required=np.array([row.get("required", np.nan) for row in rows]),
         swapping=np.array([row.get("swapping", False) for row in rows]),
-    )  # fmt: skip
+    )
     return frozen(Snapshot(now_s, cause, subject, CAPACITY, np.ones(32, np.bool_), jobs, first, slots, 0.0, view))
 
 
@@ -85,9 +87,13 @@ def test_every_decision_is_admissible_and_pure_and_keeps_moved_jobs_in_one_sub_c
     shot = case.base.snapshot(cause)
     rows = case.base.rows
     view = FarmView(
-        cluster=case.cluster, machine=case.machine, node_memory=case.base.capacity[:, 1], speed=case.known,
-        required=np.full(rows, np.nan), swapping=np.zeros(rows, np.bool_),
-    )  # fmt: skip
+        cluster=case.cluster,
+        machine=case.machine,
+        node_memory=case.base.capacity[:, 1],
+        speed=case.known,
+        required=np.full(rows, np.nan),
+        swapping=np.zeros(rows, np.bool_),
+    )
     shot = frozen(shot, farm=view)
     target = DfrsFarm().decide(shot)
     check(shot, target)
@@ -215,7 +221,7 @@ def test_nobody_there():
     shot = snapshot([{}])
     empty = Snapshot(
         0.0, Cause.WAKE, -1, shot.capacity, shot.open, shot.jobs[:0], shot.first[:1], shot.task_nodes[:0], 0.0
-    )  # fmt: skip
+    )
     target = DfrsFarm().decide(empty)
     assert target.wake_at_s is None
     assert not len(target.yields)

@@ -284,9 +284,16 @@ def snapshot_of(need, nodes, count=2, states=None):
     jobs["state"] = RUNNING if states is None else states
     jobs["virtual_s"], jobs["requested_start_s"] = 100.0, np.nan
     return Snapshot(
-        now_s=200.0, cause=Cause.NEEDS, subject=-1, capacity=np.ones((count, 2)), open=np.ones(count, np.bool_),
-        jobs=jobs, first=np.arange(len(need) + 1), task_nodes=np.array(nodes), moved=0.0,
-    )  # fmt: skip
+        now_s=200.0,
+        cause=Cause.NEEDS,
+        subject=-1,
+        capacity=np.ones((count, 2)),
+        open=np.ones(count, np.bool_),
+        jobs=jobs,
+        first=np.arange(len(need) + 1),
+        task_nodes=np.array(nodes),
+        moved=0.0,
+    )
 
 
 class TestThreshold:

@@ -138,9 +138,14 @@ def test_task_of_version_2(fake, writes):
         ("1.0.0/cgroup.procs", "42"),
     ]
     expected = Counters(
-        cpu_s=2.5, memory_bytes=1 << 20, swap_bytes=4096, read_bytes=4097, written_bytes=8194, throttled_s=0.75,
+        cpu_s=2.5,
+        memory_bytes=1 << 20,
+        swap_bytes=4096,
+        read_bytes=4097,
+        written_bytes=8194,
+        throttled_s=0.75,
         waiting_s=1.25,
-    )  # fmt: skip
+    )
     assert group.read() == expected
     assert group.worst() == Counters(peak_bytes=2 << 20, oom_kills=2, refused_forks=4)
     assert fake.names() == ["1.0.0"]

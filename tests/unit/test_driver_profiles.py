@@ -12,9 +12,14 @@ from dfrs.live.drivers.profiles import ENTRY, Profiles
 
 TASK = TaskId(job=1, rank=0, incarnation=0)
 SPEC = TaskSpec(
-    command=("true",), directory="/", environment={"LD_PRELOAD": "own.so"}, tasks=1, peers=("",), memory_bytes=1,
+    command=("true",),
+    directory="/",
+    environment={"LD_PRELOAD": "own.so"},
+    tasks=1,
+    peers=("",),
+    memory_bytes=1,
     profile=True,
-)  # fmt: skip
+)
 
 
 @pytest.fixture

@@ -24,11 +24,17 @@ def workload_by_its_rules():
     jobs = len(trace)
     longer_s = np.maximum(np.maximum(trace.requested_s, trace.run_s), 1.0)
     return Workload(
-        job_id=trace.job_id, submit_s=trace.submit_s, tasks=np.minimum(trace.processors, NODES), need=np.ones(jobs),
-        memory=np.zeros(jobs), run_s=np.maximum(np.minimum(trace.requested_s, trace.run_s), 1.0),
-        estimate_s=np.where(trace.run_s > 0, longer_s, 1.0), user=trace.user,
-        weight=np.ones(jobs), nodes=NODES,
-    )  # fmt: skip
+        job_id=trace.job_id,
+        submit_s=trace.submit_s,
+        tasks=np.minimum(trace.processors, NODES),
+        need=np.ones(jobs),
+        memory=np.zeros(jobs),
+        run_s=np.maximum(np.minimum(trace.requested_s, trace.run_s), 1.0),
+        estimate_s=np.where(trace.run_s > 0, longer_s, 1.0),
+        user=trace.user,
+        weight=np.ones(jobs),
+        nodes=NODES,
+    )
 
 
 @needs_traces
@@ -42,7 +48,13 @@ def test_easy_starts_and_ends_every_job_when_the_other_simulator_does():
         rows = events.action == action
         time_s[events.job[rows]] = events.time_s[rows]
     ours = [
-        workload.job_id, workload.submit_s, start_s, end_s, workload.tasks, workload.run_s, workload.estimate_s,
-    ]  # fmt: skip
+        workload.job_id,
+        workload.submit_s,
+        start_s,
+        end_s,
+        workload.tasks,
+        workload.run_s,
+        workload.estimate_s,
+    ]
     assert len(theirs) == 28_475
     assert np.column_stack(ours)[np.argsort(workload.job_id)].tolist() == theirs[np.argsort(theirs[:, 0])].tolist()

@@ -97,9 +97,11 @@ def test_gaps_are_distributed_as_if_drawn_again_above_the_limit(scale):
 
 @settings(max_examples=60)
 @given(
-    shape=st.floats(0.2, 90), seed=st.integers(0, 2**40), jobs=st.integers(2, 40),
+    shape=st.floats(0.2, 90),
+    seed=st.integers(0, 2**40),
+    jobs=st.integers(2, 40),
     scales=st.tuples(st.floats(0.01, 3), st.floats(0.01, 3)).map(sorted),
-)  # fmt: skip
+)
 def test_every_gap_grows_with_the_scale_and_the_first_job_stays(shape, seed, jobs, scales):
     rng = np.random.default_rng(seed)
     model = ElasticModel(arrival_shape=shape)
@@ -136,8 +138,11 @@ def offered(cwf, procs=320):
 
 @settings(max_examples=25, deadline=None)
 @given(
-    load=st.floats(0.1, 3), ps=st.floats(0, 1), seed=st.integers(0, 2**40), jobs=st.integers(100, 300),
-)  # fmt: skip
+    load=st.floats(0.1, 3),
+    ps=st.floats(0, 1),
+    seed=st.integers(0, 2**40),
+    jobs=st.integers(100, 300),
+)
 def test_the_load_is_solved_for_and_the_header_tells_it(load, ps, seed, jobs):
     cwf = generate(ElasticModel(jobs=jobs, ps=ps, load=load), seed=seed)
     assert offered(cwf) == pytest.approx(load, rel=1e-3)
@@ -281,9 +286,12 @@ BAD = [
     ({"start_mean_s": 0.5}, "start_mean_s = 0.5: must be from 1 to 1e9"),
     ({"amount_mean_s": math.nan}, "amount_mean_s = nan: must be finite"),
     ({"amount_mean_units": 0.0}, "amount_mean_units = 0: must be from 1"),
-    *(({name: value}, f"{name} = {value:g}: must be from 0 to 1") for name in ("ps", "pd", "pe", "pr", "pep", "prp")
-      for value in (-0.1, 1.5)),
-]  # fmt: skip
+    *(
+        ({name: value}, f"{name} = {value:g}: must be from 0 to 1")
+        for name in ("ps", "pd", "pe", "pr", "pep", "prp")
+        for value in (-0.1, 1.5)
+    ),
+]
 
 
 @pytest.mark.parametrize(("options", "words"), BAD, ids=lambda x: "-".join(x) if isinstance(x, dict) else "")

@@ -40,10 +40,14 @@ def test_a_job_waits_from_its_requested_start_and_has_its_tasks_of_each_time():
     intervals = job_intervals(run)
     told = list(
         zip(
-            intervals.job.tolist(), intervals.begin_s.tolist(), intervals.end_s.tolist(), intervals.state.tolist(),
-            tasks_of(run, intervals).tolist(), strict=True,
+            intervals.job.tolist(),
+            intervals.begin_s.tolist(),
+            intervals.end_s.tolist(),
+            intervals.state.tolist(),
+            tasks_of(run, intervals).tolist(),
+            strict=True,
         )
-    )  # fmt: skip
+    )
     assert told == [
         (0, 0, 4, RUNNING, 1), (0, 4, 11, RUNNING, 2), (1, 8, 9, WAITING, 0), (1, 9, 10, RUNNING, 2),
         (1, 10, 12, RUNNING, 1),

@@ -21,14 +21,21 @@ def elastic_workload(*commands, rows=((0.0, 1, 10.0, np.nan),), **columns):
     jobs = len(rows)
     known = {"need": np.ones(jobs), "memory": np.full(jobs, 0.5), "nodes": 2, "job_id": np.arange(1, jobs + 1)}
     return Workload(
-        submit_s=submit_s, tasks=tasks.astype(np.int64), run_s=run_s, estimate_s=run_s, user=np.full(jobs, -1),
-        weight=np.ones(jobs), requested_start_s=wanted_s,
+        submit_s=submit_s,
+        tasks=tasks.astype(np.int64),
+        run_s=run_s,
+        estimate_s=run_s,
+        user=np.full(jobs, -1),
+        weight=np.ones(jobs),
+        requested_start_s=wanted_s,
         commands=ElasticCommands(
-            time_s=np.array(time_s, np.float64), job_id=np.array(job_id, np.int64), kind=np.array(kind, np.int64),
+            time_s=np.array(time_s, np.float64),
+            job_id=np.array(job_id, np.int64),
+            kind=np.array(kind, np.int64),
             amount=np.array(amount, np.float64),
         ),
         **(known | columns),
-    )  # fmt: skip
+    )
 
 
 ET, RT, EP, RP = map(int, CommandKind)

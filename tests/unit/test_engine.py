@@ -100,14 +100,16 @@ def test_cells_are_run_by_other_processes_and_those_alone_by_this_one(runner, tm
 BEST = "GreedyPM*/per/OPT=MIN/MVT=600"
 STUDIES = (
     Study(
-        name="policies", sources=(LublinSource(seeds=(1, 2), jobs=60, nodes=16, loads=(0.9,)),),
+        name="policies",
+        sources=(LublinSource(seeds=(1, 2), jobs=60, nodes=16, loads=(0.9,)),),
         entries=tuple(online.Entry(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
     ),
     Study(
-        name="algorithms", sources=(ServicesSource(nodes=(4,), services=(16,), slack=(0.3, 0.6), seeds=(1, 2)),),
+        name="algorithms",
+        sources=(ServicesSource(nodes=(4,), services=(16,), slack=(0.3, 0.6), seeds=(1, 2)),),
         entries=tuple(offline.Entry(label=name, algorithm=name) for name in ("RRNDNZ", "GA", "GREEDY")),
     ),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -156,10 +158,11 @@ def test_results_of_a_study_are_in_the_order_of_its_cells_whatever_the_order_the
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("ValueError", "ValueError: a line and another"), ("MemoryError", "MemoryError: 12 TiB"),
+        ("ValueError", "ValueError: a line and another"),
+        ("MemoryError", "MemoryError: 12 TiB"),
         ("StoppedError", "the policy ended its run"),
     ],
-)  # fmt: skip
+)
 def test_what_a_cell_raises_is_its_result_and_is_run_again_only_when_asked_for(runner, what, message, tmp_path):
     marks = tmp_path / "marks"
     asked = cells(marks, 12, Entry(what=what, at=(3, 7)), broken=[9])

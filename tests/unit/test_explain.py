@@ -72,8 +72,9 @@ def test_who_is_left_out_of_a_packing_is_compared_with_all_that_were_there():
     assert pause.for_jobs == (10,)
     assert pause.priority == pytest.approx(200 / 200**2)
     assert [(r.job_id, r.fate, r.priority) for r in pause.rivals] == [
-        (10, "resumed", pytest.approx(300 / 100**2)), (30, "out", None),
-    ]  # fmt: skip
+        (10, "resumed", pytest.approx(300 / 100**2)),
+        (30, "out", None),
+    ]
     assert pause.rank == 1
     assert pause.room is None
     text = tell(run, 1).steps[-1].text
@@ -162,9 +163,11 @@ def test_answers_agree_with_the_rows_before(seed, at):
         rows = [e for e in range(len(run.events)) if run.events.job[e] == job and run.events.time_s[e] <= time_s]
         last = Action(run.events.action[rows[-1]]) if rows else None
         expected = {
-            None: {"absent", "waiting", "refused"}, Action.PAUSE: {"paused"}, Action.FINISH: {"finished"},
+            None: {"absent", "waiting", "refused"},
+            Action.PAUSE: {"paused"},
+            Action.FINISH: {"finished"},
             Action.LOST: {"waiting"},
-        }.get(last, {"running", "penalty"})  # fmt: skip
+        }.get(last, {"running", "penalty"})
         assert found.state in expected
         if found.state == "waiting":
             assert run.workload.submit_s[job] <= time_s
@@ -235,10 +238,17 @@ def test_priorities_are_those_of_the_definition():
 def test_a_job_started_and_paused_at_one_time_has_both_in_its_story():
     jobs = 3
     three = Workload(
-        job_id=np.arange(1, 4), submit_s=np.array([0.0, 10.0, 10.0]), tasks=np.ones(jobs, np.int64),
-        need=np.ones(jobs), memory=np.full(jobs, 0.6), run_s=np.full(jobs, 50.0), estimate_s=np.full(jobs, np.nan),
-        user=np.full(jobs, -1), weight=np.ones(jobs), nodes=1,
-    )  # fmt: skip
+        job_id=np.arange(1, 4),
+        submit_s=np.array([0.0, 10.0, 10.0]),
+        tasks=np.ones(jobs, np.int64),
+        need=np.ones(jobs),
+        memory=np.full(jobs, 0.6),
+        run_s=np.full(jobs, 50.0),
+        estimate_s=np.full(jobs, np.nan),
+        user=np.full(jobs, -1),
+        weight=np.ones(jobs),
+        nodes=1,
+    )
     run = Simulation(three, find_policy("GreedyP*"), "GreedyP*").run()
     story = tell(run, 1)
     told = [(step.time_s, step.action) for step in story.steps]

@@ -115,9 +115,10 @@ def test_jobs_that_can_never_start_or_have_no_estimate_are_refused():
     with pytest.raises(TooWideError, match="job 100 has 5 tasks: a sub-cluster has at most 4 nodes"):
         POLICY.decide(shot)
     for jobs, subject in [
-        ([wait(1, math.nan)], 0), ([run([2], math.nan), wait(4), wait(1)], -1),
+        ([wait(1, math.nan)], 0),
+        ([run([2], math.nan), wait(4), wait(1)], -1),
         ([run([2]), wait(4), wait(1, math.nan)], -1),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(MissingEstimateError, match="FARM-EASY plans with"):
             POLICY.decide(farm_snapshot(shape, jobs, subject=subject))
 
@@ -256,7 +257,7 @@ MUTATIONS = (
     (farm_easy, "max(left_s, 0.0)", "max(left_s, 3.0)", check_one_cluster, one_cluster),
     (farm_board, "whole[0][:tasks]", "whole[-1][-tasks:]", check_one_cluster, one_cluster),
     (farm_easy, "in board.free[cluster] if", "in sum(board.free, []) if", check_reservation, several),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("module", "old", "new", "promise", "build"), MUTATIONS)

@@ -31,18 +31,19 @@ NODE_EVENTS = ((300.0, NodeChange(2, Condition.DOWN)), (900.0, NodeChange(2, Con
 
 def simulation(seed, policy, *, jobs=30, **options):
     workload = farm_workload(seed, jobs=jobs)
-    truth = random_truth(
-        seed, jobs, FARM, parallel=seed % 2 == 1, stretch_s=options.pop("stretch_s", 0.7), copy_s=2.5
-    )  # fmt: skip
+    truth = random_truth(seed, jobs, FARM, parallel=seed % 2 == 1, stretch_s=options.pop("stretch_s", 0.7), copy_s=2.5)
     return Simulation(workload, policy, "p", settings_of(truth, FARM, **options))
 
 
 def pinned(where):
     """A policy that puts job 1 on the nodes that `where` names."""
     return FromFunction(
-        lambda s: Target.of(s, {int(name): Placement(where["nodes"], 1.0) for name in s.jobs["id"] if name == 1})
-        if where["nodes"] else Target.of(s, {})
-    )  # fmt: skip
+        lambda s: (
+            Target.of(s, {int(name): Placement(where["nodes"], 1.0) for name in s.jobs["id"] if name == 1})
+            if where["nodes"]
+            else Target.of(s, {})
+        )
+    )
 
 
 def core_with_job(nodes=(0, 1)):

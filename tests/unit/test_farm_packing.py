@@ -19,8 +19,10 @@ from tests.policy_cases import policy_case
 
 SLACK = 5e-10
 ORDERS, CLUSTERS, NODES = (
-    ("LARGEST", "WHOLE", "REGRET"), ("FASTEST", "EMPTIEST"), ("BEST_FIT", "LEAST_LOADED", "COMPLEMENT"),
-)  # fmt: skip
+    ("LARGEST", "WHOLE", "REGRET"),
+    ("FASTEST", "EMPTIEST"),
+    ("BEST_FIT", "LEAST_LOADED", "COMPLEMENT"),
+)
 
 
 def build(source, *, crowded=False):
@@ -83,9 +85,21 @@ def test_a_packing_is_that_of_the_text(drawn_case, level, stay):
     rule = [source.integer(0, len(names) - 1) for names in (ORDERS, CLUSTERS, NODES)]
     slots = np.full(len(case.base.before), -1, np.int64)
     packed = farm_packing.pack_at(
-        case.base.jobs, case.base.first, case.base.before, rows, pinned, speed, case.memory, best, level,
-        np.array(rule), stay, case.site, SLACK, slots,
-    )  # fmt: skip
+        case.base.jobs,
+        case.base.first,
+        case.base.before,
+        rows,
+        pinned,
+        speed,
+        case.memory,
+        best,
+        level,
+        np.array(rule),
+        stay,
+        case.site,
+        SLACK,
+        slots,
+    )
     named = tuple(names[k] for names, k in zip((ORDERS, CLUSTERS, NODES), rule, strict=True))
     chosen = set(np.flatnonzero(rows).tolist())
     found = naive.pack(case, chosen, set(np.flatnonzero(pinned).tolist()), level, named, SLACK, stay=stay)
@@ -99,9 +113,21 @@ def searched(case, pinned, near=0.05):
     rows = np.ones(case.base.rows, np.bool_)
     slots = np.full(len(case.base.before), -1, np.int64)
     level = farm_packing.search_level(
-        case.base.jobs, case.base.first, case.base.before, rows, pinned, speed, case.memory, best, priorities(case),
-        RULES.copy(), near, case.site, SLACK, slots,
-    )  # fmt: skip
+        case.base.jobs,
+        case.base.first,
+        case.base.before,
+        rows,
+        pinned,
+        speed,
+        case.memory,
+        best,
+        priorities(case),
+        RULES.copy(),
+        near,
+        case.site,
+        SLACK,
+        slots,
+    )
     for r in np.flatnonzero(~rows).tolist():
         slots[case.base.slots(r)] = -1
     return level, rows, slots
@@ -152,9 +178,17 @@ def test_a_row_is_placed_as_the_text_says(drawn_case):
     where = {k: case.base.before[case.base.slots(k)].tolist() for k in case.base.where()}
     assert use.tolist() == naive.pressures(case, where)
     done = farm_placing.place_best(
-        r, float(case.base.jobs["need"][r]), float(case.memory[r]), -1, speed, case.site, case.base.first, use, SLACK,
+        r,
+        float(case.base.jobs["need"][r]),
+        float(case.memory[r]),
+        -1,
+        speed,
+        case.site,
+        case.base.first,
+        use,
+        SLACK,
         slots,
-    )  # fmt: skip
+    )
     found = naive.place_best(case, where, r, SLACK)
     assert done == (found is not None)
     assert as_where(case, slots) == tidy(where if found is None else found)
@@ -168,9 +202,18 @@ def test_a_submitted_job_comes_in_as_the_text_says(drawn_case):
     order = priorities(case)
     slots, reasons = case.base.before.copy(), np.zeros(case.base.rows, np.int64)
     farm_placing.admit(
-        case.base.jobs, case.base.first, case.base.before, case.base.subject, order, speed, case.memory, case.site,
-        SLACK, slots, reasons,
-    )  # fmt: skip
+        case.base.jobs,
+        case.base.first,
+        case.base.before,
+        case.base.subject,
+        order,
+        speed,
+        case.memory,
+        case.site,
+        SLACK,
+        slots,
+        reasons,
+    )
     found = naive.admit(case, case.base.subject, order.tolist(), SLACK)
     assert as_where(case, slots) == tidy(found)
     before = case.base.where()
@@ -184,9 +227,7 @@ def test_those_who_wait_come_in_as_the_text_says(drawn_case):
     speed, _ = kernel_inputs(case)
     order = priorities(case)
     slots, reasons = case.base.before.copy(), np.zeros(case.base.rows, np.int64)
-    farm_placing.readmit(
-        case.base.jobs, case.base.first, order, speed, case.memory, case.site, SLACK, slots, reasons
-    )  # fmt: skip
+    farm_placing.readmit(case.base.jobs, case.base.first, order, speed, case.memory, case.site, SLACK, slots, reasons)
     assert as_where(case, slots) == tidy(naive.readmit(case, order.tolist(), SLACK))
 
 
@@ -194,9 +235,13 @@ def snapshot_of(case):
     arrays = [case.base.capacity, case.base.open, case.base.jobs, case.base.first, case.base.before]
     rows = case.base.rows
     view = FarmView(
-        cluster=case.cluster, machine=case.machine, node_memory=case.base.capacity[:, 1], speed=case.known,
-        required=np.full(rows, np.nan), swapping=np.zeros(rows, np.bool_),
-    )  # fmt: skip
+        cluster=case.cluster,
+        machine=case.machine,
+        node_memory=case.base.capacity[:, 1],
+        speed=case.known,
+        required=np.full(rows, np.nan),
+        swapping=np.zeros(rows, np.bool_),
+    )
     return frozen(Snapshot(case.base.now_s, 2, -1, *arrays, 0.0, view))
 
 
@@ -211,9 +256,14 @@ def tiny(seed):
     first = np.concatenate([[0], np.cumsum(jobs["tasks"])]).astype(np.int64)
     capacity = base.capacity[:4]
     base = type(base)(
-        now_s=base.now_s, jobs=jobs, first=first, before=np.full(int(first[-1]), -1, np.int64), capacity=capacity,
-        open=np.ones(len(capacity), np.bool_), subject=0,
-    )  # fmt: skip
+        now_s=base.now_s,
+        jobs=jobs,
+        first=first,
+        before=np.full(int(first[-1]), -1, np.int64),
+        capacity=capacity,
+        open=np.ones(len(capacity), np.bool_),
+        subject=0,
+    )
     return naive.farm_case(source, base)
 
 

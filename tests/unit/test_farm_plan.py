@@ -145,8 +145,10 @@ def test_an_order_is_found_exactly_where_there_is_one(case):
         return
     every = [
         farm_plan.Move(row=r, task=t, source=a, target=b)
-        for r, nodes in goals.items() for t, (a, b) in enumerate(zip(board.nodes[r], nodes, strict=True)) if a != b
-    ]  # fmt: skip
+        for r, nodes in goals.items()
+        for t, (a, b) in enumerate(zip(board.nodes[r], nodes, strict=True))
+        if a != b
+    ]
     if len(every) <= 6:
         assert not any(possible(shot, after, order) for order in permutations(every))
 

@@ -30,9 +30,15 @@ def sample(seed, nodes=8, services=24, slack=0.4, rho=0.25, dims=4):
 def settle(instance, place, words):
     shape = instance.capacity.shape
     return kernels.settle(
-        instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, words, place, np.empty(shape),
+        instance.base,
+        instance.slope,
+        instance.capacity,
+        tolerances.CAPACITY,
+        words,
+        place,
         np.empty(shape),
-    )  # fmt: skip
+        np.empty(shape),
+    )
 
 
 def requirements(instance, place):

@@ -105,9 +105,16 @@ def test_agents_and_users_verbs_load_nothing_that_computes(tmp_path, monkeypatch
     with LiveCluster(tmp_path, nodes=1) as cluster:
         assert not HEAVY & loaded_by("submit", "--memory", "64M", "--wait", "true")
         for arguments in (
-            ["queue"], ["nodes"], ["show", 1], ["explain", 1], ["logs", 1], ["top"], ["history"], ["drain", "n0"],
+            ["queue"],
+            ["nodes"],
+            ["show", 1],
+            ["explain", 1],
+            ["logs", 1],
+            ["top"],
+            ["history"],
+            ["drain", "n0"],
             ["token", "list"],
-        ):  # fmt: skip
+        ):
             assert not HEAVY & loaded_by(*arguments), arguments
         agent = cluster.agents["n0"].pid
         assert mapped(agent) == set()

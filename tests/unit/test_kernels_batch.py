@@ -43,20 +43,47 @@ def snapshot_case(source: cases.Source) -> Snapshot:
         virtual_s = float(source.integer(0, 7)) if where else 0.0
         rows.append(
             (
-                len(rows), len(rows), -1, RUNNING if where else WAITING, tasks, need, memory, 1.0, estimate_s,
-                NOW_S - 50.0, virtual_s, float(bool(where)), NOW_S - 50.0 if where else np.nan, NOW_S - 50.0, 0.0, 0, 0,
-                np.nan, 0, 0, 0, 0.0, 1.0,
+                len(rows),
+                len(rows),
+                -1,
+                RUNNING if where else WAITING,
+                tasks,
+                need,
+                memory,
+                1.0,
+                estimate_s,
+                NOW_S - 50.0,
+                virtual_s,
+                float(bool(where)),
+                NOW_S - 50.0 if where else np.nan,
+                NOW_S - 50.0,
+                0.0,
+                0,
+                0,
+                np.nan,
+                0,
+                0,
+                0,
+                0.0,
+                1.0,
             )
-        )  # fmt: skip
+        )
         slots.append(where or [-1] * tasks)
     first = np.cumsum([0, *map(len, slots)])
     subject = len(rows) - 1 if source.integer(0, 1) and slots[-1][0] < 0 else -1
     return frozen(
         Snapshot(
-            NOW_S, Cause.SUBMISSION if subject >= 0 else Cause.COMPLETION, subject, capacity, is_open,
-            np.array(rows, JOB), first, np.concatenate(slots).astype(np.int64), 0.0,
+            NOW_S,
+            Cause.SUBMISSION if subject >= 0 else Cause.COMPLETION,
+            subject,
+            capacity,
+            is_open,
+            np.array(rows, JOB),
+            first,
+            np.concatenate(slots).astype(np.int64),
+            0.0,
         )
-    )  # fmt: skip
+    )
 
 
 def _nodes_for(source, tasks, need, memory, left, exclusive):
@@ -92,9 +119,19 @@ def started(kernel, snapshot, rule):
     rows = len(snapshot.jobs)
     after, yields, reasons = np.full_like(snapshot.task_nodes, -9), np.full(rows, np.nan), np.zeros(rows, np.int64)
     changed = kernel(
-        rule, records(kernel, snapshot), snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open,
-        tolerances.CAPACITY, snapshot.now_s, snapshot.subject, after, yields, reasons,
-    )  # fmt: skip
+        rule,
+        records(kernel, snapshot),
+        snapshot.first,
+        snapshot.task_nodes,
+        snapshot.capacity,
+        snapshot.open,
+        tolerances.CAPACITY,
+        snapshot.now_s,
+        snapshot.subject,
+        after,
+        yields,
+        reasons,
+    )
     if not changed:
         return {}
     found = {}
@@ -121,9 +158,17 @@ def shared(kernel, snapshot):
     rows = len(snapshot.jobs)
     after, yields, reasons = np.full_like(snapshot.task_nodes, -9), np.full(rows, np.nan), np.zeros(rows, np.int64)
     changed = kernel(
-        records(kernel, snapshot), snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open,
-        tolerances.CAPACITY, snapshot.subject, after, yields, reasons,
-    )  # fmt: skip
+        records(kernel, snapshot),
+        snapshot.first,
+        snapshot.task_nodes,
+        snapshot.capacity,
+        snapshot.open,
+        tolerances.CAPACITY,
+        snapshot.subject,
+        after,
+        yields,
+        reasons,
+    )
     places = [
         after[b:e][after[b:e] >= 0].tolist() for b, e in zip(snapshot.first[:-1], snapshot.first[1:], strict=True)
     ]
@@ -139,10 +184,11 @@ def agrees_on_shares(kernel, snapshot):
         places == expected
         and yields == pytest.approx(shares, abs=1e-12)
         and changed == sum(a or y != b for a, y, b in zip(new, yields, before, strict=True))
-        and reasons == [
+        and reasons
+        == [
             (Reason.ROOM if r == snapshot.subject else Reason.FREED) if new[r] else Reason.NONE for r in range(len(new))
         ]
-    )  # fmt: skip
+    )
 
 
 @given(snapshot=snapshots())

@@ -39,18 +39,43 @@ def los_case(source):
         memo = source.pick([0, 0, 1, 3]) if np.isnan(wanted_s) else source.pick([0, 0, -1, -1, Reason.LATE_EARLIER])
         rows.append(
             (
-                k, k, -1, RUNNING if where else WAITING, tasks, need if not where else 1.0, memory, 1.0,
-                float(source.integer(1, 9)), NOW_S - source.integer(0, 30), float(source.integer(0, 7)) if where else 0,
-                float(bool(where)), start_s if where or source.integer(0, 9) == 0 else np.nan,
-                NOW_S - 50.0, 0.0, 0, 0, wanted_s, memo,
-                source.integer(0, 3) == 0, source.integer(0, 4) == 0, 0.0, 1.0,
+                k,
+                k,
+                -1,
+                RUNNING if where else WAITING,
+                tasks,
+                need if not where else 1.0,
+                memory,
+                1.0,
+                float(source.integer(1, 9)),
+                NOW_S - source.integer(0, 30),
+                float(source.integer(0, 7)) if where else 0,
+                float(bool(where)),
+                start_s if where or source.integer(0, 9) == 0 else np.nan,
+                NOW_S - 50.0,
+                0.0,
+                0,
+                0,
+                wanted_s,
+                memo,
+                source.integer(0, 3) == 0,
+                source.integer(0, 4) == 0,
+                0.0,
+                1.0,
             )
-        )  # fmt: skip
+        )
         slots.append(sorted(where) if where else [-1] * tasks)
     snapshot = Snapshot(
-        NOW_S, Cause.WAKE, -1, np.ones((nodes, 2)), is_open, np.array(rows, JOB),
-        np.cumsum([0, *map(len, slots)]), np.concatenate(slots).astype(np.int64), 0.0,
-    )  # fmt: skip
+        NOW_S,
+        Cause.WAKE,
+        -1,
+        np.ones((nodes, 2)),
+        is_open,
+        np.array(rows, JOB),
+        np.cumsum([0, *map(len, slots)]),
+        np.concatenate(slots).astype(np.int64),
+        0.0,
+    )
     return frozen(snapshot), {
         "skips": source.pick(list(SKIPS)), "lookahead": source.pick([1, 2, 4, 99, 99]),
         "unit": source.pick([1, 1, 1, 2, 3]), "dedicated": bool(source.integer(0, 3)),
@@ -69,10 +94,22 @@ def decided(module, snapshot, options):
     reasons, memo = np.zeros(rows, np.int64), np.full(rows, -9)
     jobs = snapshot.jobs if hasattr(module.plan, "py_func") else snapshot.jobs.view(np.recarray)
     changed = module.plan(
-        SKIPS[options["skips"]], options["lookahead"], options["unit"], options["dedicated"], jobs, snapshot.first,
-        snapshot.task_nodes, snapshot.capacity, snapshot.open, tolerances.CAPACITY, snapshot.now_s, after, yields,
-        reasons, memo,
-    )  # fmt: skip
+        SKIPS[options["skips"]],
+        options["lookahead"],
+        options["unit"],
+        options["dedicated"],
+        jobs,
+        snapshot.first,
+        snapshot.task_nodes,
+        snapshot.capacity,
+        snapshot.open,
+        tolerances.CAPACITY,
+        snapshot.now_s,
+        after,
+        yields,
+        reasons,
+        memo,
+    )
     found = {}
     taken = set(snapshot.task_nodes[snapshot.task_nodes >= 0].tolist())
     for r in np.flatnonzero(reasons).tolist() if changed else ():

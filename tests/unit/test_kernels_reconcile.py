@@ -179,10 +179,16 @@ def exchange_case(places, exchanged, memory=1.0, yields=None, present=None):
     jobs["id"] = np.arange(rows) + 1
     jobs["yield_"] = 1.0 if present is None else present
     return OnlineCase(
-        now_s=500.0, jobs=jobs, first=np.arange(rows + 1), before=np.array(places), after=np.array(exchanged),
-        yields=np.array(jobs["yield_"] if yields is None else yields), capacity=np.ones((max(places) + 1, 2)),
-        open=np.ones(max(places) + 1, np.bool_), reasons=np.zeros(0, np.int64),
-    )  # fmt: skip
+        now_s=500.0,
+        jobs=jobs,
+        first=np.arange(rows + 1),
+        before=np.array(places),
+        after=np.array(exchanged),
+        yields=np.array(jobs["yield_"] if yields is None else yields),
+        capacity=np.ones((max(places) + 1, 2)),
+        open=np.ones(max(places) + 1, np.bool_),
+        reasons=np.zeros(0, np.int64),
+    )
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 7])
@@ -282,12 +288,20 @@ def test_a_wake_that_is_not_in_the_future_is_refused(pair, wake):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"task_nodes": np.array([0])}, {"task_nodes": np.array([0, 1, 1])}, {"task_nodes": np.array([[0, 1]])},
-        {"task_nodes": np.array([0.0, 1.0])}, {"task_nodes": np.array([0, 1], np.int32)}, {"task_nodes": [0, 1]},
-        {"task_nodes": None}, {"yields": np.array([1.0])}, {"yields": np.array([1.0, 1.0], np.float32)},
-        {"yields": np.array([1, 1])}, {"yields": [1.0, 1.0]}, {"reasons": np.array([1])},
+        {"task_nodes": np.array([0])},
+        {"task_nodes": np.array([0, 1, 1])},
+        {"task_nodes": np.array([[0, 1]])},
+        {"task_nodes": np.array([0.0, 1.0])},
+        {"task_nodes": np.array([0, 1], np.int32)},
+        {"task_nodes": [0, 1]},
+        {"task_nodes": None},
+        {"yields": np.array([1.0])},
+        {"yields": np.array([1.0, 1.0], np.float32)},
+        {"yields": np.array([1, 1])},
+        {"yields": [1.0, 1.0]},
+        {"reasons": np.array([1])},
     ],
-)  # fmt: skip
+)
 def test_a_wrong_shape_or_type_is_refused(pair, changes):
     refused(pair, **changes)
 

@@ -26,9 +26,14 @@ def test_what_branch_and_bound_finds_is_the_optimum_and_within_budget(seed):
     (found, complete, trials, best), _ = compare_search.branch_and_bound(exact.branch_and_bound, case)
     incumbent, upper, most = case.limits
     highest = optimum(
-        case.base.tolist(), case.slope.tolist(), case.capacity.tolist(), case.tolerance, case.origin.tolist(),
-        case.cost.tolist(), case.budget,
-    )  # fmt: skip
+        case.base.tolist(),
+        case.slope.tolist(),
+        case.capacity.tolist(),
+        case.tolerance,
+        case.origin.tolist(),
+        case.cost.tolist(),
+        case.budget,
+    )
     assert complete == (trials <= most)
     assert found <= highest
     if best is None:
@@ -58,9 +63,19 @@ def test_branch_and_bound_is_right_about_any_numbers(seed):
     tasks, nodes = len(instance.need), len(instance.nodes)
     best = np.full(tasks, -1)
     found, complete, _ = exact.branch_and_bound(
-        instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, np.arange(tasks),
-        np.zeros(tasks, dtype=np.bool_), np.arange(nodes), origin, cost, budget, (-1e-9, 1.0, 10**6), best,
-    )  # fmt: skip
+        instance.base,
+        instance.slope,
+        instance.capacity,
+        tolerances.CAPACITY,
+        np.arange(tasks),
+        np.zeros(tasks, dtype=np.bool_),
+        np.arange(nodes),
+        origin,
+        cost,
+        budget,
+        (-1e-9, 1.0, 10**6),
+        best,
+    )
     highest = brute.best_placement(instance, origin, cost, budget)
     assert complete
     assert found == pytest.approx(-1.0 if highest is None else highest)
@@ -114,9 +129,20 @@ def test_whatever_the_numbers_annealing_stays_valid_and_tells_its_yield_truly(se
     for heat in ((0.1, 0.05), (0.05, 0.01), (0.01, 1e-3)):
         best[:] = -1
         found, then = local_search.climb(
-            instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, (target, 0.01, 1.0), place, origin,
-            cost, budget, 400, heat, state, best,
-        )  # fmt: skip
+            instance.base,
+            instance.slope,
+            instance.capacity,
+            tolerances.CAPACITY,
+            (target, 0.01, 1.0),
+            place,
+            origin,
+            cost,
+            budget,
+            400,
+            heat,
+            state,
+            best,
+        )
         assert target <= then <= 1.0
         target = then
         assert ((place >= 0) & (place < len(instance.nodes))).all()

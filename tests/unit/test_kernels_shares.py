@@ -73,7 +73,7 @@ def test_every_row_below_one_is_held_by_a_full_node_where_nobody_is_better_off(k
         assert any(
             all(yields[q] <= max(floor, base[q] + slope[q] * level) + 1e-9 for q in where if n in where[q])
             for n in full
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -88,9 +88,9 @@ def test_one_step_is_the_largest_common_level(kind, case):
     assert feasible(case, yields)
     for r in where:
         assert yields[r] == pytest.approx(np.clip(base[r] + slope[r] * level, floor, 1.0), abs=1e-9)
-    higher = np.array([
-        np.clip(base[r] + slope[r] * (level + 1e-6), floor, None) if r in where else 0.0 for r in range(case.rows)
-    ])  # fmt: skip
+    higher = np.array(
+        [np.clip(base[r] + slope[r] * (level + 1e-6), floor, None) if r in where else 0.0 for r in range(case.rows)]
+    )
     assert not feasible(case, higher)
 
 

@@ -21,9 +21,15 @@ ONE, TWO = task_id(1), task_id(2)
 
 def agent_settings(controller, **changed):
     values = {
-        "server": Server(url=controller.url, token=controller.token), "node": "n0", "host": "h", "cpus": 2.0,
-        "memory_bytes": 1 << 30, "version": "1", "first_retry_s": 0.02, "last_retry_s": 0.1,
-    }  # fmt: skip
+        "server": Server(url=controller.url, token=controller.token),
+        "node": "n0",
+        "host": "h",
+        "cpus": 2.0,
+        "memory_bytes": 1 << 30,
+        "version": "1",
+        "first_retry_s": 0.02,
+        "last_retry_s": 0.1,
+    }
     return Settings(**values | changed)
 
 

@@ -155,9 +155,18 @@ def test_secrets_are_masked_where_the_server_configures_its_loggers_afterwards(l
 
 def options(tmp_path):
     return [
-        "agent", "--server", "http://127.0.0.1:9", "--token-file", str(tmp_path / "token"),
-        "--root", str(tmp_path / "root"), "--name", f"t{os.getpid()}", "--memory", "64M",
-    ]  # fmt: skip
+        "agent",
+        "--server",
+        "http://127.0.0.1:9",
+        "--token-file",
+        str(tmp_path / "token"),
+        "--root",
+        str(tmp_path / "root"),
+        "--name",
+        f"t{os.getpid()}",
+        "--memory",
+        "64M",
+    ]
 
 
 @pytest.fixture
@@ -194,8 +203,10 @@ def test_the_command(tmp_path, dfrs, monkeypatch):
     (tmp_path / "token").chmod(0o600)
     first = subprocess.Popen(
         [sys.executable, "-m", "dfrs.cli.main", *options(tmp_path)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert first.stdout.readline().startswith(f"node t{os.getpid()}: ")
         while "trying again" not in (line := first.stderr.readline()):

@@ -13,8 +13,12 @@ from dfrs.live.keeper import Keeper
 from tests.live_fakes import PATIENCE_S, FakeDriver, FakeHost, desired, task_id, task_spec
 
 ABSENT, RUNNING, PAUSED, HANDED, EXITED = (
-    TaskState.ABSENT, TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED, TaskState.EXITED,
-)  # fmt: skip
+    TaskState.ABSENT,
+    TaskState.RUNNING,
+    TaskState.PAUSED,
+    TaskState.HANDED,
+    TaskState.EXITED,
+)
 ONE, TWO, THREE = task_id(1), task_id(2), task_id(3)
 
 

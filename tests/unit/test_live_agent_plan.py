@@ -9,8 +9,13 @@ from dfrs.live.plan import DONE, Plan, Step, Verb, plan, plan_fenced
 from tests.live_fakes import desired
 
 A, S, R, P, H, E = (
-    TaskState.ABSENT, TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED, TaskState.EXITED,
-)  # fmt: skip
+    TaskState.ABSENT,
+    TaskState.STARTING,
+    TaskState.RUNNING,
+    TaskState.PAUSED,
+    TaskState.HANDED,
+    TaskState.EXITED,
+)
 
 
 def step(verb, **fields):
@@ -82,9 +87,11 @@ EFFECTS = {
 
 
 @given(
-    state=st.sampled_from(list(TaskState)), wanted=st.sampled_from([R, P, H, A]), take=st.booleans(),
+    state=st.sampled_from(list(TaskState)),
+    wanted=st.sampled_from([R, P, H, A]),
+    take=st.booleans(),
     share=st.sampled_from([None, 0.5, 0.7]),
-)  # fmt: skip
+)
 def test_steps_lead_to_what_is_desired_and_end(state, wanted, take, share):
     goal = desired(wanted, take=take)
     ended = state is E

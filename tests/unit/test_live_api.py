@@ -14,9 +14,27 @@ from tests.live_http import asked, bearer
 from tests.live_service import FakeService
 
 ODD = [
-    0, -1, 2**31, 2**63 - 1, 2**63, 2**64, 10**4299, "x", "1.0", "1e3", "NaN", "%00", "%ff", "%ED%A0%80", "٣", "+1",
-    "%20", "..", "%2e%2e", "null",
-]  # fmt: skip
+    0,
+    -1,
+    2**31,
+    2**63 - 1,
+    2**63,
+    2**64,
+    10**4299,
+    "x",
+    "1.0",
+    "1e3",
+    "NaN",
+    "%00",
+    "%ff",
+    "%ED%A0%80",
+    "٣",
+    "+1",
+    "%20",
+    "..",
+    "%2e%2e",
+    "null",
+]
 
 
 def with_admin(test, **options):
@@ -57,21 +75,33 @@ def test_odd_values_are_refused_in_one_line_and_never_upset_it(path, odd):
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "body: "), (b"{", "body: "), (b"[]", "body: "), (b"\xff\xfe", "body: "), (b"null", "body: "),
-        (b"[" * 100_000, "body: "), (b'{"command": ["a"], "x": 1}', "x: "), (b'{"command": []}', "command: "),
-        (b'{"command": [""]}', "command: "), (b'{"command": ["a\\u0000"]}', "command: "),
-        (b'{"command": ["\\ud800"]}', "body: "), (b'{"command": "a"}', "command: "),
+        (b"", "body: "),
+        (b"{", "body: "),
+        (b"[]", "body: "),
+        (b"\xff\xfe", "body: "),
+        (b"null", "body: "),
+        (b"[" * 100_000, "body: "),
+        (b'{"command": ["a"], "x": 1}', "x: "),
+        (b'{"command": []}', "command: "),
+        (b'{"command": [""]}', "command: "),
+        (b'{"command": ["a\\u0000"]}', "command: "),
+        (b'{"command": ["\\ud800"]}', "body: "),
+        (b'{"command": "a"}', "command: "),
         (b'{"command": ["a"], "tasks": 1e999}', "tasks: "),
         (b'{"command": ["a"], "tasks": 99999999999999999999}', "tasks: "),
-        (b'{"command": ["a"], "tasks": "1"}', "tasks: "), (b'{"command": ["a"], "cpu_cores": NaN}', "cpu_cores: "),
-        (b'{"command": ["a"], "cpu_cores": 1e400}', "cpu_cores: "), (b'{"command": ["a"], "after": [1e99]}', "after"),
-        (b'{"command": ["a"], "after": [%d]}' % 2**64, "after.0: "), (b'{"command": ["a"], "after": [0]}', "after.0: "),
-        (b'{"command": ["a"], "name": "a\\nb"}', "name: "), (b'{"command": ["a"], "user": "../root"}', "user: "),
+        (b'{"command": ["a"], "tasks": "1"}', "tasks: "),
+        (b'{"command": ["a"], "cpu_cores": NaN}', "cpu_cores: "),
+        (b'{"command": ["a"], "cpu_cores": 1e400}', "cpu_cores: "),
+        (b'{"command": ["a"], "after": [1e99]}', "after"),
+        (b'{"command": ["a"], "after": [%d]}' % 2**64, "after.0: "),
+        (b'{"command": ["a"], "after": [0]}', "after.0: "),
+        (b'{"command": ["a"], "name": "a\\nb"}', "name: "),
+        (b'{"command": ["a"], "user": "../root"}', "user: "),
         (b'{"command": ["a"], "directory": "relative"}', "directory: "),
         (b'{"command": ["a"], "environment": {"DFRS_RANK": "hunter2"}}', "environment: "),
         (b'{"command": ["a"], "environment": {"A": {"hunter2": 1}}}', "environment.A: "),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_job_is_named_by_field_and_rule(body, words):
     async def test(service, client):
         answer = await client.post("/api/v1/jobs", content=body, headers={"content-type": "application/json"})

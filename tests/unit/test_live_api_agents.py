@@ -20,11 +20,23 @@ from tests.live_service import FakeService
 
 def hello(node="node1", **changes):
     abilities = Abilities(
-        shares="nice", caps=False, memory_limits=False, pause_frees_memory=False, moves_on_host=False,
+        shares="nice",
+        caps=False,
+        memory_limits=False,
+        pause_frees_memory=False,
+        moves_on_host=False,
         measures_waiting=False,
-    )  # fmt: skip
-    given = {"protocol": wire.PROTOCOL, "node": node, "host": "here", "address": "127.0.0.1", "cpus": 2.0,
-             "memory_bytes": 1 << 30, "abilities": abilities, "version": "1"}  # fmt: skip
+    )
+    given = {
+        "protocol": wire.PROTOCOL,
+        "node": node,
+        "host": "here",
+        "address": "127.0.0.1",
+        "cpus": 2.0,
+        "memory_bytes": 1 << 30,
+        "abilities": abilities,
+        "version": "1",
+    }
     return Hello(**given | changes).model_dump_json()
 
 

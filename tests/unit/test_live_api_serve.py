@@ -32,8 +32,11 @@ def serving(state, *options, environ=None):
     with words.open("ab") as out, errors.open("ab") as err:
         process = subprocess.Popen(
             [*DFRS, "serve", "--state", state, "--listen", "127.0.0.1:0", "--discovery", "NONE", *options],
-            stdout=out, stderr=err, start_new_session=True, env={**os.environ, **(environ or {})},
-        )  # fmt: skip
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            env={**os.environ, **(environ or {})},
+        )
     (state / "client.json").unlink(missing_ok=True)
     try:
         wait_until(lambda: process.poll() is not None or (state / "client.json").exists(), "the client file")
@@ -72,9 +75,12 @@ def test_a_day_of_a_controller(tmp_path, refused):
         with Client(endpoint) as admin:
             assert admin.cluster().name == "here"
             made = subprocess.run(
-                [*DFRS, "token", "create", "alice", "--json"], capture_output=True, text=True, check=True,
+                [*DFRS, "token", "create", "alice", "--json"],
+                capture_output=True,
+                text=True,
+                check=True,
                 env={**os.environ, "DFRS_STATE": str(state)},
-            )  # fmt: skip
+            )
             alice = json.loads(made.stdout)["token"]
             with Client(Endpoint(url=endpoint.url, token=alice)) as user:
                 (job,) = user.submit(JobRequest(command=("true", "--key=s3cret"), environment={"KEY": secret}))
@@ -152,9 +158,16 @@ def test_beyond_loopback_there_are_certificates_of_its_own_and_on_it_none(tmp_pa
 
     def certificates(listen):
         plan = _Plan(
-            state=tmp_path, listen=read_address(listen), settings=ControllerSettings(database=""), certificate=None,
-            key=None, hosts=("cluster.example",), submissions_per_s=None, open_metrics=False, as_json=False,
-        )  # fmt: skip
+            state=tmp_path,
+            listen=read_address(listen),
+            settings=ControllerSettings(database=""),
+            certificate=None,
+            key=None,
+            hosts=("cluster.example",),
+            submissions_per_s=None,
+            open_metrics=False,
+            as_json=False,
+        )
         return plan.certificates()
 
     assert certificates("127.0.0.1:7070") is None

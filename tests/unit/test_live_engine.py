@@ -600,8 +600,12 @@ def test_welcome_names_all_that_a_node_has(tmp_path):
             (welcome,) = (m for m in node.link.sent if isinstance(m, Welcome))
             assert {d.task.job for d in welcome.desired} == set(jobs)
             assert len(live.world.running()) == 3
-            versions = [d.version for m in node.link.sent if isinstance(m, Welcome | Desire) for d in
-                        (m.desired if isinstance(m, Welcome) else m.tasks)]  # fmt: skip
+            versions = [
+                d.version
+                for m in node.link.sent
+                if isinstance(m, Welcome | Desire)
+                for d in (m.desired if isinstance(m, Welcome) else m.tasks)
+            ]
             assert len(set(versions)) == len(versions)
 
     run(story())

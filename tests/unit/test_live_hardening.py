@@ -135,9 +135,12 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
             liar = next(node for node in live.world.nodes.values() if node.name != there)
             task = TaskId(job=job, rank=0, incarnation=0)
             ended = Status(
-                task=task, version=1, state=TaskState.EXITED, since_s=1.0,
+                task=task,
+                version=1,
+                state=TaskState.EXITED,
+                since_s=1.0,
                 exit=Exit(kind=ExitKind.CODE, code=0, time_s=1.0),
-            )  # fmt: skip
+            )
             liar.attachment.receive(ended)
             state = live.controller.state
             record = live.controller.engine.comings.find(liar.name)

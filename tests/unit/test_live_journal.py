@@ -27,9 +27,14 @@ def run(coroutine):
 
 def token(k):
     return {
-        "id": k, "hash": f"h{k}", "owner": "ann", "role": "user", "created_at": 0.0, "expires_at": 1.0,
+        "id": k,
+        "hash": f"h{k}",
+        "owner": "ann",
+        "role": "user",
+        "created_at": 0.0,
+        "expires_at": 1.0,
         "revoked": False,
-    }  # fmt: skip
+    }
 
 
 def stored(journal):
@@ -208,9 +213,14 @@ def postgres(tmp_path):
 
     def program(name, *arguments):
         subprocess.run(
-            [PROGRAMS[-1] / name, *arguments], user=account, cwd=home, check=True, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-        )  # fmt: skip
+            [PROGRAMS[-1] / name, *arguments],
+            user=account,
+            cwd=home,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+        )
 
     options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off"
     program("initdb", "-D", home / "data", "-A", "trust", "-U", "dfrs", "-E", "UTF8")
@@ -219,9 +229,12 @@ def postgres(tmp_path):
         yield f"postgresql://dfrs@127.0.0.1:{port}/postgres", program, home
     finally:
         subprocess.run(
-            [PROGRAMS[-1] / "pg_ctl", "-D", home / "data", "-m", "immediate", "stop"], user=account, cwd=home,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [PROGRAMS[-1] / "pg_ctl", "-D", home / "data", "-m", "immediate", "stop"],
+            user=account,
+            cwd=home,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -31,9 +31,14 @@ class Equal:
 
 def job(number, nodes, **request):
     record = JobRecord(
-        id=number, request_id=number, request=JobRequest(command=("x",), tasks=len(nodes), **request), user="ann",
-        submitted_at=0.0, placed=True, need=0.5,
-    )  # fmt: skip
+        id=number,
+        request_id=number,
+        request=JobRequest(command=("x",), tasks=len(nodes), **request),
+        user="ann",
+        submitted_at=0.0,
+        placed=True,
+        need=0.5,
+    )
     for rank, node in enumerate(nodes):
         task = Task(TaskId(job=number, rank=rank, incarnation=0))
         arrive(task, node)

@@ -47,11 +47,21 @@ def test_one_stream_has_the_statistics_of_the_authors_program():
         swf = generate(Lublin.of(typed=False), seed=seed)
         gaps, size, run = np.diff(swf.submit_s), swf.processors, swf.run_s
         assert set(swf.queue) == {0}
-        rows.append((
-            size.mean(), np.median(size), (size == 1).mean(), np.isin(size, 2 ** np.arange(8)).mean(),
-            run.mean(), np.median(run), run.max(), gaps.mean(), np.median(gaps), gaps.sum() / 86_400,
-            (run * size).sum() / (128 * gaps.sum()),
-        ))  # fmt: skip
+        rows.append(
+            (
+                size.mean(),
+                np.median(size),
+                (size == 1).mean(),
+                np.isin(size, 2 ** np.arange(8)).mean(),
+                run.mean(),
+                np.median(run),
+                run.max(),
+                gaps.mean(),
+                np.median(gaps),
+                gaps.sum() / 86_400,
+                (run * size).sum() / (128 * gaps.sum()),
+            )
+        )
     for column, (name, expected) in zip(np.array(rows).T, TYPELESS.items(), strict=True):
         got = (column.min(), np.median(column), column.mean(), column.max())
         assert got == pytest.approx(expected, rel=6e-4), name

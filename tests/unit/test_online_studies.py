@@ -94,9 +94,10 @@ def test_a_trace_is_scaled_to_its_load_with_the_same_jobs():
 
 def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
     entries = (
-        Entry(label="a", policy="FCFS"), Entry(label="b", policy="FCFS", penalty_s=0.0),
+        Entry(label="a", policy="FCFS"),
+        Entry(label="b", policy="FCFS", penalty_s=0.0),
         Entry(label="c", policy="EASY"),
-    )  # fmt: skip
+    )
     one, other, easy = run_all(entries, SMALL)
     assert set(one) == set(ONLINE.columns)
     assert one["stretch_bound"] == stretch_bound(SMALL.workload()).value
@@ -114,10 +115,12 @@ def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
 
 def test_penalty_and_period_reach_the_simulation():
     entries = (
-        Entry(label="a", policy=BEST), Entry(label="c", policy=BEST.replace("/per", "/per=600")),
+        Entry(label="a", policy=BEST),
+        Entry(label="c", policy=BEST.replace("/per", "/per=600")),
         Entry(label="d", policy=BEST.replace("/per", "/per=6000")),
-        Entry(label="e", policy="MCB*/OPT=MIN"), Entry(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
-    )  # fmt: skip
+        Entry(label="e", policy="MCB*/OPT=MIN"),
+        Entry(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
+    )
     default, same, seldom, penalised, free = run_all(entries, LublinTrace(seed=3, jobs=300, load=0.9))
     figures = [(row["stretch_mean"], row["pauses_per_hour"], row["migrations_per_hour"]) for row in (default, same)]
     assert figures[0] == figures[1]
@@ -128,9 +131,10 @@ def test_penalty_and_period_reach_the_simulation():
 
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
-        name="s", sources=(LublinSource(seeds=(3, 4), jobs=60),),
+        name="s",
+        sources=(LublinSource(seeds=(3, 4), jobs=60),),
         entries=tuple(Entry(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
-    )  # fmt: skip
+    )
     frames = []
     for name, runner in (("one", InProcess()), ("two", Processes(2))):
         store = Store(tmp_path / name)
@@ -147,12 +151,15 @@ def test_a_key_is_of_workload_policy_and_settings_and_not_of_labels():
     entry = Entry(label="a", policy="FCFS")
     cell = Cell(kind=ONLINE, case=SMALL, entry=entry)
     others = [
-        replace(cell, case=replace(SMALL, load=0.5)), replace(cell, case=replace(SMALL, estimates="requested")),
-        replace(cell, entry=replace(entry, policy="EASY")), replace(cell, entry=replace(entry, penalty_s=0.0)),
+        replace(cell, case=replace(SMALL, load=0.5)),
+        replace(cell, case=replace(SMALL, estimates="requested")),
+        replace(cell, entry=replace(entry, policy="EASY")),
+        replace(cell, entry=replace(entry, penalty_s=0.0)),
         replace(cell, entry=replace(entry, bandwidth_gb_s=1.0)),
         replace(cell, entry=replace(entry, node_memory_gb=4.0)),
-        replace(cell, entry=replace(entry, order="submissions-first")), replace(cell, alone=True),
-    ]  # fmt: skip
+        replace(cell, entry=replace(entry, order="submissions-first")),
+        replace(cell, alone=True),
+    ]
     assert len({cell.key, *(other.key for other in others)}) == 9
     assert len({cell.seed, *(other.seed for other in others)}) == 9
     assert replace(cell, entry=replace(entry, label="said otherwise")).key == cell.key

@@ -29,11 +29,31 @@ def snapshot(jobs, nodes=1, *, capacity=None, closed=(), now_s=0.0, subject=-1):
         state = WAITING if where is None else RUNNING
         rows.append(
             (
-                100 + r, r, -1, state, tasks, need, memory, 1.0, estimate_s, 0.0, *(virtual_s or [0.0]),
-                float(state == RUNNING), NONE if where is None else 0.0, 0.0, 0.0, 0, 0, np.nan,
-                0, 0, 0, 0.0, 1.0,
+                100 + r,
+                r,
+                -1,
+                state,
+                tasks,
+                need,
+                memory,
+                1.0,
+                estimate_s,
+                0.0,
+                *(virtual_s or [0.0]),
+                float(state == RUNNING),
+                NONE if where is None else 0.0,
+                0.0,
+                0.0,
+                0,
+                0,
+                np.nan,
+                0,
+                0,
+                0,
+                0.0,
+                1.0,
             )
-        )  # fmt: skip
+        )
         slots += [-1] * tasks if where is None else where
     first = np.cumsum([0, *(job[0] for job in jobs)])
     capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity, float)
@@ -145,11 +165,17 @@ def workloads(draw, exact=False):
     run_s = rng.integers(1, 12, jobs).astype(float)
     nodes = int(rng.integers(1, 9))
     return Workload(
-        job_id=np.arange(jobs), submit_s=rng.integers(0, 4 * jobs, jobs).astype(float),
-        tasks=rng.integers(1, nodes, jobs, endpoint=True), need=rng.choice([1.0, 0.5], jobs), memory=np.zeros(jobs),
-        run_s=run_s, estimate_s=run_s if exact else run_s + rng.integers(0, 6, jobs), user=np.zeros(jobs, np.int64),
-        weight=np.ones(jobs), nodes=nodes,
-    )  # fmt: skip
+        job_id=np.arange(jobs),
+        submit_s=rng.integers(0, 4 * jobs, jobs).astype(float),
+        tasks=rng.integers(1, nodes, jobs, endpoint=True),
+        need=rng.choice([1.0, 0.5], jobs),
+        memory=np.zeros(jobs),
+        run_s=run_s,
+        estimate_s=run_s if exact else run_s + rng.integers(0, 6, jobs),
+        user=np.zeros(jobs, np.int64),
+        weight=np.ones(jobs),
+        nodes=nodes,
+    )
 
 
 class Witness:
@@ -358,10 +384,17 @@ def theorem_4(n):
 def alone_on_one_node(submit_s, run_s):
     jobs = len(run_s)
     return Workload(
-        job_id=np.arange(jobs), submit_s=submit_s, tasks=np.ones(jobs, np.int64), need=np.ones(jobs),
-        memory=np.zeros(jobs), run_s=run_s, estimate_s=np.full(jobs, NONE), user=np.zeros(jobs, np.int64),
-        weight=np.ones(jobs), nodes=1,
-    )  # fmt: skip
+        job_id=np.arange(jobs),
+        submit_s=submit_s,
+        tasks=np.ones(jobs, np.int64),
+        need=np.ones(jobs),
+        memory=np.zeros(jobs),
+        run_s=run_s,
+        estimate_s=np.full(jobs, NONE),
+        user=np.zeros(jobs, np.int64),
+        weight=np.ones(jobs),
+        nodes=1,
+    )
 
 
 def stretches(workload):

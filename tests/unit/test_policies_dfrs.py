@@ -19,10 +19,18 @@ from tests.online_cases import random_workload
 from tests.policy_cases import drawn, policy_case
 
 SETTINGS = (
-    *all_published(), "GreedyPM*/per/OPT=NONE", "/stretch-per/OPT=NONE", "GreedyP*/per=900/PRIO=VT",
-    "MCB*/PRIO=FLOW/VT/MVT=600", "/per/VP_CPSUM/MVT=600", "MCB*/per/VP_BFLEX", "/stretch-per/MCB8/MFT=600",
-    "Greedy*/stretch-per", "MCB*/stretch-per=300/OPT=AVG", "GreedyP*/per/VP_CPMAX/WINDOW=2",
-)  # fmt: skip
+    *all_published(),
+    "GreedyPM*/per/OPT=NONE",
+    "/stretch-per/OPT=NONE",
+    "GreedyP*/per=900/PRIO=VT",
+    "MCB*/PRIO=FLOW/VT/MVT=600",
+    "/per/VP_CPSUM/MVT=600",
+    "MCB*/per/VP_BFLEX",
+    "/stretch-per/MCB8/MFT=600",
+    "Greedy*/stretch-per",
+    "MCB*/stretch-per=300/OPT=AVG",
+    "GreedyP*/per/VP_CPMAX/WINDOW=2",
+)
 CAUSES = tuple(Cause)
 names = st.sampled_from(SETTINGS)
 
@@ -163,10 +171,18 @@ def state(jobs, *, nodes=2, now_s=1000.0, cause=Cause.COMPLETION, subject=-1, cl
     for r, (tasks, need, memory, where, virtual_s, submit_s) in enumerate(jobs):
         status = RUNNING if where is not None else PAUSED if virtual_s > 0 else WAITING
         for key, value in {
-            "id": r, "serial": r, "state": status, "tasks": tasks, "need": need, "memory": memory, "weight": 1.0,
-            "virtual_s": virtual_s, "submit_s": submit_s, "yield_": 0.1 * (where is not None),
+            "id": r,
+            "serial": r,
+            "state": status,
+            "tasks": tasks,
+            "need": need,
+            "memory": memory,
+            "weight": 1.0,
+            "virtual_s": virtual_s,
+            "submit_s": submit_s,
+            "yield_": 0.1 * (where is not None),
             "requested_start_s": np.nan,
-        }.items():  # fmt: skip
+        }.items():
             records[key][r] = value
         slots += [-1] * tasks if where is None else where
     first = np.cumsum([0, *(job[0] for job in jobs)])

@@ -35,10 +35,15 @@ def workload(rows: Sequence[tuple[float, int, float, float]], nodes: int = 10, *
     submit_s, tasks, run_s, wanted_s = (np.array(column, np.float64) for column in zip(*rows, strict=True))
     columns = {"user": np.full(len(rows), -1), "weight": np.ones(len(rows)), "need": np.ones(len(rows))}
     return Workload(
-        job_id=np.arange(1, len(rows) + 1), submit_s=submit_s, tasks=tasks.astype(np.int64), run_s=run_s,
-        memory=np.zeros(len(rows)), requested_start_s=wanted_s, nodes=nodes,
+        job_id=np.arange(1, len(rows) + 1),
+        submit_s=submit_s,
+        tasks=tasks.astype(np.int64),
+        run_s=run_s,
+        memory=np.zeros(len(rows)),
+        requested_start_s=wanted_s,
+        nodes=nodes,
         **{"estimate_s": run_s} | columns | more,
-    )  # fmt: skip
+    )
 
 
 def batch(*rows):
@@ -48,9 +53,11 @@ def batch(*rows):
 def commands(*rows):
     time_s, job_id, kind, amount = zip(*rows, strict=True)
     return ElasticCommands(
-        time_s=np.array(time_s, np.float64), job_id=np.array(job_id), kind=np.array([CommandKind[k] for k in kind]),
+        time_s=np.array(time_s, np.float64),
+        job_id=np.array(job_id),
+        kind=np.array([CommandKind[k] for k in kind]),
         amount=np.array(amount, np.float64),
-    )  # fmt: skip
+    )
 
 
 def why_started(run, job):
@@ -290,14 +297,29 @@ ELASTIC = [name for name in TABLE_III if name.endswith(("-E", "-DE"))]
 def test_commands_change_times_and_sizes_of_jobs_that_wait_or_run(name):
     rows = batch((0.0, 6, 20.0), (1.0, 6, 10.0), (2.0, 4, 30.0))
     given_ = commands(
-        (3.0, 1, "RT", 5.0), (4.0, 1, "RP", 1.0), (5.0, 2, "EP", 1.0), (6.0, 2, "ET", 2.0), (7.0, 3, "EP", 1.0),
-        (8.0, 3, "EP", 2.0), (9.0, 9, "ET", 1.0), (10.0, 3, "RP", 9.0), (16.0, 1, "ET", 1.0),
-    )  # fmt: skip
+        (3.0, 1, "RT", 5.0),
+        (4.0, 1, "RP", 1.0),
+        (5.0, 2, "EP", 1.0),
+        (6.0, 2, "ET", 2.0),
+        (7.0, 3, "EP", 1.0),
+        (8.0, 3, "EP", 2.0),
+        (9.0, 9, "ET", 1.0),
+        (10.0, 3, "RP", 9.0),
+        (16.0, 1, "ET", 1.0),
+    )
     run = dfrs.simulate(workload(rows, commands=given_), name)
     a = Answer
     assert run.answers.answer.tolist() == [
-        a.GRANTED, a.GRANTED, a.GRANTED, a.GRANTED, a.GRANTED, a.NO_ROOM, a.UNKNOWN, a.CUT, a.ENDED,
-    ]  # fmt: skip
+        a.GRANTED,
+        a.GRANTED,
+        a.GRANTED,
+        a.GRANTED,
+        a.GRANTED,
+        a.NO_ROOM,
+        a.UNKNOWN,
+        a.CUT,
+        a.ENDED,
+    ]
     # At 15 s job 1 is done, and job 3 of one node leaves room for job 2 of seven.
     assert run.start_s.tolist() == [0.0, 15.0, 2.0]
     assert run.finish_s.tolist() == [15.0, 27.0, 32.0]

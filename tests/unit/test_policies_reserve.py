@@ -47,9 +47,11 @@ def dedicated_workload(seed, *, jobs=24, some=0.35, commands=0):
     ids = rng.choice(work.job_id, commands)
     kinds = rng.integers(0, 4, commands)
     asked = ElasticCommands(
-        time_s=np.round(rng.uniform(0, work.submit_s[-1] * 1.5, commands), 1), job_id=ids, kind=kinds,
+        time_s=np.round(rng.uniform(0, work.submit_s[-1] * 1.5, commands), 1),
+        job_id=ids,
+        kind=kinds,
         amount=np.where(kinds < 2, rng.integers(1, 200, commands), rng.integers(1, 3, commands)).astype(float),
-    )  # fmt: skip
+    )
     return work.with_columns(requested_start_s=np.where(chosen, start_s, np.nan), commands=asked), capacity
 
 
@@ -472,9 +474,21 @@ def test_the_kernel_equals_its_twin(build, data, kind, migrates):
     kinds, reasons = np.empty((2, case.rows), np.int64)
     rest = np.empty(case.capacity.shape)
     placed = kernels.reserve(
-        case.jobs, case.first, case.before, case.capacity, case.open, case.now_s, kind, migrates, MARGIN, slots, kinds,
-        reasons, memo, rest,
-    )  # fmt: skip
+        case.jobs,
+        case.first,
+        case.before,
+        case.capacity,
+        case.open,
+        case.now_s,
+        kind,
+        migrates,
+        MARGIN,
+        slots,
+        kinds,
+        reasons,
+        memo,
+        rest,
+    )
     where, expected, notes, left = reserved_slowly(case, kind, migrates)
     assert case.where(slots) == where
     assert dict(enumerate(reasons.tolist())) == expected
@@ -490,9 +504,7 @@ def test_whatever_another_policy_left_the_target_can_be_performed(case, name, ca
     target = find_policy(name).decide(shot)
     check(shot, target)
     kinds, reserved = np.empty(case.rows, np.int64), np.empty(case.capacity.shape)
-    kernels.find_kinds(
-        case.jobs, case.first, case.before, case.capacity, case.now_s, MARGIN / 2, kinds, reserved
-    )  # fmt: skip
+    kernels.find_kinds(case.jobs, case.first, case.before, case.capacity, case.now_s, MARGIN / 2, kinds, reserved)
     for r in range(case.rows):
         if kinds[r] == kernels.HELD:
             assert target.task_nodes[case.slots(r)].tolist() == case.before[case.slots(r)].tolist()

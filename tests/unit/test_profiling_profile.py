@@ -19,10 +19,23 @@ from dfrs.profiling.records import Calls, RankFigures, Sizes
 
 def rank(number, *, messages=None, calls=None, cpu_s=1.0, mpi_s=0.0, elapsed_s=10.0, size=2, host="h", net=1, rss=1000):
     figures = RankFigures(
-        rank=number, size=size, pid=100 + number, host=host, network_namespace=net, finished=False,
-        elapsed_s=elapsed_s, start_s=0.0, mpi_s=mpi_s, cpu_s=None, faults=0, switches=0, peak_rss_bytes=0,
-        untracked=0, messages=messages or {}, calls=calls or {},
-    )  # fmt: skip
+        rank=number,
+        size=size,
+        pid=100 + number,
+        host=host,
+        network_namespace=net,
+        finished=False,
+        elapsed_s=elapsed_s,
+        start_s=0.0,
+        mpi_s=mpi_s,
+        cpu_s=None,
+        faults=0,
+        switches=0,
+        peak_rss_bytes=0,
+        untracked=0,
+        messages=messages or {},
+        calls=calls or {},
+    )
     use = ProcessUse(cpu_s=cpu_s, rss_bytes=rss, swap_bytes=0, faults=0, switches=0)
     return RankMoment(figures=figures, cpu_s=cpu_s, use=use)
 
@@ -122,8 +135,9 @@ def test_memory_and_cpu_of_a_process(tmp_path):
     status = "VmRSS:\t  20 kB\nVmSwap:\t 3 kB\nvoluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t5\n"
     (place / "status").write_text(status)
     found = read_process(7, tmp_path)
-    assert found == ProcessUse(cpu_s=200 / os.sysconf("SC_CLK_TCK"), rss_bytes=20480, swap_bytes=3072, faults=24,
-                               switches=9)  # fmt: skip
+    assert found == ProcessUse(
+        cpu_s=200 / os.sysconf("SC_CLK_TCK"), rss_bytes=20480, swap_bytes=3072, faults=24, switches=9
+    )
 
 
 def test_a_calibrated_sub_cluster_takes_the_place_of_the_old_one():
@@ -147,8 +161,24 @@ def test_the_picture_has_every_size_and_none():
 
 def test_sub_clusters_agree_on_what_a_second_is():
     # Twice the rate of operation: half the time, whatever the frequencies are.
-    slow = SubCluster(name="s", machines=1, cores=1, frequency_hz=1e9, latency=None, node_memory_bytes=1,
-                      machine_memory_bytes=1, cycles=CpuRates(hertz=1e9, flops=1e9, l1_s=0, l2_s=0).cycles)  # fmt: skip
-    fast = SubCluster(name="f", machines=1, cores=1, frequency_hz=5e9, latency=None, node_memory_bytes=1,
-                      machine_memory_bytes=1, cycles=CpuRates(hertz=5e9, flops=2e9, l1_s=0, l2_s=0).cycles)  # fmt: skip
+    slow = SubCluster(
+        name="s",
+        machines=1,
+        cores=1,
+        frequency_hz=1e9,
+        latency=None,
+        node_memory_bytes=1,
+        machine_memory_bytes=1,
+        cycles=CpuRates(hertz=1e9, flops=1e9, l1_s=0, l2_s=0).cycles,
+    )
+    fast = SubCluster(
+        name="f",
+        machines=1,
+        cores=1,
+        frequency_hz=5e9,
+        latency=None,
+        node_memory_bytes=1,
+        machine_memory_bytes=1,
+        cycles=CpuRates(hertz=5e9, flops=2e9, l1_s=0, l2_s=0).cycles,
+    )
     assert cpu_time({SECOND: 3.0}, slow) == pytest.approx(2 * cpu_time({SECOND: 3.0}, fast))

@@ -74,8 +74,9 @@ def test_more_sizes_than_the_table_holds_are_added_up(hammer, tmp_path):
 
 def test_nothing_is_counted_without_a_directory_or_room(hammer, tmp_path):
     for place in ("", "/nonexistent/place"):
-        answer = subprocess.run([hammer, "1", "0.01"], env={**os.environ, "DFRS_PROFILE_DIR": place}, text=True,
-                                capture_output=True)  # fmt: skip
+        answer = subprocess.run(
+            [hammer, "1", "0.01"], env={**os.environ, "DFRS_PROFILE_DIR": place}, text=True, capture_output=True
+        )
         assert answer.returncode == 1
         assert len(answer.stderr.splitlines()) == (1 if place else 0)
 

@@ -61,9 +61,7 @@ def test_an_event_that_is_not_there_is_left_out_and_named():
     def refused(event, pid):
         raise OSError(errno.EACCES, "")
 
-    assert open_counters(1, (FAULTS,), refused) == (
-        None, "not permitted: kernel.perf_event_paranoid must be at most 2"
-    )  # fmt: skip
+    assert open_counters(1, (FAULTS,), refused) == (None, "not permitted: kernel.perf_event_paranoid must be at most 2")
 
 
 def test_counts_are_scaled_and_weighted(monkeypatch):

@@ -30,10 +30,16 @@ def test_the_smallest_nodes_go_first():
     capacity = instance.capacity.copy()
     capacity[[1, 4]] = 0.5
     uneven = type(instance)(
-        resources=instance.resources, nodes=instance.nodes, capacity=capacity, services=instance.services,
-        minimum_yield=instance.minimum_yield, service_of=instance.service_of, need=instance.need,
-        rigid=instance.rigid, move_cost=instance.move_cost,
-    )  # fmt: skip
+        resources=instance.resources,
+        nodes=instance.nodes,
+        capacity=capacity,
+        services=instance.services,
+        minimum_yield=instance.minimum_yield,
+        service_of=instance.service_of,
+        need=instance.need,
+        rigid=instance.rigid,
+        move_cost=instance.move_cost,
+    )
     result = shrink(uneven, PACK, 0.2, 0)
     off = set(range(6)) - set(result.keep.tolist())
     assert off

@@ -20,9 +20,12 @@ from tests.online_cases import empty_workload, plain_workload, random_workload
 from tests.small_policies import FairShare, FromFunction, Mover, Stay, Swapper
 
 POLICIES = {
-    "FCFS": BATCH["FCFS"], "EASY": BATCH["EASY"], "fair": FairShare, "fair/per": lambda: FairShare(60.0),
+    "FCFS": BATCH["FCFS"],
+    "EASY": BATCH["EASY"],
+    "fair": FairShare,
+    "fair/per": lambda: FairShare(60.0),
     "mover": Mover,
-}  # fmt: skip
+}
 NODE_EVENTS = (
     (50.0, NodeChange(1, Condition.DOWN)), (50.0, NodeChange(2, Condition.DRAIN)), (230.5, NodeChange(1, Condition.UP)),
     (300.0, NodeChange(2, Condition.UP)), (400.0, NodeChange(0, Condition.DOWN)), (401.0, NodeChange(0, Condition.UP)),
@@ -251,8 +254,11 @@ def test_wakes_that_were_overtaken_are_not_answered():
 
 def test_a_failed_node_costs_all_work_and_a_drained_one_none():
     workload = plain_workload([(0, 1, 1.0, 0.1, 100), (0, 1, 1.0, 0.1, 100)], nodes=2)
-    changes = ((60.0, NodeChange(0, Condition.DOWN)), (60.0, NodeChange(1, Condition.DRAIN)),
-               (80.0, NodeChange(0, Condition.UP)))  # fmt: skip
+    changes = (
+        (60.0, NodeChange(0, Condition.DOWN)),
+        (60.0, NodeChange(1, Condition.DRAIN)),
+        (80.0, NodeChange(0, Condition.UP)),
+    )
     run = Simulation(workload, BATCH["FCFS"](), "FCFS", Settings(node_events=changes)).run()
     assert rows(run) == [
         (0.0, 0, "START"), (0.0, 1, "START"), (60.0, -1, "DOWN"), (60.0, 0, "LOST"), (60.0, -1, "DRAIN"),

@@ -19,10 +19,16 @@ def snapshot(capacity, jobs, open_=None, at=None):
     first = np.concatenate(([0], np.cumsum(table["tasks"]))).astype(np.int64)
     nodes = np.full(first[-1], -1) if at is None else np.array(at)
     return Snapshot(
-        now_s=0.0, cause=Cause.WAKE, subject=-1, capacity=np.array(capacity, float).reshape(-1, 2),
-        open=np.ones(len(capacity), bool) if open_ is None else np.array(open_), jobs=table, first=first,
-        task_nodes=nodes, moved=0.0,
-    )  # fmt: skip
+        now_s=0.0,
+        cause=Cause.WAKE,
+        subject=-1,
+        capacity=np.array(capacity, float).reshape(-1, 2),
+        open=np.ones(len(capacity), bool) if open_ is None else np.array(open_),
+        jobs=table,
+        first=first,
+        task_nodes=nodes,
+        moved=0.0,
+    )
 
 
 def by_definition(capacity, jobs):

@@ -225,9 +225,13 @@ def test_an_interval_of_clusters_is_the_one_of_scipy(count, most, large):
     ours = mean_interval(values, seed="s", clusters=labels, resamples=100_000)
     theirs = stats.bootstrap(
         (np.bincount(labels, values), np.bincount(labels)),
-        lambda s, n, axis: s.sum(axis=axis) / n.sum(axis=axis), method="BCa", paired=True,
-        n_resamples=100_000, batch=10_000, rng=5,
-    ).confidence_interval  # fmt: skip
+        lambda s, n, axis: s.sum(axis=axis) / n.sum(axis=axis),
+        method="BCa",
+        paired=True,
+        n_resamples=100_000,
+        batch=10_000,
+        rng=5,
+    ).confidence_interval
     width = theirs.high - theirs.low
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.02 * width)
 
@@ -340,8 +344,12 @@ def test_a_p_value_is_of_clusters():
     few = labels < 5
     assert paired((b + differences)[few], b[few], seed="s", clusters=labels[few]).p_value is None
     # Clusters that tie say nothing, and an instance that ties is one without a difference.
-    tied = paired(np.append(b + differences, b[:10]), np.append(b, b[:10] * (1 + 1e-13)), seed="s",
-                  clusters=np.append(labels, [9] * 10))  # fmt: skip
+    tied = paired(
+        np.append(b + differences, b[:10]),
+        np.append(b, b[:10] * (1 + 1e-13)),
+        seed="s",
+        clusters=np.append(labels, [9] * 10),
+    )
     assert tied.p_value == pytest.approx(found.p_value)
 
 

@@ -368,10 +368,18 @@ def test_a_dedicated_job_counts_from_its_requested_start(rows):
     submit_s, tasks, run_s, lead_s = (np.array(column, np.float64) for column in zip(*rows, strict=True))
     jobs = len(rows)
     work = Workload(
-        job_id=np.arange(jobs), submit_s=submit_s, tasks=tasks.astype(np.int64), need=np.ones(jobs),
-        memory=np.zeros(jobs), run_s=run_s, estimate_s=run_s, user=np.zeros(jobs, np.int64), weight=np.ones(jobs),
-        nodes=3, requested_start_s=np.where(lead_s % 3 == 0, np.nan, submit_s + lead_s),
-    )  # fmt: skip
+        job_id=np.arange(jobs),
+        submit_s=submit_s,
+        tasks=tasks.astype(np.int64),
+        need=np.ones(jobs),
+        memory=np.zeros(jobs),
+        run_s=run_s,
+        estimate_s=run_s,
+        user=np.zeros(jobs, np.int64),
+        weight=np.ones(jobs),
+        nodes=3,
+        requested_start_s=np.where(lead_s % 3 == 0, np.nan, submit_s + lead_s),
+    )
     later = work.with_columns(submit_s=work.release_s, requested_start_s=np.full(jobs, np.nan))
     bound, plain = stretch_bound(work, schedule=True), stretch_bound(later, schedule=True)
     assert bound.value == plain.value

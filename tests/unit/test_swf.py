@@ -168,11 +168,17 @@ def test_jobs_out_of_order_are_sorted_and_ties_keep_their_order(tmp_path):
 
 def test_of_a_repeated_number_the_whole_jobs_line_is_kept(tmp_path):
     lines = [
-        line(job_id=1, run_s=10, status=2), line(job_id=1, run_s=20, status=3), line(job_id=1, run_s=30),
-        line(job_id=2, run_s=40), line(job_id=2, run_s=50), line(job_id=3, run_s=60, status=4),
-        line(job_id=4, submit_s=-1), line(job_id=4, run_s=70),
-        line(job_id=5, run_s=80, status=4), line(job_id=5, run_s=90),
-    ]  # fmt: skip
+        line(job_id=1, run_s=10, status=2),
+        line(job_id=1, run_s=20, status=3),
+        line(job_id=1, run_s=30),
+        line(job_id=2, run_s=40),
+        line(job_id=2, run_s=50),
+        line(job_id=3, run_s=60, status=4),
+        line(job_id=4, submit_s=-1),
+        line(job_id=4, run_s=70),
+        line(job_id=5, run_s=80, status=4),
+        line(job_id=5, run_s=90),
+    ]
     swf = read_swf(written(tmp_path, *lines))
     assert swf.run_s.tolist() == [30, 40, 60, 70, 90]
     assert rules(swf) == {
@@ -183,9 +189,14 @@ def test_of_a_repeated_number_the_whole_jobs_line_is_kept(tmp_path):
 
 def test_header_fields_are_found_and_other_comments_kept(tmp_path):
     head = [
-        "; MaxProcs: 240 (really)", ";MaxNodes:120", "; Queue: 1 a", "; Queue: 2 b", ";   see http://x.org", ";Empty:",
+        "; MaxProcs: 240 (really)",
+        ";MaxNodes:120",
+        "; Queue: 1 a",
+        "; Queue: 2 b",
+        ";   see http://x.org",
+        ";Empty:",
         "; Installation: Luleå",
-    ]  # fmt: skip
+    ]
     swf = read_swf(written(tmp_path, *head, line()))
     assert swf.header == {"MaxProcs": "240 (really)", "Queue": "1 a\n2 b", "Empty": "", "Installation": "Luleå"}
     assert swf.header_number("MaxProcs") == 240

@@ -139,14 +139,25 @@ def test_statistics_are_those_of_the_columns():
 def elastic_workload():
     """Jobs 7 and 8, one of them dedicated, with a command on each and one on a job that is not there."""
     return Workload(
-        job_id=np.array([7, 8]), submit_s=np.array([100.0, 300.0]), tasks=np.array([1, 2]), need=np.ones(2),
-        memory=np.zeros(2), run_s=np.array([50.0, 60.0]), estimate_s=np.array([50.0, 60.0]), user=np.array([1, 1]),
-        weight=np.ones(2), nodes=4, name="w", requested_start_s=np.array([np.nan, 350.0]),
+        job_id=np.array([7, 8]),
+        submit_s=np.array([100.0, 300.0]),
+        tasks=np.array([1, 2]),
+        need=np.ones(2),
+        memory=np.zeros(2),
+        run_s=np.array([50.0, 60.0]),
+        estimate_s=np.array([50.0, 60.0]),
+        user=np.array([1, 1]),
+        weight=np.ones(2),
+        nodes=4,
+        name="w",
+        requested_start_s=np.array([np.nan, 350.0]),
         commands=ElasticCommands(
-            time_s=np.array([110.0, 120.0, 320.0]), job_id=np.array([7, 99, 8]), kind=np.array([0, 1, 2]),
+            time_s=np.array([110.0, 120.0, 320.0]),
+            job_id=np.array([7, 99, 8]),
+            kind=np.array([0, 1, 2]),
             amount=np.array([5.0, 6.0, 1.0]),
         ),
-    )  # fmt: skip
+    )
 
 
 def test_requested_starts_and_commands_keep_their_distance_from_the_submission():

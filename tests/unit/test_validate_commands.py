@@ -58,9 +58,14 @@ def elastic_run(rows=ROWS):
         (12, 1, Action.FINISH, [], math.nan, ""),
     ]  # fmt: skip
     return run_of(
-        load, log, penalty=0.0, policy="by hand", refused=(2,), answers=answers,
+        load,
+        log,
+        penalty=0.0,
+        policy="by hand",
+        refused=(2,),
+        answers=answers,
         configuration={"dedicated": True, "command_limit": 3},
-    )  # fmt: skip
+    )
 
 
 def write(folder, run=None):
@@ -144,7 +149,8 @@ LIES = {
     "unknown but ended": (commands("0.5,2,ET,1.0,unknown", "0.5,2,ET,1.0,ended"), "answered ended, must be unknown"),
     "refused but limit": (commands("3,ET,1.0,unknown", "3,ET,1.0,limit"), "answered limit, must be unknown"),
     "granted but unknown": (
-        commands("2.0,2,EP,1.0,granted,0.0,1", "2.0,2,EP,1.0,unknown,0.0,0"), "answered unknown, must be granted",
+        commands("2.0,2,EP,1.0,granted,0.0,1", "2.0,2,EP,1.0,unknown,0.0,0"),
+        "answered unknown, must be granted",
     ),
     "told of it later": (
         settings(lambda document: document["configuration"].update(dedicated=False)),
@@ -153,15 +159,18 @@ LIES = {
     "ended before its end": (commands("1,ET,1.0,limit", "1,ET,1.0,ended"), "answered ended, must be limit"),
     "after its end": (commands("1,RP,1.0,ended", "1,RP,1.0,limit"), "answered limit, must be ended"),
     "after its end in the same instant": (
-        commands("2,ET,1.0,ended,0.0,0", "2,ET,1.0,granted,1.0,0"), "ET on job 2: answered granted, must be ended",
+        commands("2,ET,1.0,ended,0.0,0", "2,ET,1.0,granted,1.0,0"),
+        "ET on job 2: answered granted, must be ended",
     ),
     "at its end, before what ends it": (
-        commands("12.0,2,RT,50.0,cut,-1.0,0", "12.0,2,RT,50.0,ended,0.0,0"), "RT on job 2: answered ended, must be cut",
+        commands("12.0,2,RT,50.0,cut,-1.0,0", "12.0,2,RT,50.0,ended,0.0,0"),
+        "RT on job 2: answered ended, must be cut",
     ),
     "limit not reached": (commands("6.0,1,RT,4.0,granted,-4.0", "6.0,1,RT,4.0,limit,0.0"), "must be granted"),
     "limit passed": (commands("7.0,1,ET,1.0,limit,0.0", "7.0,1,ET,1.0,granted,1.0"), "must be limit"),
     "another limit": (
-        settings(lambda document: document["configuration"].update(command_limit=2)), "answered granted, must be limit",
+        settings(lambda document: document["configuration"].update(command_limit=2)),
+        "answered granted, must be limit",
     ),
     "no limit": (
         settings(lambda document: document["configuration"].update(command_limit=None)),
@@ -171,7 +180,8 @@ LIES = {
     "not too large": (commands("10.5,2,EP,3.0,no_room", "10.5,2,EP,3.0,too_large"), "too_large, must be granted or no"),
     "too large": (commands("9.5,2,EP,9.0,too_large", "9.5,2,EP,9.0,no_room"), "no_room, must be too_large"),
     "no room before it runs": (
-        commands("2.0,2,EP,1.0,granted,0.0,1", "2.0,2,EP,1.0,no_room,0.0,0"), "no_room, must be granted",
+        commands("2.0,2,EP,1.0,granted,0.0,1", "2.0,2,EP,1.0,no_room,0.0,0"),
+        "no_room, must be granted",
     ),
     "cut tasks said granted": (commands("RP,5.0,cut", "RP,5.0,granted"), "answered granted, must be cut"),
     "granted tasks said cut": (commands("10.0,2,RP,5.0", "10.0,2,RP,1.0"), "answered cut, must be granted"),
@@ -198,17 +208,20 @@ LIES = {
     "wait from its submission": (metric("wait_mean_s", 4.0), "metrics.wait_mean_s = 4.0: by the log 0.5"),
     "slowdown": (metric("slowdown_of_means", 1.0), "metrics.slowdown_of_means = 1.0: by the log 1.07"),
     "started before its requested start": (
-        lie("jobs.csv", ",8.0\n", ",9.5\n"), "start before its requested start at 9.5",
+        lie("jobs.csv", ",8.0\n", ",9.5\n"),
+        "start before its requested start at 9.5",
     ),
     "wait in jobs.csv": (lie("jobs.csv", "12.0,1.0,4.0,", "12.0,8.0,4.0,"), "waiting_time = 8.0: by the log 1.0"),
     "turnaround in jobs.csv": (lie("jobs.csv", "12.0,1.0,4.0,", "12.0,1.0,11.0,"), "turnaround_time = 11.0: by"),
     "stretch by the time as submitted": (
-        lie("jobs.csv", "1.3333333333333333", "1.0"), "job 2: stretch = 1.0: by the log 1.333",
+        lie("jobs.csv", "1.3333333333333333", "1.0"),
+        "job 2: stretch = 1.0: by the log 1.333",
     ),
     "last nodes before a resize": (lie("jobs.csv", "1.3333333333333333,1,", "1.3333333333333333,0-1,"), "not its last"),
     "a resize for none": (events("4.0,1,resize,0-1", "5.0,1,resize,0-1"), "line 3: job 1: resize: no command changes"),
     "no resize": (
-        events("10.0,2,resize,1,1.0,a command changed its size\n", ""), "at 10.0: job 2: a command leaves it 1 tasks",
+        events("10.0,2,resize,1,1.0,a command changed its size\n", ""),
+        "at 10.0: job 2: a command leaves it 1 tasks",
     ),
     "resized to too many": (events("1,resize,0-1,", "1,resize,0-1*2,"), "resize names nodes for 4 tasks, must be 2"),
     "resized to too few": (events("1,resize,0-1,", "1,resize,0,"), "resize names nodes for 1 tasks, must be 2"),
@@ -218,16 +231,19 @@ LIES = {
     "started with what was asked for": (events("2,start,0-1,", "2,start,0,"), "names nodes for 1 tasks, must be 2"),
     "done in the time as submitted": (events("11.0,1,finish", "10.0,1,finish"), "finish at virtual time 10.0, pro"),
     "resized onto a drained node": (
-        events("4.0,1,resize", "4.0,,drain,1,,\n4.0,1,resize"), "comes to node 1, which is drained",
+        events("4.0,1,resize", "4.0,,drain,1,,\n4.0,1,resize"),
+        "comes to node 1, which is drained",
     ),
     "answered after it was interrupted": (
-        settings(lambda document: document.update(complete=False)), "time_s = 13.0: the log ends at 12.0, interrupted",
+        settings(lambda document: document.update(complete=False)),
+        "time_s = 13.0: the log ends at 12.0, interrupted",
     ),
     "more answered than there are": (
-        settings(lambda document: document["workload"].update(commands=13)), "workload.commands = 13: commands.csv has",
+        settings(lambda document: document["workload"].update(commands=13)),
+        "workload.commands = 13: commands.csv has",
     ),
     "done later": (events("12.0,2,finish", "13.0,2,finish"), "virtual time 4.0 passes 3.0"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", LIES)

@@ -124,11 +124,17 @@ def test_what_is_left_of_it_when_interrupted_is_valid(tmp_path):
     kept = EVENTS[: EVENTS.index("95.0,2")]
     document = {**SUMMARY, "complete": False, "end_s": 90.0}
     document["metrics"] = dict.fromkeys(SUMMARY["metrics"]) | {
-        "jobs_finished": 0, "pauses": 1, "migrations": 0, "cpu_utilisation": (100 + 30 + 15 + 10 + 5) / 180,
-        "memory_utilisation": (0.8 * 80 + 0.5 * 40 + 0.6 * 10) / 180, "minimum_yield_mean": (50 + 15 + 10) / 90,
-        "pause_gb": 6.4, "pause_and_resume_gb": 6.4, "migration_gb": 0.0,
+        "jobs_finished": 0,
+        "pauses": 1,
+        "migrations": 0,
+        "cpu_utilisation": (100 + 30 + 15 + 10 + 5) / 180,
+        "memory_utilisation": (0.8 * 80 + 0.5 * 40 + 0.6 * 10) / 180,
+        "minimum_yield_mean": (50 + 15 + 10) / 90,
+        "pause_gb": 6.4,
+        "pause_and_resume_gb": 6.4,
+        "migration_gb": 0.0,
         **NO_ELASTIC,
-    }  # fmt: skip
+    }
     rows = JOBS.splitlines()
     rows[1] = "1,0.0,2,200.0,0,0.0,,,0.0,,,0-1,100.0,1.0,0.4,1.0,7,65.0,1,0,"
     rows[3] = "2,50.0,1,,0,50.0,,,0.0,,,0,30.0,1.0,0.5,1.0,-1,25.0,0,0,"

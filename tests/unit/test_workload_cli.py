@@ -130,9 +130,20 @@ OPTIONS = (
     "--pep", 0.25, "--prp", 0.35, "--start-mean", 70, "--amount-mean", 80, "--amount-mean-units", 2,
 )  # fmt: skip
 MODEL = ElasticModel(
-    jobs=60, procs=640, unit=16, ps=0.2, load=0.7, pd=0.5, pe=0.3, pr=0.4, pep=0.25, prp=0.35, start_mean_s=70,
-    amount_mean_s=80, amount_mean_units=2,
-)  # fmt: skip
+    jobs=60,
+    procs=640,
+    unit=16,
+    ps=0.2,
+    load=0.7,
+    pd=0.5,
+    pe=0.3,
+    pr=0.4,
+    pep=0.25,
+    prp=0.35,
+    start_mean_s=70,
+    amount_mean_s=80,
+    amount_mean_units=2,
+)
 
 
 @pytest.fixture

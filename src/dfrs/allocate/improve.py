@@ -141,10 +141,20 @@ class Search:
             heat = (HEAT[0] * (HEAT[1] / HEAT[0]) ** now, HEAT[0] * (HEAT[1] / HEAT[0]) ** then)
             before = time.perf_counter()
             found, target = climb(
-                instance.base, instance.slope, instance.capacity, tolerances.CAPACITY,
-                (target, RISE, self.upper), place, self.present, self.cost, self.budget, steps, heat,
-                self._state, best,
-            )  # fmt: skip
+                instance.base,
+                instance.slope,
+                instance.capacity,
+                tolerances.CAPACITY,
+                (target, RISE, self.upper),
+                place,
+                self.present,
+                self.cost,
+                self.budget,
+                steps,
+                heat,
+                self._state,
+                best,
+            )
             done += 1
             if effort.rounds is None:
                 pace = steps / max(time.perf_counter() - before, 1e-6)
@@ -174,9 +184,19 @@ class Search:
         incumbent = self.value + tolerances.CAPACITY if self.value >= 0 else -tolerances.CAPACITY
         most = max(FEWEST_TRIALS, int(TRIALS_PER_S * seconds))
         found, complete, _ = branch_and_bound(
-            instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, order, twin, kind,
-            self.present, self.cost, self.budget, (incumbent, self.upper, most), best,
-        )  # fmt: skip
+            instance.base,
+            instance.slope,
+            instance.capacity,
+            tolerances.CAPACITY,
+            order,
+            twin,
+            kind,
+            self.present,
+            self.cost,
+            self.budget,
+            (incumbent, self.upper, most),
+            best,
+        )
         if found >= 0:
             self.offer(best, "exact search")
         self.proven = complete

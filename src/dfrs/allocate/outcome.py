@@ -36,9 +36,13 @@ def found(
         ended = "no placement found in time" if (details or {}).get("end") == "time_limit" else "no placement found"
         reason = {"reason": f"{ended}; {tightest(instance)}"}
         return Outcome(
-            algorithm="", status=Status.NOT_FOUND, allocation=None, minimum_yield=None, bound=limit,
+            algorithm="",
+            status=Status.NOT_FOUND,
+            allocation=None,
+            minimum_yield=None,
+            bound=limit,
             details={**(details or {}), **reason},
-        )  # fmt: skip
+        )
     value = placement_yield(instance, place)
     if value < 0:
         raise AssertionError("an algorithm returned a placement that overloads a node")
@@ -56,9 +60,13 @@ def found(
 def infeasible(error: InfeasibleError) -> Outcome:
     """Outcome where it is proven that no placement exists."""
     return Outcome(
-        algorithm="", status=Status.INFEASIBLE, allocation=None, minimum_yield=None, bound=0.0,
+        algorithm="",
+        status=Status.INFEASIBLE,
+        allocation=None,
+        minimum_yield=None,
+        bound=0.0,
         details={"reason": str(error)},
-    )  # fmt: skip
+    )
 
 
 def tightest(instance: Instance) -> str:

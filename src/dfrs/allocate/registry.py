@@ -128,98 +128,153 @@ def _best(options: Options) -> Allocator:
 def _entries() -> list[Algorithm]:
     entries = [
         Algorithm(
-            name="BEST", family="ours", source="dfrs", complexity="time limit", build=_best,
+            name="BEST",
+            family="ours",
+            source="dfrs",
+            complexity="time limit",
+            build=_best,
             summary="anytime: all packings, then annealing on overloaded nodes, exact search where small",
         ),
         Algorithm(
-            name="ADAPT", family="ours", source="dfrs; problem 000 6.2, 001 6.1", complexity="time limit", build=_adapt,
+            name="ADAPT",
+            family="ours",
+            source="dfrs; problem 000 6.2, 001 6.1",
+            complexity="time limit",
+            build=_adapt,
             needs_present=True,
             summary="anytime: the best minimum yield within a budget of moves, bytes or cost",
         ),
         Algorithm(
-            name="OPT", family="exact", source="000 4.1.2, 4.2.1; 001 2.5", complexity="exponential",
-            build=lambda o: Exact(time_limit_s=o.time_limit_s), summary="the mixed-integer program by HiGHS",
+            name="OPT",
+            family="exact",
+            source="000 4.1.2, 4.2.1; 001 2.5",
+            complexity="exponential",
+            build=lambda o: Exact(time_limit_s=o.time_limit_s),
+            summary="the mixed-integer program by HiGHS",
         ),
         Algorithm(
-            name="ADAPT_OPT", family="exact", source="000 6.2.2; 001 6.1", complexity="exponential", build=_adapt_opt,
+            name="ADAPT_OPT",
+            family="exact",
+            source="000 6.2.2; 001 6.1",
+            complexity="exponential",
+            build=_adapt_opt,
             needs_present=True,
             summary="the same under a bound on the cost of moves",
         ),
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name=name, family="packing", source="000 4.2.5", build=_packing(packing),
+            name=name,
+            family="packing",
+            source="000 4.2.5",
+            build=_packing(packing),
             complexity="O((J log J + J N) log 1/w)" if packing.method in {"FF", "BF"} else "O(J log J + J N) a step",
             summary=f"yield search, {_METHODS[packing.method]}, sorted by {packing.criterion.lower()}",
         )
         for name, packing in VECTOR_PACKINGS.items()
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name="VP_BEST", family="packing", source="000 4.2.5", complexity="14 packings",
-            build=_constant(best_packing), summary="the best of the 14 packings above",
+            name="VP_BEST",
+            family="packing",
+            source="000 4.2.5",
+            complexity="14 packings",
+            build=_constant(best_packing),
+            summary="the best of the 14 packings above",
         ),
         Algorithm(
-            name="VP_CHEKURI", family="packing", source="000 4.2.5, its reference [178]", complexity="polynomial",
-            build=_constant(Chekuri()), unequal_nodes=False, summary="yield search, O(ln D)-guaranteed packing by LP",
+            name="VP_CHEKURI",
+            family="packing",
+            source="000 4.2.5, its reference [178]",
+            complexity="polynomial",
+            build=_constant(Chekuri()),
+            unequal_nodes=False,
+            summary="yield search, O(ln D)-guaranteed packing by LP",
         ),
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name=name, family="packing", source="001 3.4", complexity="O(J log J + J N) a step",
+            name=name,
+            family="packing",
+            source="001 3.4",
+            complexity="O(J log J + J N) a step",
             build=_packing(packing, documented_window=True),
             summary=f"multi-capacity bin packing, {packing.criterion.lower()} "
             f"{'ascending' if packing.ascending else 'descending'}",
         )
         for name, packing in MULTI_CAPACITY.items()
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name="GREEDY", family="greedy", source="000 4.4.1", complexity="49 greedy runs",
-            build=_constant(greedy_best), summary="the best of the 49 GREEDY_Sx_Py",
+            name="GREEDY",
+            family="greedy",
+            source="000 4.4.1",
+            complexity="49 greedy runs",
+            build=_constant(greedy_best),
+            summary="the best of the 49 GREEDY_Sx_Py",
         ),
         Algorithm(
-            name="GREEDYLIGHT", family="greedy", source="000 4.4.1", complexity="up to 9 greedy runs",
-            build=_constant(greedy_light), summary="the first that succeeds of nine good ones",
+            name="GREEDYLIGHT",
+            family="greedy",
+            source="000 4.4.1",
+            complexity="up to 9 greedy runs",
+            build=_constant(greedy_light),
+            summary="the first that succeeds of nine good ones",
         ),
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name=name, family="greedy", source="000 4.2.2", complexity="O(J log J + J N)", build=_constant(greedy),
+            name=name,
+            family="greedy",
+            source="000 4.2.2",
+            complexity="O(J log J + J N)",
+            build=_constant(greedy),
             summary=f"sorted {_SORTS[greedy.sort]}; {_RULES[greedy.rule]}",
         )
         for name, greedy in GREEDIES.items()
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name=name, family="greedy", source="001 3.3", build=_constant(greedy),
+            name=name,
+            family="greedy",
+            source="001 3.3",
+            build=_constant(greedy),
             complexity="500,000 placements" if greedy.attempts else "O(J N log N)",
             summary=("by decreasing requirement" if greedy.by_requirement else "as submitted")
-            + ", least loaded node" + (", backtracking" if greedy.attempts else ""),
+            + ", least loaded node"
+            + (", backtracking" if greedy.attempts else ""),
         )
         for name, greedy in LOAD_GREEDIES.items()
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name=name, family="rounding", source=source, complexity="one LP",
-            build=lambda o, n=nonzero: RandomizedRounding(nonzero=n, time_limit_s=o.time_limit_s), summary=summary,
+            name=name,
+            family="rounding",
+            source=source,
+            complexity="one LP",
+            build=lambda o, n=nonzero: RandomizedRounding(nonzero=n, time_limit_s=o.time_limit_s),
+            summary=summary,
         )
         for name, nonzero, source, summary in (
             ("RRND", False, "000 4.2.3; 001 3.2", "randomized rounding of the relaxed program"),
             ("RRNDNZ", True, "000 4.2.3", "the same, no node with probability 0"),
             ("RRNZ", True, "001 3.2", "RRNDNZ under its earlier name"),
         )
-    ]  # fmt: skip
+    ]
     entries += [
         Algorithm(
-            name=name, family="rounding", source="000 4.2.3", complexity=complexity,
-            build=lambda o, s=slow: Diving(slow=s, time_limit_s=o.time_limit_s), summary=summary,
+            name=name,
+            family="rounding",
+            source="000 4.2.3",
+            complexity=complexity,
+            build=lambda o, s=slow: Diving(slow=s, time_limit_s=o.time_limit_s),
+            summary=summary,
         )
         for name, slow, complexity, summary in (
             ("FASTDIVING", False, "at most J LPs", "fix one service at a time in the relaxed program"),
             ("SLOWDIVING", True, "at most J N LPs", "fix one variable at a time in the relaxed program"),
         )
-    ]  # fmt: skip
+    ]
     entries.append(
         Algorithm(
             name="GA",

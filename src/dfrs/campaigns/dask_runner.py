@@ -37,9 +37,13 @@ class DaskRunner:
         if local:
             with deaf_children():
                 self._cluster = LocalCluster(
-                    n_workers=local, threads_per_worker=1, processes=True, host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-                )  # fmt: skip
+                    n_workers=local,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    silence_logs=logging.CRITICAL,
+                )
         try:
             self._client = Client(self._cluster or address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:

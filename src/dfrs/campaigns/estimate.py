@@ -106,7 +106,13 @@ def estimate(campaign: Campaign, store: Store) -> Estimate:
             own = rest**2 * sum((t - mean) ** 2 for t in times) / (len(times) - 1) / len(times)
             variance, squares = variance + own, squares + own**2 / (len(times) - 1)
     return Estimate(
-        cells=cells, left=left, measured=measured, whole_s=whole_s[False], whole_alone_s=whole_s[True],
-        left_s=left_s[False], left_alone_s=left_s[True], error_s=math.sqrt(variance),
+        cells=cells,
+        left=left,
+        measured=measured,
+        whole_s=whole_s[False],
+        whole_alone_s=whole_s[True],
+        left_s=left_s[False],
+        left_alone_s=left_s[True],
+        error_s=math.sqrt(variance),
         freedom=variance**2 / squares if squares > 0 else 0.0,
-    )  # fmt: skip
+    )

@@ -105,10 +105,8 @@ def jobs_of(experiment: int, *, printed: bool = False) -> tuple[NasJob, ...]:
         name = READ.get(experiment, {}).get(job.job, job.name)
         benchmark, class_, processes, iterations = split_name(name)
         found.append(
-            replace(
-                job, name=name, benchmark=benchmark, class_=class_, processes=processes, iterations=iterations
-            )
-        )  # fmt: skip
+            replace(job, name=name, benchmark=benchmark, class_=class_, processes=processes, iterations=iterations)
+        )
     return tuple(found)
 
 
@@ -117,9 +115,13 @@ def prepare(case: Case) -> Prepared:
     """The case's workload on its farm."""
     jobs, name = jobs_of(case.experiment, printed=case.printed), f"experiment-{case.experiment}"
     return prepared(
-        jobs, name=name, without=WITHOUT.get(case.experiment, ""), order=case.order,
-        factors=factors(name, case.seed, len(jobs), case.jitter), errors=not case.exact,
-    )  # fmt: skip
+        jobs,
+        name=name,
+        without=WITHOUT.get(case.experiment, ""),
+        order=case.order,
+        factors=factors(name, case.seed, len(jobs), case.jitter),
+        errors=not case.exact,
+    )
 
 
 def run(made: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:

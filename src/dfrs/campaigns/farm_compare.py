@@ -43,9 +43,14 @@ def outcome(made: Prepared, policy: str, seed: int, *, explain: bool = False, wa
     heard: list[Analysis] = []
     run = simulation(made, policy, heard if explain else None).run(watch)
     return Outcome(
-        policy=policy, seed=seed, run=run, measures=measured(run), moves=moves_of(run, made.farm),
-        placed=placed(run, made.farm), analyses=heard,
-    )  # fmt: skip
+        policy=policy,
+        seed=seed,
+        run=run,
+        measures=measured(run),
+        moves=moves_of(run, made.farm),
+        placed=placed(run, made.farm),
+        analyses=heard,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,12 +91,14 @@ def compare(outcomes: Mapping[str, Sequence[Outcome]], base: str, policy: str) -
     old = {key: np.array([a.measures[key] for a, _ in pairs]) for key in MEASURES}
     new = {key: np.array([b.measures[key] for _, b in pairs]) for key in MEASURES}
     return Pair(
-        base=base, policy=policy, jobs=len(pairs[0][0].run.workload),
+        base=base,
+        policy=policy,
+        jobs=len(pairs[0][0].run.workload),
         done=np.array([float(done_by(a.run.finish_s, b.measures["total_s"])) for a, b in pairs]),
         saved={key: old[key] - new[key] for key in MEASURES},
         of_base={key: percent(old[key] - new[key], old[key]) for key in MEASURES},
         of_other={key: percent(old[key] - new[key], new[key]) for key in MEASURES},
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +123,12 @@ def verdicts(pair: Pair, experiment: int) -> list[Verdict]:
     gain = float(pair.throughput.mean())
     found = [
         Verdict(
-            claim="throughput is higher", published=f"{printed.throughput:+.0f} %", measured=f"{gain:+.1f} %",
+            claim="throughput is higher",
+            published=f"{printed.throughput:+.0f} %",
+            measured=f"{gain:+.1f} %",
             holds=gain > 0.0,
         )
-    ]  # fmt: skip
+    ]
     for key, title in MEASURES.items():
         old, new = theirs[key]
         ours = float(pair.saved[key].mean())
@@ -127,9 +136,10 @@ def verdicts(pair: Pair, experiment: int) -> list[Verdict]:
             Verdict(
                 claim=f"{title.removesuffix(', s')} is lower",
                 published=f"{100.0 * (new / old - 1.0):+.1f} % of the base run",
-                measured=f"{-float(pair.of_base[key].mean()):+.1f} %", holds=ours > 0.0,
+                measured=f"{-float(pair.of_base[key].mean()):+.1f} %",
+                holds=ours > 0.0,
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -142,14 +152,22 @@ def moved_lines(base: Outcome, other: Outcome, names: Sequence[str]) -> list[dic
         gain = _GAIN.search(move.why)
         lines.append(
             {
-                "time_s": move.time_s, "job": int(other.run.workload.job_id[move.job]), "name": names[move.job],
-                "processes": int(other.run.workload.tasks[move.job]), "from": move.source, "to": move.target,
+                "time_s": move.time_s,
+                "job": int(other.run.workload.job_id[move.job]),
+                "name": names[move.job],
+                "processes": int(other.run.workload.tasks[move.job]),
+                "from": move.source,
+                "to": move.target,
                 "predicted_gain_s": None if gain is None else float(gain[1]),
-                "expected_s": float(estimate_s[move.job]), "base_where": old[2], "base_s": old[1] - old[0],
-                "where": new[2], "run_s": new[1] - new[0], "saved_s": old[1] - old[0] - (new[1] - new[0]),
+                "expected_s": float(estimate_s[move.job]),
+                "base_where": old[2],
+                "base_s": old[1] - old[0],
+                "where": new[2],
+                "run_s": new[1] - new[0],
+                "saved_s": old[1] - old[0] - (new[1] - new[0]),
                 "why": move.why,
             }
-        )  # fmt: skip
+        )
     return lines
 
 
@@ -160,9 +178,13 @@ def interval(values: Floats, *seed: str) -> dict[str, object]:
 
 
 def document(
-    outcomes: Mapping[str, Sequence[Outcome]], pairs: Sequence[Pair], experiment: int | None, made: Prepared, *,
+    outcomes: Mapping[str, Sequence[Outcome]],
+    pairs: Sequence[Pair],
+    experiment: int | None,
+    made: Prepared,
+    *,
     explain: bool = False,
-) -> dict[str, object]:  # fmt: skip
+) -> dict[str, object]:
     """All of a comparison as plain data for JSON."""
     base = next(iter(outcomes.values()))
     return {
@@ -205,15 +227,20 @@ def _considered(outcomes: Mapping[str, Sequence[Outcome]], made: Prepared) -> li
     names = tuple(cluster.name for cluster in made.farm.clusters)
     return [
         {
-            "policy": each.policy, "seed": each.seed, "time_s": analysis.time_s,
+            "policy": each.policy,
+            "seed": each.seed,
+            "time_s": analysis.time_s,
             "scenario": entry.scenario.name.lower(),
-            "jobs": list(entry.jobs), "from": letter(entry.source, names), "to": letter(entry.target, names),
+            "jobs": list(entry.jobs),
+            "from": letter(entry.source, names),
+            "to": letter(entry.target, names),
             "gain_s": None if np.isnan(entry.gain_s) else entry.gain_s,
             "threshold_s": None if np.isnan(entry.threshold_s) else entry.threshold_s,
-            "chosen": entry.chosen, "why_not": entry.why_not,
+            "chosen": entry.chosen,
+            "why_not": entry.why_not,
         }
         for runs in outcomes.values()
         for each in runs
         for analysis in each.analyses
         for entry in analysis.considered
-    ]  # fmt: skip
+    ]

@@ -35,9 +35,16 @@ METRICS = (
     "makespan_s", "migrations_per_job", "pauses_per_job",
 )  # fmt: skip
 SCHEMA: Schema = {
-    "seed": pl.Int64, "jobs": pl.Int64, "target_load": pl.Float64, "policy": pl.String, "resume_s": pl.Float64,
-    **dict.fromkeys(METRICS, pl.Float64), "spanning": pl.Float64, "decisions": pl.Int64, "runtime_s": pl.Float64,
-}  # fmt: skip
+    "seed": pl.Int64,
+    "jobs": pl.Int64,
+    "target_load": pl.Float64,
+    "policy": pl.String,
+    "resume_s": pl.Float64,
+    **dict.fromkeys(METRICS, pl.Float64),
+    "spanning": pl.Float64,
+    "decisions": pl.Int64,
+    "runtime_s": pl.Float64,
+}
 """`spanning` is the share of the jobs that were ever in several sub-clusters at once; `decisions` counts the rows of
 the log; `runtime_s` is the time of the simulation alone."""
 
@@ -87,9 +94,10 @@ def prepare(case: Case) -> FarmWorkload:
 def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
     """Of the workload under the policy."""
     settings = Settings(
-        capacity=farm_capacity(arrive_f()), penalty=Penalty(seconds=entry.resume_s),
+        capacity=farm_capacity(arrive_f()),
+        penalty=Penalty(seconds=entry.resume_s),
         farm=FarmSettings(truth=made.truth, prediction=made.predicted),
-    )  # fmt: skip
+    )
     return Simulation(made.workload, find_policy(entry.policy), entry.policy, settings)
 
 

@@ -87,20 +87,30 @@ def prepared(
     real_s = relative * (expected_s if factors is None else expected_s * factors[places])[:, None, None]
     run_s = real_s.min(axis=(1, 2))
     workload = Workload(
-        job_id=np.array([job.job for job in ordered]), submit_s=np.array([job.arrival_s for job in ordered]),
-        tasks=np.array([job.processes for job in ordered]), need=np.ones(len(jobs)), memory=np.zeros(len(jobs)),
-        run_s=run_s, estimate_s=expected_s, user=np.full(len(jobs), -1), weight=np.ones(len(jobs)),
-        nodes=farm.nodes, name=name,
-    )  # fmt: skip
+        job_id=np.array([job.job for job in ordered]),
+        submit_s=np.array([job.arrival_s for job in ordered]),
+        tasks=np.array([job.processes for job in ordered]),
+        need=np.ones(len(jobs)),
+        memory=np.zeros(len(jobs)),
+        run_s=run_s,
+        estimate_s=expected_s,
+        user=np.full(len(jobs), -1),
+        weight=np.ones(len(jobs)),
+        nodes=farm.nodes,
+        name=name,
+    )
     reference = float(farm.node_memory_bytes.max())
     wanted = np.array([nas.memory_bytes(job.benchmark, job.class_, job.processes) for job in ordered]) / reference
     # What thrashes takes so many times its time on A, whatever the CPU (003 Table 11, of D).
     thrash = np.maximum(THRASH_FACTOR / relative[:, farm.index("D"), SPREAD], 1.0)
     truth = FarmTruth.of(farm, run_s[:, None, None] / real_s, memory=wanted, thrash=thrash)
     return Prepared(
-        farm=farm, names=tuple(job.name.upper() for job in ordered), workload=workload, truth=truth,
+        farm=farm,
+        names=tuple(job.name.upper() for job in ordered),
+        workload=workload,
+        truth=truth,
         prediction=np.array([_predictions(job, farm) for job in ordered]) if errors else None,
-    )  # fmt: skip
+    )
 
 
 def _farm(without: str, order: str) -> Farm:
@@ -220,10 +230,14 @@ def moves_of(run: Run, farm: Farm) -> list[Move]:
             before, after = events.nodes_of(at[job]), events.nodes_of(row)
             found.append(
                 Move(
-                    time_s=float(events.time_s[row]), job=job, tasks=len(np.setdiff1d(after, before)),
-                    source=place(before, farm), target=place(after, farm), why=events.reasons[int(events.why[row])],
+                    time_s=float(events.time_s[row]),
+                    job=job,
+                    tasks=len(np.setdiff1d(after, before)),
+                    source=place(before, farm),
+                    target=place(after, farm),
+                    why=events.reasons[int(events.why[row])],
                 )
-            )  # fmt: skip
+            )
         at[job] = row
     return found
 

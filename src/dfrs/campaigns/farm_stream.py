@@ -88,10 +88,15 @@ def _job(path: Path, line: int, fields: Mapping[str, str]) -> NasJob:
     if stated != processes:
         raise InputError(f"{where}: processes = {stated}: must be {processes}, as in the name {_short(fields['name'])}")
     return NasJob(
-        job=number, arrival_s=_seconds(where, "arrival_s", fields["arrival_s"]), name=fields["name"],
-        benchmark=benchmark, class_=class_, processes=processes, iterations=iterations,
+        job=number,
+        arrival_s=_seconds(where, "arrival_s", fields["arrival_s"]),
+        name=fields["name"],
+        benchmark=benchmark,
+        class_=class_,
+        processes=processes,
+        iterations=iterations,
         expected_s=_seconds(where, "expected_s", fields["expected_s"]),
-    )  # fmt: skip
+    )
 
 
 def _whole(where: str, field: str, text: str, *, least: int) -> int:

@@ -65,10 +65,18 @@ def farm_workload(farm: Farm, *, seed: int, jobs: int = 200, load: float = 0.7) 
     reference = max(cluster.node_memory_bytes for cluster in farm.clusters)
     memory = np.array([nas.memory_bytes(*kind) for kind in kinds]) / reference
     workload = Workload(
-        job_id=np.arange(1, jobs + 1), submit_s=submit_s, tasks=np.array([kind[2] for kind in kinds]),
-        need=np.ones(jobs), memory=np.minimum(memory, 1.0), run_s=run_s / best, estimate_s=run_s,
-        user=np.full(jobs, -1), weight=np.ones(jobs), nodes=farm.nodes, name=f"farm-{seed}-{load:g}",
-    )  # fmt: skip
+        job_id=np.arange(1, jobs + 1),
+        submit_s=submit_s,
+        tasks=np.array([kind[2] for kind in kinds]),
+        need=np.ones(jobs),
+        memory=np.minimum(memory, 1.0),
+        run_s=run_s / best,
+        estimate_s=run_s,
+        user=np.full(jobs, -1),
+        weight=np.ones(jobs),
+        nodes=farm.nodes,
+        name=f"farm-{seed}-{load:g}",
+    )
     truth = FarmTruth.of(farm, rate / best[:, None, None], memory=workload.memory, thrash=THRASH_FACTOR)
     return FarmWorkload(
         workload=_loaded(workload, rate[..., SPREAD] / best[:, None], load),

@@ -88,8 +88,11 @@ def _from_one(values: tuple[int, ...] | None) -> tuple[int, ...] | None:
 
 Numbers = Annotated[
     tuple[Annotated[int, Field(ge=0, strict=True)], ...],
-    BeforeValidator(_numbers), AfterValidator(different), PlainSerializer(_compact), Field(min_length=1),
-]  # fmt: skip
+    BeforeValidator(_numbers),
+    AfterValidator(different),
+    PlainSerializer(_compact),
+    Field(min_length=1),
+]
 """In a file a number, a list, or text such as "1-100"."""
 Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Loads = Annotated[tuple[Load, ...], BeforeValidator(one_or_several), AfterValidator(different)]
@@ -106,8 +109,9 @@ Probabilities = Annotated[
 ]
 Parts = Annotated[
     tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...],
-    BeforeValidator(one_or_several), AfterValidator(different),
-]  # fmt: skip
+    BeforeValidator(one_or_several),
+    AfterValidator(different),
+]
 
 
 class Strict(BaseModel):

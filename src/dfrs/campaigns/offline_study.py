@@ -80,6 +80,8 @@ def offline_entry(item: Mapping[str, Any], told: str) -> offline.Entry:
     """The entry of an item with settings; `told` is added to its label."""
     options = {name: item[name] for name in offline.OPTIONS if name in item}
     return offline.Entry(
-        label=item["label"] + told, algorithm=item["algorithm"], second_phase=item["second_phase"],
+        label=item["label"] + told,
+        algorithm=item["algorithm"],
+        second_phase=item["second_phase"],
         options=Options(**options),
-    )  # fmt: skip
+    )

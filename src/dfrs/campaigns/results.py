@@ -50,9 +50,12 @@ def progress_of(study: Study, store: Store) -> Progress:
     frame = study_frame(study, store)
     failed = int((frame["status"] == FAILED).sum())
     return Progress(
-        study=study.name, cells=len(study.cells), done=len(frame) - failed, failed=failed,
+        study=study.name,
+        cells=len(study.cells),
+        done=len(frame) - failed,
+        failed=failed,
         seconds=float(frame["cell_s"].fill_null(0.0).sum()),
-    )  # fmt: skip
+    )
 
 
 def failed_cells(cells: Sequence[Cell], store: Store) -> list[tuple[Cell, str]]:

@@ -46,10 +46,17 @@ class Task:
         capacity = None if settings.capacity is None else settings.capacity.tolist()
         penalty = settings.penalty
         parts = [
-            dfrs.__version__, workload_digest(self.workload), self.policy, settings.order, capacity, settings.seed,
-            penalty.seconds, penalty.bytes_per_s, penalty.node_bytes,
+            dfrs.__version__,
+            workload_digest(self.workload),
+            self.policy,
+            settings.order,
+            capacity,
+            settings.seed,
+            penalty.seconds,
+            penalty.bytes_per_s,
+            penalty.node_bytes,
             [(at, change.node, change.condition.value) for at, change in settings.node_events],
-        ]  # fmt: skip
+        ]
         if settings.command_limit is not None:
             parts.append(settings.command_limit)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

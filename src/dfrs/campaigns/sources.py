@@ -132,11 +132,19 @@ class TraceSource(Strict):
         first, end = map(int, self.jobs.split(":")) if self.jobs else (None, None)
         return tuple(
             online.TracePart(
-                path=self._path, digest=digest, nodes=self.nodes, annotate=self.annotate, estimates=self.estimates,
-                seed=seed, week=number, first=first, end=end, load=load,
+                path=self._path,
+                digest=digest,
+                nodes=self.nodes,
+                annotate=self.annotate,
+                estimates=self.estimates,
+                seed=seed,
+                week=number,
+                first=first,
+                end=end,
+                load=load,
             )
             for number, seed, load in product(weeks, self.seeds, loads)
-        )  # fmt: skip
+        )
 
 
 class ServicesSource(Strict):
@@ -239,9 +247,17 @@ Instances = Annotated[
     ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles, Field(discriminator="model")
 ]
 SOURCES = (
-    LublinSource, TraceSource, CwfSource, ServicesSource, DissertationSource, VirtualClusterSource, InstanceFiles,
-    NeedsSource, FarmSource, HeteroSource,
-)  # fmt: skip
+    LublinSource,
+    TraceSource,
+    CwfSource,
+    ServicesSource,
+    DissertationSource,
+    VirtualClusterSource,
+    InstanceFiles,
+    NeedsSource,
+    FarmSource,
+    HeteroSource,
+)
 Source = (
     LublinSource
     | TraceSource

@@ -62,10 +62,23 @@ class _File(Strict):
 
 
 MODELS: tuple[type[Strict], ...] = (
-    Report, PolicySettings, PolicyItem, AlgorithmSettings, AlgorithmItem, OnlineStudy, OfflineStudy, _File,
-    NeedsSettings, MethodItem, NeedsStudy, FarmStudy, HeteroSettings, HeteroPolicyItem, HeteroStudy,
+    Report,
+    PolicySettings,
+    PolicyItem,
+    AlgorithmSettings,
+    AlgorithmItem,
+    OnlineStudy,
+    OfflineStudy,
+    _File,
+    NeedsSettings,
+    MethodItem,
+    NeedsStudy,
+    FarmStudy,
+    HeteroSettings,
+    HeteroPolicyItem,
+    HeteroStudy,
     *SOURCES,
-)  # fmt: skip
+)
 """All that a file consists of."""
 _TAGS = {"lublin", "swf", "cwf", "services", "000", "001", "files"}
 """Values of `model`."""
@@ -170,9 +183,12 @@ def build_campaign(document: Mapping[str, Any], directory: Path) -> Campaign:
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f'studies: name "{twice}" stands twice')
     campaign = Campaign(
-        name=file.name, description=file.description, keep_runs=file.keep_runs, report=file.report,
+        name=file.name,
+        description=file.description,
+        keep_runs=file.keep_runs,
+        report=file.report,
         studies=tuple(studies),
-    )  # fmt: skip
+    )
     report = campaign.report
     check_columns(campaign, report.measures, "report.measures")
     check_columns(campaign, [report.x] if report.x else [], "report.x")

@@ -128,10 +128,19 @@ class Summaries:
                 both = group.parts[label].join(
                     group.parts[baseline], on="case", suffix="_baseline", maintain_order="left"
                 )
-                yield group, label, baseline, m, paired(
-                    _floats(both, m.key), _floats(both, f"{m.key}_baseline"), seed=f"{group.name} {m.key}",
-                    lower_is_better=m.better == "low", clusters=group.clusters(both),
-                )  # fmt: skip
+                yield (
+                    group,
+                    label,
+                    baseline,
+                    m,
+                    paired(
+                        _floats(both, m.key),
+                        _floats(both, f"{m.key}_baseline"),
+                        seed=f"{group.name} {m.key}",
+                        lower_is_better=m.better == "low",
+                        clusters=group.clusters(both),
+                    ),
+                )
 
     def curves(self) -> Iterator[tuple[Group, str, Measure, float, Interval, tuple[str, ...]]]:
         """Group, entry, measure, x, the mean there, and the keys of the runs it is of."""
@@ -195,13 +204,17 @@ class Summaries:
             taken.add(key)
             keys[place] = key
             yield Run(
-                key=key, name=cell.name, group=group.name, case=cell.case.name, entry=row["algorithm"],
+                key=key,
+                name=cell.name,
+                group=group.name,
+                case=cell.case.name,
+                entry=row["algorithm"],
                 x=None if x is None else row[x],
                 values=tuple(row.get(m.key) for m in self.measures),
                 failed=row["message"] if row["status"] == FAILED else None,
                 link=None if page is None else _relative(page, directory),
                 command=f"dfrs campaign show {file.name} {cell.key}",
-            )  # fmt: skip
+            )
 
     def _facts(self, cells: int, runs: Sequence[Run]) -> tuple[tuple[str, str], ...]:
         failed = sum(run.failed is not None for run in runs)
@@ -247,16 +260,30 @@ def _floats(frame: pl.DataFrame, name: str) -> Floats:
 
 def _summary(group: Group, label: str, m: Measure, mean: Interval, runs: int) -> Summary:
     return Summary(
-        group=group.name, entry=label, measure=m.key, mean=mean.mean, low=mean.low, high=mean.high, count=mean.count,
+        group=group.name,
+        entry=label,
+        measure=m.key,
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
+        count=mean.count,
         failed=runs - mean.count,
-    )  # fmt: skip
+    )
 
 
 def _comparison(group: Group, label: str, baseline: str, m: Measure, found: Paired) -> Comparison:
     ratio = None if found.ratio is None else found.ratio.shown
     return Comparison(
-        group=group.name, measure=m.key, entry=label, baseline=baseline, count=found.count, wins=found.wins,
-        ties=found.ties, losses=found.losses, ratio=None if ratio is None else ratio.mean,
-        ratio_low=None if ratio is None else ratio.low, ratio_high=None if ratio is None else ratio.high,
+        group=group.name,
+        measure=m.key,
+        entry=label,
+        baseline=baseline,
+        count=found.count,
+        wins=found.wins,
+        ties=found.ties,
+        losses=found.losses,
+        ratio=None if ratio is None else ratio.mean,
+        ratio_low=None if ratio is None else ratio.low,
+        ratio_high=None if ratio is None else ratio.high,
         p_value=found.p_value,
-    )  # fmt: skip
+    )

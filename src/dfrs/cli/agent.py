@@ -146,17 +146,23 @@ def _keep(settings: "Settings", root: Path, cluster: str, cpus: str, shares: Sha
 
     with only_agent(root, settings.node):
         driver = open_driver(
-            root, cluster, settings.node,
-            cores=settings.cpus, memory_bytes=settings.memory_bytes, cpus=cpus, shares=shares.value,
-        )  # fmt: skip
+            root,
+            cluster,
+            settings.node,
+            cores=settings.cpus,
+            memory_bytes=settings.memory_bytes,
+            cpus=cpus,
+            shares=shares.value,
+        )
         try:
             agent = Agent(driver, settings)
             found = driver.abilities
             out.print(
                 f"node {settings.node}: {settings.cpus:g} cores (CPUs {cpus}), "
                 f"{settings.memory_bytes / (1 << 30):.1f} GiB memory, {shares.value} by {found.shares}",
-                markup=False, soft_wrap=True,
-            )  # fmt: skip
+                markup=False,
+                soft_wrap=True,
+            )
             for note in found.notes:
                 out.print(f"node {settings.node}: {note}", markup=False, soft_wrap=True)
             asyncio.run(_until_signal(agent))

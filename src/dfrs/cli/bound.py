@@ -110,10 +110,14 @@ def _show(answers: list[_Answer]) -> None:
         table.add_column(title, justify="right")
     for answer in answers:
         table.add_row(
-            answer.trace.name, f"{len(answer.workload):,}", f"{answer.workload.nodes:,}",
-            f"{answer.workload.load:.2f}", f"{answer.bound.value:.6f}", f"{len(answer.critical):,}",
+            answer.trace.name,
+            f"{len(answer.workload):,}",
+            f"{answer.workload.nodes:,}",
+            f"{answer.workload.load:.2f}",
+            f"{answer.bound.value:.6f}",
+            f"{len(answer.critical):,}",
             f"{answer.runtime_s:.3f} s",
-        )  # fmt: skip
+        )
     out.print(table)
     if len(answers) == 1 and answers[0].critical:
         ids = answers[0].critical

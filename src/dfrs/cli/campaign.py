@@ -86,8 +86,9 @@ def run(
         err.print(
             f"{campaign.name}: {tally.cells:,} cells, {tally.kept:,} were there, {tally.run:,} run in "
             f"{duration(seconds)}{rate}; results in {where}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+            markup=False,
+            soft_wrap=True,
+        )
     if tally.failed:
         warn(f"{tally.failed} of {tally.cells} cells failed: dfrs campaign status {file} says why")
         raise typer.Exit(SOME_FAILED)

@@ -30,24 +30,33 @@ JobId = Annotated[int, typer.Argument(metavar="JOB", help="Id of the job.", min=
 Server = Annotated[
     str | None,
     typer.Option(
-        envvar="DFRS_SERVER", metavar="URL", rich_help_panel=PANEL, show_default=False,
+        envvar="DFRS_SERVER",
+        metavar="URL",
+        rich_help_panel=PANEL,
+        show_default=False,
         help="Address of the controller; default: that of the cluster started here.",
     ),
-]  # fmt: skip
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
-        envvar="DFRS_TOKEN_FILE", metavar="FILE", rich_help_panel=PANEL, help="File with your token.",
+        envvar="DFRS_TOKEN_FILE",
+        metavar="FILE",
+        rich_help_panel=PANEL,
+        help="File with your token.",
         show_default=False,
     ),
-]  # fmt: skip
+]
 Authority = Annotated[
     Path | None,
     typer.Option(
-        envvar="DFRS_CA", metavar="FILE", rich_help_panel=PANEL, show_default=False,
+        envvar="DFRS_CA",
+        metavar="FILE",
+        rich_help_panel=PANEL,
+        show_default=False,
         help="Certificate authority to trust, PEM.",
     ),
-]  # fmt: skip
+]
 
 _Result = TypeVar("_Result")
 

@@ -136,8 +136,11 @@ def _show_story(story: "Story") -> None:
     for step in story.steps:
         stretch = f"{step.flow_s / step.virtual_s:.2f}" if step.virtual_s > 0 else ""
         table.add_row(
-            clock(step.time_s), f"{step.time_s:.0f}", f"{step.virtual_s:.0f}", stretch,
+            clock(step.time_s),
+            f"{step.time_s:.0f}",
+            f"{step.virtual_s:.0f}",
+            stretch,
             Text(step.text, style=colours.get(step.action, "")),
-        )  # fmt: skip
+        )
     out.print(table)
     out.print(story.summary, markup=False)

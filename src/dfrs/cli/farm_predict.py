@@ -96,16 +96,20 @@ def _rows(found: "Prediction", farm: "Farm", left_s: float | None) -> list[dict[
             time_s = float(found.time_s[c, shape])
             rows.append(
                 {
-                    "cluster": name, "placement": label, "here": here,
-                    "cpu_s": float(found.cpu_s[c]), "blocking_s": _known(found.blocking_s[c, shape]),
+                    "cluster": name,
+                    "placement": label,
+                    "here": here,
+                    "cpu_s": float(found.cpu_s[c]),
+                    "blocking_s": _known(found.blocking_s[c, shape]),
                     "non_blocking_s": _known(found.waiting_s[c, shape]),
-                    "saved_per_block_s": _known(found.saved_s[c, shape]), "block_s": _known(time_s),
+                    "saved_per_block_s": _known(found.saved_s[c, shape]),
+                    "block_s": _known(time_s),
                     "speed": _known(found.tau_s / time_s),
                     "saved_s": None if left_s is None else _known(found.saved_of(left_s)[c, shape]),
                     "left_s": None if left_s is None else _known(left_s * time_s / found.tau_s),
                     "memory": found.required_bytes <= farm.clusters[c].node_memory_bytes,
                 }
-            )  # fmt: skip
+            )
     return rows
 
 
@@ -122,11 +126,17 @@ def _document(
     found: "Prediction", farm: "Farm", profile: "Profile", rows: list[dict[str, Any]], left_s: float | None
 ) -> dict[str, Any]:
     return {
-        "farm": farm.name, "job": profile.job, "cluster": profile.cluster, "processes": profile.processes,
-        "colocated": profile.colocated, "tau_s": profile.tau_s, "left_s": left_s,
-        "required_bytes": found.required_bytes, "swapping": found.swapping,
+        "farm": farm.name,
+        "job": profile.job,
+        "cluster": profile.cluster,
+        "processes": profile.processes,
+        "colocated": profile.colocated,
+        "tau_s": profile.tau_s,
+        "left_s": left_s,
+        "required_bytes": found.required_bytes,
+        "swapping": found.swapping,
         "predictions": [row | {"possible": _possible(row, farm, profile.processes)} for row in rows],
-    }  # fmt: skip
+    }
 
 
 def _show(found: "Prediction", profile: "Profile", rows: list[dict[str, Any]], left_s: float | None) -> None:

@@ -130,9 +130,12 @@ def _document(found: "ProfiledRun", seen: dict[str, Any]) -> dict[str, Any]:
     from dfrs.farm.files import profile_document
 
     return seen | {
-        "status": found.status, "wall_s": found.wall_s, "blocks": [profile_document(block) for block in found.blocks],
-        "messages": _message_rows(found), "calls": _call_rows(found),
-    }  # fmt: skip
+        "status": found.status,
+        "wall_s": found.wall_s,
+        "blocks": [profile_document(block) for block in found.blocks],
+        "messages": _message_rows(found),
+        "calls": _call_rows(found),
+    }
 
 
 def _message_rows(found: "ProfiledRun") -> list[dict[str, Any]]:

@@ -98,19 +98,31 @@ def _mean_wait(row: dict[str, Any]) -> str:
 
 def _show_calls(calls: list[dict[str, Any]]) -> None:
     rows = [
-        [row["kind"], f"{row['bytes']:,}", str(row["processes"]), f"{row['count']:,}",
-         f"{1e6 * row['seconds'] / row['count']:,.1f}"]
+        [
+            row["kind"],
+            f"{row['bytes']:,}",
+            str(row["processes"]),
+            f"{row['count']:,}",
+            f"{1e6 * row['seconds'] / row['count']:,.1f}",
+        ]
         for row in calls
-    ]  # fmt: skip
+    ]
     _table("Collective calls of all ranks", ["kind", "bytes", "processes", "calls", "mean time, us"], rows)
 
 
 def _show_ranks(ranks: list[dict[str, Any]]) -> None:
     rows = [
-        [str(rank["rank"]), f"{rank['elapsed_s']:.3f}", f"{rank['cpu_s']:.3f}", f"{rank['mpi_s']:.3f}",
-         show_bytes(rank["memory_bytes"]), show_bytes(rank["swap_bytes"]), f"{rank['faults']:,}",
-         f"{rank['switches']:,}"]
+        [
+            str(rank["rank"]),
+            f"{rank['elapsed_s']:.3f}",
+            f"{rank['cpu_s']:.3f}",
+            f"{rank['mpi_s']:.3f}",
+            show_bytes(rank["memory_bytes"]),
+            show_bytes(rank["swap_bytes"]),
+            f"{rank['faults']:,}",
+            f"{rank['switches']:,}",
+        ]
         for rank in ranks
-    ]  # fmt: skip
+    ]
     columns = ["rank", "elapsed, s", "CPU, s", "in MPI, s", "memory", "swap", "page faults", "switches"]
     _table("Ranks", columns, rows)

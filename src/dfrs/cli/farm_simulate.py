@@ -34,7 +34,9 @@ def simulate(
     policies: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", "-p", help="A policy; several times for several, the first is the base run.",
+            "--policy",
+            "-p",
+            help="A policy; several times for several, the first is the base run.",
             show_default=f"{BASE}, {MIGRATING}",
         ),
     ] = None,
@@ -58,7 +60,7 @@ def simulate(
     ] = None,
     until: Annotated[float, typer.Option(help="Seconds that the picture shows.", min=1)] = DEFAULT_UNTIL_S,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Simulate a stream of jobs on the farm of 003: what do migrations between its sub-clusters bring?
 
     Shows waits, turnarounds and total times beside the published ones, and what became of each migration. Files are
@@ -95,9 +97,13 @@ def simulate(
 
 
 def _check(
-    stream: Path | None, experiment: int | None, names: "Sequence[str]", picture: Path | None, until: float,
+    stream: Path | None,
+    experiment: int | None,
+    names: "Sequence[str]",
+    picture: Path | None,
+    until: float,
     order: str,
-) -> None:  # fmt: skip
+) -> None:
     import math
 
     from dfrs.policies.registry import find_policy
@@ -132,9 +138,14 @@ def _jobs(stream: Path | None, experiment: int | None, *, printed: bool) -> "tup
 
 
 def _prepared(
-    stream: Path | None, experiment: int | None, given: "tuple[tuple[NasJob, ...], str]", seeds: range, *, order: str,
+    stream: Path | None,
+    experiment: int | None,
+    given: "tuple[tuple[NasJob, ...], str]",
+    seeds: range,
+    *,
+    order: str,
     exact: bool,
-) -> "list[tuple[int, Prepared]]":  # fmt: skip
+) -> "list[tuple[int, Prepared]]":
     from dfrs.campaigns.farm import factors
     from dfrs.campaigns.farm_runs import prepared
 
@@ -145,12 +156,16 @@ def _prepared(
             (
                 seed,
                 prepared(
-                    jobs, name=name, without=without, order=order, factors=factors(name, seed, len(jobs)),
+                    jobs,
+                    name=name,
+                    without=without,
+                    order=order,
+                    factors=factors(name, seed, len(jobs)),
                     errors=not exact,
                 ),
             )
             for seed in seeds
-        ]  # fmt: skip
+        ]
     except InputError as error:
         raise InputError(f"{stream}: {error}" if stream is not None else str(error)) from None
 

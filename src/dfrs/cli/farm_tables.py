@@ -69,9 +69,12 @@ def _saved_table(pair: "Pair") -> Table:
     from dfrs.campaigns.farm_compare import MEASURES
 
     table = Table(
-        title=f"{pair.policy} saves of {pair.base}", title_justify="left", box=None, header_style="bold",
+        title=f"{pair.policy} saves of {pair.base}",
+        title_justify="left",
+        box=None,
+        header_style="bold",
         pad_edge=False,
-    )  # fmt: skip
+    )
     table.add_column("")
     for column in ("saved, s", "of the base run", "of the other run"):
         table.add_column(column, justify="right")
@@ -86,8 +89,11 @@ def _show_moves(base: "Outcome", other: "Outcome", names: Sequence[str], *, seve
 
     table = Table(
         title=f"Jobs that {other.policy} moved" + (f", seed {other.seed}" if several else "") + "; seconds",
-        title_justify="left", box=None, header_style="bold", pad_edge=False,
-    )  # fmt: skip
+        title_justify="left",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+    )
     table.add_column("at", justify="right")
     for column in ("job", "from\n> to"):
         table.add_column(column, no_wrap=True)
@@ -102,11 +108,15 @@ def _show_moves(base: "Outcome", other: "Outcome", names: Sequence[str], *, seve
 def _move_cells(line: Mapping[str, Any]) -> list[str]:
     gain = line["predicted_gain_s"]
     return [
-        f"{line['time_s']:,.0f}", line["name"], f"{line['from']} > {line['to']}",
-        "memory" if gain is None else f"{gain:,.0f}", f"{line['expected_s']:,.0f}",
-        f"{line['base_s']:,.0f} ({line['base_where']})", f"{line['run_s']:,.0f} ({line['where']})",
+        f"{line['time_s']:,.0f}",
+        line["name"],
+        f"{line['from']} > {line['to']}",
+        "memory" if gain is None else f"{gain:,.0f}",
+        f"{line['expected_s']:,.0f}",
+        f"{line['base_s']:,.0f} ({line['base_where']})",
+        f"{line['run_s']:,.0f} ({line['where']})",
         f"{line['saved_s']:+,.0f}",
-    ]  # fmt: skip
+    ]
 
 
 def explain_text(each: "Outcome", made: "Prepared") -> None:

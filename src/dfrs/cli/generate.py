@@ -87,5 +87,6 @@ def _write(instance: "Instance", output: Path | None) -> None:
     note = f"; read it with --nodes {len(instance.nodes)}" if csv else ""
     err.print(
         f"{output}: {len(instance.services)} services ({len(instance.need)} tasks), {len(instance.nodes)} nodes{note}",
-        markup=False, style="dim",
-    )  # fmt: skip
+        markup=False,
+        style="dim",
+    )

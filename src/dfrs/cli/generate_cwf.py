@@ -57,10 +57,21 @@ def cwf(
     scale = {} if beta_arr is None else {"arrival_scale": beta_arr}
     offered = None if beta_arr is not None else DEFAULT_LOAD if load is None else load
     model = ElasticModel(
-        jobs=jobs, procs=procs, unit=unit, ps=ps, load=offered, pd=pd, pe=pe, pr=pr,
-        pep=pep, prp=prp, start_mean_s=start_mean, amount_mean_s=amount_mean, amount_mean_units=amount_mean_units,
+        jobs=jobs,
+        procs=procs,
+        unit=unit,
+        ps=ps,
+        load=offered,
+        pd=pd,
+        pe=pe,
+        pr=pr,
+        pep=pep,
+        prp=prp,
+        start_mean_s=start_mean,
+        amount_mean_s=amount_mean,
+        amount_mean_units=amount_mean_units,
         **scale,
-    )  # fmt: skip
+    )
     trace = generate(model, seed=seed)
     if output is None:
         print(cwf_text(trace), end="")
@@ -71,5 +82,7 @@ def cwf(
     err.print(
         f"{output or 'standard output'}: {jobs} jobs, {trace.dedicated} of them dedicated, {len(trace.commands)} "
         f"commands, load {load:.4g}, beta_arr {beta_arr:.4g}, {procs} processors",
-        markup=False, style="dim", soft_wrap=True,
-    )  # fmt: skip
+        markup=False,
+        style="dim",
+        soft_wrap=True,
+    )

@@ -182,10 +182,16 @@ class LocalCluster:
     def _agent(self, part: Part, url: str) -> list[str]:
         having = part.capacity
         return [
-            *_DFRS, "agent", f"--server={url}", f"--token-file={self.state / AGENT_FILE}", f"--name={part.name}",
-            f"--root={agent_root(self.state)}", f"--cpus={having.cpu_list}", f"--cores={having.cores}",
+            *_DFRS,
+            "agent",
+            f"--server={url}",
+            f"--token-file={self.state / AGENT_FILE}",
+            f"--name={part.name}",
+            f"--root={agent_root(self.state)}",
+            f"--cpus={having.cpu_list}",
+            f"--cores={having.cores}",
             f"--memory={having.memory_bytes}B",
-        ]  # fmt: skip
+        ]
 
     def _endpoint(self, url: str) -> Endpoint:
         """Where the controller is, once it answers."""

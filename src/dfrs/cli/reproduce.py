@@ -182,9 +182,7 @@ def _show(report: "Report") -> None:
         _show_grid(grid)
     for claim in report.content.claims:
         sign = {True: "holds", False: "does not hold", None: "beside it"}[claim.holds]
-        out.print(
-            f"{sign}: {claim.claim}. Published: {claim.published}. Measured: {claim.measured}.", markup=False
-        )  # fmt: skip
+        out.print(f"{sign}: {claim.claim}. Published: {claim.published}. Measured: {claim.measured}.", markup=False)
     out.print()
 
 

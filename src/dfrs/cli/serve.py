@@ -119,7 +119,7 @@ def serve(
         dfrs serve
 
         dfrs serve --listen 0.0.0.0:7070 --policy EASY --shadow 'GreedyPM*/per/OPT=MIN/MVT=600'
-    """  # fmt: skip
+    """
     import asyncio
 
     from dfrs.live.client import state_directory
@@ -131,16 +131,29 @@ def serve(
         raise InputError("--certificate, --key: must be given together")
     directory = (state or state_directory()).absolute()
     settings = ControllerSettings(
-        database=database_url(database, database_file, directory), cluster=_cluster(name), policy=policy,
-        discovery=discovery, shadow=shadow, default_memory_bytes=parse_bytes(default_memory, "--default-memory"),
-        discovery_settings=_discovery_settings(discovery_setting or []), report_s=report_every,
-        lost_s=lost_after, reference_cores=reference_cpus,
+        database=database_url(database, database_file, directory),
+        cluster=_cluster(name),
+        policy=policy,
+        discovery=discovery,
+        shadow=shadow,
+        default_memory_bytes=parse_bytes(default_memory, "--default-memory"),
+        discovery_settings=_discovery_settings(discovery_setting or []),
+        report_s=report_every,
+        lost_s=lost_after,
+        reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
-    )  # fmt: skip
+    )
     plan = _Plan(
-        state=directory, listen=read_address(listen), settings=settings, certificate=certificate, key=key,
-        hosts=tuple(host or ()), submissions_per_s=submissions_per_s, open_metrics=open_metrics, as_json=as_json,
-    )  # fmt: skip
+        state=directory,
+        listen=read_address(listen),
+        settings=settings,
+        certificate=certificate,
+        key=key,
+        hosts=tuple(host or ()),
+        submissions_per_s=submissions_per_s,
+        open_metrics=open_metrics,
+        as_json=as_json,
+    )
     controller = make_controller(settings)
     _set_up_logs(log_level)
     make_private(directory)
@@ -270,19 +283,27 @@ def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) 
     from dfrs.live.home import AGENT_FILE
 
     if plan.as_json:
-        print_json({
-            "url": url, "url_elsewhere": elsewhere, "ca": authority and str(authority),
-            "client_file": str(plan.state / CLIENT_FILE), "agent_token_file": str(plan.state / AGENT_FILE),
-        })  # fmt: skip
+        print_json(
+            {
+                "url": url,
+                "url_elsewhere": elsewhere,
+                "ca": authority and str(authority),
+                "client_file": str(plan.state / CLIENT_FILE),
+                "agent_token_file": str(plan.state / AGENT_FILE),
+            }
+        )
         return
     rows = [
         ("page and API", f"{url}/" + (f"   elsewhere: {elsewhere}/" if elsewhere else "")),
-        ("policy", f"{plan.settings.policy}, discovery {plan.settings.discovery}"
-         + (f", in the shadow {plan.settings.shadow}" if plan.settings.shadow else "")),
+        (
+            "policy",
+            f"{plan.settings.policy}, discovery {plan.settings.discovery}"
+            + (f", in the shadow {plan.settings.shadow}" if plan.settings.shadow else ""),
+        ),
         ("your token", f"{plan.state / CLIENT_FILE}   (admin; this account's verbs find it)"),
         ("agents' token", f"{plan.state / AGENT_FILE}"),
         *([("authority", f"{authority}   (give it to users and agents: --ca)")] if authority else []),
-    ]  # fmt: skip
+    ]
     out.print(f"cluster {plan.settings.cluster} is served", style="bold", markup=False)
     for title, text in rows:
         out.print(f"  {title:14} {text}", markup=False, soft_wrap=True)

@@ -194,9 +194,15 @@ def _recorded(path: Path, settings: "Settings", estimates: str) -> "tuple[Worklo
 
 
 def _settings(
-    penalty: float, bandwidth: float | None, node_memory: float, order: str, node_file: Path | None,
-    node_events: Path | None, command_limit: int | None, seed: int,
-) -> "Settings":  # fmt: skip
+    penalty: float,
+    bandwidth: float | None,
+    node_memory: float,
+    order: str,
+    node_file: Path | None,
+    node_events: Path | None,
+    command_limit: int | None,
+    seed: int,
+) -> "Settings":
     from dfrs.model.run import Penalty
     from dfrs.sim.run import Settings
     from dfrs.workloads.cluster import read_capacity, read_node_events

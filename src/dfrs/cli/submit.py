@@ -207,16 +207,28 @@ def submit(
         dfrs submit --tasks 4 --min-yield 0.2 --wait job.sh
 
         dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
-    """  # fmt: skip
+    """
     place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
     script = read_script(command[0], Path.cwd())
     request = _request(
         command=tuple(command) if script is None else script.command(command[1:]),
-        name=name or Path(command[0]).name, user=user, tasks=tasks, cpu_cores=cpu, memory_bytes=memory,
-        minimum_yield=min_yield, estimate_s=estimate, time_limit_s=limit, start_at=at, after=tuple(after or ()),
-        array=array, restart=restart, held=hold, profile=profile, directory=str(place),
+        name=name or Path(command[0]).name,
+        user=user,
+        tasks=tasks,
+        cpu_cores=cpu,
+        memory_bytes=memory,
+        minimum_yield=min_yield,
+        estimate_s=estimate,
+        time_limit_s=limit,
+        start_at=at,
+        after=tuple(after or ()),
+        array=array,
+        restart=restart,
+        held=hold,
+        profile=profile,
+        directory=str(place),
         environment=environment(env or (), os.environ),
-    )  # fmt: skip
+    )
     jobs = client.submit(request)
     if not wait:
         if as_json:

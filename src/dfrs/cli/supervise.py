@@ -134,9 +134,13 @@ def _launch(command: Sequence[str], log: BoundedLog) -> "tuple[subprocess.Popen[
 
     # A session of its own: Ctrl-C on the terminal is for the parent, which ends its children in order.
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
         preexec_fn=die_with_parent,  # noqa: PLW1509 - the other threads only copy logs, and hold no lock it needs
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     copier = threading.Thread(target=_copy, args=(process.stdout, log), daemon=True)
     copier.start()

@@ -61,12 +61,14 @@ def _look(client: "Client", height: int) -> "RenderableType":
 
 
 def _document(client: "Client") -> None:
-    print_json({
-        "cluster": client.cluster().model_dump(mode="json"),
-        "nodes": [node.model_dump(mode="json") for node in client.nodes()],
-        "jobs": [job.model_dump(mode="json") for job in client.jobs(limit=200)],
-        "happenings": [event.model_dump(mode="json") for event in client.happenings(limit=EVENTS)],
-    })  # fmt: skip
+    print_json(
+        {
+            "cluster": client.cluster().model_dump(mode="json"),
+            "nodes": [node.model_dump(mode="json") for node in client.nodes()],
+            "jobs": [job.model_dump(mode="json") for job in client.jobs(limit=200)],
+            "happenings": [event.model_dump(mode="json") for event in client.happenings(limit=EVENTS)],
+        }
+    )
 
 
 @contextmanager

@@ -82,9 +82,12 @@ def up(
     def choose() -> Choice:
         last = Choice.of(place)
         given = {
-            "nodes": nodes, "policy": policy, "discovery": discovery, "memory_bytes": memory_per_node,
+            "nodes": nodes,
+            "policy": policy,
+            "discovery": discovery,
+            "memory_bytes": memory_per_node,
             "port": free_port(port, last.port if last else None),
-        }  # fmt: skip
+        }
         base = last.model_dump() if last else {}
         if last and nodes not in {None, last.nodes}:
             # An amount that was chosen for another number of nodes.
@@ -215,10 +218,14 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
         nodes = [node for node in client.nodes() if node.name in here]
     file = place / CLIENT_FILE
     if as_json:
-        print_json({
-            "url": endpoint.url, "state": str(place), "client_file": str(file),
-            "nodes": [node.model_dump(mode="json") for node in nodes],
-        })  # fmt: skip
+        print_json(
+            {
+                "url": endpoint.url,
+                "state": str(place),
+                "client_file": str(file),
+                "nodes": [node.model_dump(mode="json") for node in nodes],
+            }
+        )
         # In the foreground the process goes on, and whoever reads a pipe is waiting for this.
         sys.stdout.flush()
         return

@@ -74,16 +74,30 @@ def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
     """A row a job, in 80 columns with short names, in more with long ones."""
     name, user, node = (24, 16, 20) if width >= WIDE else (10, 8, 9)
     table = _plain_table(
-        ("job", True), ("name", False), ("user", False), ("state", False), ("tasks", True), ("need", True),
-        ("yield", False), ("memory", True), ("nodes", False), ("age", True),
-    )  # fmt: skip
+        ("job", True),
+        ("name", False),
+        ("user", False),
+        ("state", False),
+        ("tasks", True),
+        ("need", True),
+        ("yield", False),
+        ("memory", True),
+        ("nodes", False),
+        ("age", True),
+    )
     for job in jobs:
         table.add_row(
-            Text(str(job.id), style=f"bold {colour(job.id)}"), shorten(job.name, name), shorten(job.user, user),
-            Text(job.state.value, style=_STATES.get(job.state, "")), str(job.tasks), need_text(job),
-            yield_text(job.yield_granted), show_bytes(job.memory_bytes), shorten(place_text(job.nodes), node),
+            Text(str(job.id), style=f"bold {colour(job.id)}"),
+            shorten(job.name, name),
+            shorten(job.user, user),
+            Text(job.state.value, style=_STATES.get(job.state, "")),
+            str(job.tasks),
+            need_text(job),
+            yield_text(job.yield_granted),
+            show_bytes(job.memory_bytes),
+            shorten(place_text(job.nodes), node),
             show_seconds(now - job.submitted_at),
-        )  # fmt: skip
+        )
     return table
 
 
@@ -134,10 +148,12 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
 def _node_row(node: Node, cells: int) -> tuple[RenderableType, ...]:
     held = node.memory_bytes - node.memory_free_bytes
     return (
-        shorten(node.name, 16), Text(node.state.value, style=_NODE_STATES.get(node.state, "")),
-        share_bar(node, cells), f"{node.used_cores:.2f} of {show_cores(node.cpus)}",
+        shorten(node.name, 16),
+        Text(node.state.value, style=_NODE_STATES.get(node.state, "")),
+        share_bar(node, cells),
+        f"{node.used_cores:.2f} of {show_cores(node.cpus)}",
         f"{show_bytes(held) if held else '0'} of {show_bytes(node.memory_bytes)}",
-    )  # fmt: skip
+    )
 
 
 def node_details(node: Node, width: int) -> list[Text]:
@@ -146,9 +162,11 @@ def node_details(node: Node, width: int) -> list[Text]:
     for task in sorted(node.tasks, key=lambda task: (task.job, task.rank)):
         used = "" if task.used_cores is None else f", uses {task.used_cores:.2f}"
         share = "paused" if task.paused else f"{task.share_cores:.2f} cores{used}"
-        lines.append(Text.assemble(
-            "  ", (f"{task.job}.{task.rank}", colour(task.job)), f" {shorten(task.name, 24)} ({task.user}): {share}"
-        ))  # fmt: skip
+        lines.append(
+            Text.assemble(
+                "  ", (f"{task.job}.{task.rank}", colour(task.job)), f" {shorten(task.name, 24)} ({task.user}): {share}"
+            )
+        )
     lines.extend(Text(f"  {shorten(note, max(20, width - 2))}", style="dim") for note in node.notes)
     return lines
 
@@ -158,10 +176,11 @@ def cluster_line(cluster: Cluster) -> Text:
     jobs = ", ".join(f"{count} {state.value}" for state, count in cluster.jobs.items() if count and state not in ENDED)
     nodes = ", ".join(f"{count} {state.value}" for state, count in cluster.nodes.items() if count)
     text = Text.assemble(
-        (cluster.name, "bold"), f"  {cluster.policy}  needs: {cluster.discovery}\n",
+        (cluster.name, "bold"),
+        f"  {cluster.policy}  needs: {cluster.discovery}\n",
         f"jobs: {jobs or 'none'};  nodes: {nodes or 'none'};  "
         f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores\n",
-    )  # fmt: skip
+    )
     text.append(yields_words(cluster.minimum_yield, cluster.median_yield, cluster.bound))
     return text
 
@@ -202,16 +221,27 @@ def history_table(jobs: Iterable[Job], now: float, width: int) -> Table:
     """A row an ended job: when, how long, its stretch and mean yield, how it ended."""
     name, user = (24, 16) if width >= WIDE else (12, 8)
     table = _plain_table(
-        ("job", True), ("name", False), ("user", False), ("ended", False), ("ran", True), ("waited", True),
-        ("yield", False), ("stretch", True),
-    )  # fmt: skip
+        ("job", True),
+        ("name", False),
+        ("user", False),
+        ("ended", False),
+        ("ran", True),
+        ("waited", True),
+        ("yield", False),
+        ("stretch", True),
+    )
     table.add_column("end", overflow="fold")
     for job in jobs:
         table.add_row(
-            Text(str(job.id), style=f"bold {colour(job.id)}"), shorten(job.name, name), shorten(job.user, user),
-            "" if job.ended_at is None else show_instant(job.ended_at, now), *_times(job),
-            yield_text(mean_yield(job)), "-" if job.stretch is None else f"{job.stretch:.2f}", exit_text(job),
-        )  # fmt: skip
+            Text(str(job.id), style=f"bold {colour(job.id)}"),
+            shorten(job.name, name),
+            shorten(job.user, user),
+            "" if job.ended_at is None else show_instant(job.ended_at, now),
+            *_times(job),
+            yield_text(mean_yield(job)),
+            "-" if job.stretch is None else f"{job.stretch:.2f}",
+            exit_text(job),
+        )
     return table
 
 
@@ -229,9 +259,13 @@ def mean_yield(job: Job) -> float | None:
 
 
 def frame(
-    cluster: Cluster, nodes: Sequence[Node], jobs: Sequence[Job], happenings: Sequence[Happening], width: int,
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    jobs: Sequence[Job],
+    happenings: Sequence[Happening],
+    width: int,
     height: int,
-) -> RenderableType:  # fmt: skip
+) -> RenderableType:
     """All of it in `width` columns and at most `height` lines: the cluster, its nodes, jobs, what happened last."""
     order = list(JobState)
     present = sorted(jobs, key=lambda job: (job.state != JobState.RUNNING, order.index(job.state), job.id))

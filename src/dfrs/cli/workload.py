@@ -255,9 +255,11 @@ def _show(d: dict[str, Any], annotate: str) -> None:
     for column in ("min", "25 %", "median", "mean", "75 %", "max"):
         table.add_column(column, justify="right")
     rows = {
-        "tasks": d["tasks"], "run time (s)": d["run_s"], "gap (s)": d["gap_s"],
+        "tasks": d["tasks"],
+        "run time (s)": d["run_s"],
+        "gap (s)": d["gap_s"],
         "memory (KB)": d["memory_kb_per_processor"]["distribution"],
-    }  # fmt: skip
+    }
     if annotate not in {"none", "processors"}:
         rows |= {"need": d["need"], "memory (of a node)": d["memory"]}
     for name, values in rows.items():

@@ -65,18 +65,30 @@ def without_nodes(action: int, serial: Ints, job_id: Ints, reason: int) -> Comma
     count = len(serial)
     none = np.zeros(0, np.int64)
     return Commands(
-        np.full(count, action), serial, job_id, np.zeros(count), np.zeros(count, np.int64), np.full(count, reason),
-        np.zeros(count + 1, np.int64), none,
-    )  # fmt: skip
+        np.full(count, action),
+        serial,
+        job_id,
+        np.zeros(count),
+        np.zeros(count, np.int64),
+        np.full(count, reason),
+        np.zeros(count + 1, np.int64),
+        none,
+    )
 
 
 def one(action: int, job: np.void, yield_: float, reason: int, nodes: Ints | None = None) -> Commands:
     """The command for one record of jobs that leaves its tasks where they are, and names `nodes` if it must."""
     where = np.zeros(0, np.int64) if nodes is None else nodes
     return Commands(
-        np.array([action]), np.array([job["serial"]]), np.array([job["id"]]), np.array([yield_]),
-        np.zeros(1, np.int64), np.array([reason]), np.array([0, len(where)]), where,
-    )  # fmt: skip
+        np.array([action]),
+        np.array([job["serial"]]),
+        np.array([job["id"]]),
+        np.array([yield_]),
+        np.zeros(1, np.int64),
+        np.array([reason]),
+        np.array([0, len(where)]),
+        where,
+    )
 
 
 NOTHING = without_nodes(Action.PAUSE, np.zeros(0, np.int64), np.zeros(0, np.int64), 0)

@@ -259,12 +259,32 @@ class Core:
     def _admit(self, event: Submit) -> int:
         row = self._rows.add(
             (
-                event.job_id, self._submitted, event.user, WAITING, event.tasks, event.need, event.memory, event.weight,
-                event.estimate_s, self._now_s, 0.0, 0.0, np.nan, self._now_s, np.inf, 0, 0,
-                event.requested_start_s, 0, 0, 0, event.minimum, 1.0,
+                event.job_id,
+                self._submitted,
+                event.user,
+                WAITING,
+                event.tasks,
+                event.need,
+                event.memory,
+                event.weight,
+                event.estimate_s,
+                self._now_s,
+                0.0,
+                0.0,
+                np.nan,
+                self._now_s,
+                np.inf,
+                0,
+                0,
+                event.requested_start_s,
+                0,
+                0,
+                0,
+                event.minimum,
+                1.0,
             ),
             event.tasks,
-        )  # fmt: skip
+        )
         self._demanding += event.minimum > 0
         self._ids = grown(self._ids, self._submitted + 1)
         self._ids[self._submitted] = event.job_id
@@ -456,8 +476,9 @@ class Core:
         return parts | {
             "clock": np.array([self._now_s, np.nan if self.wake_at_s is None else self.wake_at_s, self._moved]),
             "counts": np.array([self._undecided, self._unsettled, self._demanding, self.decisions]),
-            "ids": self._ids[: self._submitted], "moves": np.array(self._moves, dtype=np.float64).reshape(-1, 2),
-        }  # fmt: skip
+            "ids": self._ids[: self._submitted],
+            "moves": np.array(self._moves, dtype=np.float64).reshape(-1, 2),
+        }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken."""

@@ -129,9 +129,13 @@ class Predictions:
         for array in (cluster, machine, speed, required, swapping):
             array.setflags(write=False)
         return FarmView(
-            cluster=cluster, machine=machine, node_memory=capacity[:, MEMORY], speed=speed, required=required,
+            cluster=cluster,
+            machine=machine,
+            node_memory=capacity[:, MEMORY],
+            speed=speed,
+            required=required,
             swapping=swapping,
-        )  # fmt: skip
+        )
 
     def state(self) -> dict[str, np.ndarray]:
         """What was predicted, as arrays, for `restore`."""

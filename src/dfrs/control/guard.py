@@ -181,9 +181,7 @@ def _fair_yields(snapshot: Snapshot, slots: Ints, whole: Bools) -> Floats:
         if slots[snapshot.first[row]] >= 0:
             base[row] *= part[slots[_tasks(snapshot, row)]].min()
     yields = np.empty(len(jobs))
-    fill(
-        jobs, snapshot.first, slots, snapshot.capacity, base, np.maximum(1.0 - base, LEAST_SLOPE), 0.0, False, yields
-    )  # fmt: skip
+    fill(jobs, snapshot.first, slots, snapshot.capacity, base, np.maximum(1.0 - base, LEAST_SLOPE), 0.0, False, yields)
     return yields
 
 

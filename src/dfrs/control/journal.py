@@ -63,9 +63,14 @@ class Journal:
         self._write(time_s, rows, commands.first, commands.nodes)
 
     def note(
-        self, time_s: float, action: int, serial: int, reason: int = 0, nodes: Ints | None = None,
+        self,
+        time_s: float,
+        action: int,
+        serial: int,
+        reason: int = 0,
+        nodes: Ints | None = None,
         yield_: float = float("nan"),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A row that no command stands for: a job finished, was lost or resized, a node changed (`serial` -1)."""
         self._reserve(1, 0 if nodes is None else len(nodes))
         row, log = self._rows, self._log
@@ -91,9 +96,15 @@ class Journal:
         self._reserve(len(rows[0]), len(nodes))
         log = self._log
         self._rows, self._held = write_rows(
-            time_s, rows, bounds, nodes, DETACH, self._rows, self._held,
+            time_s,
+            rows,
+            bounds,
+            nodes,
+            DETACH,
+            self._rows,
+            self._held,
             (log["time_s"], log["job"], log["action"], log["yield_"], log["why"], self._first, self._nodes),
-        )  # fmt: skip
+        )
 
     def jobs(self, begin: int = 0) -> Ints:
         """Serial numbers of the rows from `begin` on; -1 for what happened to nodes."""
@@ -114,9 +125,10 @@ class Journal:
         rows = {name: column[: self._rows] for name, column in self._log.items()}
         own = [text for text, number in self._reasons.items() if number >= len(Reason)]
         return rows | {
-            "first": self._first[: self._rows + 1], "nodes": self._nodes[: self._held],
+            "first": self._first[: self._rows + 1],
+            "nodes": self._nodes[: self._held],
             "reasons": np.array(own, dtype=np.str_),
-        }  # fmt: skip
+        }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken."""

@@ -172,7 +172,5 @@ def replay(core: Core, entries: Iterable[tuple[float, Mapping[str, object], str]
         if core.decisions > decisions and core.target is not None:
             replayed = digest(core.target)
         if problem or replayed != recorded:
-            return Mismatch(
-                index=k, now_s=now_s, event=event, recorded=recorded, replayed=replayed, problem=problem
-            )  # fmt: skip
+            return Mismatch(index=k, now_s=now_s, event=event, recorded=recorded, replayed=replayed, problem=problem)
     return None

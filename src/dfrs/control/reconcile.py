@@ -49,7 +49,17 @@ def _commands(snapshot: Snapshot, target: Target, after: Ints, moved: Ints, orde
     bounds = np.empty(count + 1, np.int64)
     nodes = np.empty(len(after), np.int64)
     append_commands(
-        snapshot.jobs, snapshot.first, after, target.yields, moved, target.reasons, _USUAL[snapshot.cause],
-        order, steps, (serial, job_id, yields, tasks_moved, reason), bounds, nodes,
-    )  # fmt: skip
+        snapshot.jobs,
+        snapshot.first,
+        after,
+        target.yields,
+        moved,
+        target.reasons,
+        _USUAL[snapshot.cause],
+        order,
+        steps,
+        (serial, job_id, yields, tasks_moved, reason),
+        bounds,
+        nodes,
+    )
     return Commands(steps, serial, job_id, yields, tasks_moved, reason, bounds, nodes[: bounds[count]])

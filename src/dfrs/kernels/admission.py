@@ -80,9 +80,16 @@ def place_by_load(jobs: Any, first: Ints, slots: Ints, r: int, used: Floats, cap
 
 @kernel
 def _start_if_room(
-    jobs: Any, first: Ints, slots: Ints, r: int, used: Floats, capacity: Floats, open_nodes: Bools, tolerance: float,
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    r: int,
+    used: Floats,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
     room: Ints,
-) -> bool:  # fmt: skip
+) -> bool:
     """Place row `r` where it fits without changing any other; whether it does."""
     if count_room(jobs[r].memory, jobs[r].tasks, used, capacity, open_nodes, tolerance, room) < jobs[r].tasks:
         return False
@@ -92,9 +99,18 @@ def _start_if_room(
 
 @kernel
 def _shift(
-    jobs: Any, first: Ints, slots: Ints, r: int, sign: float, memory: float, most: int, used: Floats, capacity: Floats,
-    open_nodes: Bools, tolerance: float,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    r: int,
+    sign: float,
+    memory: float,
+    most: int,
+    used: Floats,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+) -> int:
     """Add or take away row `r`; by how much that changes the sum of the room for tasks of `memory`."""
     change = 0
     for s in range(first[r], first[r + 1]):
@@ -108,9 +124,18 @@ def _shift(
 
 @kernel
 def choose_to_pause(
-    jobs: Any, first: Ints, slots: Ints, subject: int, room: int, order: Ints, used: Floats, capacity: Floats,
-    open_nodes: Bools, tolerance: float, marked: Ints,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    subject: int,
+    room: int,
+    order: Ints,
+    used: Floats,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    marked: Ints,
+) -> int:
     """Which rows must give way to `subject`, by increasing priority into `marked` (R,); their number, 0 if in vain.
 
     Rows are marked by increasing priority until there is room; then, by decreasing priority, those without which there
@@ -147,9 +172,19 @@ def choose_to_pause(
 
 @kernel
 def admit(
-    jobs: Any, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, subject: int, mode: int, now_s: float,
-    priorities: int, tolerance: float, slots: Ints, reasons: Ints,
-) -> None:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    subject: int,
+    mode: int,
+    now_s: float,
+    priorities: int,
+    tolerance: float,
+    slots: Ints,
+    reasons: Ints,
+) -> None:
     """Place the newly submitted row `subject` by `mode` GREEDY, GREEDY_P or GREEDY_PM, or leave all as it is.
 
     `slots` starts as a copy of `before` and is modified, as is `reasons` (R,).
@@ -192,9 +227,16 @@ def admit(
 
 @kernel
 def readmit(
-    jobs: Any, first: Ints, capacity: Floats, open_nodes: Bools, now_s: float, priorities: int, tolerance: float,
-    slots: Ints, reasons: Ints,
-) -> None:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    now_s: float,
+    priorities: int,
+    tolerance: float,
+    slots: Ints,
+    reasons: Ints,
+) -> None:
     """Greedy for all rows that wait or are paused, by decreasing priority; `slots` and `reasons` are modified."""
     rows = jobs.size
     nodes = capacity.shape[0]

@@ -37,7 +37,7 @@ def _tight_nodes(used: Floats, capacity: Floats, index: Ints) -> int:
 @kernel
 def constraints(
     jobs: Any, first: Ints, slots: Ints, capacity: Floats, matrix: Floats, limit: Floats, index: Ints
-) -> int:  # fmt: skip
+) -> int:
     """One row for each different tight node: needs of each job there (`matrix`, (N, R)) and CPU (`limit`, (N,)).
 
     Returns how many; `index` (N,) is for internal use.
@@ -77,9 +77,7 @@ def constraints(
 
 
 @kernel
-def _free_rows(
-    matrix: Floats, limit: Floats, low: Floats, placed: Bools, column: Ints
-) -> tuple[int, int]:  # fmt: skip
+def _free_rows(matrix: Floats, limit: Floats, low: Floats, placed: Bools, column: Ints) -> tuple[int, int]:
     """Take away `low` (R,) of `limit`; number the rows that can rise at all into `column` (R,), -1 for the others.
 
     Constraints that are full already are dropped with all their jobs, the others move up in `matrix` and `limit`; `low`
@@ -142,9 +140,7 @@ def within_capacity(jobs: Any, first: Ints, slots: Ints, capacity: Floats, yield
 
 
 @kernel
-def _reduced(
-    jobs: Any, first: Ints, slots: Ints, capacity: Floats, low: Floats, column: Ints
-) -> tuple[Floats, Floats]:  # fmt: skip
+def _reduced(jobs: Any, first: Ints, slots: Ints, capacity: Floats, low: Floats, column: Ints) -> tuple[Floats, Floats]:
     """The program that is left beside `low` (R,): (matrix (m, n), limit (m,)) over the rows numbered in `column` (R,).
 
     `low` becomes 1 for rows that no node keeps from it.

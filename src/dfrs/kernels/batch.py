@@ -37,9 +37,19 @@ FCFS, EASY, CONSERVATIVE = range(3)
 
 @kernel
 def whole_nodes(
-    rule: int, jobs: Jobs, first: Ints, task_nodes: Ints, capacity: Floats, is_open: Bools, tolerance: float,
-    now_s: float, subject: int, after: Ints, yields: Floats, reasons: Ints,
-) -> int:  # fmt: skip
+    rule: int,
+    jobs: Jobs,
+    first: Ints,
+    task_nodes: Ints,
+    capacity: Floats,
+    is_open: Bools,
+    tolerance: float,
+    now_s: float,
+    subject: int,
+    after: Ints,
+    yields: Floats,
+    reasons: Ints,
+) -> int:
     """Start jobs on nodes of their own, by `rule`.
 
     FCFS: waiting jobs start in order of submission until one finds too few free nodes.

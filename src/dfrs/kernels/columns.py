@@ -9,9 +9,19 @@ from dfrs.kernels.jit import Floats, Ints, kernel
 
 @kernel
 def append_commands(
-    jobs: Any, first: Ints, after: Ints, yields: Floats, moved: Ints, reasons: Ints, fallback: int, order: Ints,
-    steps: Ints, columns: tuple[Ints, Ints, Floats, Ints, Ints], bounds: Ints, nodes: Ints,
-) -> None:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    after: Ints,
+    yields: Floats,
+    moved: Ints,
+    reasons: Ints,
+    fallback: int,
+    order: Ints,
+    steps: Ints,
+    columns: tuple[Ints, Ints, Floats, Ints, Ints],
+    bounds: Ints,
+    nodes: Ints,
+) -> None:
     """Write K commands into `columns` = (serial, job id, yields, moved, reason) (K,), `bounds` (K + 1,) and `nodes`.
 
     Commands that place a job (steps START 0, RESUME 2, MIGRATE 3) name one node a task. Where `reasons` is empty every
@@ -40,9 +50,15 @@ def append_commands(
 
 @kernel
 def write_rows(
-    time_s: float, rows: tuple[Ints, Ints, Floats, Ints], bounds: Ints, nodes: Ints, skip: int, at: int, held: int,
+    time_s: float,
+    rows: tuple[Ints, Ints, Floats, Ints],
+    bounds: Ints,
+    nodes: Ints,
+    skip: int,
+    at: int,
+    held: int,
     log: tuple[Floats, Ints, Ints, Floats, Ints, Ints, Ints],
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int]:
     """Append `rows` = (job, action, yields, why) (K,), but for actions `skip`, to the columns `log` from row `at` on.
 
     `log` = (time, job, action, yields, why, first, nodes), with `held` nodes so far; the new (at, held).

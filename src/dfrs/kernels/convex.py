@@ -84,9 +84,7 @@ def _top_up(matrix: Floats, limit: Floats, upper: Floats, x: Floats) -> None:
 
 
 @kernel
-def minimize_inverse(
-    cost: Floats, offset: Floats, matrix: Floats, limit: Floats, upper: Floats, x: Floats
-) -> float:  # fmt: skip
+def minimize_inverse(cost: Floats, offset: Floats, matrix: Floats, limit: Floats, upper: Floats, x: Floats) -> float:
     """Solve the program into `x` (n,); returns a lower bound on the sum, at most `GAP` of it below that of `x`.
 
     Without that (after `STEPS`, which only numerical trouble brings about) `x` is feasible all the same.

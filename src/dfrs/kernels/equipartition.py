@@ -16,9 +16,17 @@ ROOM, FREED = 1, 2
 
 @kernel
 def equipartition(
-    jobs: Any, first: Ints, task_nodes: Ints, capacity: Floats, is_open: Bools, tolerance: float, subject: int,
-    after: Ints, yields: Floats, reasons: Ints,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    task_nodes: Ints,
+    capacity: Floats,
+    is_open: Bools,
+    tolerance: float,
+    subject: int,
+    after: Ints,
+    yields: Floats,
+    reasons: Ints,
+) -> int:
     """Place waiting jobs whose memory fits, task by task on the open node with the fewest; share CPU equally by task.
 
     A job whose most crowded node gives each of its tasks a part c of CPU has yield min(1, c / need). The subject's

@@ -51,9 +51,18 @@ def _worth(n: int, node_rule: int, cpu: float, memory: float, capacity: Floats, 
 
 @kernel
 def _place(
-    begin: int, end: int, cpu: float, memory: float, c: int, m: int, node_rule: int, site: Site, used: Floats,
-    tolerance: float, slots: Ints,
-) -> bool:  # fmt: skip
+    begin: int,
+    end: int,
+    cpu: float,
+    memory: float,
+    c: int,
+    m: int,
+    node_rule: int,
+    site: Site,
+    used: Floats,
+    tolerance: float,
+    slots: Ints,
+) -> bool:
     """Tasks on open nodes of sub-cluster `c`, of machine `m` alone if it is not -1, ties to the lowest index.
 
     Returns success; without it `used` (N, 2) is as it was.
@@ -87,9 +96,17 @@ def _place(
 
 @kernel
 def _place_together(
-    begin: int, end: int, cpu: float, memory: float, c: int, node_rule: int, site: Site, used: Floats, tolerance: float,
+    begin: int,
+    end: int,
+    cpu: float,
+    memory: float,
+    c: int,
+    node_rule: int,
+    site: Site,
+    used: Floats,
+    tolerance: float,
     slots: Ints,
-) -> bool:  # fmt: skip
+) -> bool:
     """The same on one machine of sub-cluster `c`, that with the most CPU in use first, or the least (LEAST_LOADED)."""
     cluster, machine, _, _ = site
     machines = machine.max() + 1
@@ -112,9 +129,18 @@ def _place_together(
 
 @kernel
 def _put(
-    r: int, need: float, memory: float, demand: float, speed: Floats, rule: Ints, site: Site, first: Ints, used: Floats,
-    tolerance: float, slots: Ints,
-) -> bool:  # fmt: skip
+    r: int,
+    need: float,
+    memory: float,
+    demand: float,
+    speed: Floats,
+    rule: Ints,
+    site: Site,
+    first: Ints,
+    used: Floats,
+    tolerance: float,
+    slots: Ints,
+) -> bool:
     """Row `r` at the effective yield `demand` into the first sub-cluster of its order that has room.
 
     One machine is asked for where that is faster than many.
@@ -155,9 +181,19 @@ def _put(
 
 @kernel
 def _hold(
-    r: int, need: float, memory: float, demand: float, speed: Floats, site: Site, first: Ints, before: Ints,
-    tolerance: float, must: bool, used: Floats, slots: Ints,
-) -> bool:  # fmt: skip
+    r: int,
+    need: float,
+    memory: float,
+    demand: float,
+    speed: Floats,
+    site: Site,
+    first: Ints,
+    before: Ints,
+    tolerance: float,
+    must: bool,
+    used: Floats,
+    slots: Ints,
+) -> bool:
     """Row `r` where it is, with at most yield 1; unless it `must`, only if it gets `demand` there and has room."""
     capacity = site[2]
     begin, end = first[r], first[r + 1]
@@ -185,7 +221,7 @@ def _hold(
 @kernel
 def _size_keys(
     jobs: Any, rows: Bools, speed: Floats, memory: Floats, best: Floats, level: float, by: int, key: Floats
-) -> None:  # fmt: skip
+) -> None:
     """What each of `rows` is ordered by, largest first, into `key` (R,)."""
     for r in range(jobs.size):
         key[r] = -np.inf
@@ -211,9 +247,21 @@ def _size_keys(
 
 @kernel
 def pack_at(
-    jobs: Any, first: Ints, before: Ints, rows: Bools, pinned: Bools, speed: Floats, memory: Floats, best: Floats,
-    level: float, rule: Ints, stay: bool, site: Site, tolerance: float, slots: Ints,
-) -> bool:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    rows: Bools,
+    pinned: Bools,
+    speed: Floats,
+    memory: Floats,
+    best: Floats,
+    level: float,
+    rule: Ints,
+    stay: bool,
+    site: Site,
+    tolerance: float,
+    slots: Ints,
+) -> bool:
     """Pack `rows` at `level` by `rule`, the `pinned` ones where they are `before`; into `slots`. Returns success.
 
     With `stay` those that run stay where they can, and only the others are placed.
@@ -224,9 +272,7 @@ def pack_at(
         if rows[r] and pinned[r]:
             done[r] = True
             demand = min(level, max(best[r], SLOWEST))
-            if not _hold(
-                r, jobs[r].need, memory[r], demand, speed, site, first, before, tolerance, True, used, slots
-            ):  # fmt: skip
+            if not _hold(r, jobs[r].need, memory[r], demand, speed, site, first, before, tolerance, True, used, slots):
                 return False
         elif rows[r] and best[r] <= 0.0:
             return False
@@ -240,7 +286,7 @@ def pack_at(
                 demand = min(level, best[r])
                 done[r] = _hold(
                     r, jobs[r].need, memory[r], demand, speed, site, first, before, tolerance, False, used, slots
-                )  # fmt: skip
+                )
     for k in range(jobs.size):
         r = order[k]
         if rows[r] and not done[r]:
@@ -298,9 +344,21 @@ def upper_level(jobs: Any, rows: Bools, best: Floats, site: Site) -> float:
 
 @kernel
 def _any_packs(
-    jobs: Any, first: Ints, before: Ints, rows: Bools, pinned: Bools, speed: Floats, memory: Floats, best: Floats,
-    level: float, rules: Ints, stay: bool, site: Site, tolerance: float, slots: Ints,
-) -> bool:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    rows: Bools,
+    pinned: Bools,
+    speed: Floats,
+    memory: Floats,
+    best: Floats,
+    level: float,
+    rules: Ints,
+    stay: bool,
+    site: Site,
+    tolerance: float,
+    slots: Ints,
+) -> bool:
     """Whether one of `rules` (K, 3) packs `level`; that which did comes first the next time."""
     for k in range(rules.shape[0]):
         if pack_at(
@@ -317,9 +375,21 @@ def _any_packs(
 
 @kernel
 def search_level(
-    jobs: Any, first: Ints, before: Ints, rows: Bools, pinned: Bools, speed: Floats, memory: Floats, best: Floats,
-    order: Ints, rules: Ints, near: float, site: Site, tolerance: float, slots: Ints,
-) -> float:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    rows: Bools,
+    pinned: Bools,
+    speed: Floats,
+    memory: Floats,
+    best: Floats,
+    order: Ints,
+    rules: Ints,
+    near: float,
+    site: Site,
+    tolerance: float,
+    slots: Ints,
+) -> float:
     """The highest level found at which `rows` can be packed, with the packing in `slots`.
 
     `rows` starts with all. Where nothing packs the least level, the last row of `order` (by decreasing priority) is

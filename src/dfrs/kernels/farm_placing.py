@@ -24,7 +24,7 @@ _ALIKE = 1e-9
 @kernel
 def add_row(
     r: int, sign: float, need: float, memory: float, first: Ints, slots: Ints, speed: Floats, site: Site, used: Floats
-) -> None:  # fmt: skip
+) -> None:
     """Add `sign` times what placed row `r` is to its nodes, (need / speed, memory), to `used` (N, 2)."""
     weight = need / speed_at(speed, r, slots, first[r], first[r + 1], site)
     for s in range(first[r], first[r + 1]):
@@ -33,9 +33,7 @@ def add_row(
 
 
 @kernel
-def add_all(
-    jobs: Any, first: Ints, slots: Ints, speed: Floats, memory: Floats, site: Site, used: Floats
-) -> None:  # fmt: skip
+def add_all(jobs: Any, first: Ints, slots: Ints, speed: Floats, memory: Floats, site: Site, used: Floats) -> None:
     """The same for all rows on nodes, anew."""
     used[:] = 0.0
     for r in range(jobs.size):
@@ -45,9 +43,17 @@ def add_all(
 
 @kernel
 def _spread(
-    begin: int, end: int, weight: float, memory: float, c: int, m: int, site: Site, used: Floats, tolerance: float,
+    begin: int,
+    end: int,
+    weight: float,
+    memory: float,
+    c: int,
+    m: int,
+    site: Site,
+    used: Floats,
+    tolerance: float,
     slots: Ints,
-) -> bool:  # fmt: skip
+) -> bool:
     """Tasks on open nodes of sub-cluster `c` (of machine `m` if it is not -1) with the least pressure; success."""
     cluster, machine, capacity, open_nodes = site
     count = np.zeros(cluster.size, dtype=np.int64)
@@ -73,7 +79,7 @@ def _spread(
 @kernel
 def _least_there(
     begin: int, end: int, r: int, need: float, speed: Floats, site: Site, used: Floats, slots: Ints
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """(least effective yield on the nodes slots[begin:end] with row `r` there, its relative speed)."""
     capacity = site[2]
     rate = speed_at(speed, r, slots, begin, end, site)
@@ -91,9 +97,17 @@ def _least_there(
 
 @kernel
 def place_best(
-    r: int, need: float, memory: float, only: int, speed: Floats, site: Site, first: Ints, used: Floats,
-    tolerance: float, slots: Ints,
-) -> bool:  # fmt: skip
+    r: int,
+    need: float,
+    memory: float,
+    only: int,
+    speed: Floats,
+    site: Site,
+    first: Ints,
+    used: Floats,
+    tolerance: float,
+    slots: Ints,
+) -> bool:
     """Place row `r`, in sub-cluster `only` if that is not -1, and add it to `used`; whether there is room.
 
     Of each sub-cluster, and of each of its machines alone, the nodes with the least pressure are looked at. Best is
@@ -141,9 +155,18 @@ def _room(memory: float, most: int, c: int, site: Site, taken: Floats, tolerance
 
 @kernel
 def _choose_in(
-    jobs: Any, first: Ints, slots: Ints, subject: int, c: int, order: Ints, memory: Floats, site: Site, used: Floats,
-    tolerance: float, marked: Bools,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    subject: int,
+    c: int,
+    order: Ints,
+    memory: Floats,
+    site: Site,
+    used: Floats,
+    tolerance: float,
+    marked: Bools,
+) -> int:
     """Which rows must give way to `subject` in sub-cluster `c`, into `marked` (R,).
 
     By increasing priority until there is room; then, by decreasing priority, those without which there still is are
@@ -188,9 +211,18 @@ def _choose_in(
 
 @kernel
 def admit(
-    jobs: Any, first: Ints, before: Ints, subject: int, order: Ints, speed: Floats, memory: Floats, site: Site,
-    tolerance: float, slots: Ints, reasons: Ints,
-) -> None:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    subject: int,
+    order: Ints,
+    speed: Floats,
+    memory: Floats,
+    site: Site,
+    tolerance: float,
+    slots: Ints,
+    reasons: Ints,
+) -> None:
     """Place the submitted row `subject`; where there is no room, others give way, or move if there is room elsewhere.
 
     They give way in the sub-cluster where the most important of them matters least (ties to where `subject` is
@@ -198,9 +230,7 @@ def admit(
     """
     used = np.empty(site[2].shape)
     add_all(jobs, first, slots, speed, memory, site, used)
-    if place_best(
-        subject, jobs[subject].need, memory[subject], -1, speed, site, first, used, tolerance, slots
-    ):  # fmt: skip
+    if place_best(subject, jobs[subject].need, memory[subject], -1, speed, site, first, used, tolerance, slots):
         reasons[subject] = ROOM
         return
     marked = np.zeros(jobs.size, dtype=np.bool_)
@@ -217,9 +247,7 @@ def admit(
         if chosen[r]:
             slots[first[r] : first[r + 1]] = -1
     add_all(jobs, first, slots, speed, memory, site, used)
-    if not place_best(
-        subject, jobs[subject].need, memory[subject], where, speed, site, first, used, tolerance, slots
-    ):  # fmt: skip
+    if not place_best(subject, jobs[subject].need, memory[subject], where, speed, site, first, used, tolerance, slots):
         slots[:] = before
         return
     reasons[subject] = ROOM
@@ -235,9 +263,16 @@ def admit(
 
 @kernel
 def readmit(
-    jobs: Any, first: Ints, order: Ints, speed: Floats, memory: Floats, site: Site, tolerance: float, slots: Ints,
+    jobs: Any,
+    first: Ints,
+    order: Ints,
+    speed: Floats,
+    memory: Floats,
+    site: Site,
+    tolerance: float,
+    slots: Ints,
     reasons: Ints,
-) -> None:  # fmt: skip
+) -> None:
     """Place all rows that wait or are paused where there is room, by decreasing priority."""
     used = np.empty(site[2].shape)
     add_all(jobs, first, slots, speed, memory, site, used)
@@ -245,5 +280,5 @@ def readmit(
         r = order[k]
         if slots[first[r]] < 0 and place_best(
             r, jobs[r].need, memory[r], -1, speed, site, first, used, tolerance, slots
-        ):  # fmt: skip
+        ):
             reasons[r] = FREED

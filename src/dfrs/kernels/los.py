@@ -54,10 +54,22 @@ Waiting = tuple[Ints, Ints, Ints, Ints]
 
 @kernel
 def plan(
-    skips: int, lookahead: int, unit: int, with_dedicated: bool, jobs: Any, first: Ints, task_nodes: Ints,
-    capacity: Floats, is_open: Bools, tolerance: float, now_s: float, after: Ints, yields: Floats, reasons: Ints,
+    skips: int,
+    lookahead: int,
+    unit: int,
+    with_dedicated: bool,
+    jobs: Any,
+    first: Ints,
+    task_nodes: Ints,
+    capacity: Floats,
+    is_open: Bools,
+    tolerance: float,
+    now_s: float,
+    after: Ints,
+    yields: Floats,
+    reasons: Ints,
     memo: Ints,
-) -> int:  # fmt: skip
+) -> int:
     """Fill `after` (slots), `yields` (R,), `reasons` (R, zeros on entry) and `memo` (R,); how many rows change.
 
     `skips` is C_s, IN_ORDER or AUTOMATIC; only the first `lookahead` waiting jobs are looked at for a set. Without
@@ -96,9 +108,19 @@ def next_start(jobs: Any, first: Ints, task_nodes: Ints, now_s: float) -> float:
 
 @kernel
 def _start_waiting(
-    skips: int, lookahead: int, unit: int, with_dedicated: bool, jobs: Any, first: Ints, cluster: Cluster,
-    tolerance: float, now_s: float, after: Ints, reasons: Ints, memo: Ints,
-) -> int:  # fmt: skip
+    skips: int,
+    lookahead: int,
+    unit: int,
+    with_dedicated: bool,
+    jobs: Any,
+    first: Ints,
+    cluster: Cluster,
+    tolerance: float,
+    now_s: float,
+    after: Ints,
+    reasons: Ints,
+    memo: Ints,
+) -> int:
     """How many jobs start, or -1 - r where row r has no estimate."""
     kind = cluster[0]
     ends, released, missing = releases(jobs, first, after, kind, 1, now_s)
@@ -218,9 +240,16 @@ def _reserve_dedicated(
 
 @kernel
 def _note_late(
-    jobs: Any, first: Ints, dedicated: Ints, units: Ints, cluster: tuple[int, int, int], now_s: float, after: Ints,
-    reasons: Ints, memo: Ints,
-) -> None:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    dedicated: Ints,
+    units: Ints,
+    cluster: tuple[int, int, int],
+    now_s: float,
+    after: Ints,
+    reasons: Ints,
+    memo: Ints,
+) -> None:
     """Note why dedicated jobs whose requested start has come do not start, once for each, in `memo`.
 
     `cluster` is the open, the free and the closed units, before this decision.

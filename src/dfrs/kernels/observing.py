@@ -195,7 +195,7 @@ def _offer(table: Any, own: Ints, capacity: float, least: float, catch_up: float
 @kernel
 def weigh(
     table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
-) -> None:  # fmt: skip
+) -> None:
     """Weights by the estimates, `total` on each node, into `table`.
 
     All have the part `even` of the largest yield that is common to all nodes, and at least the part `least_even` of

@@ -40,9 +40,17 @@ def _predict(table: Any, j: int, now_s: float) -> None:
 
 @kernel
 def perform(
-    table: Any, running: Ints, count: int, now_s: float, commands: tuple[Ints, Ints, Floats, Ints], penalty_s: float,
-    copy_s: float, speeds: Floats, serials: Ints, ready_s: Floats,
-) -> tuple[int, int]:  # fmt: skip
+    table: Any,
+    running: Ints,
+    count: int,
+    now_s: float,
+    commands: tuple[Ints, Ints, Floats, Ints],
+    penalty_s: float,
+    copy_s: float,
+    speeds: Floats,
+    serials: Ints,
+    ready_s: Floats,
+) -> tuple[int, int]:
     """Carry out `commands` = (action, job, yields, tasks moved) (K,) on `table` and the first `count` of `running`.
 
     A resume or migration costs `penalty_s` without progress from now, and `copy_s` for each node's memory copied. Jobs

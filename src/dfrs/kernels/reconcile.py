@@ -145,9 +145,18 @@ def _fits(first: Ints, after: Ints, r: int, used: Floats, capacity: Floats, tole
 
 @kernel
 def order_moves(
-    jobs: Any, first: Ints, before: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float, kind: Ints,
-    order: Ints, steps: Ints, filled: int,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    after: Ints,
+    yields: Floats,
+    capacity: Floats,
+    tolerance: float,
+    kind: Ints,
+    order: Ints,
+    steps: Ints,
+    filled: int,
+) -> int:
     """Append the migrations to (`order`, `steps`) so that each finds room when its turn comes; the new length.
 
     Where jobs wait for each other's nodes in a cycle, one of them is detached first and migrates last.
@@ -201,9 +210,17 @@ def order_moves(
 
 @kernel
 def plan(
-    jobs: Any, first: Ints, before: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float, kind: Ints,
-    order: Ints, steps: Ints,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    after: Ints,
+    yields: Floats,
+    capacity: Floats,
+    tolerance: float,
+    kind: Ints,
+    order: Ints,
+    steps: Ints,
+) -> int:
     """The commands in order: (`order`, `steps`) (2R,) name row and action; returns their number.
 
     Pauses, smaller yields, migrations, starts and resumes, larger yields: whatever was done so far, no node is

@@ -70,9 +70,17 @@ def _same_node(a: int, b: int, capacity: Floats, preload: Floats, open_nodes: Bo
 
 @kernel
 def _fill_node(
-    n: int, size: Floats, left: Ints, head: Ints, middle: int, preload: Floats, capacity: Floats, tolerance: float,
-    unplaced: int, picks: Ints,
-) -> int:  # fmt: skip
+    n: int,
+    size: Floats,
+    left: Ints,
+    head: Ints,
+    middle: int,
+    preload: Floats,
+    capacity: Floats,
+    tolerance: float,
+    unplaced: int,
+    picks: Ints,
+) -> int:
     """Choose tasks for node `n`: positions of their groups into `picks`; how many. `left` is reduced.
 
     Positions [0, middle) are the list of tasks with more memory than CPU, the others have more CPU.
@@ -144,9 +152,17 @@ def _volume_left(
 
 @kernel
 def pack_groups(
-    row: Ints, size: Floats, left: Ints, middle: int, first: Ints, preload: Floats, capacity: Floats,
-    open_nodes: Bools, tolerance: float, slots: Ints,
-) -> bool:  # fmt: skip
+    row: Ints,
+    size: Floats,
+    left: Ints,
+    middle: int,
+    first: Ints,
+    preload: Floats,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    slots: Ints,
+) -> bool:
     """Place left[p] tasks of size[p] (CPU, memory) of each group p, which is row[p], into its `slots`. Returns success.
 
     Groups are in two lists as `_fill_node` takes them; `left` is used up. Nodes hold `preload` (N, 2) already.
@@ -234,9 +250,19 @@ def _preload(
 
 @kernel
 def pack_at(
-    jobs: Any, first: Ints, before: Ints, rows: Bools, pinned: Bools, yields: Floats, by_memory: Ints, by_cpu: Ints,
-    capacity: Floats, open_nodes: Bools, tolerance: float, slots: Ints,
-) -> bool:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    rows: Bools,
+    pinned: Bools,
+    yields: Floats,
+    by_memory: Ints,
+    by_cpu: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    slots: Ints,
+) -> bool:
     """Pack `rows` at `yields`, the `pinned` ones where they are `before`; into `slots`. Returns success.
 
     `by_memory` has these rows, and perhaps others, by decreasing memory; `by_cpu` the same in any order: it is sorted.
@@ -268,7 +294,7 @@ def pack_at(
             middle = groups
     return pack_groups(
         row[:groups], size[:groups], left[:groups], middle, first, preload, capacity, open_nodes, tolerance, slots
-    )  # fmt: skip
+    )
 
 
 @kernel
@@ -372,9 +398,20 @@ def _sorted_rows(jobs: Any, rows: Bools, count: int) -> tuple[Ints, Ints]:
 
 @kernel
 def search_level(
-    jobs: Any, first: Ints, before: Ints, rows: Bools, pinned: Bools, base: Floats, slope: Floats, search: Search,
-    order: Ints, capacity: Floats, open_nodes: Bools, tolerance: float, slots: Ints,
-) -> float:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    rows: Bools,
+    pinned: Bools,
+    base: Floats,
+    slope: Floats,
+    search: Search,
+    order: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    slots: Ints,
+) -> float:
     """The highest level found at which `rows` can be packed, with the packing in `slots`.
 
     `rows` starts with all. Where there is no packing at the least level, the last row of `order` (by decreasing
@@ -415,9 +452,20 @@ def search_level(
 
 @kernel
 def remap(
-    jobs: Any, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, order: Ints, pinned: Bools, base: Floats,
-    slope: Floats, search: Search, tolerance: float, slots: Ints, reasons: Ints,
-) -> float:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    order: Ints,
+    pinned: Bools,
+    base: Floats,
+    slope: Floats,
+    search: Search,
+    tolerance: float,
+    slots: Ints,
+    reasons: Ints,
+) -> float:
     """Pack all rows anew into `slots`; `reasons` (R,) is filled. Returns the level of the packing.
 
     `order` has the rows by decreasing priority; `pinned` (R,) rows may lose their nodes, but not change them. Tasks

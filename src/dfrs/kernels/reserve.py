@@ -79,9 +79,17 @@ def _whole(free: float, size: float, most: int) -> int:
 
 @kernel
 def _room_at(
-    n: int, need: float, memory: float, most: int, reserved: Floats, used: Floats, guests: Ints, capacity: Floats,
-    open_nodes: Bools, tolerance: float,
-) -> int:  # fmt: skip
+    n: int,
+    need: float,
+    memory: float,
+    most: int,
+    reserved: Floats,
+    used: Floats,
+    guests: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+) -> int:
     """Dedicated tasks, at most `most`, that node `n` has room for without anyone having to leave it."""
     if not open_nodes[n]:
         return 0
@@ -96,9 +104,17 @@ def _room_at(
 
 @kernel
 def room_beside(
-    need: float, memory: float, most: int, reserved: Floats, used: Floats, guests: Ints, capacity: Floats,
-    open_nodes: Bools, tolerance: float, room: Ints,
-) -> int:  # fmt: skip
+    need: float,
+    memory: float,
+    most: int,
+    reserved: Floats,
+    used: Floats,
+    guests: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    room: Ints,
+) -> int:
     """Dedicated tasks, at most `most`, for which each node has room as it is, into `room` (N,); their sum.
 
     `used` (N, 2) are needs and memory of all tasks there, `guests` (N,) how many of those are of guests.
@@ -112,9 +128,19 @@ def room_beside(
 
 @kernel
 def _shift(
-    jobs: Any, first: Ints, slots: Ints, r: int, sign: int, subject: int, reserved: Floats, used: Floats,
-    guests: Ints, capacity: Floats, open_nodes: Bools, tolerance: float,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    r: int,
+    sign: int,
+    subject: int,
+    reserved: Floats,
+    used: Floats,
+    guests: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+) -> int:
     """Add or take away guest `r`; by how much that changes the sum of the room for row `subject`."""
     need, memory, most = jobs[subject].need, jobs[subject].memory, jobs[subject].tasks
     change = 0
@@ -130,9 +156,21 @@ def _shift(
 
 @kernel
 def choose_to_leave(
-    jobs: Any, first: Ints, slots: Ints, kind: Ints, subject: int, room: int, order: Ints, reserved: Floats,
-    used: Floats, guests: Ints, capacity: Floats, open_nodes: Bools, tolerance: float, marked: Ints,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    kind: Ints,
+    subject: int,
+    room: int,
+    order: Ints,
+    reserved: Floats,
+    used: Floats,
+    guests: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    marked: Ints,
+) -> int:
     """Which guests must leave for dedicated row `subject`, into `marked` (R,); their number, 0 if in vain.
 
     As `dfrs.kernels.admission.choose_to_pause`: marked by increasing priority until there is room, then, by decreasing
@@ -168,9 +206,18 @@ def choose_to_leave(
 
 @kernel
 def place_dedicated(
-    jobs: Any, first: Ints, slots: Ints, kind: Ints, r: int, order: Ints, reserved: Floats, capacity: Floats,
-    open_nodes: Bools, tolerance: float, reasons: Ints,
-) -> bool:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    kind: Ints,
+    r: int,
+    order: Ints,
+    reserved: Floats,
+    capacity: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    reasons: Ints,
+) -> bool:
     """Give row `r` nodes, each task the one of least CPU load with room; guests leave if they must. Whether it could.
 
     `slots`, `kind`, `reserved` and the `reasons` of guests that left are modified.
@@ -217,9 +264,17 @@ def why_late(jobs: Any, r: int, capacity: Floats, open_nodes: Bools, tolerance: 
 
 @kernel
 def _move_elsewhere(
-    jobs: Any, first: Ints, before: Ints, slots: Ints, kind: Ints, order: Ints, rest: Floats, open_nodes: Bools,
-    tolerance: float, reasons: Ints,
-) -> None:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    slots: Ints,
+    kind: Ints,
+    order: Ints,
+    rest: Floats,
+    open_nodes: Bools,
+    tolerance: float,
+    reasons: Ints,
+) -> None:
     """Place guests that had to leave, by decreasing priority, where memory is free and all can have LEAST_YIELD."""
     nodes = rest.shape[0]
     used = np.zeros((nodes, 2))
@@ -244,9 +299,21 @@ def _move_elsewhere(
 
 @kernel
 def reserve(
-    jobs: Any, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, now_s: float, priorities: int,
-    migrates: bool, tolerance: float, slots: Ints, kind: Ints, reasons: Ints, memo: Ints, rest: Floats,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    before: Ints,
+    capacity: Floats,
+    open_nodes: Bools,
+    now_s: float,
+    priorities: int,
+    migrates: bool,
+    tolerance: float,
+    slots: Ints,
+    kind: Ints,
+    reasons: Ints,
+    memo: Ints,
+    rest: Floats,
+) -> int:
     """Give due dedicated rows their nodes, by requested start and then submission; returns how many got some.
 
     `slots` starts as a copy of `before`, `memo` (R,) as that of `jobs`; both are modified: a row that finds no room

@@ -45,9 +45,16 @@ def _scaled_floor(used: Floats, capacity: Floats, floor: float) -> float:
 
 @kernel
 def fill(
-    jobs: Any, first: Ints, slots: Ints, capacity: Floats, base: Floats, slope: Floats, floor: float, one_step: bool,
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    capacity: Floats,
+    base: Floats,
+    slope: Floats,
+    floor: float,
+    one_step: bool,
     yields: Floats,
-) -> float:  # fmt: skip
+) -> float:
     """Raise the common level as far as it goes; who meets a full node or yield 1 stays, the others go on.
 
     The result, in `yields` (R,), is the lexicographically largest sorted vector of levels for these slots (0 for rows
@@ -123,9 +130,21 @@ def fill(
 
 @kernel
 def _turn(
-    jobs: Any, first: Ints, slots: Ints, r: int, base: Floats, slope: Floats, floor: float, room: Floats, fixed: Floats,
-    rate: Floats, rising: Ints, state: Ints, event: Floats, yields: Floats,
-) -> int:  # fmt: skip
+    jobs: Any,
+    first: Ints,
+    slots: Ints,
+    r: int,
+    base: Floats,
+    slope: Floats,
+    floor: float,
+    room: Floats,
+    fixed: Floats,
+    rate: Floats,
+    rising: Ints,
+    state: Ints,
+    event: Floats,
+    yields: Floats,
+) -> int:
     """Row `r` begins to rise from the floor, or arrives at yield 1; returns how many rows (0, 1) are done by that."""
     need = jobs[r].need
     if state[r] == IDLE:
@@ -146,9 +165,18 @@ def _turn(
 
 @kernel
 def _leave(
-    r: int, need: float, value: float, first: Ints, slots: Ints, base: Floats, slope: Floats, room: Floats,
-    fixed: Floats, rate: Floats, rising: Ints,
-) -> None:  # fmt: skip
+    r: int,
+    need: float,
+    value: float,
+    first: Ints,
+    slots: Ints,
+    base: Floats,
+    slope: Floats,
+    room: Floats,
+    fixed: Floats,
+    rate: Floats,
+    rising: Ints,
+) -> None:
     """Row `r` rises no more and stays at `value`."""
     for s in range(first[r], first[r + 1]):
         n = slots[s]
@@ -160,9 +188,20 @@ def _leave(
 
 @kernel
 def _freeze_full(
-    first: Ints, slots: Ints, base: Floats, slope: Floats, level: float, tight: Ints, room: Floats, fixed: Floats,
-    rate: Floats, rising: Ints, state: Ints, jobs: Any, yields: Floats,
-) -> int:  # fmt: skip
+    first: Ints,
+    slots: Ints,
+    base: Floats,
+    slope: Floats,
+    level: float,
+    tight: Ints,
+    room: Floats,
+    fixed: Floats,
+    rate: Floats,
+    rising: Ints,
+    state: Ints,
+    jobs: Any,
+    yields: Floats,
+) -> int:
     """All rows on nodes that are full at `level` stay where they are; how many they are."""
     full = np.zeros(room.size, dtype=np.bool_)
     for k in range(tight.size):

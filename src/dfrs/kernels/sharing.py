@@ -56,9 +56,16 @@ def divide(node: Ints, weight: Floats, need: Floats, capacity: Floats, used: Flo
 
 @kernel
 def run(
-    begin: int, end: int, node: Ints, weight: Floats, stopped: Bools, need: Floats, capacity: Floats, yields: Floats,
+    begin: int,
+    end: int,
+    node: Ints,
+    weight: Floats,
+    stopped: Bools,
+    need: Floats,
+    capacity: Floats,
+    yields: Floats,
     used_s: Floats,
-) -> None:  # fmt: skip
+) -> None:
     """Seconds `begin` to `end` under the same weights: `yields` (S, T) of each second, and CPU seconds `used_s` (T,).
 
     `need` (S, T) holds in each second. Tasks that are `stopped` (T,) get nothing. The yield of a task that needs

@@ -31,9 +31,7 @@ def _entering(gain: Floats, careful: bool) -> int:
 
 
 @kernel
-def _leaving(
-    table: Floats, value: Floats, bound: Floats, basic: Ints, c: int, own: float
-) -> tuple[int, float, bool]:  # fmt: skip
+def _leaving(table: Floats, value: Floats, bound: Floats, basic: Ints, c: int, own: float) -> tuple[int, float, bool]:
     """(row or -1, step, whether that row's variable stops at its upper bound) as column `c` grows, at most by `own`.
 
     Ties go to the basic variable of lowest index.

@@ -92,11 +92,15 @@ api = APIRouter(prefix=PREFIX)
 
 
 @api.post(
-    "/jobs", tags=["jobs"], status_code=201, response_model=Submitted, responses=problems(400, 413, 415, 429),
+    "/jobs",
+    tags=["jobs"],
+    status_code=201,
+    response_model=Submitted,
+    responses=problems(400, 413, 415, 429),
     openapi_extra=body(
         JobRequest, {"command": ["./simulate", "--steps", "9"], "tasks": 4, "cpu_cores": 0.5, "memory_bytes": 1 << 29}
     ),
-)  # fmt: skip
+)
 async def submit(request: Request, caller: User) -> Response:
     """Submit a job. The numbers come back when it is durable. Only an admin may name another `user`."""
     state = request.app.state
@@ -242,18 +246,22 @@ async def shadow(caller: Reader, limit: Annotated[int, Query(ge=1, le=MOST_LISTE
 
 
 @api.get(
-    "/log", tags=["cluster"], response_class=Response,
+    "/log",
+    tags=["cluster"],
+    response_class=Response,
     responses=problems() | streamed("application/x-ndjson", "One JSON object a line: a header, events, jobs."),
-)  # fmt: skip
+)
 async def log(caller: Admin) -> Response:
     """The durable log from its beginning to now. Admins, since it holds all commands."""
     return StreamOf(log_lines(caller.service), media_type="application/x-ndjson")
 
 
 @api.get(
-    "/changes", tags=["cluster"], response_class=Response,
+    "/changes",
+    tags=["cluster"],
+    response_class=Response,
     responses=problems() | streamed("text/event-stream", 'Events "change" with {"sequence": N}.'),
-)  # fmt: skip
+)
 async def changes(request: Request, caller: Reader) -> Response:
     """Server-sent events: one whenever something changed, at most four a second, at least every 15 seconds."""
     state = request.app.state
@@ -267,9 +275,13 @@ async def tokens(caller: Admin) -> Response:
 
 
 @api.post(
-    "/tokens", tags=["tokens"], status_code=201, response_model=NewToken, responses=problems(400, 413, 415),
+    "/tokens",
+    tags=["tokens"],
+    status_code=201,
+    response_model=NewToken,
+    responses=problems(400, 413, 415),
     openapi_extra=body(TokenRequest, {"user": "alice", "role": "user", "days": 90}),
-)  # fmt: skip
+)
 async def create_token(request: Request, caller: Admin) -> Response:
     """Make a token. This answer is the only time its secret is shown. Admins."""
     wanted = await read(request, TokenRequest)
@@ -292,10 +304,15 @@ async def me(caller: Reader) -> Response:
 beside = APIRouter()
 
 
-@beside.get("/healthz", tags=["cluster"], response_class=Response, responses={
-    200: {"description": "Well.", "content": {"text/plain": {"schema": {"type": "string"}}}},
-    503: {"model": Problem, "description": "What is wrong."},
-})  # fmt: skip
+@beside.get(
+    "/healthz",
+    tags=["cluster"],
+    response_class=Response,
+    responses={
+        200: {"description": "Well.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        503: {"model": Problem, "description": "What is wrong."},
+    },
+)
 async def healthz(request: Request) -> Response:
     """Whether the controller is well. No token."""
     wrong = request.app.state.service.healthy()
@@ -305,9 +322,11 @@ async def healthz(request: Request) -> Response:
 
 
 @beside.get(
-    "/metrics", tags=["cluster"], response_class=Response,
+    "/metrics",
+    tags=["cluster"],
+    response_class=Response,
     responses=problems() | streamed("text/plain", "Figures, as Prometheus reads them."),
-)  # fmt: skip
+)
 async def metrics(request: Request, _: Annotated[None, Depends(AllowScraper())]) -> Response:
     """Figures for Prometheus. A token of any reading role; none from loopback, if the operator has so chosen."""
     return Response(request.app.state.meters.text(), 200, HEADERS | {"content-type": prometheus.CONTENT_TYPE})
@@ -319,9 +338,14 @@ def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings
     Whoever serves it sets `app.state.stopping` before it waits for connections to end.
     """
     app = FastAPI(
-        title="dfrs", version=VERSION, openapi_url=f"{PREFIX}/openapi.json", docs_url=None, redoc_url=None,
-        redirect_slashes=False, generate_unique_id_function=operation,
-    )  # fmt: skip
+        title="dfrs",
+        version=VERSION,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=operation,
+    )
     app.state.service = service
     app.state.settings = settings or ApiSettings()
     app.state.meters = prometheus.Meters(service)

@@ -48,9 +48,12 @@ def arrays(core: Core, observer: Observer) -> bytes:
     """What the core and discovery know, as npz."""
     blob = io.BytesIO()
     np.savez_compressed(
-        blob, allow_pickle=False, layout=np.array(layout()), needs=observer.state(),
+        blob,
+        allow_pickle=False,
+        layout=np.array(layout()),
+        needs=observer.state(),
         **{f"core_{k}": v for k, v in core.state().items()},
-    )  # fmt: skip
+    )
     return blob.getvalue()
 
 
@@ -71,11 +74,15 @@ def shell(state: State) -> str:
 
 def _of_job(job: JobRecord) -> Mapping[str, Any]:
     return {
-        "incarnation": job.incarnation, "placed": job.placed, "paused": job.paused, "yield": job.yield_,
-        "need": job.need, "why": job.why,
+        "incarnation": job.incarnation,
+        "placed": job.placed,
+        "paused": job.paused,
+        "yield": job.yield_,
+        "need": job.need,
+        "why": job.why,
         "tasks": [[task.target, task.started, list(task.at)] for task in job.tasks],
         "old": [[task.id.rank, task.id.incarnation, list(task.at)] for task in job.old],
-    }  # fmt: skip
+    }
 
 
 def restore_shell(state: State, text: str) -> None:
@@ -136,7 +143,7 @@ def load(connection: Connection) -> Stored:
     last = connection.execute(sa.select(sa.func.max(events.c.sequence), sa.func.max(events.c.time_s))).one()
     counts = connection.execute(
         sa.select(jobs.c.state, sa.func.count()).where(jobs.c.state != "open").group_by(jobs.c.state)
-    )  # fmt: skip
+    )
     ended = sa.select(jobs.c.final).where(jobs.c.state != "open").order_by(jobs.c.ended_at.desc()).limit(MOST_ENDED)
     happenings = sa.select(tables.happenings).order_by(tables.happenings.c.sequence.desc()).limit(MOST_HAPPENINGS)
     points = sa.select(tables.points.c.body).order_by(tables.points.c.time.desc()).limit(MOST_POINTS)
@@ -150,14 +157,12 @@ def load(connection: Connection) -> Stored:
         last_job=connection.execute(sa.select(sa.func.max(jobs.c.id))).scalar() or 0,
         last_s=last[1] or 0.0,
         checkpoint=stored,
-        events=connection.execute(
-            sa.select(events).where(events.c.sequence > after).order_by(events.c.sequence)
-        ).all(),
+        events=connection.execute(sa.select(events).where(events.c.sequence > after).order_by(events.c.sequence)).all(),
         last_event=last[0] or 0,
         happenings=connection.execute(happenings).all()[::-1],
         points=list(connection.execute(points).scalars())[::-1],
         tokens=connection.execute(sa.select(tables.tokens)).all(),
-    )  # fmt: skip
+    )
 
 
 def states_of(connection: Connection, names: set[int]) -> Mapping[int, str]:
@@ -206,9 +211,17 @@ def _restore_jobs(state: State, stored: Stored) -> None:
         if request is None:
             request = requests[row.request] = JobRequest.model_validate_json(row.body)
         state.jobs[row.id] = JobRecord(
-            row.id, row.request, request, row.owner, row.submitted_at, array_index=row.array_index, told=row.told,
-            held=row.held, outcome=Outcome.of(row.outcome), started_at=row.started_at,
-        )  # fmt: skip
+            row.id,
+            row.request,
+            request,
+            row.owner,
+            row.submitted_at,
+            array_index=row.array_index,
+            told=row.told,
+            held=row.held,
+            outcome=Outcome.of(row.outcome),
+            started_at=row.started_at,
+        )
     for job in state.jobs.values():
         state.link(job, stored.dependencies)
         if not job.told:
@@ -226,9 +239,13 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
     )
     for row in stored.tokens:
         info = TokenInfo(
-            id=row.id, user=row.owner, role=row.role, created_at=row.created_at, expires_at=row.expires_at,
+            id=row.id,
+            user=row.owner,
+            role=row.role,
+            created_at=row.created_at,
+            expires_at=row.expires_at,
             revoked=row.revoked,
-        )  # fmt: skip
+        )
         tokens.add(row.hash, info)
 
 

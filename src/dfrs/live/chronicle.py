@@ -156,6 +156,13 @@ class Chronicle:
 
 def _bar(key: tuple[int, int], open_: _Open, end: float | None) -> Bar:
     return Bar(
-        job=key[0], rank=key[1], name=open_.name, user=open_.user, node=open_.node, begin=open_.begin, end=end,
-        share_cores=open_.share_cores, paused=open_.paused,
-    )  # fmt: skip
+        job=key[0],
+        rank=key[1],
+        name=open_.name,
+        user=open_.user,
+        node=open_.node,
+        begin=open_.begin,
+        end=end,
+        share_cores=open_.share_cores,
+        paused=open_.paused,
+    )

@@ -161,9 +161,13 @@ class Client:
         headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
         # A proxy of the environment, or a .netrc, has no say in who sees the token.
         self._http = httpx.Client(
-            base_url=f"{endpoint.url}/api/v1", headers=headers, timeout=timeout_s, transport=transport,
-            verify=_context(endpoint), trust_env=False,
-        )  # fmt: skip
+            base_url=f"{endpoint.url}/api/v1",
+            headers=headers,
+            timeout=timeout_s,
+            transport=transport,
+            verify=_context(endpoint),
+            trust_env=False,
+        )
 
     def __enter__(self) -> Self:
         return self

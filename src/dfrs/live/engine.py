@@ -228,9 +228,7 @@ class Engine:
             state.places.dirty |= dirty
             raise
 
-    def _fill(
-        self, plan: Plan, requests: Sequence[Request], dirty: set[int], revision: Revision | None
-    ) -> list[Comer]:  # fmt: skip
+    def _fill(self, plan: Plan, requests: Sequence[Request], dirty: set[int], revision: Revision | None) -> list[Comer]:
         """Put everything into the plan that there is to do; nodes that come."""
         planner = self._planner
         # One that came since the last welcome may well be known: it is welcomed at the next.
@@ -381,11 +379,16 @@ class Engine:
             into.append(
                 state.chronicle.number(
                     {
-                        "time": state.wall(now_s), "job": job.id, "node": None, "action": word, "nodes": names,
-                        "yield_": command.yield_ if command.action in _MOVES else None, "why": why,
+                        "time": state.wall(now_s),
+                        "job": job.id,
+                        "node": None,
+                        "action": word,
+                        "nodes": names,
+                        "yield_": command.yield_ if command.action in _MOVES else None,
+                        "why": why,
                     }
                 )
-            )  # fmt: skip
+            )
 
     def _show_bars(self, names: set[int], now: float) -> None:
         state = self.state
@@ -399,9 +402,14 @@ class Engine:
                     state.chronicle.end_bar(key, now)
                     continue
                 state.chronicle.bar(
-                    key, now, name=job.name, user=job.user, node=state.nodes[task.target].name, paused=job.paused,
+                    key,
+                    now,
+                    name=job.name,
+                    user=job.user,
+                    node=state.nodes[task.target].name,
+                    paused=job.paused,
                     share_cores=state.places.share_cores(job, task),
-                )  # fmt: skip
+                )
 
     # Discovery.
 

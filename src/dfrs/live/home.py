@@ -20,8 +20,17 @@ from dfrs.model.errors import DfrsError, InputError
 
 AGENT_FILE = "agent.token"
 _OURS = {
-    CLIENT_FILE, AGENT_FILE, "dfrs.db", "lock", "host", "up.lock", "up.json", "ca.pem", "ca.key", "server.pem",
-}  # fmt: skip
+    CLIENT_FILE,
+    AGENT_FILE,
+    "dfrs.db",
+    "lock",
+    "host",
+    "up.lock",
+    "up.json",
+    "ca.pem",
+    "ca.key",
+    "server.pem",
+}
 """What is in a directory that a controller has used before."""
 _TOKEN_DAYS = 3650.0
 """Of the tokens in files that only this account can read."""

@@ -58,14 +58,16 @@ def describe(app: FastAPI) -> None:
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = get_openapi(
-                title="dfrs", version=VERSION, summary="A cluster whose nodes are shared in fractions.",
+                title="dfrs",
+                version=VERSION,
+                summary="A cluster whose nodes are shared in fractions.",
                 description=(
                     "Times are seconds since 1970; CPU is in cores, memory in bytes, fractions are in [0, 1]. "
                     "Errors are JSON with one line, `detail`."
                 ),
                 routes=app.routes,
                 tags=[{"name": name, "description": words} for name, words in _TAGS.items()],
-            )  # fmt: skip
+            )
             made["components"]["schemas"].update(_bodies())
             app.openapi_schema = made
         return app.openapi_schema

@@ -47,9 +47,16 @@ def take_picture(core: Core) -> Picture:
     """As it is now."""
     seen = core.snapshot()
     own = Snapshot(
-        seen.now_s, seen.cause, seen.subject, seen.capacity, seen.open, seen.jobs.copy(), seen.first.copy(),
-        seen.task_nodes.copy(), seen.moved,
-    )  # fmt: skip
+        seen.now_s,
+        seen.cause,
+        seen.subject,
+        seen.capacity,
+        seen.open,
+        seen.jobs.copy(),
+        seen.first.copy(),
+        seen.task_nodes.copy(),
+        seen.moved,
+    )
     names = own.jobs["id"].tolist()
     return Picture(own, core.wake_at_s, dict(zip(names, range(len(names)), strict=True)))
 

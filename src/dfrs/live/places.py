@@ -322,10 +322,14 @@ class Places:
         self._tell(
             node,
             Desired(
-                task=task.id, version=self._next(), state=state, share_cores=share, spec=self._spec(job),
+                task=task.id,
+                version=self._next(),
+                state=state,
+                share_cores=share,
+                spec=self._spec(job),
                 take=task.started,
             ),
-        )  # fmt: skip
+        )
 
     def share_cores(self, job: JobRecord, task: Task) -> float:
         """What it is to be guaranteed: its discovery's weight, or its yield of its need."""

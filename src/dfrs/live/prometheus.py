@@ -58,9 +58,10 @@ class _Figures(Collector):
                 yield GaugeMetricFamily(name, words, value=value)
         yield CounterMetricFamily("dfrs_decisions", "Decisions of the policy.", value=now.decisions)
         yield CounterMetricFamily(
-            "dfrs_shadow_differences", "Decisions that the shadow policy would have made otherwise.",
+            "dfrs_shadow_differences",
+            "Decisions that the shadow policy would have made otherwise.",
             value=now.shadow_differs,
-        )  # fmt: skip
+        )
 
 
 def _counts(now: Cluster) -> Iterable[Metric]:

@@ -166,11 +166,15 @@ class JobRecord:
     def columns(self, *, ended_at: float | None = None, final: Job | None = None) -> Mapping[str, Any]:
         """Its row in the database, for the statement that changes it."""
         return {
-            "b_id": self.id, "b_told": self.told, "b_held": self.held, "b_started_at": self.started_at,
-            "b_outcome": None if self.outcome is None else self.outcome.text(), "b_ended_at": ended_at,
+            "b_id": self.id,
+            "b_told": self.told,
+            "b_held": self.held,
+            "b_started_at": self.started_at,
+            "b_outcome": None if self.outcome is None else self.outcome.text(),
+            "b_ended_at": ended_at,
             "b_state": "open" if final is None else final.state.value,
             "b_final": None if final is None else final.model_dump_json(),
-        }  # fmt: skip
+        }
 
 
 @dataclass(slots=True, eq=False)

@@ -149,10 +149,20 @@ async def serve(
     """
     end = end or asyncio.Event()
     config = uvicorn.Config(
-        app, http="h11", ws=_Frames, lifespan="off", log_config=None, access_log=False, proxy_headers=False,
-        server_header=False, ws_max_size=MESSAGE_BYTES, ws_per_message_deflate=False, timeout_keep_alive=30,
-        timeout_graceful_shutdown=GRACE_S, ssl_context_factory=None if tls is None else lambda _config, _default: tls,
-    )  # fmt: skip
+        app,
+        http="h11",
+        ws=_Frames,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ws_max_size=MESSAGE_BYTES,
+        ws_per_message_deflate=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+    )
     server = _Server(config, app, ready)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -64,10 +64,16 @@ class Controller:
     """
 
     def __init__(
-        self, settings: ControllerSettings, policy: Policy, discovery: Discovery | None = None,
-        shadow: Policy | None = None, bound: Bound | None = None, *, find: checkpoint.Find,
+        self,
+        settings: ControllerSettings,
+        policy: Policy,
+        discovery: Discovery | None = None,
+        shadow: Policy | None = None,
+        bound: Bound | None = None,
+        *,
+        find: checkpoint.Find,
         writer: Executor | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.settings = settings
         self.journal = Journal(settings.database, writer)
         self.rejected = 0
@@ -229,9 +235,13 @@ class Controller:
         return self.job(job).user if record is None else record.user
 
     def jobs(
-        self, *, user: str | None = None, states: frozenset[JobState] | None = None, before: int | None = None,
+        self,
+        *,
+        user: str | None = None,
+        states: frozenset[JobState] | None = None,
+        before: int | None = None,
         limit: int = 100,
-    ) -> Sequence[Job]:  # fmt: skip
+    ) -> Sequence[Job]:
         """As `Service.jobs`."""
         state, found = self.state, list[Job]()
         for name in sorted(state.jobs, reverse=True):

@@ -63,10 +63,12 @@ class Shadowed:
         for row in rows[:MOST_EACH]:
             self._choices.append(
                 ShadowChoice(
-                    time=now, job=int(snapshot.jobs["id"][row]), did=self._words(snapshot, did, row),
+                    time=now,
+                    job=int(snapshot.jobs["id"][row]),
+                    did=self._words(snapshot, did, row),
                     would=self._words(snapshot, would, row),
                 )
-            )  # fmt: skip
+            )
 
     def _words(self, snapshot: Snapshot, target: Target, row: int) -> str:
         nodes = target.task_nodes[snapshot.first[row] : snapshot.first[row + 1]]

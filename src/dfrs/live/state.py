@@ -125,11 +125,16 @@ class State:
         if job.array_index is not None:
             environment["DFRS_ARRAY_INDEX"] = str(job.array_index)
         return TaskSpec(
-            command=request.command, directory=request.directory, environment=environment, tasks=request.tasks,
+            command=request.command,
+            directory=request.directory,
+            environment=environment,
+            tasks=request.tasks,
             peers=tuple(self.nodes[task.target].hello.address for task in job.tasks),
-            memory_bytes=self.memory_bytes(request), account=job.user, time_limit_s=request.time_limit_s,
+            memory_bytes=self.memory_bytes(request),
+            account=job.user,
+            time_limit_s=request.time_limit_s,
             profile=request.profile,
-        )  # fmt: skip
+        )
 
     def user_number(self, user: str) -> int:
         """By which the core tells users apart."""

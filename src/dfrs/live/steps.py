@@ -334,11 +334,15 @@ class Planner:
         if not state.knows_dedicated or not start_s > now_s:
             start_s = math.nan
         return Submit(
-            job.id, request.tasks, views.first_need(state, request),
+            job.id,
+            request.tasks,
+            views.first_need(state, request),
             state.memory_bytes(request) / state.reference_bytes,
             estimate_s=math.nan if request.estimate_s is None else request.estimate_s,
-            user=state.user_number(job.user), requested_start_s=start_s, minimum=request.minimum_yield,
-        )  # fmt: skip
+            user=state.user_number(job.user),
+            requested_start_s=start_s,
+            minimum=request.minimum_yield,
+        )
 
     def revise(self, plan: Plan, needs: Mapping[int, float]) -> None:
         """Tell the core of needs that were found out."""

@@ -20,31 +20,35 @@ meta = Table("meta", metadata, Column("key", String(64), primary_key=True), Colu
 """Single values: epoch, reference node, who may write."""
 
 events = Table(
-    "events", metadata,
+    "events",
+    metadata,
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("time_s", Float, nullable=False),
     Column("event", Text, nullable=False),
     Column("digest", String(64), nullable=False),
-)  # fmt: skip
+)
 """All that the core was ever told, in order. `event` is JSON as `control.log` writes it, or of kind "restart"."""
 
 checkpoints = Table(
-    "checkpoints", metadata,
+    "checkpoints",
+    metadata,
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("arrays", LargeBinary, nullable=False),
     Column("shell", Text, nullable=False),
-)  # fmt: skip
+)
 """State after the event of that number: arrays of core and discovery (npz), and of the shell (JSON)."""
 
 requests = Table(
-    "requests", metadata,
+    "requests",
+    metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("body", Text, nullable=False),
-)  # fmt: skip
+)
 """What users asked for; an array's jobs share one, with the first job's id."""
 
 jobs = Table(
-    "jobs", metadata,
+    "jobs",
+    metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("request", BigInteger, nullable=False),
     Column("owner", String(64), nullable=False, index=True),
@@ -57,36 +61,40 @@ jobs = Table(
     Column("ended_at", Float, index=True),
     Column("state", String(16), nullable=False, index=True),
     Column("final", Text),
-)  # fmt: skip
+)
 """`told`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open" until
 it has ended; then `final` is the job as users see it."""
 
 nodes = Table(
-    "nodes", metadata,
+    "nodes",
+    metadata,
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("name", String(64), nullable=False),
     Column("island", Integer, nullable=False),
     Column("condition", String(8), nullable=False),
     Column("drained", Boolean, nullable=False),
     Column("hello", Text, nullable=False),
-)  # fmt: skip
+)
 """Nodes by their index in the core; `hello` is the last one without tasks. Of a name the highest number counts."""
 
 happenings = Table(
-    "happenings", metadata,
+    "happenings",
+    metadata,
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("job", BigInteger, index=True),
     Column("body", Text, nullable=False),
-)  # fmt: skip
+)
 
 points = Table(
-    "points", metadata,
+    "points",
+    metadata,
     Column("time", Float, primary_key=True),
     Column("body", Text, nullable=False),
-)  # fmt: skip
+)
 
 tokens = Table(
-    "tokens", metadata,
+    "tokens",
+    metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("hash", String(64), nullable=False, unique=True),
     Column("owner", String(64), nullable=False),
@@ -94,12 +102,10 @@ tokens = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
     Column("revoked", Boolean, nullable=False),
-)  # fmt: skip
+)
 
 ADD_EVENT = events.insert()
-SET_DIGEST = (
-    events.update().where(events.c.sequence == bindparam("b_sequence")).values(digest=bindparam("b_digest"))
-)  # fmt: skip
+SET_DIGEST = events.update().where(events.c.sequence == bindparam("b_sequence")).values(digest=bindparam("b_digest"))
 ADD_CHECKPOINT = checkpoints.insert()
 DROP_CHECKPOINTS = checkpoints.delete().where(checkpoints.c.sequence < bindparam("b_before"))
 ADD_REQUEST = requests.insert()

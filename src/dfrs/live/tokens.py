@@ -40,9 +40,14 @@ class Tokens:
         """A new one, and its row; it counts from `add` on."""
         secret = PREFIX + token_urlsafe(32)
         made = NewToken(
-            id=self._next, user=request.user, role=request.role, created_at=now,
-            expires_at=now + request.days * DAY_S, revoked=False, token=secret,
-        )  # fmt: skip
+            id=self._next,
+            user=request.user,
+            role=request.role,
+            created_at=now,
+            expires_at=now + request.days * DAY_S,
+            revoked=False,
+            token=secret,
+        )
         self._next += 1
         row = {
             "id": made.id, "hash": hashed(secret), "owner": made.user, "role": made.role,

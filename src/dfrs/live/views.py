@@ -193,22 +193,40 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: O
     used, flow_s = used_cores(record.tasks), max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
     samples = [task.usage for task in record.tasks if task.usage is not None and task.exit is None]
     return Job(
-        id=record.id, name=record.name, user=record.user, state=where,
+        id=record.id,
+        name=record.name,
+        user=record.user,
+        state=where,
         why=why(state, record, where) if outcome is None else outcome.exit,
-        command=request.command, tasks=request.tasks, cpu_cores=request.cpu_cores, need_cores=need,
-        need_error_cores=_error_cores(state, record), memory_bytes=state.memory_bytes(request),
-        minimum_yield=request.minimum_yield, yield_granted=record.yield_ if record.placed else None,
+        command=request.command,
+        tasks=request.tasks,
+        cpu_cores=request.cpu_cores,
+        need_cores=need,
+        need_error_cores=_error_cores(state, record),
+        memory_bytes=state.memory_bytes(request),
+        minimum_yield=request.minimum_yield,
+        yield_granted=record.yield_ if record.placed else None,
         yield_measured=None if used is None else min(1.0, used / (need * request.tasks)),
-        used_cores=used, used_bytes=sum(sample.memory_bytes for sample in samples) if samples else None,
-        cpu_s=cpu_s(record), nodes=places(state, record), submitted_at=record.submitted_at,
-        started_at=record.started_at, ended_at=ended_at, start_at=request.start_at, virtual_s=virtual,
-        stretch=max(LEAST_S, flow_s) / max(LEAST_S, virtual), estimate_s=request.estimate_s, after=request.after,
-        array_index=record.array_index, incarnation=record.incarnation,
+        used_cores=used,
+        used_bytes=sum(sample.memory_bytes for sample in samples) if samples else None,
+        cpu_s=cpu_s(record),
+        nodes=places(state, record),
+        submitted_at=record.submitted_at,
+        started_at=record.started_at,
+        ended_at=ended_at,
+        start_at=request.start_at,
+        virtual_s=virtual,
+        stretch=max(LEAST_S, flow_s) / max(LEAST_S, virtual),
+        estimate_s=request.estimate_s,
+        after=request.after,
+        array_index=record.array_index,
+        incarnation=record.incarnation,
         pauses=0 if known is None else int(known["pauses"]),
         migrations=0 if known is None else int(known["migrations"]),
-        exit="" if outcome is None else outcome.exit, exit_code=None if outcome is None else outcome.code,
+        exit="" if outcome is None else outcome.exit,
+        exit_code=None if outcome is None else outcome.code,
         profile=request.profile,
-    )  # fmt: skip
+    )
 
 
 def _error_cores(state: State, record: JobRecord) -> float | None:
@@ -244,22 +262,34 @@ def node(state: State, record: NodeRecord) -> Node:
         desired = record.desired.get(task.id)
         tasks.append(
             NodeTask(
-                job=owner.id, rank=task.id.rank, user=owner.user, name=owner.name,
-                share_cores=0.0 if desired is None else desired.share_cores, used_cores=task.used_cores,
+                job=owner.id,
+                rank=task.id.rank,
+                user=owner.user,
+                name=owner.name,
+                share_cores=0.0 if desired is None else desired.share_cores,
+                used_cores=task.used_cores,
                 paused=owner.paused,
             )
-        )  # fmt: skip
+        )
     hello = record.hello
     seen_at = state.settings.clock() - (state.settings.steady() - record.seen_at)
     return Node(
-        name=record.name, host=hello.host, state=node_state(state, record), cpus=hello.cpus,
-        memory_bytes=hello.memory_bytes, memory_free_bytes=max(0, hello.memory_bytes - held_bytes),
+        name=record.name,
+        host=hello.host,
+        state=node_state(state, record),
+        cpus=hello.cpus,
+        memory_bytes=hello.memory_bytes,
+        memory_free_bytes=max(0, hello.memory_bytes - held_bytes),
         used_cores=sum(task.used_cores or 0.0 for task in tasks),
-        granted_cores=sum(task.share_cores for task in tasks if not task.paused), tasks=tuple(tasks),
-        shares=hello.abilities.shares, caps=hello.abilities.caps,
-        pause_frees_memory=hello.abilities.pause_frees_memory, notes=hello.abilities.notes, seen_at=seen_at,
+        granted_cores=sum(task.share_cores for task in tasks if not task.paused),
+        tasks=tuple(tasks),
+        shares=hello.abilities.shares,
+        caps=hello.abilities.caps,
+        pause_frees_memory=hello.abilities.pause_frees_memory,
+        notes=hello.abilities.notes,
+        seen_at=seen_at,
         version=hello.version,
-    )  # fmt: skip
+    )
 
 
 def present_nodes(state: State) -> list[NodeRecord]:
@@ -292,16 +322,17 @@ def due(state: State) -> Snapshot:
         return snapshot
     jobs = snapshot.jobs[kept]
     return replace(
-        snapshot, jobs=jobs, first=np.concatenate(([0], np.cumsum(jobs["tasks"]))), subject=-1,
+        snapshot,
+        jobs=jobs,
+        first=np.concatenate(([0], np.cumsum(jobs["tasks"]))),
+        subject=-1,
         task_nodes=snapshot.task_nodes[np.repeat(kept, snapshot.jobs["tasks"])],
-    )  # fmt: skip
+    )
 
 
 def total_used(state: State) -> float:
     """Cores that all tasks use."""
-    return math.fsum(
-        task.used_cores or 0.0 for job in state.jobs.values() for task in job.tasks if task.exit is None
-    )  # fmt: skip
+    return math.fsum(task.used_cores or 0.0 for job in state.jobs.values() for task in job.tasks if task.exit is None)
 
 
 def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
@@ -311,14 +342,25 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
     counts += state.ended_counts
     nodes = present_nodes(state)
     return Cluster(
-        name=state.settings.cluster, version=VERSION, policy=state.settings.policy,
-        discovery=state.settings.discovery, shadow=state.settings.shadow, now=state.settings.clock(),
-        started_at=state.started_at, jobs={each: counts.get(each, 0) for each in JobState},
+        name=state.settings.cluster,
+        version=VERSION,
+        policy=state.settings.policy,
+        discovery=state.settings.discovery,
+        shadow=state.settings.shadow,
+        now=state.settings.clock(),
+        started_at=state.started_at,
+        jobs={each: counts.get(each, 0) for each in JobState},
         nodes=dict(Counter(node_state(state, each) for each in nodes)),
         cpus=sum(each.hello.cpus for each in nodes if each.condition is not Condition.DOWN),
-        used_cores=total_used(state), minimum_yield=least, median_yield=median, jain=jain, bound=state.bound,
-        decisions=decisions, decision_s=state.decision_s, shadow_differs=shadow_differs,
-    )  # fmt: skip
+        used_cores=total_used(state),
+        minimum_yield=least,
+        median_yield=median,
+        jain=jain,
+        bound=state.bound,
+        decisions=decisions,
+        decision_s=state.decision_s,
+        shadow_differs=shadow_differs,
+    )
 
 
 def point(state: State, now: float) -> Point:
@@ -326,6 +368,12 @@ def point(state: State, now: float) -> Point:
     least, median, jain = happiness(state)
     running = int((state.picture.jobs["state"] == RUNNING).sum())
     return Point(
-        time=now, minimum_yield=least, median_yield=median, jain=jain, bound=state.bound, running=running,
-        waiting=sum(1 for job in state.jobs.values() if job.outcome is None) - running, used_cores=total_used(state),
-    )  # fmt: skip
+        time=now,
+        minimum_yield=least,
+        median_yield=median,
+        jain=jain,
+        bound=state.bound,
+        running=running,
+        waiting=sum(1 for job in state.jobs.values() if job.outcome is None) - running,
+        used_cores=total_used(state),
+    )

@@ -115,9 +115,13 @@ def read_farm(path: Path, nodes: int, names: list[int]) -> Farm:
     if any(len(of) > 1 for of in where.values()):
         raise InputError(f"{path}: machine: every machine must be in one sub-cluster")
     return Farm(
-        cluster=cluster, machine=machine, stretch_s=fields.number("stretch_s"), copy_s=fields.number("copy_s"),
-        parallel=fields.flag("parallel"), jobs=jobs,
-    )  # fmt: skip
+        cluster=cluster,
+        machine=machine,
+        stretch_s=fields.number("stretch_s"),
+        copy_s=fields.number("copy_s"),
+        parallel=fields.flag("parallel"),
+        jobs=jobs,
+    )
 
 
 def _numbers(fields: Fields, name: str, count: int) -> list[int]:

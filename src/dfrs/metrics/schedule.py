@@ -73,10 +73,15 @@ class Intervals:
     def select(self, keep: Bools) -> "Intervals":
         """The intervals of a mask."""
         return Intervals(
-            job=self.job[keep], begin_s=self.begin_s[keep], end_s=self.end_s[keep], state=self.state[keep],
-            yield_=self.yield_[keep], ready_s=self.ready_s[keep], placement=self.placement[keep],
+            job=self.job[keep],
+            begin_s=self.begin_s[keep],
+            end_s=self.end_s[keep],
+            state=self.state[keep],
+            yield_=self.yield_[keep],
+            ready_s=self.ready_s[keep],
+            placement=self.placement[keep],
             speed=self.speed[keep],
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -245,9 +250,13 @@ def _yield_timeline(intervals: Intervals) -> YieldTimeline:
     jain_present = np.divide(jain_present, present, out=nothing, where=present > 0)
     low, middle, high = _order_statistics(intervals, runs, steps)
     return YieldTimeline(
-        time_s=steps.time_s, minimum=low, median=middle, maximum=high,
-        jain=np.minimum(jain, 1.0), jain_present=np.minimum(jain_present, 1.0),
-    )  # fmt: skip
+        time_s=steps.time_s,
+        minimum=low,
+        median=middle,
+        maximum=high,
+        jain=np.minimum(jain, 1.0),
+        jain_present=np.minimum(jain_present, 1.0),
+    )
 
 
 def _order_statistics(intervals: Intervals, runs: Bools, steps: _Steps) -> tuple[Floats, Floats, Floats]:

@@ -90,12 +90,17 @@ class FarmTruth:
         rate = np.array(rate, dtype=np.float64)
         jobs = len(rate)
         return cls(
-            name=farm.name, clusters=tuple(each.name for each in farm.clusters), cluster=farm.cluster,
-            machine=farm.machine, rate=rate,
+            name=farm.name,
+            clusters=tuple(each.name for each in farm.clusters),
+            cluster=farm.cluster,
+            machine=farm.machine,
+            rate=rate,
             memory=np.zeros(jobs) if memory is None else np.array(memory, dtype=np.float64),
             thrash=np.full(jobs, thrash) if isinstance(thrash, float | int) else np.array(thrash, dtype=np.float64),
-            stretch_s=stretch_s, copy_s=copy_s, parallel=parallel,
-        )  # fmt: skip
+            stretch_s=stretch_s,
+            copy_s=copy_s,
+            parallel=parallel,
+        )
 
     def select(self, jobs: Ints | np.ndarray) -> "FarmTruth":
         """The same of some jobs, by index or mask."""

@@ -78,9 +78,19 @@ class Admit:
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
         """As `dfrs.kernels.admission.admit`."""
         admission.admit(
-            snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open, snapshot.subject,
-            self.mode.value, snapshot.now_s, self.priority.value, MARGIN, slots, reasons,
-        )  # fmt: skip
+            snapshot.jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            snapshot.capacity,
+            snapshot.open,
+            snapshot.subject,
+            self.mode.value,
+            snapshot.now_s,
+            self.priority.value,
+            MARGIN,
+            slots,
+            reasons,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +102,16 @@ class Readmit:
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
         """As `dfrs.kernels.admission.readmit`."""
         admission.readmit(
-            snapshot.jobs, snapshot.first, snapshot.capacity, snapshot.open, snapshot.now_s, self.priority.value,
-            MARGIN, slots, reasons,
-        )  # fmt: skip
+            snapshot.jobs,
+            snapshot.first,
+            snapshot.capacity,
+            snapshot.open,
+            snapshot.now_s,
+            self.priority.value,
+            MARGIN,
+            slots,
+            reasons,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +127,20 @@ class Remap:
         order, pinned = order_and_pinned(snapshot, self.priority, self.pin)
         base, slope = self.lines(snapshot)
         remap.remap(
-            snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open, order, pinned, base,
-            slope, self.lines.search, MARGIN, slots, reasons,
-        )  # fmt: skip
+            snapshot.jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            snapshot.capacity,
+            snapshot.open,
+            order,
+            pinned,
+            base,
+            slope,
+            self.lines.search,
+            MARGIN,
+            slots,
+            reasons,
+        )
 
 
 def order_and_pinned(snapshot: Snapshot, priority: Priority, pin: Pin) -> tuple[Ints, Bools]:

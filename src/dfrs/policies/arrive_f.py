@@ -198,7 +198,7 @@ class ArriveF:
         waits = [at_s for at_s in (wake_at(done, after), self._next_s(board)) if at_s is not None]
         return Target(
             result.task_nodes, result.yields, min(waits, default=None), result.reasons, why=why, memo=result.memo
-        )  # fmt: skip
+        )
 
     def _next_s(self, board: Board) -> float | None:
         """The next analysis, while jobs run. Something else that happens at its time must not do away with it."""
@@ -247,6 +247,11 @@ def _memory_words(board: Board, trade: Trade) -> str:
 
 def _considered(board: Board, trade: Trade, why_not: str) -> Considered:
     return Considered(
-        scenario=trade.scenario, jobs=tuple(int(board.snapshot.jobs["id"][r]) for r in trade.rows),
-        source=trade.source, target=trade.target, gain_s=trade.gain_s, threshold_s=trade.threshold_s, why_not=why_not,
-    )  # fmt: skip
+        scenario=trade.scenario,
+        jobs=tuple(int(board.snapshot.jobs["id"][r]) for r in trade.rows),
+        source=trade.source,
+        target=trade.target,
+        gain_s=trade.gain_s,
+        threshold_s=trade.threshold_s,
+        why_not=why_not,
+    )

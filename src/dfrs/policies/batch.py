@@ -103,9 +103,17 @@ class Equipartition:
         """The target for this snapshot; reason ROOM for the job just submitted, FREED for one that waited."""
         after, yields, reasons = _blank(snapshot)
         changed = equipartition(
-            snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open, tolerances.CAPACITY,
-            snapshot.subject, after, yields, reasons,
-        )  # fmt: skip
+            snapshot.jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            snapshot.capacity,
+            snapshot.open,
+            tolerances.CAPACITY,
+            snapshot.subject,
+            after,
+            yields,
+            reasons,
+        )
         return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)
 
 
@@ -131,9 +139,19 @@ def _on_whole_nodes(snapshot: Snapshot, rule: int, name: str) -> Target:
     """The target by a rule of the kernel. Raises MissingEstimateError."""
     after, yields, reasons = _blank(snapshot)
     changed = kernels.whole_nodes(
-        rule, snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open,
-        tolerances.CAPACITY, snapshot.now_s, snapshot.subject, after, yields, reasons,
-    )  # fmt: skip
+        rule,
+        snapshot.jobs,
+        snapshot.first,
+        snapshot.task_nodes,
+        snapshot.capacity,
+        snapshot.open,
+        tolerances.CAPACITY,
+        snapshot.now_s,
+        snapshot.subject,
+        after,
+        yields,
+        reasons,
+    )
     if changed < 0:
         raise MissingEstimateError(int(snapshot.jobs["id"][-1 - changed]), f"has no estimate, which {name} plans with")
     return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)

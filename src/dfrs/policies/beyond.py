@@ -104,11 +104,16 @@ class Budgeted:
         jobs = snapshot.jobs[owner[chosen]]
         memory = np.ascontiguousarray(jobs["memory"])
         instance = Instance(
-            resources=RESOURCES, nodes=tuple(map(str, usable.tolist())), capacity=snapshot.capacity[usable],
-            services=tuple(map(str, rows.tolist())), minimum_yield=np.zeros(len(rows)),
-            service_of=np.searchsorted(rows, owner[chosen]), need=np.column_stack([jobs["need"], memory]),
-            rigid=np.tile([False, True], (len(memory), 1)), move_cost=memory,
-        )  # fmt: skip
+            resources=RESOURCES,
+            nodes=tuple(map(str, usable.tolist())),
+            capacity=snapshot.capacity[usable],
+            services=tuple(map(str, rows.tolist())),
+            minimum_yield=np.zeros(len(rows)),
+            service_of=np.searchsorted(rows, owner[chosen]),
+            need=np.column_stack([jobs["need"], memory]),
+            rigid=np.tile([False, True], (len(memory), 1)),
+            move_cost=memory,
+        )
         search = Adapt(present=present, budget=Budget(unit="cost", amount=left), time_limit_s=NO_LIMIT_S, rounds=ROUNDS)
         allocation = search(instance, np.random.default_rng(0)).allocation
         if allocation is None:
@@ -143,9 +148,7 @@ def _standing(snapshot: Snapshot, slots: Ints) -> tuple[int, float]:
     """How many jobs are without nodes, and the largest minimum yield of the others."""
     rows = len(snapshot.jobs)
     yields = np.empty(rows)
-    fill(
-        snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros(rows), np.ones(rows), 0.0, True, yields
-    )  # fmt: skip
+    fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros(rows), np.ones(rows), 0.0, True, yields)
     placed = slots[snapshot.first[:-1]] >= 0
     return int((~placed).sum()), float(yields[placed].min(initial=1.0))
 

@@ -100,4 +100,4 @@ CATALOGUE: tuple[Entry, ...] = (
         ("/VP_CPSUM, /MCB8, ...", "another packing instead of VP_CPMAX; see dfrs algorithms", "000 4.2.5, 001 3.4"),
         ("/WINDOW=2", "one list of tasks instead of one for each resource", "000 4.2.5"),
     ),
-)  # fmt: skip
+)

@@ -87,9 +87,7 @@ class Outlook:
         rows = len(snapshot.jobs)
         at, yields = np.empty(rows), np.empty(rows)
         farm_speeds.speeds_at(snapshot.first, slots, self.speed, self.site, at)
-        fill(
-            snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros_like(at), 1.0 / at, 0.0, False, yields
-        )  # fmt: skip
+        fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros_like(at), 1.0 / at, 0.0, False, yields)
         return yields, np.where(self.thrashing(snapshot, slots), farm_speeds.SLOWEST, 1.0) * yields * at
 
     def has_place(self, snapshot: Snapshot) -> Bools:
@@ -112,9 +110,13 @@ def _best(snapshot: Snapshot, memory: Floats, speed: Floats, site: farm_speeds.S
 def _plain(snapshot: Snapshot) -> FarmView:
     nodes, rows = len(snapshot.capacity), len(snapshot.jobs)
     return FarmView(
-        cluster=np.zeros(nodes, np.int64), machine=np.arange(nodes), node_memory=snapshot.capacity[:, MEMORY],
-        speed=np.full((rows, 1, 2), np.nan), required=np.full(rows, np.nan), swapping=np.zeros(rows, np.bool_),
-    )  # fmt: skip
+        cluster=np.zeros(nodes, np.int64),
+        machine=np.arange(nodes),
+        node_memory=snapshot.capacity[:, MEMORY],
+        speed=np.full((rows, 1, 2), np.nan),
+        required=np.full(rows, np.nan),
+        swapping=np.zeros(rows, np.bool_),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,14 +142,30 @@ class DfrsFarm:
         why: dict[JobId, str] = {}
         if snapshot.cause is Cause.SUBMISSION and snapshot.subject >= 0:
             farm_placing.admit(
-                snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.subject, order, outlook.speed,
-                outlook.memory, outlook.site, MARGIN, slots, reasons,
-            )  # fmt: skip
+                snapshot.jobs,
+                snapshot.first,
+                snapshot.task_nodes,
+                snapshot.subject,
+                order,
+                outlook.speed,
+                outlook.memory,
+                outlook.site,
+                MARGIN,
+                slots,
+                reasons,
+            )
         else:
             farm_placing.readmit(
-                snapshot.jobs, snapshot.first, order, outlook.speed, outlook.memory, outlook.site, MARGIN, slots,
+                snapshot.jobs,
+                snapshot.first,
+                order,
+                outlook.speed,
+                outlook.memory,
+                outlook.site,
+                MARGIN,
+                slots,
                 reasons,
-            )  # fmt: skip
+            )
         if snapshot.cause in {Cause.WAKE, Cause.NODES}:
             slots, reasons, why = self._packed(snapshot, outlook, order, slots, reasons)
         yields, _ = outlook.shares(snapshot, slots)
@@ -186,12 +204,22 @@ class DfrsFarm:
         pinned, best = pinned | stuck, np.where(stuck, at, outlook.best)
         slots, reasons = np.full(len(snapshot.task_nodes), -1, np.int64), np.zeros(rows, np.int64)
         farm_packing.search_level(
-            jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, outlook.speed, outlook.memory, best,
-            order[chosen[order]], RULES.copy(), NEAR, outlook.site, MARGIN, slots,
-        )  # fmt: skip
-        remap.settle(
-            jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons
-        )  # fmt: skip
+            jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            chosen,
+            pinned,
+            outlook.speed,
+            outlook.memory,
+            best,
+            order[chosen[order]],
+            RULES.copy(),
+            NEAR,
+            outlook.site,
+            MARGIN,
+            slots,
+        )
+        remap.settle(jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons)
         return slots, np.where(_changed(snapshot, slots), reasons, Reason.NONE)
 
 

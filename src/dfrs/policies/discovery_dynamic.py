@@ -56,9 +56,12 @@ class Dynamic:
             needs = {job: need for job, need in job_needs(new).items() if need != told[job]}
             mark_told(now_s, new, needs)
         return Revision(
-            table=new, weights=new["weight"].copy(), needs=needs, remap=self.migrates and bool(needs),
+            table=new,
+            weights=new["weight"].copy(),
+            needs=needs,
+            remap=self.migrates and bool(needs),
             next_step_s=min(now_s + self.step_s, ends_s),
-        )  # fmt: skip
+        )
 
     def _phase(self, now_s: float) -> tuple[int, float]:
         """Number of the phase, and when it ends."""

@@ -29,7 +29,7 @@ def on_shared_nodes(snapshot: Snapshot, row: int, more: int) -> Ints | None:
         kernels.count_guests(jobs, first, snapshot.task_nodes, kind, guests)
         total = kernels.room_beside(
             need, memory, more, reserved, used, guests, capacity, snapshot.open, MARGIN / 2, room
-        )  # fmt: skip
+        )
     else:
         left = np.empty_like(capacity)
         kernels.leave_rest(capacity, reserved, MARGIN / 2, left)

@@ -66,10 +66,19 @@ class Board:
             if is_open[n] and not users[n]:
                 free[c].append(n)
         return cls(
-            snapshot=snapshot, view=view, clusters=clusters, cluster=cluster, machine=view.machine.tolist(),
-            open=is_open, users=users, free=free, nodes=nodes, home=[_home(cluster, each) for each in nodes],
-            tasks=snapshot.jobs["tasks"].tolist(), memo=snapshot.jobs["memo"].tolist(),
-        )  # fmt: skip
+            snapshot=snapshot,
+            view=view,
+            clusters=clusters,
+            cluster=cluster,
+            machine=view.machine.tolist(),
+            open=is_open,
+            users=users,
+            free=free,
+            nodes=nodes,
+            home=[_home(cluster, each) for each in nodes],
+            tasks=snapshot.jobs["tasks"].tolist(),
+            memo=snapshot.jobs["memo"].tolist(),
+        )
 
     def start(self, row: int, nodes: list[int]) -> None:
         """Note that a waiting job starts on these nodes, anew: what it left before does not count."""

@@ -46,9 +46,7 @@ def plan(board: Board, goals: Mapping[int, Sequence[int]]) -> list[Move] | None:
     for row in sorted(goals):
         for task, (a, b) in enumerate(zip(board.nodes[row], goals[row], strict=True)):
             if a != b:
-                kind = _Kind(
-                    row, board.machine[a], board.machine[b], board.footprint(row, a), board.footprint(row, b)
-                )  # fmt: skip
+                kind = _Kind(row, board.machine[a], board.machine[b], board.footprint(row, a), board.footprint(row, b))
                 kinds.setdefault(kind, []).append(Move(row=row, task=task, source=a, target=b))
     order = _search(list(kinds), [len(moves) for moves in kinds.values()], *_machines(board))
     if order is None:
@@ -118,9 +116,10 @@ def _search(kinds: list[_Kind], left: list[int], places: list[int], memory: list
 def _choices(kinds: list[_Kind], left: list[int], places: list[int], memory: list[float]) -> list[int]:
     """Kinds that can move now, the best last: out of the fullest machine, into the emptiest; ties: the first kind."""
     able = [
-        k for k, kind in enumerate(kinds)
+        k
+        for k, kind in enumerate(kinds)
         if left[k] and (kind.source == kind.target or (places[kind.target] > 0 and memory[kind.target] >= kind.takes))
-    ]  # fmt: skip
+    ]
     return sorted(able, key=lambda k: (-places[kinds[k].source], places[kinds[k].target], -k))
 
 

@@ -187,11 +187,16 @@ class Search:
         elif rules.one and not any(m.saved_s > 0.0 and m.left_s > rules.horizon_s for m in movers):
             problem = problem or f"no job that gains has more than {rules.horizon_s:.0f} s left"
         return Trade(
-            scenario=scenario, lead=lead, back=back, source=board.home[lead], target=target,
+            scenario=scenario,
+            lead=lead,
+            back=back,
+            source=board.home[lead],
+            target=target,
             gain_s=gain_s(movers, rules) if known else nan,
             threshold_s=rules.threshold_s(sum(board.tasks[row] for row in rows)),
-            goals={} if problem or isinstance(goals, str) else goals, problem=problem,
-        )  # fmt: skip
+            goals={} if problem or isinstance(goals, str) else goals,
+            problem=problem,
+        )
 
     def pair(self, j: int, k: int) -> Trade:
         """Two jobs change places; the one of more processes leads (ties: the one submitted first)."""
@@ -235,8 +240,10 @@ class Search:
         rows = [r for r, home in enumerate(board.home) if home >= 0]
         found = [
             self.trade(r, c, (), Scenario.FREE)
-            for r in rows for c in range(board.clusters) if c != board.home[r] and board.free[c]
-        ]  # fmt: skip
+            for r in rows
+            for c in range(board.clusters)
+            if c != board.home[r] and board.free[c]
+        ]
         pairs = [(j, k) for i, j in enumerate(rows) for k in rows[i + 1 :] if board.home[j] != board.home[k]]
         return self.in_order([*found, *(self.pair(j, k) for j, k in pairs)])
 
@@ -246,10 +253,14 @@ class Search:
         return sorted(
             trades,
             key=lambda t: (
-                isnan(t.gain_s), 0.0 if isnan(t.gain_s) else -t.gain_s, sum(tasks[r] for r in t.rows), t.lead,
-                t.target, t.back,
+                isnan(t.gain_s),
+                0.0 if isnan(t.gain_s) else -t.gain_s,
+                sum(tasks[r] for r in t.rows),
+                t.lead,
+                t.target,
+                t.back,
             ),
-        )  # fmt: skip
+        )
 
     def enlarged(self, trade: Trade, locks: Mapping[int, float]) -> Trade:
         """Where the other job and free nodes are too few for the leading one: with further jobs (scenario 4).
@@ -261,10 +272,15 @@ class Search:
         if not trade.problem or not back or self.enough(lead, trade.target, back):
             return trade
         others = [
-            self.pair(lead, row) for row, home in enumerate(board.home)
-            if home == trade.target and row not in trade.rows and board.tasks[row] < board.tasks[lead]
-            and home not in locks and not self.bar(row) and not self.bar_there(row, board.home[lead])
-        ]  # fmt: skip
+            self.pair(lead, row)
+            for row, home in enumerate(board.home)
+            if home == trade.target
+            and row not in trade.rows
+            and board.tasks[row] < board.tasks[lead]
+            and home not in locks
+            and not self.bar(row)
+            and not self.bar_there(row, board.home[lead])
+        ]
         for other in self.in_order(others):
             more = (*back, *other.back)
             if isinstance(self.goals_back(lead, more), str):

@@ -50,10 +50,15 @@ def _partners(search: Search, row: int, target: int) -> Iterator[tuple[int, ...]
         yield ()
         return
     able = [
-        k for k, home in enumerate(board.home)
-        if home == target and k not in board.fresh and not board.view.swapping[k]
-        and not isnan(search.speed_now(k)) and not search.rests(k) and not has_left(board.memo[k], board.home[row])
-    ]  # fmt: skip
+        k
+        for k, home in enumerate(board.home)
+        if home == target
+        and k not in board.fresh
+        and not board.view.swapping[k]
+        and not isnan(search.speed_now(k))
+        and not search.rests(k)
+        and not has_left(board.memo[k], board.home[row])
+    ]
     yield from ((k,) for k in able if search.enough(row, target, (k,)))
     together: tuple[int, ...] = ()
     for k in able:
@@ -70,10 +75,16 @@ def _memory_trade(search: Search, row: int, target: int, back: tuple[int, ...], 
     board = search.board
     goals = problem or search.goals(row, target, back)
     return Trade(
-        scenario=Scenario.MEMORY, lead=row, back=back, source=board.home[row], target=target, gain_s=nan,
-        threshold_s=nan, goals={} if isinstance(goals, str) else goals,
+        scenario=Scenario.MEMORY,
+        lead=row,
+        back=back,
+        source=board.home[row],
+        target=target,
+        gain_s=nan,
+        threshold_s=nan,
+        goals={} if isinstance(goals, str) else goals,
         problem=goals if isinstance(goals, str) else "",
-    )  # fmt: skip
+    )
 
 
 def head_trades(search: Search, done: Dispatch, locks: Mapping[int, float]) -> Sequence[Trade]:
@@ -94,9 +105,10 @@ def head_trades(search: Search, done: Dispatch, locks: Mapping[int, float]) -> S
         if sum(board.holds(done.head, n) for n in open_nodes) < board.tasks[done.head]:
             continue
         found += [
-            _head_trade(search, done, row, c) for c in range(board.clusters)
+            _head_trade(search, done, row, c)
+            for c in range(board.clusters)
             if c != home and c not in locks and len(board.free[c]) >= board.tasks[row]
-        ]  # fmt: skip
+        ]
     return search.in_order(found)
 
 
@@ -112,11 +124,16 @@ def _head_trade(search: Search, done: Dispatch, row: int, target: int) -> Trade:
     if saved_s <= 0.0:
         problem = problem or "the first of the queue would not start earlier"
     return Trade(
-        scenario=Scenario.HEAD, lead=row, back=(), source=board.home[row], target=target,
+        scenario=Scenario.HEAD,
+        lead=row,
+        back=(),
+        source=board.home[row],
+        target=target,
         gain_s=gain + board.tasks[done.head] * saved_s,
         threshold_s=rules.threshold_s(board.tasks[row] + board.tasks[done.head]),
-        goals={} if problem or isinstance(goals, str) else goals, problem=problem,
-    )  # fmt: skip
+        goals={} if problem or isinstance(goals, str) else goals,
+        problem=problem,
+    )
 
 
 def head_saved_s(search: Search, done: Dispatch, row: int) -> float:

@@ -31,8 +31,10 @@ SUBMISSIONS = ("Greedy", "GreedyP", "GreedyPM", "MCB")
 
 _MODES = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
 _PRIORITIES = {
-    "VT": Priority.VIRTUAL, "FLOW/VT": Priority.FLOW_VIRTUAL, "FLOW/VT^2": Priority.FLOW_VIRTUAL_SQUARED,
-}  # fmt: skip
+    "VT": Priority.VIRTUAL,
+    "FLOW/VT": Priority.FLOW_VIRTUAL,
+    "FLOW/VT^2": Priority.FLOW_VIRTUAL_SQUARED,
+}
 _PINS = {"MFT": PinKind.FLOW, "MVT": PinKind.VIRTUAL}
 
 

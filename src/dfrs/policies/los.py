@@ -75,10 +75,22 @@ class Los:
         after, yields = np.empty(len(snapshot.task_nodes), np.int64), np.empty(rows)
         reasons, memo = np.zeros(rows, np.int64), np.empty(rows, np.int64)
         changed = kernels.plan(
-            self._skips(snapshot), self.lookahead, self.unit, self.dedicated, snapshot.jobs, snapshot.first,
-            snapshot.task_nodes, snapshot.capacity, snapshot.open, tolerances.CAPACITY, snapshot.now_s, after, yields,
-            reasons, memo,
-        )  # fmt: skip
+            self._skips(snapshot),
+            self.lookahead,
+            self.unit,
+            self.dedicated,
+            snapshot.jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            snapshot.capacity,
+            snapshot.open,
+            tolerances.CAPACITY,
+            snapshot.now_s,
+            after,
+            yields,
+            reasons,
+            memo,
+        )
         if changed == kernels.UNEQUAL:
             raise UnequalNodesError(None, f"{self.name} counts nodes: all open ones must have the same capacity")
         if changed < 0:

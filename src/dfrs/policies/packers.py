@@ -85,9 +85,7 @@ class VectorRemap:
                 break
             target = (low + high) / 2
         slots[:] = after
-        remap.settle(
-            jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons
-        )  # fmt: skip
+        remap.settle(jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons)
 
     def _pack(
         self, snapshot: Snapshot, chosen: Bools, pinned: Bools, base: Floats, slope: Floats, level: float

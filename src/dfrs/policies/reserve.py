@@ -87,26 +87,49 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
     kind, reasons = np.empty((2, len(jobs)), np.int64)
     left = np.empty(snapshot.capacity.shape)
     placed = kernels.reserve(
-        jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open, snapshot.now_s, priority.value,
-        migrates, MARGIN, slots, kind, reasons, memo, left,
-    )  # fmt: skip
+        jobs,
+        snapshot.first,
+        snapshot.task_nodes,
+        snapshot.capacity,
+        snapshot.open,
+        snapshot.now_s,
+        priority.value,
+        migrates,
+        MARGIN,
+        slots,
+        kind,
+        reasons,
+        memo,
+        left,
+    )
     rows = kind == kernels.GUEST
     if not migrates:
         rows &= reasons != kernels.MADE_WAY
     tasks = np.repeat(rows, jobs["tasks"])
     rest = replace(
-        snapshot, capacity=left, jobs=_settled(snapshot, slots, rows),
-        first=np.concatenate([[0], np.cumsum(jobs["tasks"][rows])]), task_nodes=slots[tasks],
+        snapshot,
+        capacity=left,
+        jobs=_settled(snapshot, slots, rows),
+        first=np.concatenate([[0], np.cumsum(jobs["tasks"][rows])]),
+        task_nodes=slots[tasks],
         subject=_subject(snapshot, rows),
-    )  # fmt: skip
+    )
     grown = bool((jobs["yield_"][kind == kernels.HELD] < 1.0).any())
     event = snapshot.cause is not Cause.SUBMISSION or rest.subject >= 0
     if snapshot.cause is Cause.WAKE:
         event = not _only_requested(snapshot)
     return Reserved(
-        rest=rest, event=event, changed=placed > 0 or grown, snapshot=snapshot, rows=rows, tasks=tasks, slots=slots,
-        reasons=reasons, memo=memo, kind=kind,
-    )  # fmt: skip
+        rest=rest,
+        event=event,
+        changed=placed > 0 or grown,
+        snapshot=snapshot,
+        rows=rows,
+        tasks=tasks,
+        slots=slots,
+        reasons=reasons,
+        memo=memo,
+        kind=kind,
+    )
 
 
 def _settled(snapshot: Snapshot, slots: Ints, rows: Bools) -> Jobs:

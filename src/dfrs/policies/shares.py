@@ -34,9 +34,7 @@ class MaxMin:
         """As `dfrs.kernels.shares.fill`."""
         base, slope = self.lines(snapshot)
         yields = np.empty(len(base))
-        fill(
-            snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, self.lines.floor, self.even, yields
-        )  # fmt: skip
+        fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, self.lines.floor, self.even, yields)
         return yields
 
 
@@ -50,9 +48,7 @@ class AverageYield:
         """As `dfrs.kernels.average.average_yields`."""
         base, slope = self.lines(snapshot)
         yields = np.empty(len(base))
-        average.average_yields(
-            snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, slope, yields
-        )  # fmt: skip
+        average.average_yields(snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, slope, yields)
         return yields
 
 
@@ -71,5 +67,5 @@ class AverageStretch:
         yields = np.empty(len(base))
         average.average_stretch(
             snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, self.lines.floor, yields
-        )  # fmt: skip
+        )
         return yields

@@ -73,9 +73,15 @@ def measure_latency(
     """Seconds by message size between the two places; 23 sizes up to 4 MB."""
     program = str(pingpong(tools))
     command = [
-        *wiring.prefix, wiring.launcher, *wiring.options, "-n", str(2 * pairs), program, str(largest_bytes),
+        *wiring.prefix,
+        wiring.launcher,
+        *wiring.options,
+        "-n",
+        str(2 * pairs),
+        program,
+        str(largest_bytes),
         str(seconds_a_size),
-    ]  # fmt: skip
+    ]
     points: list[tuple[int, float]] = []
     for line in _output(command, 60.0 + 100 * seconds_a_size * 23).splitlines():
         words = line.split()
@@ -102,9 +108,16 @@ def between_namespaces(launcher: str, first: str, second: str) -> Generator[Wiri
         yield Wiring(
             launcher=launcher,
             prefix=("ip", "netns", "exec", first),
-            options=(*_as_root(), *over_tcp((here, there)), "--mca", "plm_rsh_agent", str(agent),
-                     "--host", f"{here[0]}:1,{there[0]}:1"),
-        )  # fmt: skip
+            options=(
+                *_as_root(),
+                *over_tcp((here, there)),
+                "--mca",
+                "plm_rsh_agent",
+                str(agent),
+                "--host",
+                f"{here[0]}:1,{there[0]}:1",
+            ),
+        )
 
 
 def local(launcher: str, tools: Toolchain) -> Wiring:
@@ -129,9 +142,22 @@ def over_tcp(addresses: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     waits leaves the CPU to others."""
     networks = ",".join(dict.fromkeys(f"{address}/{length}" for address, length in addresses))
     return (
-        "--mca", "btl", "tcp,self", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", networks,
-        "--mca", "oob_tcp_if_include", networks, "--mca", "mpi_yield_when_idle", "1",
-    )  # fmt: skip
+        "--mca",
+        "btl",
+        "tcp,self",
+        "--mca",
+        "pml",
+        "ob1",
+        "--mca",
+        "btl_tcp_if_include",
+        networks,
+        "--mca",
+        "oob_tcp_if_include",
+        networks,
+        "--mca",
+        "mpi_yield_when_idle",
+        "1",
+    )
 
 
 def address_in(namespace: str) -> tuple[str, int]:
@@ -153,9 +179,15 @@ def sub_cluster(
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         rated = cpu or CpuRates(hertz=1e9, flops=1e9, l1_s=0.0, l2_s=0.0)
         return SubCluster(
-            name=name, machines=machines, cores=cores, frequency_hz=rated.hertz, cycles=rated.cycles, latency=latency,
-            node_memory_bytes=memory // cores, machine_memory_bytes=memory,
-        )  # fmt: skip
+            name=name,
+            machines=machines,
+            cores=cores,
+            frequency_hz=rated.hertz,
+            cycles=rated.cycles,
+            latency=latency,
+            node_memory_bytes=memory // cores,
+            machine_memory_bytes=memory,
+        )
     found = old if latency is None else replace(old, latency=latency)
     return found if cpu is None else replace(found, frequency_hz=cpu.hertz, cycles={**old.cycles, **cpu.cycles})
 

@@ -154,9 +154,13 @@ def _open(event: Event, pid: int) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     close_on_exec = 8
     file = libc.syscall(
-        ctypes.c_long(number), attributes, ctypes.c_int(pid), ctypes.c_int(-1), ctypes.c_int(-1),
+        ctypes.c_long(number),
+        attributes,
+        ctypes.c_int(pid),
+        ctypes.c_int(-1),
+        ctypes.c_int(-1),
         ctypes.c_ulong(close_on_exec),
-    )  # fmt: skip
+    )
     if file < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return int(file)

@@ -71,10 +71,12 @@ def _stack(axes: Axes, instance: Instance, allocation: Allocation, d: int, norm:
     edge = 0.6 if len(instance.nodes) <= 200 else 0.0
     axes.add_collection(
         PolyCollection(
-            cast("list[Floats]", list(corners)), facecolors=YIELD_COLOURS(norm(scaled[order])),
-            edgecolors="white", linewidths=edge,
+            cast("list[Floats]", list(corners)),
+            facecolors=YIELD_COLOURS(norm(scaled[order])),
+            edgecolors="white",
+            linewidths=edge,
         )
-    )  # fmt: skip
+    )
     axes.axhline(1.0, color=LIMIT, linewidth=1.2)
     axes.set_xlim(-0.8, len(instance.nodes) - 0.2)
     axes.set_ylim(0.0, 1.12)
@@ -96,14 +98,20 @@ def _yields(axes: Axes, instance: Instance, allocation: Allocation, bound: float
     low = allocation.minimum_yield
     near_top = bound > 0.9
     axes.text(
-        1.0, bound + (-0.012 if near_top else 0.012), f"no minimum above {bound:.3f}",
-        color=LIMIT, va="top" if near_top else "bottom", fontsize=9,
-    )  # fmt: skip
+        1.0,
+        bound + (-0.012 if near_top else 0.012),
+        f"no minimum above {bound:.3f}",
+        color=LIMIT,
+        va="top" if near_top else "bottom",
+        fontsize=9,
+    )
     axes.set_title(
         f"minimum yield {low:.3f}   average {allocation.average_yield:.3f}\n"
         f"utilization {100 * allocation.utilization(instance):.1f} % of fluid resources",
-        fontsize=10, loc="left", color=INK,
-    )  # fmt: skip
+        fontsize=10,
+        loc="left",
+        color=INK,
+    )
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("% of services, least happy first", color=QUIET)
@@ -118,8 +126,12 @@ def _yields(axes: Axes, instance: Instance, allocation: Allocation, bound: float
     figure = axes.get_figure()
     if figure is not None:
         bar = figure.colorbar(
-            ScalarMappable(norm=norm, cmap=YIELD_COLOURS), ax=axes, orientation="horizontal", pad=0.02, shrink=0.8,
-        )  # fmt: skip
+            ScalarMappable(norm=norm, cmap=YIELD_COLOURS),
+            ax=axes,
+            orientation="horizontal",
+            pad=0.02,
+            shrink=0.8,
+        )
         bar.set_label("colour: the service's yield", color=QUIET, fontsize=9)
         bar.ax.tick_params(colors=QUIET, length=0, labelsize=8)
         cast("object", bar.outline).set_visible(False)  # type: ignore[attr-defined]

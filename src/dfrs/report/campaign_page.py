@@ -208,11 +208,15 @@ def _runs(page: CampaignPage, index: _Index) -> dict[str, Any]:
         "key": pack(np.frombuffer(bytes.fromhex("".join(run.key for run in runs)), np.uint8), "u1"),
         "group": pack([index.groups[run.group] for run in runs], "u2"),
         "entry": pack([index.entries[run.entry] for run in runs], "u2"),
-        "case": pack([cases[run.case] for run in runs], "u4"), "cases": list(cases),
-        "x": pack(_floats(run.x for run in runs), "f8"), "values": [pack(column, "f4") for column in values.T],
-        "name": _texts([run.name for run in runs], runs), "failed": _texts([run.failed for run in runs], runs),
-        "link": _texts([run.link for run in runs], runs), "command": _texts([run.command for run in runs], runs),
-    }  # fmt: skip
+        "case": pack([cases[run.case] for run in runs], "u4"),
+        "cases": list(cases),
+        "x": pack(_floats(run.x for run in runs), "f8"),
+        "values": [pack(column, "f4") for column in values.T],
+        "name": _texts([run.name for run in runs], runs),
+        "failed": _texts([run.failed for run in runs], runs),
+        "link": _texts([run.link for run in runs], runs),
+        "command": _texts([run.command for run in runs], runs),
+    }
 
 
 def _texts(texts: Sequence[str | None], runs: Sequence[Run]) -> dict[str, Any]:
@@ -251,7 +255,8 @@ def _curves(curves: Sequence[Curve], index: _Index) -> dict[str, Any]:
             "entry": pack([index.entries[curve.entry] for curve in curves], "u2"),
             "measure": pack([index.measure(curve.measure) for curve in curves], "u2"),
             "first": pack(np.cumsum([0, *(len(curve.points) for curve in curves)]), "u4"),
-            "x": pack(_floats(point.x for point in points), "f8"), "list": pack(which, "u4"),
+            "x": pack(_floats(point.x for point in points), "f8"),
+            "list": pack(which, "u4"),
             "mean": pack(_floats(point.mean for point in points), "f8"),
             "low": pack(_floats(point.low for point in points), "f8"),
             "high": pack(_floats(point.high for point in points), "f8"),
@@ -260,7 +265,7 @@ def _curves(curves: Sequence[Curve], index: _Index) -> dict[str, Any]:
             "first": pack(np.cumsum([0, *map(len, lists)]), "u4"),
             "run": pack([index.run(key) for keys in lists for key in keys], "u4"),
         },
-    }  # fmt: skip
+    }
 
 
 def _summaries(rows: Sequence[Summary], index: _Index) -> dict[str, str]:
@@ -268,10 +273,12 @@ def _summaries(rows: Sequence[Summary], index: _Index) -> dict[str, str]:
         "group": pack([index.groups[row.group] for row in rows], "u2"),
         "entry": pack([index.entries[row.entry] for row in rows], "u2"),
         "measure": pack([index.measure(row.measure) for row in rows], "u2"),
-        "mean": pack(_floats(row.mean for row in rows), "f8"), "low": pack(_floats(row.low for row in rows), "f8"),
-        "high": pack(_floats(row.high for row in rows), "f8"), "count": pack([row.count for row in rows], "u4"),
+        "mean": pack(_floats(row.mean for row in rows), "f8"),
+        "low": pack(_floats(row.low for row in rows), "f8"),
+        "high": pack(_floats(row.high for row in rows), "f8"),
+        "count": pack([row.count for row in rows], "u4"),
         "failed": pack([row.failed for row in rows], "u4"),
-    }  # fmt: skip
+    }
 
 
 def _comparisons(rows: Sequence[Comparison], index: _Index) -> dict[str, str]:
@@ -280,13 +287,15 @@ def _comparisons(rows: Sequence[Comparison], index: _Index) -> dict[str, str]:
         "entry": pack([index.entries[row.entry] for row in rows], "u2"),
         "baseline": pack([index.entries[row.baseline] for row in rows], "u2"),
         "measure": pack([index.measure(row.measure) for row in rows], "u2"),
-        "count": pack([row.count for row in rows], "u4"), "wins": pack([row.wins for row in rows], "u4"),
-        "ties": pack([row.ties for row in rows], "u4"), "losses": pack([row.losses for row in rows], "u4"),
+        "count": pack([row.count for row in rows], "u4"),
+        "wins": pack([row.wins for row in rows], "u4"),
+        "ties": pack([row.ties for row in rows], "u4"),
+        "losses": pack([row.losses for row in rows], "u4"),
         "ratio": pack(_floats(row.ratio for row in rows), "f8"),
         "low": pack(_floats(row.ratio_low for row in rows), "f8"),
         "high": pack(_floats(row.ratio_high for row in rows), "f8"),
         "p": pack(_floats(row.p_value for row in rows), "f8"),
-    }  # fmt: skip
+    }
 
 
 def _floats(values: Iterable[float | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -131,10 +131,18 @@ def _panel(axes: Axes, panel: Panel, colours: list[str]) -> None:
         if series.style in {"points", "marked"}:
             marker = MARKERS[k % len(MARKERS)] if series.style == "points" and not series.names else "o"
             axes.plot(
-                series.x, series.y, marker, color=colour, markersize=6.5, markeredgecolor="white",
-                markeredgewidth=0.6, label=series.label, linestyle="-" if series.style == "marked" else "none",
-                linewidth=2.0, zorder=3,
-            )  # fmt: skip
+                series.x,
+                series.y,
+                marker,
+                color=colour,
+                markersize=6.5,
+                markeredgecolor="white",
+                markeredgewidth=0.6,
+                label=series.label,
+                linestyle="-" if series.style == "marked" else "none",
+                linewidth=2.0,
+                zorder=3,
+            )
         else:
             dashes = {"dashed": (0, (5, 2)), "bound": (0, (4, 3))}.get(series.style, "-")
             width = 1.2 if series.style == "bound" else 1.9
@@ -191,10 +199,18 @@ def _name_ends(axes: Axes, panel: Panel, colours: list[str]) -> None:
     for (y, x, k), place in zip(ends, places, strict=True):
         line = {"arrowstyle": "-", "color": colours[k], "linewidth": 0.7, "shrinkA": 0, "shrinkB": 0}
         axes.annotate(
-            panel.series[k].label, xy=(x, y), xytext=(1.045, place), xycoords="axes fraction",
-            textcoords="axes fraction", color=colours[k], fontsize=9, va="center", annotation_clip=False,
-            arrowprops=line | {"relpos": (0.0, 0.5)}, gid="name",
-        )  # fmt: skip
+            panel.series[k].label,
+            xy=(x, y),
+            xytext=(1.045, place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=colours[k],
+            fontsize=9,
+            va="center",
+            annotation_clip=False,
+            arrowprops=line | {"relpos": (0.0, 0.5)},
+            gid="name",
+        )
 
 
 def _spread(wanted: list[float], step: float) -> list[float]:
@@ -227,9 +243,17 @@ def _name_points(axes: Axes, panel: Panel, colours: list[str]) -> None:
             best: tuple[float, Text, Bbox] | None = None
             for dx, dy, ha, va in _AROUND:
                 text = axes.annotate(
-                    name, (x, y), (dx, dy), textcoords="offset points", ha=ha, va=va, fontsize=8.5, color=colour,
-                    gid="name", arrowprops=_THREAD | {"color": colour} if abs(dx) + abs(dy) > 15 else None,
-                )  # fmt: skip
+                    name,
+                    (x, y),
+                    (dx, dy),
+                    textcoords="offset points",
+                    ha=ha,
+                    va=va,
+                    fontsize=8.5,
+                    color=colour,
+                    gid="name",
+                    arrowprops=_THREAD | {"color": colour} if abs(dx) + abs(dy) > 15 else None,
+                )
                 box = text.get_window_extent()
                 cost = sum(_common(box, other) for other in taken) + 3.0 * (_area(box) - _common(box, inside))
                 if best is not None and best[0] <= cost:

@@ -71,9 +71,16 @@ def _panel(axes: Axes, measure: str, dots: list[Dot], rows: list[str]) -> None:
     axes.hlines(y, np.fmin(measured, published), np.fmax(measured, published), color=GRID, linewidth=3.5, zorder=1)
     axes.hlines(y, low, high, color=MEASURED, linewidth=1.1, zorder=2)
     axes.plot(
-        published, y, "D", color="white", markeredgecolor=PUBLISHED, markersize=5, markeredgewidth=1.3, zorder=3,
+        published,
+        y,
+        "D",
+        color="white",
+        markeredgecolor=PUBLISHED,
+        markersize=5,
+        markeredgewidth=1.3,
+        zorder=3,
         label="published",
-    )  # fmt: skip
+    )
     axes.plot(measured, y, "o", color=MEASURED, markersize=4.6, markeredgecolor="white", zorder=4, label="measured")
     axes.set_title(measure, fontsize=10, loc="left", color=INK)
     axes.set_yticks(range(len(rows)), rows)

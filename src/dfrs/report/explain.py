@@ -89,12 +89,18 @@ def stories(run: Run, jobs: Sequence[int]) -> list[Story]:
         teller.commands(steps, job, np.inf)
     return [
         Story(
-            job_id=int(work.job_id[job]), policy=run.policy, tasks=int(work.tasks[job]), need=float(work.need[job]),
-            memory=float(work.memory[job]), run_s=float(run.process_s[job]), submit_s=float(work.submit_s[job]),
-            steps=tuple(steps), summary=_summary(run, replay, job, steps),
+            job_id=int(work.job_id[job]),
+            policy=run.policy,
+            tasks=int(work.tasks[job]),
+            need=float(work.need[job]),
+            memory=float(work.memory[job]),
+            run_s=float(run.process_s[job]),
+            submit_s=float(work.submit_s[job]),
+            steps=tuple(steps),
+            summary=_summary(run, replay, job, steps),
         )
         for job, steps in told.items()
-    ]  # fmt: skip
+    ]
 
 
 def _times(count: int) -> str:
@@ -136,10 +142,13 @@ class Teller:
             )
             steps.append(
                 Step(
-                    time_s=now_s, action="command", text=command_text(answers, k), flow_s=flow_s,
+                    time_s=now_s,
+                    action="command",
+                    text=command_text(answers, k),
+                    flow_s=flow_s,
                     virtual_s=self.replay.virtual_s(job, now_s),
                 )
-            )  # fmt: skip
+            )
 
     def _submission(self, job: int) -> Step:
         work = self.run.workload
@@ -150,9 +159,12 @@ class Teller:
         if refused:
             text += ", and refused: it needs more than this cluster has"
         return Step(
-            time_s=float(work.submit_s[job]), action="refused" if refused else "submit", text=text, flow_s=0.0,
+            time_s=float(work.submit_s[job]),
+            action="refused" if refused else "submit",
+            text=text,
+            flow_s=0.0,
             virtual_s=0.0,
-        )  # fmt: skip
+        )
 
     def row(self, steps: list[Step], job: int, row: int, instant: Instant) -> None:
         """Add the step of a row; changes of the yield are gathered until something else happens."""
@@ -172,12 +184,19 @@ class Teller:
             text += f": {why}" if "; " not in text else f" ({why})"
         steps.append(
             Step(
-                time_s=now_s, action=action.name.lower(), text=text, flow_s=flow_s, virtual_s=virtual_s,
+                time_s=now_s,
+                action=action.name.lower(),
+                text=text,
+                flow_s=flow_s,
+                virtual_s=virtual_s,
                 nodes=nodes_text(replay.nodes(row)) if action in PLACING else "",
-                yield_=yields if np.isfinite(yields) else None, why=why, penalty_s=replay.penalty_s[row], row=row,
+                yield_=yields if np.isfinite(yields) else None,
+                why=why,
+                penalty_s=replay.penalty_s[row],
+                row=row,
                 pause=pause,
             )
-        )  # fmt: skip
+        )
         self._yield[job] = yields if action in PLACING else 0.0
 
     def close_shares(self, steps: list[Step], job: int) -> None:
@@ -196,9 +215,7 @@ class Teller:
                 f"yield changed {_times(len(values))} until {clock(last_s)}: "
                 f"{before:.3f} → {last:.3f}, between {min(values):.3f} and {max(values):.3f}"
             )
-        steps.append(
-            Step(time_s=first_s, action="shares", text=text, flow_s=flow_s, virtual_s=virtual_s, yield_=last)
-        )  # fmt: skip
+        steps.append(Step(time_s=first_s, action="shares", text=text, flow_s=flow_s, virtual_s=virtual_s, yield_=last))
         self._yield[job] = last
 
     def _company(self, job: int, time_s: float) -> str:
@@ -215,9 +232,11 @@ class Teller:
     def _text(self, job: int, row: int, instant: Instant, pause: Pause | None) -> str:
         replay, work = self.replay, self.run.workload
         action, now_s = Action(replay.action[row]), instant.time_s
-        on = f"on node {nodes_text(replay.nodes(row))}" if len(replay.nodes(row)) == 1 else (
-            f"on nodes {nodes_text(replay.nodes(row))}"
-        )  # fmt: skip
+        on = (
+            f"on node {nodes_text(replay.nodes(row))}"
+            if len(replay.nodes(row)) == 1
+            else (f"on nodes {nodes_text(replay.nodes(row))}")
+        )
         at = f"{on} at yield {replay.yield_[row]:.3f}"
         cost = f"; no progress for {replay.penalty_s[row]:g} s" if replay.penalty_s[row] else ""
         if action == Action.START:
@@ -267,10 +286,16 @@ def _summary(run: Run, replay: Replay, job: int, steps: Sequence[Step]) -> str:
 def story_document(story: Story) -> Mapping[str, Any]:
     """A story as JSON, times in seconds."""
     return {
-        "job_id": story.job_id, "policy": story.policy, "tasks": story.tasks, "cpu_need": story.need,
-        "memory": story.memory, "processing_time_s": story.run_s, "submission_time_s": story.submit_s,
-        "summary": story.summary, "steps": [_step_document(step) for step in story.steps],
-    }  # fmt: skip
+        "job_id": story.job_id,
+        "policy": story.policy,
+        "tasks": story.tasks,
+        "cpu_need": story.need,
+        "memory": story.memory,
+        "processing_time_s": story.run_s,
+        "submission_time_s": story.submit_s,
+        "summary": story.summary,
+        "steps": [_step_document(step) for step in story.steps],
+    }
 
 
 def _step_document(step: Step) -> dict[str, Any]:

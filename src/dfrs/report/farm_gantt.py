@@ -139,9 +139,15 @@ def _paled(colour: str) -> tuple[float, float, float]:
 
 
 def draw_farm(
-    panels: Sequence[Panel], farm: Farm, names: Sequence[str], path: Path, *,
-    from_s: float = 0.0, to_s: float = FIRST_S, title: str = "",
-) -> None:  # fmt: skip
+    panels: Sequence[Panel],
+    farm: Farm,
+    names: Sequence[str],
+    path: Path,
+    *,
+    from_s: float = 0.0,
+    to_s: float = FIRST_S,
+    title: str = "",
+) -> None:
     """Write the diagram of runs of one workload; `names` (J,) of its jobs. Raises InputError where it cannot be.
 
     `to_s` may be later than the ends: what is drawn ends with the last run.
@@ -170,16 +176,23 @@ def _figure(panels: Sequence[Panel], farm: Farm, names: Sequence[str], part: tup
         _dress(axes, layout, part, last=k == len(panels) - 1)
         _fill(axes, panel.run, layout, names, part, shades, moved)
         figure.text(
-            _LEFT_IN / _WIDTH_IN, (below_in + panel_in + 0.08) / height_in, panel.label, fontsize=10.5,
-            fontweight="bold", va="bottom",
-        )  # fmt: skip
+            _LEFT_IN / _WIDTH_IN,
+            (below_in + panel_in + 0.08) / height_in,
+            panel.label,
+            fontsize=10.5,
+            fontweight="bold",
+            va="bottom",
+        )
     figure.text(0.012, 1 - 0.13 / height_in, title or f"Jobs on {farm.name}", fontsize=15, fontweight="bold", va="top")
     figure.text(
-        0.012, 1 - 0.47 / height_in,
+        0.012,
+        1 - 0.47 / height_in,
         "A band is a node, a block a machine. A job has the same colour in every panel; strong colours: jobs that were "
         "moved, with a line from their old nodes to their new ones.",
-        fontsize=9, color=QUIET, va="top",
-    )  # fmt: skip
+        fontsize=9,
+        color=QUIET,
+        va="top",
+    )
     return figure
 
 
@@ -214,19 +227,29 @@ def _cluster_text(farm: Farm, index: int) -> str:
 
 
 def _fill(
-    axes: Axes, run: Run, layout: Layout, names: Sequence[str], part: tuple[float, float],
-    shades: list[tuple[float, float, float]], moved: Sequence[int],
-) -> None:  # fmt: skip
+    axes: Axes,
+    run: Run,
+    layout: Layout,
+    names: Sequence[str],
+    part: tuple[float, float],
+    shades: list[tuple[float, float, float]],
+    moved: Sequence[int],
+) -> None:
     found = stays(run, layout, *part)
     top, strong = layout.top, set(moved)
     for stay in found:
         y, height = float(top[stay.low]), float(stay.high - stay.low)
         axes.add_patch(
             Rectangle(
-                (stay.begin_s, y), stay.end_s - stay.begin_s, height, facecolor=shades[stay.job],
-                edgecolor="white", linewidth=0.5, zorder=3 if stay.job in strong else 2,
+                (stay.begin_s, y),
+                stay.end_s - stay.begin_s,
+                height,
+                facecolor=shades[stay.job],
+                edgecolor="white",
+                linewidth=0.5,
+                zorder=3 if stay.job in strong else 2,
             )
-        )  # fmt: skip
+        )
     scale = (_WIDTH_IN - _LEFT_IN - _RIGHT_IN) / (part[1] - part[0])
     _lines(axes, found, top, shades, strong)
     _labels(axes, found, top, names, scale, shades, strong)
@@ -246,15 +269,27 @@ def _lines(
                     np.mean([(top[stay.low] + top[stay.high - 1] + 1) / 2 for stay in side]) for side in (left, come)
                 ]
                 axes.plot(
-                    [at_s, at_s], ends, color=shades[job], linewidth=1.8, zorder=5, solid_capstyle="round",
-                    marker="o", markersize=3.2, path_effects=[withStroke(linewidth=3.2, foreground="white")],
-                )  # fmt: skip
+                    [at_s, at_s],
+                    ends,
+                    color=shades[job],
+                    linewidth=1.8,
+                    zorder=5,
+                    solid_capstyle="round",
+                    marker="o",
+                    markersize=3.2,
+                    path_effects=[withStroke(linewidth=3.2, foreground="white")],
+                )
 
 
 def _labels(
-    axes: Axes, found: list[Stay], top: Floats, names: Sequence[str], scale: float,
-    shades: list[tuple[float, float, float]], strong: set[int],
-) -> None:  # fmt: skip
+    axes: Axes,
+    found: list[Stay],
+    top: Floats,
+    names: Sequence[str],
+    scale: float,
+    shades: list[tuple[float, float, float]],
+    strong: set[int],
+) -> None:
     """The name of each job once a placement, in its widest block, where there is room for the letters.
 
     One that moved has its name at least once, beside it where it must be.
@@ -274,11 +309,18 @@ def _labels(
         dark = float(np.dot(shades[job], (0.299, 0.587, 0.114))) > 0.55
         inside = INK if dark and job not in strong else "white"
         axes.text(
-            (stay.begin_s + stay.end_s) / 2 if fits else stay.begin_s, middle, names[job],
-            fontsize=_NAME_PT if job in strong else _SMALL_PT, ha="center" if fits else "left", va="center_baseline",
-            zorder=6, clip_on=True, color=inside if fits else INK, fontweight="bold" if job in strong else "normal",
+            (stay.begin_s + stay.end_s) / 2 if fits else stay.begin_s,
+            middle,
+            names[job],
+            fontsize=_NAME_PT if job in strong else _SMALL_PT,
+            ha="center" if fits else "left",
+            va="center_baseline",
+            zorder=6,
+            clip_on=True,
+            color=inside if fits else INK,
+            fontweight="bold" if job in strong else "normal",
             path_effects=[] if fits else [withStroke(linewidth=2.0, foreground="white")],
-        )  # fmt: skip
+        )
 
 
 def _fits(stay: Stay, names: Sequence[str], scale: float, strong: set[int]) -> bool:

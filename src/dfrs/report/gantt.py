@@ -194,25 +194,32 @@ def _figure(run: Run, window: Window) -> Figure:
     )
     jobs, penalty = fill(run, window, columns, band)
     image = paint(run, jobs, penalty, window, band)
-    axes.imshow(
-        image, extent=(window.from_s, window.to_s, window.nodes, 0), aspect="auto", interpolation="nearest"
-    )  # fmt: skip
+    axes.imshow(image, extent=(window.from_s, window.to_s, window.nodes, 0), aspect="auto", interpolation="nearest")
     _label(axes, run, jobs, window, band)
     _dress(axes, window)
     part = f"{clock(window.from_s)} to {clock(window.to_s)}"
-    nodes = f"{window.nodes} nodes" if window.nodes == len(run.capacity) else (
-        f"nodes 0 to {window.nodes - 1} of {len(run.capacity)}"
-    )  # fmt: skip
+    nodes = (
+        f"{window.nodes} nodes"
+        if window.nodes == len(run.capacity)
+        else (f"nodes 0 to {window.nodes - 1} of {len(run.capacity)}")
+    )
     figure.text(
-        0.012, 1 - 0.12 / height_in, f"{run.policy} on {run.workload.name or 'the workload'}",
-        fontsize=15, fontweight="bold", va="top",
-    )  # fmt: skip
+        0.012,
+        1 - 0.12 / height_in,
+        f"{run.policy} on {run.workload.name or 'the workload'}",
+        fontsize=15,
+        fontweight="bold",
+        va="top",
+    )
     figure.text(
-        0.012, 1 - 0.47 / height_in,
+        0.012,
+        1 - 0.47 / height_in,
         f"{nodes}, {part} of {clock(run.end_s)}. A band is a node; a job is as high as its share of the CPU; "
         f"{'hatched' if band >= _HATCHED else 'pale'}: in its penalty, no progress.",
-        fontsize=9, color=QUIET, va="top",
-    )  # fmt: skip
+        fontsize=9,
+        color=QUIET,
+        va="top",
+    )
     return figure
 
 
@@ -250,6 +257,12 @@ def _label(axes: Axes, run: Run, jobs: Ints, window: Window, band: int) -> None:
             continue
         dark = np.dot(to_rgb(JOB_COLOURS[index[job]]), (0.299, 0.587, 0.114)) > 0.55
         axes.text(
-            window.from_s + (low + width / 2) * scale_s, y, text, fontsize=size_pt,
-            ha="center", va="center_baseline", color=INK if dark else "white", clip_on=True,
-        )  # fmt: skip
+            window.from_s + (low + width / 2) * scale_s,
+            y,
+            text,
+            fontsize=size_pt,
+            ha="center",
+            va="center_baseline",
+            color=INK if dark else "white",
+            clip_on=True,
+        )

@@ -156,9 +156,7 @@ class Replay:
             ready_s = now_s + self.penalty_s[row]
             if action == Action.RESIZE and here is not None:
                 ready_s = here.ready_s
-            self.running[job] = Presence(
-                self.nodes(row), self.yield_[row], now_s, ready_s, row, self._speed[row]
-            )  # fmt: skip
+            self.running[job] = Presence(self.nodes(row), self.yield_[row], now_s, ready_s, row, self._speed[row])
             self.paused.pop(job, None)
             self.waiting.pop(job, None)
         elif action == Action.SHARE and here is not None:

@@ -94,10 +94,12 @@ def _comers(replay: Replay, job: int, instant: Instant) -> list[int]:
 
 def _rival(run: Run, replay: Replay, job: int, now_s: float, act: Action | None) -> Rival:
     return Rival(
-        job_id=int(run.workload.job_id[job]), flow_s=now_s - float(run.workload.release_s[job]),
-        virtual_s=replay.virtual_s(job, now_s), priority=finite(replay.priority(job, now_s)),
+        job_id=int(run.workload.job_id[job]),
+        flow_s=now_s - float(run.workload.release_s[job]),
+        virtual_s=replay.virtual_s(job, now_s),
+        priority=finite(replay.priority(job, now_s)),
         fate=_FATES[act] if act is not None and act in _FATES else "kept" if job in replay.running else "out",
-    )  # fmt: skip
+    )
 
 
 def room_for(run: Run, replay: Replay, job: int, without: set[int], time_s: float) -> int:

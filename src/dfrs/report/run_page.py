@@ -63,14 +63,25 @@ def _document(run: Run, metrics: Mapping[str, object]) -> dict[str, Any]:
     work = run.workload
     begin_s = float(work.submit_s[0]) if len(work) else 0.0
     return {
-        "policy": run.policy, "workload": work.name or "the workload", "complete": run.complete,
-        "begin": begin_s, "end": max(run.end_s, begin_s + 1.0), "busy": list(busiest(run, 6 * 3600.0)),
-        "refused": len(run.refused), "cpu": pack(run.capacity[:, 0], "f4"), "palette": list(JOB_COLOURS),
-        "tiles": _tiles(run, metrics), "metrics": dict(metrics),
-        "bound": metrics.get("stretch_bound"), "jobs": _jobs(run), "events": _events(run),
-        "actions": [action.name.lower() for action in Action], "timeline": _timeline(run),
-        "steps": list(_ACTIONS), "stories": _stories(run),
-    }  # fmt: skip
+        "policy": run.policy,
+        "workload": work.name or "the workload",
+        "complete": run.complete,
+        "begin": begin_s,
+        "end": max(run.end_s, begin_s + 1.0),
+        "busy": list(busiest(run, 6 * 3600.0)),
+        "refused": len(run.refused),
+        "cpu": pack(run.capacity[:, 0], "f4"),
+        "palette": list(JOB_COLOURS),
+        "tiles": _tiles(run, metrics),
+        "metrics": dict(metrics),
+        "bound": metrics.get("stretch_bound"),
+        "jobs": _jobs(run),
+        "events": _events(run),
+        "actions": [action.name.lower() for action in Action],
+        "timeline": _timeline(run),
+        "steps": list(_ACTIONS),
+        "stories": _stories(run),
+    }
 
 
 def _jobs(run: Run) -> dict[str, Any]:
@@ -91,12 +102,17 @@ def _events(run: Run) -> dict[str, Any]:
     which = [known.setdefault(events.nodes_of(row).tobytes(), len(known)) for row in range(len(events))]
     lists = [np.frombuffer(key, dtype=events.nodes.dtype) for key in known]
     return {
-        "time": pack(events.time_s, "f8"), "job": pack(events.job, "i4"), "action": pack(events.action, "u1"),
-        "yield": pack(events.yield_, "f4"), "why": pack(events.why, "u2"), "penalty": pack(penalties(run), "f4"),
-        "list": pack(which, "u4"), "first": pack(np.cumsum([0, *map(len, lists)]), "u4"),
+        "time": pack(events.time_s, "f8"),
+        "job": pack(events.job, "i4"),
+        "action": pack(events.action, "u1"),
+        "yield": pack(events.yield_, "f4"),
+        "why": pack(events.why, "u2"),
+        "penalty": pack(penalties(run), "f4"),
+        "list": pack(which, "u4"),
+        "first": pack(np.cumsum([0, *map(len, lists)]), "u4"),
         "nodes": pack(np.concatenate(lists) if lists else np.zeros(0, np.int64), "u4"),
         "reasons": list(events.reasons),
-    }  # fmt: skip
+    }
 
 
 def _timeline(run: Run) -> dict[str, Any]:
@@ -125,9 +141,7 @@ def _thin(time_s: Floats, series: Mapping[str, Floats]) -> dict[str, str]:
 
 def _stories(run: Run) -> list[list[Any]]:
     """For each job its summary, then time, action, virtual time and text of each step."""
-    return [
-        [story.summary, *(_step(step) for step in story.steps)] for story in stories(run, range(len(run.workload)))
-    ]  # fmt: skip
+    return [[story.summary, *(_step(step) for step in story.steps)] for story in stories(run, range(len(run.workload)))]
 
 
 def _step(step: Step) -> list[Any]:

@@ -69,18 +69,24 @@ def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, 
         "complete": run.complete,
         "policy": run.policy,
         "workload": {
-            "name": workload.name, "jobs": len(workload), "nodes": workload.nodes, "commands": len(workload.commands),
-            "load": workload.load if np.isfinite(workload.load) else None, "sha256": workload_digest(workload),
+            "name": workload.name,
+            "jobs": len(workload),
+            "nodes": workload.nodes,
+            "commands": len(workload.commands),
+            "load": workload.load if np.isfinite(workload.load) else None,
+            "sha256": workload_digest(workload),
         },
         "configuration": {
-            "nodes": len(run.capacity), "capacity": None if equal else run.capacity.tolist(),
-            "penalty": model | {"node_bytes": penalty.node_bytes}, **run.configuration,
+            "nodes": len(run.capacity),
+            "capacity": None if equal else run.capacity.tolist(),
+            "penalty": model | {"node_bytes": penalty.node_bytes},
+            **run.configuration,
         },
         "seed": run.seed,
         "refused": workload.job_id[list(run.refused)].tolist(),
         "metrics": dict(metrics),
         "end_s": run.end_s,
-    }  # fmt: skip
+    }
 
 
 def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version: str) -> None:
@@ -220,13 +226,17 @@ def _read_farm(directory: Path, names: Sequence[int]) -> FarmTruth | None:
     jobs, clusters = [of[name] for name in names], tuple(document["clusters"])
     try:
         return FarmTruth(
-            name=document["name"], clusters=clusters, cluster=np.array(document["cluster"], dtype=np.int64),
+            name=document["name"],
+            clusters=clusters,
+            cluster=np.array(document["cluster"], dtype=np.int64),
             machine=np.array(document["machine"], dtype=np.int64),
             rate=np.array([job["rate"] for job in jobs], dtype=np.float64).reshape(-1, len(clusters), 2),
             memory=np.array([job["memory"] for job in jobs], dtype=np.float64),
-            thrash=np.array([job["thrash"] for job in jobs], dtype=np.float64), stretch_s=document["stretch_s"],
-            copy_s=document["copy_s"], parallel=document["parallel"],
-        )  # fmt: skip
+            thrash=np.array([job["thrash"] for job in jobs], dtype=np.float64),
+            stretch_s=document["stretch_s"],
+            copy_s=document["copy_s"],
+            parallel=document["parallel"],
+        )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -294,13 +304,20 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
     )
     answers = _read_answers(directory, document)
     workload = Workload(
-        job_id=jobs["job_id"].to_numpy(), submit_s=jobs["submission_time"].to_numpy(),
-        tasks=jobs["requested_number_of_resources"].to_numpy(), need=jobs["cpu_need"].to_numpy(),
-        memory=jobs["memory"].to_numpy(), run_s=jobs["processing_time"].to_numpy(),
-        estimate_s=jobs["requested_time"].fill_null(np.nan).to_numpy(), user=jobs["user"].to_numpy(),
-        weight=jobs["weight"].to_numpy(), nodes=document["workload"]["nodes"], name=document["workload"]["name"],
-        requested_start_s=jobs["requested_start_time"].fill_null(np.nan).to_numpy(), commands=_commands(answers),
-    )  # fmt: skip
+        job_id=jobs["job_id"].to_numpy(),
+        submit_s=jobs["submission_time"].to_numpy(),
+        tasks=jobs["requested_number_of_resources"].to_numpy(),
+        need=jobs["cpu_need"].to_numpy(),
+        memory=jobs["memory"].to_numpy(),
+        run_s=jobs["processing_time"].to_numpy(),
+        estimate_s=jobs["requested_time"].fill_null(np.nan).to_numpy(),
+        user=jobs["user"].to_numpy(),
+        weight=jobs["weight"].to_numpy(),
+        nodes=document["workload"]["nodes"],
+        name=document["workload"]["name"],
+        requested_start_s=jobs["requested_start_time"].fill_null(np.nan).to_numpy(),
+        commands=_commands(answers),
+    )
     index = {name: k for k, name in enumerate(workload.job_id.tolist())}
     configuration = dict(document["configuration"])
     nodes, capacity = configuration.pop("nodes"), configuration.pop("capacity")
@@ -311,7 +328,8 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         capacity=np.ones((nodes, 2)) if capacity is None else np.array(capacity),
         penalty=Penalty(
             seconds=penalty["seconds"] if penalty["model"] == "fixed" else penalty["latency_s"],
-            bytes_per_s=penalty.get("bytes_per_s"), node_bytes=penalty["node_bytes"],
+            bytes_per_s=penalty.get("bytes_per_s"),
+            node_bytes=penalty["node_bytes"],
         ),
         events=_events(rows, index),
         complete=document["complete"],
@@ -321,7 +339,7 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         seed=document["seed"],
         configuration=configuration,
         farm=_read_farm(directory, list(index)) if configuration.get("farm") is not None else None,
-    )  # fmt: skip
+    )
 
 
 def _read_answers(directory: Path, document: Mapping[str, Any]) -> Answers:
@@ -337,21 +355,21 @@ def _read_answers(directory: Path, document: Mapping[str, Any]) -> Answers:
         },
     )  # fmt: skip
     return Answers(
-        time_s=rows["time_s"].to_numpy(), job_id=rows["job_id"].to_numpy(),
+        time_s=rows["time_s"].to_numpy(),
+        job_id=rows["job_id"].to_numpy(),
         kind=np.array([CommandKind[name] for name in rows["command"].to_list()], dtype=np.int64),
         amount=rows["amount"].to_numpy(),
         answer=np.array([_ANSWERS.index(word) for word in rows["answer"].to_list()], dtype=np.int64),
-        change_s=rows["change_s"].to_numpy(), change_tasks=rows["change_tasks"].to_numpy(),
-    )  # fmt: skip
+        change_s=rows["change_s"].to_numpy(),
+        change_tasks=rows["change_tasks"].to_numpy(),
+    )
 
 
 def _commands(answers: Answers) -> ElasticCommands:
     """The commands that were answered; of an interrupted run the others are not known."""
     if not len(answers):
         return NO_COMMANDS
-    return ElasticCommands(
-        time_s=answers.time_s, job_id=answers.job_id, kind=answers.kind, amount=answers.amount
-    )  # fmt: skip
+    return ElasticCommands(time_s=answers.time_s, job_id=answers.job_id, kind=answers.kind, amount=answers.amount)
 
 
 def _events(rows: pl.DataFrame, index: Mapping[int, int]) -> Events:

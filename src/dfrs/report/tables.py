@@ -104,13 +104,17 @@ def dots(report: Report) -> Dots | None:
                 subtitle="dot: measured, with its 95 % interval where it is a mean; diamond: published",
                 dots=tuple(
                     Dot(
-                        row=cell.row, measure=cell.measure, measured=_nan(cell.measured),
-                        published=_nan(cell.published), low=_nan(cell.low), high=_nan(cell.high),
+                        row=cell.row,
+                        measure=cell.measure,
+                        measured=_nan(cell.measured),
+                        published=_nan(cell.published),
+                        low=_nan(cell.low),
+                        high=_nan(cell.high),
                     )
                     for cell in grid.cells
                     if cell.measure in known
                 ),
-            )  # fmt: skip
+            )
     return None
 
 
@@ -168,13 +172,17 @@ def cells_csv(reports: Iterable[Report]) -> str:
     """Every cell on a line: report, table, row, measure, published, measured, low, high, deviation, instances."""
     rows = [
         [
-            r.name, g.title, c.row, c.measure,
-            *(_exact(value) for value in (c.published, c.measured, c.low, c.high, c.deviation)), c.instances,
+            r.name,
+            g.title,
+            c.row,
+            c.measure,
+            *(_exact(value) for value in (c.published, c.measured, c.low, c.high, c.deviation)),
+            c.instances,
         ]
         for r in reports
         for g in r.content.grids
         for c in g.cells
-    ]  # fmt: skip
+    ]
     numbers = ["published", "measured", "low", "high", "deviation"]
     return _csv([["report", "table", "row", "measure", *numbers, "instances"], *rows])
 
@@ -228,11 +236,13 @@ def document(report: Report) -> dict[str, object]:
 def index(reports: Iterable[Report], sample: str) -> str:
     """A page that lists the others."""
     lines = [
-        "# Reproduced tables and figures", "",
-        f"Sample: {sample}. Each page says which instances it rests on.", "",
+        "# Reproduced tables and figures",
+        "",
+        f"Sample: {sample}. Each page says which instances it rests on.",
+        "",
         "| page | what | numbers compared | claims that hold |",
         "|---|---|--:|--:|",
-    ]  # fmt: skip
+    ]
     for report in reports:
         holding, decided = report.holding
         claims = f"{holding} of {decided}" if decided else ""

@@ -91,8 +91,12 @@ def _yields_figure(run: Run) -> Figure:
     figure.suptitle(_title(run), x=0.012, ha="left", fontsize=15, fontweight="bold")
     figure.supxlabel(
         f"each of {COLUMNS} columns shows {clock(float(edges[1] - edges[0]))}: lines are means over it, "
-        "bands the extremes within it", x=0.012, ha="left", fontsize=9, color=QUIET,
-    )  # fmt: skip
+        "bands the extremes within it",
+        x=0.012,
+        ha="left",
+        fontsize=9,
+        color=QUIET,
+    )
     top, use, jobs = figure.subplots(3, 1, sharex=True, height_ratios=[1.25, 1.0, 1.0])
     yields = yield_timeline(run)
     low, half = (resample(yields.time_s, v, edges) for v in (yields.minimum, yields.median))
@@ -104,8 +108,9 @@ def _yields_figure(run: Run) -> Figure:
     used = utilisation_timeline(run)
     cpu, memory = run.capacity.sum(axis=0)
     for values, capacity, colour, label in (
-        (used.cpu, cpu, _GREEN, "CPU given out"), (used.memory, memory, _AMBER, "memory"),
-    ):  # fmt: skip
+        (used.cpu, cpu, _GREEN, "CPU given out"),
+        (used.memory, memory, _AMBER, "memory"),
+    ):
         share = resample(used.time_s, values / max(capacity, 1e-300), edges)
         use.fill_between(middle, share.low, share.high, step="mid", color=colour, alpha=0.16, linewidth=0)
         _line(use, middle, share.mean, colour, label)
@@ -115,8 +120,10 @@ def _yields_figure(run: Run) -> Figure:
     use.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
     _dress(use, "Share of the cluster in use", "")
     for values, colour, label in (
-        (used.running, _BLUE, "running"), (used.paused, _RED, "paused"), (used.waiting, _AMBER, "waiting"),
-    ):  # fmt: skip
+        (used.running, _BLUE, "running"),
+        (used.paused, _RED, "paused"),
+        (used.waiting, _AMBER, "waiting"),
+    ):
         count = resample(used.time_s, values, edges)
         jobs.fill_between(middle, count.low, count.high, step="mid", color=colour, alpha=0.16, linewidth=0)
         _line(jobs, middle, count.mean, colour, label)
@@ -186,7 +193,7 @@ def _stretches_figure(run: Run, bound: float | None) -> Figure:
     for chosen, colour, label in ((done & ~paused, _BLUE, "never paused"), (paused, _RED, "paused at least once")):
         right.scatter(
             process_s[chosen], stretch[chosen], s=14, color=colour, alpha=0.55, linewidths=0, label=label, zorder=3
-        )  # fmt: skip
+        )
     right.set_xscale("log")
     right.set_yscale("log")
     # Where no job finished there is nothing from which limits could follow.
@@ -219,9 +226,15 @@ def _tails(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequen
         axes.plot(x[-1:], y[-1:], "o", color=colour, markersize=6, markeredgecolor="white", zorder=4)
         if len(runs) == 1:
             axes.annotate(
-                f"worst: {x[-1]:,.2f}", (x[-1], y[-1]), (-10, -4), textcoords="offset points", ha="right", va="top",
-                color=colour, fontsize=9,
-            )  # fmt: skip
+                f"worst: {x[-1]:,.2f}",
+                (x[-1], y[-1]),
+                (-10, -4),
+                textcoords="offset points",
+                ha="right",
+                va="top",
+                color=colour,
+                fontsize=9,
+            )
     axes.set_xlim(0.92, max([_worst(runs), *(b for b in bounds if b is not None)]) * 1.15)
     axes.set_ylim(0.7 / max(2, *(int(np.isfinite(run.stretch).sum()) for run in runs)), 1.4)
     known = sorted({b for b in bounds if b is not None})
@@ -229,9 +242,15 @@ def _tails(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequen
         axes.axvline(bound, color=LIMIT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
     if known:
         axes.annotate(
-            "no worst below", (known[0], 1.0), (4, -2), textcoords="offset points", color=LIMIT, fontsize=8, va="top",
+            "no worst below",
+            (known[0], 1.0),
+            (4, -2),
+            textcoords="offset points",
+            color=LIMIT,
+            fontsize=8,
+            va="top",
             xycoords=("data", "axes fraction"),
-        )  # fmt: skip
+        )
     _plain_log(axes.xaxis)
     _percent_log(axes.yaxis)
     axes.set_xlabel("stretch: flow time / processing time", color=QUIET)
@@ -269,18 +288,27 @@ def _bars(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequenc
     values = [w / b if relative and b else w for w, b in zip(worst, bounds, strict=True)]
     place = np.arange(len(runs))
     axes.barh(
-        place, [v - 1 for v in values], left=1.0, height=0.62, zorder=3,
+        place,
+        [v - 1 for v in values],
+        left=1.0,
+        height=0.62,
+        zorder=3,
         color=[PALETTE[k % len(PALETTE)] for k in range(len(runs))],
-    )  # fmt: skip
+    )
     axes.set_xscale("log")
     known = [v for v in values if np.isfinite(v)]
     axes.set_xlim(1.0, max([*known, 1.5]) ** 1.1)
     for k, value in enumerate(values):
         text = f"{value:,.2f}" if np.isfinite(value) else "no job finished"
         axes.annotate(
-            text, (value if np.isfinite(value) else 1.0, k), (5, 0), textcoords="offset points", va="center",
-            color=INK, fontsize=9,
-        )  # fmt: skip
+            text,
+            (value if np.isfinite(value) else 1.0, k),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            color=INK,
+            fontsize=9,
+        )
     axes.set_yticks(place, names)
     axes.invert_yaxis()
     _plain_log(axes.xaxis)

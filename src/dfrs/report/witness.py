@@ -45,10 +45,15 @@ def answer(run: Run, job: int, time_s: float) -> Answer:
     if job in replay.finished:
         flow_s = float(run.finish_s[job] - work.release_s[job])
     return Answer(
-        job_id=int(work.job_id[job]), time_s=time_s, state=state, flow_s=max(0.0, flow_s),
-        virtual_s=replay.virtual_s(job, time_s), nodes=nodes_text(here.nodes) if here else "",
-        yield_=here.yield_ if here else 0.0, sentences=tuple(sentences),
-    )  # fmt: skip
+        job_id=int(work.job_id[job]),
+        time_s=time_s,
+        state=state,
+        flow_s=max(0.0, flow_s),
+        virtual_s=replay.virtual_s(job, time_s),
+        nodes=nodes_text(here.nodes) if here else "",
+        yield_=here.yield_ if here else 0.0,
+        sentences=tuple(sentences),
+    )
 
 
 class _Witness:

@@ -203,13 +203,15 @@ class Ground:
         """Everything, as arrays, for `restore`."""
         moving = [(job, *rates) for job, rates in self._moving.items()]
         return {
-            "jobs": np.array(list(self._at), np.int64), "speed": np.array(list(self._speed.values())),
+            "jobs": np.array(list(self._at), np.int64),
+            "speed": np.array(list(self._speed.values())),
             "widths": np.array([len(nodes) for nodes in self._at.values()], np.int64),
             "nodes": np.array([node for nodes in self._at.values() for node in nodes], np.int64),
-            "due_s": self.due_s.copy(), "plan_s": np.array(self._plan_s),
+            "due_s": self.due_s.copy(),
+            "plan_s": np.array(self._plan_s),
             "moving": np.array(moving, np.float64).reshape(-1, 3),
             "machines": np.array([self._leaving, self._arriving]),
-        }  # fmt: skip
+        }
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken."""

@@ -90,9 +90,13 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
     last = np.isin(np.arange(submitted), list(serials.values()))
     run, left_out = _run(log, core, decided_by, told, final, last, name)
     return Recorded(
-        run=run, node_events=tuple(_node_events(log)), decisions=core.decisions, mismatch=mismatch, left_out=left_out,
+        run=run,
+        node_events=tuple(_node_events(log)),
+        decisions=core.decisions,
+        mismatch=mismatch,
+        left_out=left_out,
         missing=missing,
-    )  # fmt: skip
+    )
 
 
 def _policies(log: LiveLog, find: Callable[[str], Policy]) -> tuple[dict[int, Policy], tuple[str, ...]]:
@@ -147,15 +151,22 @@ def _run(
     workload = _workload(log, final, run_s, kept, len(core.capacity), name)
     end_s = float(events.time_s[-1]) if len(events) else 0.0
     run = Run(
-        workload=workload, policy=log.policy, capacity=core.capacity.copy(), penalty=Penalty(),
-        events=_of_kept(events, kept), complete=True, end_s=end_s,
+        workload=workload,
+        policy=log.policy,
+        capacity=core.capacity.copy(),
+        penalty=Penalty(),
+        events=_of_kept(events, kept),
+        complete=True,
+        end_s=end_s,
         configuration={
-            "order": "completions-first", "exclusive": all(getattr(policy, "exclusive", False) for policy in policies),
+            "order": "completions-first",
+            "exclusive": all(getattr(policy, "exclusive", False) for policy in policies),
             "dedicated": all(getattr(policy, "dedicated", False) for policy in policies),
             "command_limit": log.command_limit,
-            "discovery": log.discovery, "live": True,
+            "discovery": log.discovery,
+            "live": True,
         },
-    )  # fmt: skip
+    )
     return run, int(last.sum() - kept.sum())
 
 
@@ -194,8 +205,9 @@ def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int
         user=column(lambda _, event: names.index(str(log.jobs.get(int(event["job_id"]), {}).get("user", ""))), "i8"),
         weight=column(lambda _, event: event.get("weight", 1.0), "f8"),
         requested_start_s=column(lambda _, event: float(event.get("requested_start_s", "nan")), "f8"),
-        nodes=nodes, name=name,
-    )  # fmt: skip
+        nodes=nodes,
+        name=name,
+    )
 
 
 def _of_kept(events: Events, kept: Bools) -> Events:
@@ -211,11 +223,15 @@ def _of_kept(events: Events, kept: Bools) -> Events:
     index: Ints = np.append(np.cumsum(kept) - 1, -1)
     nodes = [events.nodes_of(row) for row in rows.tolist()]
     return replace(
-        events, time_s=events.time_s[rows], action=events.action[rows], yield_=events.yield_[rows],
-        why=events.why[rows], job=index[events.job[rows]],
+        events,
+        time_s=events.time_s[rows],
+        action=events.action[rows],
+        yield_=events.yield_[rows],
+        why=events.why[rows],
+        job=index[events.job[rows]],
         first=np.concatenate([[0], np.cumsum([len(each) for each in nodes], dtype=np.int64)]),
         nodes=np.concatenate([np.zeros(0, np.int64), *nodes]),
-    )  # fmt: skip
+    )
 
 
 def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange]]:

@@ -165,9 +165,15 @@ class Simulation:
         jobs, k = self._jobs, self._submitted
         if k < len(jobs):
             event = Submit(
-                int(jobs.job_id[k]), int(jobs.tasks[k]), float(jobs.need[k]), float(jobs.memory[k]),
-                float(jobs.estimate_s[k]), float(jobs.weight[k]), int(jobs.user[k]), float(jobs.requested_start_s[k]),
-            )  # fmt: skip
+                int(jobs.job_id[k]),
+                int(jobs.tasks[k]),
+                float(jobs.need[k]),
+                float(jobs.memory[k]),
+                float(jobs.estimate_s[k]),
+                float(jobs.weight[k]),
+                int(jobs.user[k]),
+                float(jobs.requested_start_s[k]),
+            )
             self._clock.schedule(float(jobs.submit_s[k]), event)
 
     def _schedule_profiles(self, begun: Iterable[tuple[float, int]]) -> None:
@@ -223,16 +229,26 @@ class Simulation:
         events = self._core.journal.events()
         jobs = np.where(events.job >= 0, self._accepted[events.job], -1) if len(self._accepted) else events.job
         return Run(
-            workload=self.workload, policy=self.name, capacity=self.capacity, penalty=self.settings.penalty,
-            events=replace(events, job=jobs), complete=complete, end_s=self.now_s if np.isfinite(self.now_s) else 0.0,
-            refused=self.refused, answers=self._core.answers.answers(), seed=self.settings.seed,
+            workload=self.workload,
+            policy=self.name,
+            capacity=self.capacity,
+            penalty=self.settings.penalty,
+            events=replace(events, job=jobs),
+            complete=complete,
+            end_s=self.now_s if np.isfinite(self.now_s) else 0.0,
+            refused=self.refused,
+            answers=self._core.answers.answers(),
+            seed=self.settings.seed,
             configuration={
-                "order": self.settings.order, "exclusive": getattr(self._core.policy, "exclusive", False),
+                "order": self.settings.order,
+                "exclusive": getattr(self._core.policy, "exclusive", False),
                 "dedicated": getattr(self._core.policy, "dedicated", False),
-                "command_limit": self.settings.command_limit, **self._farm_notes(), **self.settings.notes,
+                "command_limit": self.settings.command_limit,
+                **self._farm_notes(),
+                **self.settings.notes,
             },
             farm=None if self.settings.farm is None else self.settings.farm.truth,
-        )  # fmt: skip
+        )
 
     def _farm_notes(self) -> Mapping[str, object]:
         farm = self.settings.farm

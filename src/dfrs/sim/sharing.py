@@ -167,9 +167,16 @@ class _Host:
         jobs["virtual_s"] = now_s
         capacity = np.column_stack([self.scene.capacity, np.ones(len(self.scene.capacity))])
         return Snapshot(
-            now_s=now_s, cause=Cause.NEEDS, subject=-1, capacity=capacity, open=np.ones(len(capacity), np.bool_),
-            jobs=jobs, first=np.arange(tasks + 1), task_nodes=np.ascontiguousarray(self.table["node"]), moved=0.0,
-        )  # fmt: skip
+            now_s=now_s,
+            cause=Cause.NEEDS,
+            subject=-1,
+            capacity=capacity,
+            open=np.ones(len(capacity), np.bool_),
+            jobs=jobs,
+            first=np.arange(tasks + 1),
+            task_nodes=np.ascontiguousarray(self.table["node"]),
+            moved=0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

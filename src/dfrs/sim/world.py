@@ -50,10 +50,17 @@ class World:
         ready_s = np.empty(len(commands))
         speeds = _ALIKE if ground is None else ground.perform(commands, now_s)
         self._count, placed = progress.perform(
-            self._table, self._running, self._count, now_s,
-            (commands.action, commands.serial, commands.yields, commands.moved), self._penalty_s, self._copy_s,
-            speeds, serials, ready_s,
-        )  # fmt: skip
+            self._table,
+            self._running,
+            self._count,
+            now_s,
+            (commands.action, commands.serial, commands.yields, commands.moved),
+            self._penalty_s,
+            self._copy_s,
+            speeds,
+            serials,
+            ready_s,
+        )
         told = dict(zip(serials[:placed].tolist(), ready_s[:placed].tolist(), strict=True)) if ground else None
         if ground is not None and told is not None:
             delays = ground.delays(now_s)

@@ -142,10 +142,14 @@ def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[Od
         oddity("a requested start must be at least 0, or -1", "-1 taken", negative, jobs.line, label, start_s),
         oddity(
             "a requested start must not be before the submission",
-            "kept: the job may start at once", early, jobs.line, label, start_s,
+            "kept: the job may start at once",
+            early,
+            jobs.line,
+            label,
+            start_s,
         ),
         oddity("a job's amount must be -1", "ignored", amount != -1, jobs.line, "field 21 (amount)", amount),
-    ]  # fmt: skip
+    ]
 
 
 def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands, list[Oddity]]:

@@ -80,8 +80,10 @@ def read_live_log(path: Path) -> LiveLog:
     return LiveLog(
         discovery=_field(f"{path}, line 1", header, "discovery", str),
         command_limit=limit if isinstance(limit, int) else None,
-        entries=tuple(entries), policies=tuple(decided or policies[-1:]), jobs=jobs,
-    )  # fmt: skip
+        entries=tuple(entries),
+        policies=tuple(decided or policies[-1:]),
+        jobs=jobs,
+    )
 
 
 def _object(where: str, line: str) -> dict[str, Any]:

@@ -93,20 +93,62 @@ class Stream:
 
 
 BATCH_128 = Stream(
-    serial=0.2927, power_of_2=0.6686, low=1.2, medium=5.0, high=7.0, stage=0.875,
-    shape_1=6.57, scale_1=0.823, shape_2=639.1, scale_2=0.0156, slope=-0.003, intercept=0.6986,
-    gap_shape=6.0415, gap_scale=0.8531, rush=1.0519, day_shape=6.1271, day_scale=5.2740,
-)  # fmt: skip
+    serial=0.2927,
+    power_of_2=0.6686,
+    low=1.2,
+    medium=5.0,
+    high=7.0,
+    stage=0.875,
+    shape_1=6.57,
+    scale_1=0.823,
+    shape_2=639.1,
+    scale_2=0.0156,
+    slope=-0.003,
+    intercept=0.6986,
+    gap_shape=6.0415,
+    gap_scale=0.8531,
+    rush=1.0519,
+    day_shape=6.1271,
+    day_scale=5.2740,
+)
 INTERACTIVE_128 = Stream(
-    serial=0.1541, power_of_2=0.625, low=1.0, medium=3.0, high=5.5, stage=0.705,
-    shape_1=3.8351, scale_1=0.6605, shape_2=7.073, scale_2=0.6856, slope=-0.0118, intercept=0.9156,
-    gap_shape=6.5510, gap_scale=0.6621, rush=0.9797, day_shape=8.9186, day_scale=3.6680,
-)  # fmt: skip
+    serial=0.1541,
+    power_of_2=0.625,
+    low=1.0,
+    medium=3.0,
+    high=5.5,
+    stage=0.705,
+    shape_1=3.8351,
+    scale_1=0.6605,
+    shape_2=7.073,
+    scale_2=0.6856,
+    slope=-0.0118,
+    intercept=0.9156,
+    gap_shape=6.5510,
+    gap_scale=0.6621,
+    rush=0.9797,
+    day_shape=8.9186,
+    day_scale=3.6680,
+)
 WHOLE_SAMPLE_128 = Stream(
-    serial=0.244, power_of_2=0.576, low=0.8, medium=4.5, high=7.0, stage=0.86,
-    shape_1=4.2, scale_1=0.94, shape_2=312.0, scale_2=0.03, slope=-0.0054, intercept=0.78,
-    gap_shape=10.2303, gap_scale=0.4871, rush=1.0225, day_shape=8.1737, day_scale=3.9631,
-)  # fmt: skip
+    serial=0.244,
+    power_of_2=0.576,
+    low=0.8,
+    medium=4.5,
+    high=7.0,
+    stage=0.86,
+    shape_1=4.2,
+    scale_1=0.94,
+    shape_2=312.0,
+    scale_2=0.03,
+    slope=-0.0054,
+    intercept=0.78,
+    gap_shape=10.2303,
+    gap_scale=0.4871,
+    rush=1.0225,
+    day_shape=8.1737,
+    day_scale=3.9631,
+)
 """The published parameters, for a machine of 128 nodes."""
 
 

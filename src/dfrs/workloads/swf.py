@@ -32,8 +32,11 @@ _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PLAIN = b"0123456789+-.eE \t\r\n"
 _HEADER = re.compile(r"\s*([A-Za-z]\w*):(?:\s+(.*)|$)")
 _WHOLE = {"job_id", "processors", "requested_processors", "status", "user", "group"} | {
-    "executable", "queue", "partition", "preceding",
-}  # fmt: skip
+    "executable",
+    "queue",
+    "partition",
+    "preceding",
+}
 _PARTIAL = (2, 3, 4)
 
 

@@ -133,12 +133,16 @@ def _picture(base: Sheet, long_: Sheet) -> Picture:
         "a failure counts as 100 %; one core; grey: the other vector packings",
         panels=(
             Panel(
-                title="", x_label="seconds for one instance (mean)", y_label="distance from LPBOUND, % (mean)",
-                series=tuple(series), log_x=True, log_y=True,
+                title="",
+                x_label="seconds for one instance (mean)",
+                y_label="distance from LPBOUND, % (mean)",
+                series=tuple(series),
+                log_x=True,
+                log_y=True,
             ),
         ),
         columns=1,
-    )  # fmt: skip
+    )
 
 
 def _series(

@@ -47,10 +47,14 @@ def picture(name: str, title: str, subtitle: str, curves: Curves, times: Curves,
             series.append(mean_series(_RELAXED[measure], bound.parameter("slack"), bound.bound, "bound"))
         panels.append(
             Panel(
-                title=measure.capitalize().replace(", %", ""), x_label="memory slack", y_label=measure,
-                series=tuple(series), x_ticks=SLACKS, y_from_zero=measure == "failures, %",
+                title=measure.capitalize().replace(", %", ""),
+                x_label="memory slack",
+                y_label=measure,
+                series=tuple(series),
+                x_ticks=SLACKS,
+                y_from_zero=measure == "failures, %",
             )
-        )  # fmt: skip
+        )
     panels.append(_times(times))
     return Picture(name=name, title=title, subtitle=subtitle, panels=tuple(panels))
 

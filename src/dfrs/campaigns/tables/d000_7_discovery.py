@@ -12,8 +12,12 @@ from dfrs.metrics.statistics import Paired, paired
 from dfrs.report.tables import Cell, Claim, Content, Grid
 
 XEN, DYNAMIC, MIGRATING, OBSERVE, OBSERVE_MIGRATING = (
-    "Xen", "DYNAMIC", "DYNAMIC+MIGRATION", "OBSERVE (ours)", "OBSERVE+MIGRATION (ours)",
-)  # fmt: skip
+    "Xen",
+    "DYNAMIC",
+    "DYNAMIC+MIGRATION",
+    "OBSERVE (ours)",
+    "OBSERVE+MIGRATION (ours)",
+)
 REMAPS, OURS_REMAPS = "MCB*/OPT=AVG/NEEDS=0.1", "MCB*/OPT=MIN/NEEDS=0.1"
 """What migrates: MCB, where the minimum yield gains more than 10 %."""
 ENTRIES = (
@@ -74,10 +78,14 @@ def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
             known = None if runs is None else sum(runs) / len(runs)
             cells.append(
                 mean_cell(
-                    sheet.column(label, column), report=f"000 Table {number}", row=label, measure=measure,
-                    published=known, decimals=3,
+                    sheet.column(label, column),
+                    report=f"000 Table {number}",
+                    row=label,
+                    measure=measure,
+                    published=known,
+                    decimals=3,
                 )
-            )  # fmt: skip
+            )
             if runs is not None:
                 others += [
                     Cell(row=label, measure=f"{measure}, run {k + 1}", measured=value, instances=1, decimals=3)
@@ -86,12 +94,15 @@ def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
     extra = {"estimate's error": "estimate_error", "migrations": "migrations", "times told": "told"}
     costs = [
         mean_cell(
-            sheet.column(label, column), report=f"000 Table {number} costs", row=label, measure=measure,
+            sheet.column(label, column),
+            report=f"000 Table {number} costs",
+            row=label,
+            measure=measure,
             decimals=3 if measure == "estimate's error" else 0,
         )
         for label in sheet.labels
         for measure, column in extra.items()
-    ]  # fmt: skip
+    ]
     return [
         Grid(title="Yields", heading="method", cells=tuple(cells)),
         Grid(title="The two published runs", heading="method", cells=tuple(others)),
@@ -117,7 +128,7 @@ def _claim(sheet: Sheet, better: str, worse: str, measure: str, number: str, pub
         measured=f"{say(shown.mean, '+.3f', '')}{around}, better in {found.wins} of {found.count} runs",
         holds=None if shown.mean is None else shown.mean > 0.0,
         instances=found.count,
-    )  # fmt: skip
+    )
 
 
 def _lost(sheet: Sheet, number: str) -> Claim:
@@ -127,9 +138,12 @@ def _lost(sheet: Sheet, number: str) -> Claim:
     known = ours is not None and equal is not None and equal > 0
     change = 100.0 * (ours / equal - 1.0) if known and ours is not None and equal is not None else None
     return Claim(
-        claim=f"{MINIMUM}: {OBSERVE} loses at most 5 % to {XEN}", published="ours",
-        measured=say(change, "+.1f"), holds=None if change is None else change >= -5.0, instances=len(sheet),
-    )  # fmt: skip
+        claim=f"{MINIMUM}: {OBSERVE} loses at most 5 % to {XEN}",
+        published="ours",
+        measured=say(change, "+.1f"),
+        holds=None if change is None else change >= -5.0,
+        instances=len(sheet),
+    )
 
 
 def _content(name: str, number: str, published: Runs) -> Callable[[Results], Content]:

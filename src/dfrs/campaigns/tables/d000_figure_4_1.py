@@ -71,13 +71,11 @@ def _picture(sheet: Sheet, places: dict[str, tuple[float, float, int]]) -> Pictu
             x_label="failures, % of all instances",
             y_label="distance from bound, % of LPBOUND",
             series=tuple(
-                Series(
-                    label=label, style="points", x=[places[n][0] for n in names], y=[places[n][1] for n in names]
-                )
+                Series(label=label, style="points", x=[places[n][0] for n in names], y=[places[n][1] for n in names])
                 for label, names in groups
             ),
             y_from_zero=False,
-        )  # fmt: skip
+        )
 
     by_rule = [(f"P{y}", [f"GREEDY_S{x}_P{y}" for x in _SORTS]) for y in _RULES]
     by_sort = [(f"S{x}", [f"GREEDY_S{x}_P{y}" for y in _RULES]) for x in _SORTS]
@@ -105,19 +103,24 @@ def _claims(sheet: Sheet, places: dict[str, tuple[float, float, int]], top: dict
             claim="Two clusters: P1, P2, P5, P6 are nearer to the bound than P3, P4, P7 by about 30 points or more",
             published="about 30 points or more",
             measured=f"{far - near:.1f} points on average, {best_far - worst_near:.1f} between the nearest members",
-            holds=far - near >= 25.0 and best_far > worst_near, instances=count,
+            holds=far - near >= 25.0 and best_far > worst_near,
+            instances=count,
         ),
         Claim(
-            claim="The orders S5 and S4 fail least", published="S5, then S4",
-            measured=", ".join(f"S{x} {by_sort[x]:.1f} %" for x in least), holds=set(least) == {4, 5}, instances=count,
+            claim="The orders S5 and S4 fail least",
+            published="S5, then S4",
+            measured=", ".join(f"S{x} {by_sort[x]:.1f} %" for x in least),
+            holds=set(least) == {4, 5},
+            instances=count,
         ),
         Claim(
             claim="These beat or equal all others in more than 15 % of the instances",
             published=", ".join(sorted(name.removeprefix("GREEDY_") for name in GOOD)),
             measured=", ".join(name.removeprefix("GREEDY_") for name in sorted(good)),
-            holds=good == GOOD, instances=count,
+            holds=good == GOOD,
+            instances=count,
         ),
-    ]  # fmt: skip
+    ]
 
 
 ITEM = Item(

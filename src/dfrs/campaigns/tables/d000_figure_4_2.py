@@ -32,13 +32,16 @@ def _content(results: Results) -> Content:
     parts = {slack: part for slack in SLACKS for part in [results["large"].where(slack=slack)] if part.labels}
     cells = [
         Cell(
-            row=f"slack {slack:g}", measure=label, measured=_value(part, q), decimals=2,
+            row=f"slack {slack:g}",
+            measure=label,
+            measured=_value(part, q),
+            decimals=2,
             instances=int((~np.isnan(part.yields("VP_CPSUM"))).sum()),
             published=AT_LOWEST_SLACK if slack == 0.1 and q is None else None,
         )
         for slack, part in parts.items()
         for label, q in _CURVES
-    ]  # fmt: skip
+    ]
     series = tuple(
         Series(label=label, x=list(parts), y=[nan(_value(part, q)) for part in parts.values()]) for label, q in _CURVES
     )
@@ -55,13 +58,15 @@ def _content(results: Results) -> Content:
         grids=(Grid(title="Distance from bound, % of LPBOUND", heading="slack", cells=tuple(cells)),),
         claims=(
             Claim(
-                claim="The average roughly falls as the slack rises", published="roughly",
-                measured=f"{falling} of {len(averages) - 1} steps down", holds=falling >= 0.7 * (len(averages) - 1),
+                claim="The average roughly falls as the slack rises",
+                published="roughly",
+                measured=f"{falling} of {len(averages) - 1} steps down",
+                holds=falling >= 0.7 * (len(averages) - 1),
                 instances=len(results["large"]),
             ),
         ),
         pictures=(picture,),
-    )  # fmt: skip
+    )
 
 
 def _value(sheet: Sheet, q: float | None) -> float | None:

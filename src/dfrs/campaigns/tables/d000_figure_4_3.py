@@ -55,20 +55,25 @@ def _content(results: Results) -> Content:
     parts = {slack: part for slack in SLACKS for part in [sheet.where(slack=slack)] if part.labels}
     cells = [
         Cell(
-            row=f"slack {slack:g}", measure=label, measured=_value(part, label, q),
+            row=f"slack {slack:g}",
+            measure=label,
+            measured=_value(part, label, q),
             instances=int((~np.isnan(_gap(part, label))).sum()),
             published=PUBLISHED.get(label) if slack == 0.1 else None,
         )
         for slack, part in parts.items()
         for label, q, _, _ in _CURVES
-    ]  # fmt: skip
+    ]
     series = tuple(
         Series(
-            label=label, x=list(parts), y=[nan(_value(part, label, q)) for part in parts.values()],
-            style=style, colour=colour,
+            label=label,
+            x=list(parts),
+            y=[nan(_value(part, label, q)) for part in parts.values()],
+            style=style,
+            colour=colour,
         )
         for label, q, style, colour in _CURVES
-    )  # fmt: skip
+    )
     picture = Picture(
         name="000-figure-4.3",
         title="VP_CPSUM, OPT and LPBOUND on small instances (000 Figure 4.3)",
@@ -103,20 +108,27 @@ def _claims(sheet: Sheet) -> list[Claim]:
     near, far = mean(_gap(sheet, "OPT to VP_CPSUM")), mean(_gap(sheet, "LPBOUND to OPT"))
     return [
         Claim(
-            claim="The solver finds no solution for ... of the instances", published="5.93 %", measured=say(without),
-            holds=None if without is None else abs(without - 5.93) < 3.0, instances=int(known.sum()),
+            claim="The solver finds no solution for ... of the instances",
+            published="5.93 %",
+            measured=say(without),
+            holds=None if without is None else abs(without - 5.93) < 3.0,
+            instances=int(known.sum()),
         ),
         Claim(
-            claim="More than 80 % of these have slack 0.1", published="more than 80 %", measured=say(at_lowest),
-            holds=None if at_lowest is None else at_lowest > 80.0, instances=int(hard.sum()),
+            claim="More than 80 % of these have slack 0.1",
+            published="more than 80 %",
+            measured=say(at_lowest),
+            holds=None if at_lowest is None else at_lowest > 80.0,
+            instances=int(hard.sum()),
         ),
         Claim(
-            claim="VP_CPSUM is roughly as far from OPT as OPT is from LPBOUND", published="roughly",
+            claim="VP_CPSUM is roughly as far from OPT as OPT is from LPBOUND",
+            published="roughly",
             measured=f"{say(near)} and {say(far)}",
             holds=None if near is None or far is None else 0.5 <= near / max(far, 1e-9) <= 2.0,
             instances=int(known.sum()),
         ),
-    ]  # fmt: skip
+    ]
 
 
 ITEM = Item(

@@ -85,11 +85,16 @@ def _short(label: str) -> str:
 def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
     series = tuple(
         mean_series(
-            _short(label), sheets[label].parameter("target_load"), degradation(sheets[label], label), style, colour,
-            seed=f"000 Figure 5.1/{title}/{label}", clusters=origins(sheets[label]),
+            _short(label),
+            sheets[label].parameter("target_load"),
+            degradation(sheets[label], label),
+            style,
+            colour,
+            seed=f"000 Figure 5.1/{title}/{label}",
+            clusters=origins(sheets[label]),
         )
         for label, (colour, style) in _CURVES.items()
-    )  # fmt: skip
+    )
     return Panel(
         title=title, x_label="load", y_label="degradation from bound", series=series, log_y=True, x_ticks=LOADS
     )
@@ -98,12 +103,16 @@ def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
 def _grid(title: str, sheets: dict[str, Sheet]) -> Grid:
     cells = [
         mean_cell(
-            degradation(_at(sheet, load), label), report=f"000 Figure 5.1/{title}", row=_short(label),
-            measure=f"load {load:g}", decimals=1, clusters=origins(_at(sheet, load)),
+            degradation(_at(sheet, load), label),
+            report=f"000 Figure 5.1/{title}",
+            row=_short(label),
+            measure=f"load {load:g}",
+            decimals=1,
+            clusters=origins(_at(sheet, load)),
         )
         for label, sheet in sheets.items()
         for load in _loads(sheets)
-    ]  # fmt: skip
+    ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
@@ -120,23 +129,34 @@ def _claims(penalised: dict[str, Sheet], free: dict[str, Sheet], count: int) -> 
     ahead = [mean_at(penalised, "EASY", load) / u for load, u in zip(loads, unlimited, strict=True)]
     return [
         Claim(
-            claim=f"{_short(BEST)} is within a factor of 7 of the bound, whatever the load", published="below 7",
-            measured=f"{min(best):.1f} to {max(best):.1f}", holds=max(best) < 7.0, instances=count,
+            claim=f"{_short(BEST)} is within a factor of 7 of the bound, whatever the load",
+            published="below 7",
+            measured=f"{min(best):.1f} to {max(best):.1f}",
+            holds=max(best) < 7.0,
+            instances=count,
         ),
         Claim(
-            claim="It is several orders of magnitude better than EASY: the ratio", published="no number",
-            measured=f"{min(gain):,.0f} to {max(gain):,.0f}", holds=min(gain) >= 100.0, instances=count,
+            claim="It is several orders of magnitude better than EASY: the ratio",
+            published="no number",
+            measured=f"{min(gain):,.0f} to {max(gain):,.0f}",
+            holds=min(gain) >= 100.0,
+            instances=count,
         ),
         Claim(
-            claim="The penalty has a large negative impact on MCB*/per: with / without", published="no number",
-            measured=f"{min(hurt):,.0f} to {max(hurt):,.0f}", holds=min(hurt) > 2.0, instances=count,
+            claim="The penalty has a large negative impact on MCB*/per: with / without",
+            published="no number",
+            measured=f"{min(hurt):,.0f} to {max(hurt):,.0f}",
+            holds=min(hurt) > 2.0,
+            instances=count,
         ),
         Claim(
             claim="MCB*/per with it is still about half an order of magnitude better than EASY: the ratio",
-            published="about 3", measured=f"{min(ahead):,.1f} to {max(ahead):,.1f}", holds=min(ahead) > 1.0,
+            published="about 3",
+            measured=f"{min(ahead):,.1f} to {max(ahead):,.1f}",
+            holds=min(ahead) > 1.0,
             instances=count,
         ),
-    ]  # fmt: skip
+    ]
 
 
 ITEM = Item(

@@ -58,12 +58,15 @@ def _content(results: Results) -> Content:
     for measure, find in measures.items():
         cells = [
             mean_cell(
-                find(sheet, label), report=f"000 Figure 6.1/{measure}", row=label, measure=_CURVES[part],
+                find(sheet, label),
+                report=f"000 Figure 6.1/{measure}",
+                row=label,
+                measure=_CURVES[part],
                 clusters=origins(sheet),
             )
             for label in next(iter(sheets.values())).labels
             for part, sheet in sheets.items()
-        ]  # fmt: skip
+        ]
         series = tuple(_curve(cells, _CURVES[part]) for part in sheets)
         panels.append(Panel(title="", x_label="rescheduling period, s", y_label=measure, series=series))
         grids.append(Grid(title=measure[0].upper() + measure[1:], heading="period, s", cells=tuple(cells)))
@@ -106,9 +109,12 @@ def _claims(sheets: dict[str, Sheet]) -> list[Claim]:
         claims.append(
             Claim(
                 claim=f"{_CURVES[part]}: 20 times the period raises the degradation by less than a factor",
-                published=f"{factor:g}", measured=f"{growth:.2f}", holds=growth < factor, instances=len(sheet),
+                published=f"{factor:g}",
+                measured=f"{growth:.2f}",
+                holds=growth < factor,
+                instances=len(sheet),
             )
-        )  # fmt: skip
+        )
     for part, sheet in sheets.items():
         used = [nan(mean(bandwidth(sheet, label))) for label in sheet.labels]
         at = np.interp([600.0, 2000.0, 4000.0, 12_000.0], periods_of(sheet), used)
@@ -118,9 +124,10 @@ def _claims(sheets: dict[str, Sheet]) -> list[Claim]:
                 claim=f"{_CURVES[part]}: most bandwidth is saved up to 2,000 s, some more up to 4,000 s, then less",
                 published="no number",
                 measured=" %, ".join(f"{share:.0f}" for share in saved) + " % of it",
-                holds=bool(saved[0] > saved[1] > 0) if at[0] > 0 else None, instances=len(sheet),
+                holds=bool(saved[0] > saved[1] > 0) if at[0] > 0 else None,
+                instances=len(sheet),
             )
-        )  # fmt: skip
+        )
     return claims
 
 

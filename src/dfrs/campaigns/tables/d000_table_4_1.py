@@ -70,20 +70,27 @@ def _claims(sheet: Sheet) -> list[Claim]:
     known = [value for value in (ours["RRND"], ours["RRNDNZ"]) if value is not None]
     return [
         Claim(
-            claim="No instance that GREEDY fails on is solved by RRND or RRNDNZ", published="0 instances",
-            measured=f"{only} instances", holds=only == 0, instances=len(sheet),
+            claim="No instance that GREEDY fails on is solved by RRND or RRNDNZ",
+            published="0 instances",
+            measured=f"{only} instances",
+            holds=only == 0,
+            instances=len(sheet),
         ),
         Claim(
-            claim="RRNDNZ always succeeds when RRND does", published="0 exceptions", measured=f"{lost} exceptions",
-            holds=lost == 0, instances=len(sheet),
+            claim="RRNDNZ always succeeds when RRND does",
+            published="0 exceptions",
+            measured=f"{lost} exceptions",
+            holds=lost == 0,
+            instances=len(sheet),
         ),
         Claim(
-            claim="GREEDY is much nearer to the bound than rounding", published="29 % against 78 %",
+            claim="GREEDY is much nearer to the bound than rounding",
+            published="29 % against 78 %",
             measured=f"{say(ours['GREEDY'])} against {', '.join(say(v) for v in known) or 'no success'}",
             holds=ours["GREEDY"] < min(known) / 2 if known and ours["GREEDY"] is not None else None,
             instances=len(sheet),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _diving_claims(sheet: Sheet) -> list[Claim]:
@@ -91,11 +98,13 @@ def _diving_claims(sheet: Sheet) -> list[Claim]:
     fast, slow = (percent(np.isnan(sheet.yields(label)), everything) for label in _DIVING)
     return [
         Claim(
-            claim="SLOWDIVING fails slightly less often than FASTDIVING", published="77.92 % against 78.02 %",
+            claim="SLOWDIVING fails slightly less often than FASTDIVING",
+            published="77.92 % against 78.02 %",
             measured=f"{say(slow)} against {say(fast)}",
-            holds=None if slow is None or fast is None else slow <= fast, instances=len(sheet),
+            holds=None if slow is None or fast is None else slow <= fast,
+            instances=len(sheet),
         )
-    ]  # fmt: skip
+    ]
 
 
 ITEM = Item(

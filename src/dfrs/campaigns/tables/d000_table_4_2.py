@@ -30,9 +30,14 @@ LIMIT_S = 20.0
 def _instances(nodes: int, services: tuple[int, ...], samples: int) -> ServicesSource:
     """Parameters of 000 section 4.3; the number of resources is not stated there: four."""
     return ServicesSource(
-        nodes=(nodes,), services=services, dims=(4,), slack=(0.5,), sigma=(0.5,), rho=(0.25,),
+        nodes=(nodes,),
+        services=services,
+        dims=(4,),
+        slack=(0.5,),
+        sigma=(0.5,),
+        rho=(0.25,),
         seeds=tuple(range(samples)),
-    )  # fmt: skip
+    )
 
 
 def _needs(size: Size) -> Needs:
@@ -62,21 +67,29 @@ def _content(results: Results) -> Content:
     programs, text = results["programs"], results["text"]
     cells = [
         Cell(
-            row=label, measure=f"{count} services, s", published=published, measured=_seconds(sheet, label),
-            instances=len(sheet), decimals=3 if label == "GREEDY" else 2,
+            row=label,
+            measure=f"{count} services, s",
+            published=published,
+            measured=_seconds(sheet, label),
+            instances=len(sheet),
+            decimals=3 if label == "GREEDY" else 2,
         )
         for label, row in PUBLISHED.items()
         for count, published in zip(SERVICES, row, strict=True)
         for sheet in [programs.where(services=count)]
         if sheet.labels
-    ]  # fmt: skip
+    ]
     large = [
         Cell(
-            row=label, measure="seconds", published=published, measured=_seconds(text, label), instances=len(text),
+            row=label,
+            measure="seconds",
+            published=published,
+            measured=_seconds(text, label),
+            instances=len(text),
             decimals=3,
         )
         for label, published in TEXT.items()
-    ]  # fmt: skip
+    ]
     cells = [cell for pair in zip(cells, map(_faster, cells), strict=True) for cell in pair]
     large = [cell for pair in zip(large, map(_faster, large), strict=True) for cell in pair]
     ended = [label for label in PUBLISHED if (programs.column(label, "runtime_s") >= LIMIT_S).any()]

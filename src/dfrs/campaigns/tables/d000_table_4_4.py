@@ -98,20 +98,29 @@ def _claims(sheet: Sheet) -> list[Claim]:
     rare = percent(np.isnan(s5p4), ~np.isnan(greedy))
     return [
         Claim(
-            claim="No algorithm solves ... of the instances", published="5,320 (7.45 %)",
-            measured=f"{int((~sheet.solvable).sum())} ({say(unsolved)})", holds=None, instances=len(sheet),
+            claim="No algorithm solves ... of the instances",
+            published="5,320 (7.45 %)",
+            measured=f"{int((~sheet.solvable).sum())} ({say(unsolved)})",
+            holds=None,
+            instances=len(sheet),
         ),
         Claim(
-            claim="GREEDYLIGHT fails on ... of the instances that GREEDY solves", published="0.44 %",
-            measured=say(lost), holds=None if lost is None else lost < 1.0, instances=int((~np.isnan(greedy)).sum()),
+            claim="GREEDYLIGHT fails on ... of the instances that GREEDY solves",
+            published="0.44 %",
+            measured=say(lost),
+            holds=None if lost is None else lost < 1.0,
+            instances=int((~np.isnan(greedy)).sum()),
         ),
         Claim(
-            claim="GREEDY_S5_P4 fails on ... of the instances that some GREEDY_Sx_Py solves", published="0.04 %",
-            measured=say(rare), holds=None if rare is None else rare < 1.0, instances=int((~np.isnan(greedy)).sum()),
+            claim="GREEDY_S5_P4 fails on ... of the instances that some GREEDY_Sx_Py solves",
+            published="0.04 %",
+            measured=say(rare),
+            holds=None if rare is None else rare < 1.0,
+            instances=int((~np.isnan(greedy)).sum()),
         ),
         _better_than_light("stopping at the first success", sheet, light),
         _better_than_light("the best of its members", sheet, best_of(sheet, LIGHT_MEMBERS)),
-    ]  # fmt: skip
+    ]
 
 
 def _better_than_light(which: str, sheet: Sheet, light: Floats) -> Claim:
@@ -119,9 +128,12 @@ def _better_than_light(which: str, sheet: Sheet, light: Floats) -> Claim:
     both = ~np.isnan(greedy) & ~np.isnan(light)
     share = percent(greedy > light + tolerances.CAPACITY, both)
     return Claim(
-        claim=f"GREEDY yields more than GREEDYLIGHT ({which}) in ... of the cases", published="20.78 %",
-        measured=say(share), holds=None if share is None else abs(share - 20.78) < 10.0, instances=int(both.sum()),
-    )  # fmt: skip
+        claim=f"GREEDY yields more than GREEDYLIGHT ({which}) in ... of the cases",
+        published="20.78 %",
+        measured=say(share),
+        holds=None if share is None else abs(share - 20.78) < 10.0,
+        instances=int(both.sum()),
+    )
 
 
 def _chekuri_claims(sheet: Sheet) -> list[Claim]:
@@ -135,16 +147,20 @@ def _chekuri_claims(sheet: Sheet) -> list[Claim]:
     pairs = sum(int((~np.isnan(ours) & ~np.isnan(sheet.yields(o))).sum()) for o in others)
     return [
         Claim(
-            claim="VP_CHEKURI fails much more often than its competitors", published="no number",
+            claim="VP_CHEKURI fails much more often than its competitors",
+            published="no number",
             measured=f"{say(rate)}; the worst of the others, {worst[1]}: {say(worst[0])}",
-            holds=None if rate is None else rate > worst[0], instances=len(sheet),
-        ),
-        Claim(
-            claim="VP_CHEKURI yields less than its competitors in all instances", published="all",
-            measured=f"more than one of them in {above} of {pairs} comparisons", holds=above == 0,
+            holds=None if rate is None else rate > worst[0],
             instances=len(sheet),
         ),
-    ]  # fmt: skip
+        Claim(
+            claim="VP_CHEKURI yields less than its competitors in all instances",
+            published="all",
+            measured=f"more than one of them in {above} of {pairs} comparisons",
+            holds=above == 0,
+            instances=len(sheet),
+        ),
+    ]
 
 
 ITEM = Item(

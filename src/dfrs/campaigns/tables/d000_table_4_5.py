@@ -123,20 +123,29 @@ def _domination(subsets: list[Sheet]) -> list[Claim]:
     lex = [(f"VP_{m}{s}", f"VP_{m}LEX") for m in ("FF", "BF") for s in ("SUM", "MAX")]
     equal = [("VP_CPSUM", "VP_FFSUM"), ("VP_CPSUM", "VP_BFSUM"), ("VP_FFSUM", "VP_BFSUM")]
     told = [
-        ("Each PP algorithm is dominated by its CP counterpart, on every subset", 4 * total,
-         count([(f"VP_CP{s}", f"VP_PP{s}") for s in sorts])),
+        (
+            "Each PP algorithm is dominated by its CP counterpart, on every subset",
+            4 * total,
+            count([(f"VP_CP{s}", f"VP_PP{s}") for s in sorts]),
+        ),
         ("VP_CPRATIO is dominated by VP_CPDIFF on every subset", total, count([("VP_CPDIFF", "VP_CPRATIO")])),
         ("LEX is dominated by SUM and by MAX, first fit and best fit, on every subset", 4 * total, count(lex)),
-        ("VP_CPSUM, VP_FFSUM and VP_BFSUM are equivalent on every subset", 3 * total,
-         sum(neither(a, b) for a, b in equal)),
-    ]  # fmt: skip
+        (
+            "VP_CPSUM, VP_FFSUM and VP_BFSUM are equivalent on every subset",
+            3 * total,
+            sum(neither(a, b) for a, b in equal),
+        ),
+    ]
     claims = [
         Claim(
-            claim=text, published=f"{whole} of {whole}", measured=f"{held} of {whole}", holds=held == whole,
+            claim=text,
+            published=f"{whole} of {whole}",
+            measured=f"{held} of {whole}",
+            holds=held == whole,
             instances=instances,
         )
         for text, whole, held in told
-    ]  # fmt: skip
+    ]
     claims.append(
         Claim(
             claim="Of VP_CPSUM, VP_CPMAX and VP_CPDIFF only VP_CPSUM is dominated on no subset",

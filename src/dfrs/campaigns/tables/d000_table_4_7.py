@@ -7,10 +7,16 @@ from dfrs.campaigns.tables.studies import WITH_SECOND_PHASE, packing
 from dfrs.report.tables import Cell, Content, Grid
 
 PUBLISHED: dict[tuple[int, int], tuple[float, float]] = {
-    (2, 100): (77.75, 78.32), (2, 200): (98.03, 99.98), (2, 500): (95.70, 99.97),
-    (4, 100): (72.87, 77.06), (4, 200): (88.60, 94.51), (4, 500): (94.76, 96.74),
-    (6, 100): (70.07, 75.77), (6, 200): (83.15, 90.92), (6, 500): (93.36, 95.82),
-}  # fmt: skip
+    (2, 100): (77.75, 78.32),
+    (2, 200): (98.03, 99.98),
+    (2, 500): (95.70, 99.97),
+    (4, 100): (72.87, 77.06),
+    (4, 200): (88.60, 94.51),
+    (4, 500): (94.76, 96.74),
+    (6, 100): (70.07, 75.77),
+    (6, 200): (83.15, 90.92),
+    (6, 500): (93.36, 95.82),
+}
 """000 Table 4.7: percent before and after, by resources and services."""
 
 
@@ -30,10 +36,13 @@ def _content(results: Results) -> Content:
             value = mean(use)
             cells.append(
                 Cell(
-                    row=f"D = {dims}, J = {services}", measure=f"{when}, %", published=known,
-                    measured=None if value is None else 100.0 * value, instances=int((use >= 0).sum()),
+                    row=f"D = {dims}, J = {services}",
+                    measure=f"{when}, %",
+                    published=known,
+                    measured=None if value is None else 100.0 * value,
+                    instances=int((use >= 0).sum()),
                 )
-            )  # fmt: skip
+            )
     return Content(
         grids=(Grid(title="Average utilization with VP_CPSUM", heading="instances", cells=tuple(cells)),),
         notes=("Utilization counts the resources that are not purely rigid, over the instances solved.",),

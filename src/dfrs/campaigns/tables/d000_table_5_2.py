@@ -55,13 +55,17 @@ def _content(results: Results) -> Content:
 def _grid(results: Results, title: str, *, plain: bool) -> Grid:
     cells = [
         mean_cell(
-            degradation(sheet, label, plain=plain), report=f"000 Table 5.2, {title}", row=label, measure=SETS[part],
-            decimals=1, published=None if plain else published(PUBLISHED_SETS[part], "mean", label),
+            degradation(sheet, label, plain=plain),
+            report=f"000 Table 5.2, {title}",
+            row=label,
+            measure=SETS[part],
+            decimals=1,
+            published=None if plain else published(PUBLISHED_SETS[part], "mean", label),
             clusters=origins(sheet),
         )
         for label in TABLE_5_2
         for part, sheet in results.items()
-    ]  # fmt: skip
+    ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
@@ -78,25 +82,33 @@ def _against_best(results: Results) -> Grid:
 
 def _against(sheet: Sheet, label: str, where: str) -> list[Cell]:
     found = paired(
-        degradation(sheet, label), degradation(sheet, BEST), clusters=origins(sheet),
+        degradation(sheet, label),
+        degradation(sheet, BEST),
+        clusters=origins(sheet),
         seed=f"000 Table 5.2, against {BEST}/{label}/{where}",
-    )  # fmt: skip
+    )
     ratio = found.ratio
     shares = {"wins": found.wins, "losses": found.losses}
     return [
         Cell(
-            row=label, measure=f"{where}: ratio", measured=None if ratio is None else ratio.mean,
-            low=None if ratio is None else ratio.low, high=None if ratio is None else ratio.high,
+            row=label,
+            measure=f"{where}: ratio",
+            measured=None if ratio is None else ratio.mean,
+            low=None if ratio is None else ratio.low,
+            high=None if ratio is None else ratio.high,
             instances=found.count,
         ),
         *(
             Cell(
-                row=label, measure=f"{where}: {what}, %", decimals=0, instances=found.count,
+                row=label,
+                measure=f"{where}: {what}, %",
+                decimals=0,
+                instances=found.count,
                 measured=100.0 * count / found.count if found.count else None,
             )
             for what, count in shares.items()
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _claims(results: Results) -> list[Claim]:
@@ -105,51 +117,77 @@ def _claims(results: Results) -> list[Claim]:
         order_claim(results, TABLE_5_2),
         claim_on(results, "EASY outperforms FCFS: FCFS / EASY", lambda a: a["FCFS"] / a["EASY"], least=1.0),
         claim_on(
-            results, "DFRS outperforms EASY by orders of magnitude: EASY / the best",
-            lambda a: a["EASY"] / _least(a, _DFRS), least=100.0, form=",.0f",
+            results,
+            "DFRS outperforms EASY by orders of magnitude: EASY / the best",
+            lambda a: a["EASY"] / _least(a, _DFRS),
+            least=100.0,
+            form=",.0f",
         ),
         claim_on(results, "The best policy is within a factor of 7 of the bound", lambda a: _least(a, _DFRS), most=7.0),
         claim_on(
-            synthetic, "Packing periodically improves greedy policies: the best without / the worst with it",
-            lambda a: _least(a, _NOT_PERIODIC) / _most(a, _PERIODIC), least=1.0,
+            synthetic,
+            "Packing periodically improves greedy policies: the best without / the worst with it",
+            lambda a: _least(a, _NOT_PERIODIC) / _most(a, _PERIODIC),
+            least=1.0,
         ),
         claim_on(
-            results, "Preemption improves Greedy: Greedy/per / GreedyP/per",
-            lambda a: a["Greedy/per/OPT=MIN"] / a["GreedyP/per/OPT=MIN"], least=1.0, form=".2f",
+            results,
+            "Preemption improves Greedy: Greedy/per / GreedyP/per",
+            lambda a: a["Greedy/per/OPT=MIN"] / a["GreedyP/per/OPT=MIN"],
+            least=1.0,
+            form=".2f",
         ),
         claim_on(
-            results, "Migration on submission is no further improvement: GreedyP/per / GreedyPM/per, within 5 %",
-            lambda a: a["GreedyP/per/OPT=MIN"] / a["GreedyPM/per/OPT=MIN"], least=0.95, most=1.05, form=".2f",
+            results,
+            "Migration on submission is no further improvement: GreedyP/per / GreedyPM/per, within 5 %",
+            lambda a: a["GreedyP/per/OPT=MIN"] / a["GreedyPM/per/OPT=MIN"],
+            least=0.95,
+            most=1.05,
+            form=".2f",
         ),
         claim_on(
-            results, "MVT=600 improves all: the best greedy policy without / the worst with it",
-            lambda a: _least(a, _NOT_PERIODIC + _PERIODIC) / _most(a, _LIMITED), least=1.0, form=".2f",
+            results,
+            "MVT=600 improves all: the best greedy policy without / the worst with it",
+            lambda a: _least(a, _NOT_PERIODIC + _PERIODIC) / _most(a, _LIMITED),
+            least=1.0,
+            form=".2f",
         ),
         claim_on(
-            results, "With MVT=600, acting on completions improves: GreedyPM/per / GreedyPM*/per",
-            lambda a: a["GreedyPM/per/OPT=MIN/MVT=600"] / a[BEST], least=1.0, form=".2f",
+            results,
+            "With MVT=600, acting on completions improves: GreedyPM/per / GreedyPM*/per",
+            lambda a: a["GreedyPM/per/OPT=MIN/MVT=600"] / a[BEST],
+            least=1.0,
+            form=".2f",
         ),
         claim_on(
-            results, "Packing on submission is worse: the best MCB / the best greedy policy",
-            lambda a: _least(a, _PACKING) / _least(a, _LIMITED), least=1.0, form=".2f",
+            results,
+            "Packing on submission is worse: the best MCB / the best greedy policy",
+            lambda a: _least(a, _PACKING) / _least(a, _LIMITED),
+            least=1.0,
+            form=".2f",
         ),
         claim_on(
-            results, "/per is more than 5 times worse than the best greedy policy",
-            lambda a: a[_PER] / _least(a, _LIMITED), least=5.0,
+            results,
+            "/per is more than 5 times worse than the best greedy policy",
+            lambda a: a[_PER] / _least(a, _LIMITED),
+            least=5.0,
         ),
         claim_on(
-            results, "/stretch-per is more than 10 times worse than the best greedy policy",
-            lambda a: a[_STRETCH_PER] / _least(a, _LIMITED), least=10.0,
+            results,
+            "/stretch-per is more than 10 times worse than the best greedy policy",
+            lambda a: a[_STRETCH_PER] / _least(a, _LIMITED),
+            least=10.0,
         ),
-    ]  # fmt: skip
+    ]
     if "weeks" in results:
         claims.append(
             claim_on(
                 {"weeks": results["weeks"]},
                 "On HPC2N, packing periodically worsens GreedyP* and GreedyPM*: the best with / the worse of the two",
-                lambda a: _least(a, _PERIODIC) / _most(a, _NOT_PERIODIC[1:]), least=1.0,
+                lambda a: _least(a, _PERIODIC) / _most(a, _NOT_PERIODIC[1:]),
+                least=1.0,
             )
-        )  # fmt: skip
+        )
     return claims
 
 

@@ -64,25 +64,36 @@ def _degradations(results: Results, part: str) -> Content:
         grids=(Grid(title="Degradation from bound", heading="algorithm", cells=row_cells),),
         claims=tuple(_claims({part: sheet})),
         notes=(
-            STRETCH, *((TOGETHER,) if part == "scaled" else ()), EASY,
+            STRETCH,
+            *((TOGETHER,) if part == "scaled" else ()),
+            EASY,
             f"No worse: by at most {100 * (_NO_WORSE - 1):.0f} %.",
         ),
-    )  # fmt: skip
+    )
 
 
 def _row(sheet: Sheet, label: str, part: str) -> list[Cell]:
     values, table = degradation(sheet, label), PUBLISHED_SETS[part]
     average = mean_cell(
-        values, report=f"000 Table {table}", row=label, measure="average", decimals=1,
-        published=published(table, "mean", label), clusters=origins(sheet),
-    )  # fmt: skip
+        values,
+        report=f"000 Table {table}",
+        row=label,
+        measure="average",
+        decimals=1,
+        published=published(table, "mean", label),
+        clusters=origins(sheet),
+    )
     others = [
         Cell(
-            row=label, measure=heading, measured=measured(values), decimals=1, instances=known(values),
+            row=label,
+            measure=heading,
+            measured=measured(values),
+            decimals=1,
+            instances=known(values),
             published=published(table, statistic, label),
         )
         for statistic, (heading, measured) in _STATISTICS.items()
-    ]  # fmt: skip
+    ]
     return [average, *others]
 
 
@@ -90,28 +101,41 @@ def _claims(results: Results) -> list[Claim]:
     return [
         order_claim(results, algorithms()),
         claim_on(
-            results, "OPT=MIN (MAX) is never worse than OPT=AVG: percentage of the pairs in which it is no worse",
-            lambda a: _share(a, _other_optimum), least=100.0, form=".0f",
+            results,
+            "OPT=MIN (MAX) is never worse than OPT=AVG: percentage of the pairs in which it is no worse",
+            lambda a: _share(a, _other_optimum),
+            least=100.0,
+            form=".0f",
         ),
         claim_on(
-            results, "MVT is always better than MFT of the same bound: percentage of the pairs in which it is no worse",
+            results,
+            "MVT is always better than MFT of the same bound: percentage of the pairs in which it is no worse",
             lambda a: _share(a, lambda label: label.replace("/MVT=", "/MFT=") if "/MVT=" in label else None),
-            least=100.0, form=".0f",
+            least=100.0,
+            form=".0f",
         ),
         claim_on(
-            results, "MVT=600 is slightly better than MVT=300: percentage of the pairs in which it is no worse",
+            results,
+            "MVT=600 is slightly better than MVT=300: percentage of the pairs in which it is no worse",
             lambda a: _share(a, lambda label: label.replace("=600", "=300") if "/MVT=600" in label else None),
-            least=90.0, form=".0f",
+            least=90.0,
+            form=".0f",
         ),
         claim_on(
-            results, "Without MVT=600, packing on submission is more than ten times worse: MCB*, the ratio",
-            lambda a: a["MCB*/OPT=MIN"] / a["MCB*/OPT=MIN/MVT=600"], least=10.0,
+            results,
+            "Without MVT=600, packing on submission is more than ten times worse: MCB*, the ratio",
+            lambda a: a["MCB*/OPT=MIN"] / a["MCB*/OPT=MIN/MVT=600"],
+            least=10.0,
         ),
         claim_on(
-            results, "MVT=600 has little effect on /per: /per / with MVT=600, within 5 %",
-            lambda a: a["/per/OPT=MIN"] / a["/per/OPT=MIN/MVT=600"], least=0.95, most=1.05, form=".2f",
+            results,
+            "MVT=600 has little effect on /per: /per / with MVT=600, within 5 %",
+            lambda a: a["/per/OPT=MIN"] / a["/per/OPT=MIN/MVT=600"],
+            least=0.95,
+            most=1.05,
+            form=".2f",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _other_optimum(label: str) -> str | None:

@@ -83,26 +83,32 @@ def _distances(sheet: Sheet) -> list[Claim]:
         where = f"slack {slacks[0]:g}" + (" and more" if len(slacks) > 1 else "")
         claims.append(
             Claim(
-                claim=f"MCB8's distance from the upper bound at {where}", published=said,
+                claim=f"MCB8's distance from the upper bound at {where}",
+                published=said,
                 measured=f"{away:.2f} % between the curves, {same:.2f} % on the instances solved",
-                holds=least <= away < most if count else None, instances=count,
+                holds=least <= away < most if count else None,
+                instances=count,
             )
-        )  # fmt: skip
+        )
     above = tuple(s for s in SLACKS if s > 0.2)
     greedy = {label: _away(sheet, label, above) for label in LOAD_GREEDY}
     averages = {label: average_at(sheet, label, "average yield", above) for label in _QUICK}
     claims += [
         Claim(
-            claim="Greedy algorithms are 20 % below the bound for slacks above 0.2", published="20 % on average",
+            claim="Greedy algorithms are 20 % below the bound for slacks above 0.2",
+            published="20 % on average",
             measured=", ".join(f"{label} {value:.1f} %" for label, (value, _, _) in greedy.items()),
-            holds=all(10.0 < value < 30.0 for value, _, _ in greedy.values()), instances=greedy["SG"][2],
+            holds=all(10.0 < value < 30.0 for value, _, _ in greedy.values()),
+            instances=greedy["SG"][2],
         ),
         Claim(
-            claim="Greedy algorithms reach a higher average yield than MCB8 for slacks above 0.2", published="yes",
+            claim="Greedy algorithms reach a higher average yield than MCB8 for slacks above 0.2",
+            published="yes",
             measured=", ".join(f"{label} {value:.3f}" for label, value in averages.items()),
-            holds=min(averages[label] for label in LOAD_GREEDY) > averages["MCB8"], instances=greedy["SG"][2],
+            holds=min(averages[label] for label in LOAD_GREEDY) > averages["MCB8"],
+            instances=greedy["SG"][2],
         ),
-    ]  # fmt: skip
+    ]
     return claims
 
 
@@ -115,24 +121,34 @@ def _failures(sheet: Sheet, rounding: Sheet) -> list[Claim]:
     told = ", ".join(f"{label} {value:.1f} %" for label, value in failed.items())
     return [
         Claim(
-            claim="RRND fails completely for slacks below 0.4", published="no instance solved",
-            measured=f"{solved} of {int(low.sum())} solved", holds=solved == 0, instances=int(low.sum()),
+            claim="RRND fails completely for slacks below 0.4",
+            published="no instance solved",
+            measured=f"{solved} of {int(low.sum())} solved",
+            holds=solved == 0,
+            instances=int(low.sum()),
         ),
         Claim(
-            claim="SG, SGB and MCB8 fail about 40 % less often than GR, GB and RRNZ", published="about 40 % less",
-            measured=told, holds=few < 0.8 * many, instances=len(sheet),
+            claim="SG, SGB and MCB8 fail about 40 % less often than GR, GB and RRNZ",
+            published="about 40 % less",
+            measured=told,
+            holds=few < 0.8 * many,
+            instances=len(sheet),
         ),
         Claim(
-            claim="... and more than 14 times less often than RRND", published="more than 14 times",
+            claim="... and more than 14 times less often than RRND",
+            published="more than 14 times",
             measured=f"{failed['RRND'] / few:.1f} times" if few > 0 else "no failures",
-            holds=None if few == 0 else failed["RRND"] > 14 * few, instances=len(rounding),
+            holds=None if few == 0 else failed["RRND"] > 14 * few,
+            instances=len(rounding),
         ),
         Claim(
-            claim="Backtracking hardly helps on large instances", published="nearly as many failures",
+            claim="Backtracking hardly helps on large instances",
+            published="nearly as many failures",
             measured=", ".join(f"{label} {failed[label]:.2f} %" for label in LOAD_GREEDY),
-            holds=failed["GB"] > 0.7 * failed["GR"] and failed["SGB"] > 0.7 * failed["SG"], instances=len(sheet),
+            holds=failed["GB"] > 0.7 * failed["GR"] and failed["SGB"] > 0.7 * failed["SG"],
+            instances=len(sheet),
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _times(rounding: Sheet, times: Sheet) -> list[Claim]:
@@ -145,13 +161,17 @@ def _times(rounding: Sheet, times: Sheet) -> list[Claim]:
             claim=f"With {most:g} tasks greedy algorithms take 15 to 20 ms, MCB8 nearly 500 ms",
             published="15 to 20 ms; 500 ms",
             measured=", ".join(f"{label} {value:.1f}" for label, value in spent.items()) + " ms",
-            holds=None, instances=len(largest),
+            holds=None,
+            instances=len(largest),
         ),
         Claim(
-            claim=f"RRND takes up to roughly 650 s with {most:g} tasks (GLPK)", published="650 s",
-            measured=f"{relaxed:.1f} s (HiGHS)", holds=None, instances=len(programs),
+            claim=f"RRND takes up to roughly 650 s with {most:g} tasks (GLPK)",
+            published="650 s",
+            measured=f"{relaxed:.1f} s (HiGHS)",
+            holds=None,
+            instances=len(programs),
         ),
-    ]  # fmt: skip
+    ]
 
 
 ITEM = Item(

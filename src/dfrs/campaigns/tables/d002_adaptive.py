@@ -59,12 +59,15 @@ def _waits(ps: float, sheet: Sheet) -> Grid:
     title = f"Mean wait, hours, P_S = {ps:g}"
     cells = [
         mean_cell(
-            sheet.where(target_load=load).column(label, WAIT) / HOUR_S, report=f"002-adaptive/{title}", row=label,
-            measure=f"load {load:g}", decimals=1,
+            sheet.where(target_load=load).column(label, WAIT) / HOUR_S,
+            report=f"002-adaptive/{title}",
+            row=label,
+            measure=f"load {load:g}",
+            decimals=1,
         )
         for label in _POLICIES
         for load in elastic.loads_of(sheet)
-    ]  # fmt: skip
+    ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
@@ -115,10 +118,12 @@ def _claims(results: Results) -> list[Claim]:
         claims.append(
             Claim(
                 claim=f"P_S = {ps:g}: CS=AUTO is as good as the best fixed C_s at load {LOAD:g}: mean wait, within 1 %",
-                published="ours", measured=f"{change.percent:+.1f} % below it; {elastic.say_sure([change])}",
-                holds=change.percent >= -1.0, instances=change.count,
+                published="ours",
+                measured=f"{change.percent:+.1f} % below it; {elastic.say_sure([change])}",
+                holds=change.percent >= -1.0,
+                instances=change.count,
             )
-        )  # fmt: skip
+        )
     return [replace(claim, published="ours") for claim in claims]
 
 

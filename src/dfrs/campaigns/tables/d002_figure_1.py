@@ -48,11 +48,15 @@ def _study(file: str, name: str, parts: int, size: Size) -> Study | None:
     firsts = [_JOBS * part for part, _ in spread(parts, min(parts, size.elastic_slices))]
     sources = [
         TraceSource(
-            name=f"{name}, jobs {first}:{first + _JOBS}", file=file, annotate="none", estimates="raised",
-            jobs=f"{first}:{first + _JOBS}", loads=_LOADS,
+            name=f"{name}, jobs {first}:{first + _JOBS}",
+            file=file,
+            annotate="none",
+            estimates="raised",
+            jobs=f"{first}:{first + _JOBS}",
+            loads=_LOADS,
         )
         for first in firsts
-    ]  # fmt: skip
+    ]
     told = f"{name}: {len(firsts)} of its {parts} parts of {_JOBS:,} jobs, each scaled to load 0.5 to 0.95; 2 policies."
     entries = tuple(Entry(label=policy, policy=policy) for policy in _POLICIES)
     return Study(name=name, sample=told, sources=tuple(sources), entries=entries)

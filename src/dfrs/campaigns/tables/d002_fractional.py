@@ -88,29 +88,40 @@ def _panel(sheet: Sheet, measure: str, unit: float, title: str, *, log: bool = F
         free = label.endswith(" 0 s")
         colour, _ = elastic.style(label) if known else ({_EQUI: 3}.get(label, 2 if "Greedy" in label else 5), "line")
         cells = [
-            mean_cell(sheet.where(target_load=load).column(label, measure) / unit, report="002-dfrs", row=label,
-                      measure=f"{measure} {load:g}")
+            mean_cell(
+                sheet.where(target_load=load).column(label, measure) / unit,
+                report="002-dfrs",
+                row=label,
+                measure=f"{measure} {load:g}",
+            )
             for load in elastic.loads_of(sheet)
-        ]  # fmt: skip
+        ]
         series.append(
             Series(
-                label=label, x=elastic.loads_of(sheet), y=[nan(c.measured) for c in cells],
-                low=[nan(c.low) for c in cells], high=[nan(c.high) for c in cells], colour=colour,
+                label=label,
+                x=elastic.loads_of(sheet),
+                y=[nan(c.measured) for c in cells],
+                low=[nan(c.low) for c in cells],
+                high=[nan(c.high) for c in cells],
+                colour=colour,
                 style="dashed" if free else "line",
             )
-        )  # fmt: skip
+        )
     return Panel(title="", x_label="load", y_label=title, series=tuple(series), log_y=log, x_ticks=_LOADS)
 
 
 def _grid(sheet: Sheet, title: str) -> Grid:
     cells = [
         mean_cell(
-            sheet.column(label, column) / unit, report=f"002-dfrs/{title}", row=label, measure=measure,
+            sheet.column(label, column) / unit,
+            report=f"002-dfrs/{title}",
+            row=label,
+            measure=measure,
             decimals=decimals,
         )
         for label in sheet.labels
         for measure, (column, unit, decimals) in _MEASURES.items()
-    ]  # fmt: skip
+    ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
@@ -132,10 +143,12 @@ def _claims(sheet: Sheet) -> list[Claim]:
         claims.append(
             Claim(
                 claim=f"Less under the better fractional policy, penalty 300 s, than under the best of 002: {what}",
-                published="ours", measured=told + (" h" if unit > 1.0 else ""),
-                holds=all(a < b for a, b in zip(ours, best, strict=True)), instances=len(sheet),
+                published="ours",
+                measured=told + (" h" if unit > 1.0 else ""),
+                holds=all(a < b for a, b in zip(ours, best, strict=True)),
+                instances=len(sheet),
             )
-        )  # fmt: skip
+        )
     return claims
 
 

@@ -66,14 +66,18 @@ def _content_7(results: Results) -> Content:
             claim="LOS performs worse than EASY where the sizes of jobs vary: mean wait of LOS below that of EASY",
             published="above it, no number",
             measured=f"{elastic.say_range(worse)}; {elastic.say_sure(worse.values())}",
-            holds=max(change.percent for change in worse.values()) < 0.0, instances=len(sheet),
+            holds=max(change.percent for change in worse.values()) < 0.0,
+            instances=len(sheet),
         ),
         *outperforms(sheet, BATCH, "P_S = 0.2"),
-    ]  # fmt: skip
+    ]
     return _content(
-        "002-figure-7", "Batch jobs, few of them small (002 Figure 7)", {"P_S = 0.2": (BATCH, sheet)}, claims,
+        "002-figure-7",
+        "Batch jobs, few of them small (002 Figure 7)",
+        {"P_S = 0.2": (BATCH, sheet)},
+        claims,
         (_LOS_NOTE,),
-    )  # fmt: skip
+    )
 
 
 _LOS_NOTE = (
@@ -94,14 +98,18 @@ def _content_8(results: Results) -> Content:
     closer = Claim(
         claim="Delayed-LOS comes closer to EASY as P_S grows from 0.2 over 0.5 to 0.8: mean wait over all loads below "
         "that of EASY",
-        published="no number", measured=", ".join(f"{gain:.1f} %" for gain in gains),
-        holds=gains[0] > gains[1] > gains[2], instances=sum(len(sheet) for sheet in results.values()),
-    )  # fmt: skip
+        published="no number",
+        measured=", ".join(f"{gain:.1f} %" for gain in gains),
+        holds=gains[0] > gains[1] > gains[2],
+        instances=sum(len(sheet) for sheet in results.values()),
+    )
     close = Claim(
         claim="At P_S = 0.8 the mean wait of Delayed-LOS is close to that of EASY: within 5 % over all loads",
-        published="no number", measured=f"{gains[2]:.1f} % below it", holds=abs(gains[2]) <= 5.0,
+        published="no number",
+        measured=f"{gains[2]:.1f} % below it",
+        holds=abs(gains[2]) <= 5.0,
         instances=len(results["most"]),
-    )  # fmt: skip
+    )
     beats = [
         elastic.better_claim(f"{told}: {new} outperforms {old} at every load: mean wait", sheet, new, old)
         for told, (_, sheet) in parts.items()
@@ -109,9 +117,12 @@ def _content_8(results: Results) -> Content:
     ]
     sizes = [elastic.size_claim(ps, results[part], PUBLISHED_SIZES[ps]) for ps, part in ((0.5, "half"), (0.8, "most"))]
     return _content(
-        "002-figure-8", "Batch jobs, half or most of them small (002 Figure 8)", parts, [*sizes, closer, close, *beats],
+        "002-figure-8",
+        "Batch jobs, half or most of them small (002 Figure 8)",
+        parts,
+        [*sizes, closer, close, *beats],
         utilisation=False,
-    )  # fmt: skip
+    )
 
 
 def _overall(sheet: Sheet, new: str, old: str) -> float:
@@ -169,8 +180,9 @@ def _needs_11(size: Size) -> Needs:
 def _content_11(results: Results) -> Content:
     batch, heterogeneous = "batch, P_S = 0.5", "heterogeneous, P_S = 0.5, P_D = 0.5"
     parts = {
-        batch: (BATCH_E, results["batch-commands"]), heterogeneous: (MIXED_E, results["mixed-commands"]),
-    }  # fmt: skip
+        batch: (BATCH_E, results["batch-commands"]),
+        heterogeneous: (MIXED_E, results["mixed-commands"]),
+    }
     claims = [claim for told, (contest, sheet) in parts.items() for claim in outperforms(sheet, contest, told)]
     with_, without = (
         [_overall(sheet, contest.new, old) for old in (contest.los, contest.easy)]
@@ -182,9 +194,10 @@ def _content_11(results: Results) -> Content:
             published="no number at the same P_S",
             measured=f"{with_[0]:.1f} % and {with_[1]:.1f} % with them, {without[0]:.1f} % and {without[1]:.1f} % "
             "without",
-            holds=with_[0] < without[0] and with_[1] < without[1], instances=len(results["batch"]),
+            holds=with_[0] < without[0] and with_[1] < without[1],
+            instances=len(results["batch"]),
         )
-    )  # fmt: skip
+    )
     title = "Commands for more and less time (002 Figure 11)"
     return _content("002-figure-11", title, parts, claims, (delays(results["mixed-commands"], MIXED_E),))
 

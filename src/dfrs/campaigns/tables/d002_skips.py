@@ -72,14 +72,18 @@ def _panels(sheet: Sheet) -> list[Panel]:
     parts = ((UTILISATION, "utilization, %", 0.01), (WAIT, "mean wait, hours", HOUR_S))
     panels = [
         Panel(
-            title="", x_label="C_s", y_label=label, x_ticks=_TICKS, y_from_zero=False,
+            title="",
+            x_label="C_s",
+            y_label=label,
+            x_ticks=_TICKS,
+            y_from_zero=False,
             series=(
                 *(_level(sheet, name, measure, unit) for name in _OTHERS),
                 _curve(sheet, measure, unit),
             ),
         )
         for measure, label, unit in parts
-    ]  # fmt: skip
+    ]
     x = [float(count) for count in COUNTS]
     found = {float(count): elastic.improvement(sheet, label_of(count), "EASY", WAIT) for count in COUNTS}
     los = elastic.improvement(sheet, "LOS", "EASY", WAIT)
@@ -89,9 +93,13 @@ def _panels(sheet: Sheet) -> list[Panel]:
         elastic.change_series("Delayed-LOS", found, elastic.style("Delayed-LOS")[0]),
     )
     over = Panel(
-        title="", x_label="C_s", y_label="mean wait below that of EASY, %", series=series, x_ticks=_TICKS,
+        title="",
+        x_label="C_s",
+        y_label="mean wait below that of EASY, %",
+        series=series,
+        x_ticks=_TICKS,
         y_from_zero=False,
-    )  # fmt: skip
+    )
     return [*panels, over]
 
 
@@ -131,28 +139,35 @@ def _outperforms(sheet: Sheet) -> list[Claim]:
         percents = [change.percent for change in found]
         claims.append(
             Claim(
-                claim=f"Delayed-LOS outperforms {old} with every C_s: mean wait", published="yes, no number",
+                claim=f"Delayed-LOS outperforms {old} with every C_s: mean wait",
+                published="yes, no number",
                 measured=f"by {min(percents):+.1f} % to {max(percents):+.1f} %; {elastic.say_sure(found)}",
-                holds=min(percents) > 0.0, instances=len(sheet),
+                holds=min(percents) > 0.0,
+                instances=len(sheet),
             )
-        )  # fmt: skip
+        )
     return claims
 
 
 def _knee_claim(sheet: Sheet, text: str, published: str, wanted: Sequence[int]) -> Claim:
     return Claim(
-        claim=text, published=published,
+        claim=text,
+        published=published,
         measured=f"C_s = {knee(sheet)}; the least mean wait is at {best(sheet)}",
-        holds=knee(sheet) in wanted, instances=len(sheet),
-    )  # fmt: skip
+        holds=knee(sheet) in wanted,
+        instances=len(sheet),
+    )
 
 
 def _flat_claim(sheet: Sheet, above: int) -> Claim:
     off = flatness(sheet, above)
     return Claim(
         claim=f"The mean wait is stable for C_s above {above}: within 2 % of its average there",
-        published="yes, no number", measured=f"within {off:.1f} %", holds=off <= 2.0, instances=len(sheet),
-    )  # fmt: skip
+        published="yes, no number",
+        measured=f"within {off:.1f} %",
+        holds=off <= 2.0,
+        instances=len(sheet),
+    )
 
 
 def _rise_claim(sheet: Sheet) -> Claim:
@@ -161,8 +176,11 @@ def _rise_claim(sheet: Sheet) -> Claim:
     rise = 100.0 * (found[-1] / min(found[:8]) - 1.0)
     return Claim(
         claim="After that the mean wait increases slightly: at C_s = 20 against the least up to C_s = 8",
-        published="yes, no number", measured=f"{rise:+.1f} %", holds=rise > 0.0, instances=len(sheet),
-    )  # fmt: skip
+        published="yes, no number",
+        measured=f"{rise:+.1f} %",
+        holds=rise > 0.0,
+        instances=len(sheet),
+    )
 
 
 def _picture(number: int, ps: float, sheet: Sheet) -> Picture:
@@ -235,9 +253,10 @@ def _long_claims(results: Results) -> list[Claim]:
                 published="no significant difference",
                 measured=f"{ratio:.2f} times as long; Delayed-LOS improves on EASY by {gains[1]:.1f} % instead of "
                 f"{gains[0]:.1f} %",
-                holds=abs(ratio - 1.0) <= 0.1, instances=len(long),
+                holds=abs(ratio - 1.0) <= 0.1,
+                instances=len(long),
             )
-        )  # fmt: skip
+        )
     return claims
 
 
@@ -258,7 +277,12 @@ def _content_6(results: Results) -> Content:
 
 
 ITEMS = tuple(
-    Item(name=f"002-figure-{number}", title=f"002 Figure {number}: the maximum skip count C_s, P_S = {ps:g}",
-         source=f"002 section V-A, Figure {number}", needs=needs, content=content)
+    Item(
+        name=f"002-figure-{number}",
+        title=f"002 Figure {number}: the maximum skip count C_s, P_S = {ps:g}",
+        source=f"002 section V-A, Figure {number}",
+        needs=needs,
+        content=content,
+    )
     for number, ps, needs, content in ((5, 0.5, _needs_5, _content_5), (6, 0.8, _needs_6, _content_6))
-)  # fmt: skip
+)

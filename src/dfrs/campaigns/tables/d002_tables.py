@@ -59,26 +59,45 @@ class _Table:
 
 _TABLES = {
     "IV": _Table(
-        number="IV", name="002-table-4", figure=7, section="V-A", contest=BATCH,
+        number="IV",
+        name="002-table-4",
+        figure=7,
+        section="V-A",
+        contest=BATCH,
         needs=lambda size: elastic.batch(size, 0.2),
         published={"Utilization": (4.1, 1.52), "Job waiting time": (31.88, 21.65), "Slowdown": (30.3, 20.41)},
     ),
     "V": _Table(
-        number="V", name="002-table-5", figure=9, section="V-B", contest=MIXED,
+        number="V",
+        name="002-table-5",
+        figure=9,
+        section="V-B",
+        contest=MIXED,
         needs=lambda size: elastic.mixed(size, 0.2, 0.5),
         published={"Utilization": (4.55, 2.33), "Job waiting time": (25.31, 18.24), "Slowdown": (24.29, 17.43)},
     ),
     "VI": _Table(
-        number="VI", name="002-table-6", figure=11, section="V-C", contest=BATCH_E, needs=elastic.batch_commands,
+        number="VI",
+        name="002-table-6",
+        figure=11,
+        section="V-C",
+        contest=BATCH_E,
+        needs=elastic.batch_commands,
         published={"Utilization": (4.93, 1.78), "Job waiting time": (18.94, 12.19), "Slowdown": (18.39, 11.79)},
         against="IV",
     ),
     "VII": _Table(
-        number="VII", name="002-table-7", figure=11, section="V-C", contest=MIXED_E, needs=elastic.mixed_commands,
+        number="VII",
+        name="002-table-7",
+        figure=11,
+        section="V-C",
+        contest=MIXED_E,
+        needs=elastic.mixed_commands,
         published={"Utilization": (1.88, 3.02), "Job waiting time": (20.76, 10.18), "Slowdown": (19.81, 14.6)},
-        against="V", notes=(_INCONSISTENT,),
+        against="V",
+        notes=(_INCONSISTENT,),
     ),
-}  # fmt: skip
+}
 
 
 def maximum(sheet: Sheet, new: str, old: str, measure: str) -> tuple[float, elastic.Change]:
@@ -134,9 +153,12 @@ def _claims(table: _Table, results: Results) -> list[Claim]:
         claims.append(
             Claim(
                 claim=f"{contest.new} improves on {old} in utilization, wait and slowdown, at some load",
-                published=_say(theirs), measured=_say(ours), holds=min(ours) > 0.0, instances=len(sheet),
+                published=_say(theirs),
+                measured=_say(ours),
+                holds=min(ours) > 0.0,
+                instances=len(sheet),
             )
-        )  # fmt: skip
+        )
         if table.against:
             other = _TABLES[table.against]
             rival = (other.contest.los, other.contest.easy)[k]
@@ -148,9 +170,10 @@ def _claims(table: _Table, results: Results) -> list[Claim]:
                     claim=f"The improvements on {old} are lower than those of Table {other.number} on {rival}",
                     published=f"{_say(theirs)} against {_say([other.published[name][k] for name in MEASURES])}",
                     measured=f"{_say(ours)} against {_say(before)}",
-                    holds=all(a < b for a, b in zip(ours, before, strict=True)), instances=len(sheet),
+                    holds=all(a < b for a, b in zip(ours, before, strict=True)),
+                    instances=len(sheet),
                 )
-            )  # fmt: skip
+            )
     return claims
 
 
@@ -170,10 +193,16 @@ def _item(table: _Table) -> Item:
             grids=(_grid(table, sheet), _alone_grid(table, sheet)),
             claims=tuple(_claims(table, results)),
             notes=(
-                _MAXIMUM, _ALONE, _BELOW, *table.notes, elastic.WORKLOADS, elastic.SKIPPED, elastic.WAITING,
+                _MAXIMUM,
+                _ALONE,
+                _BELOW,
+                *table.notes,
+                elastic.WORKLOADS,
+                elastic.SKIPPED,
+                elastic.WAITING,
                 elastic.SATURATED,
             ),
-        )  # fmt: skip
+        )
 
     return Item(
         name=table.name,

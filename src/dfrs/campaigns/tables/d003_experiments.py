@@ -69,16 +69,24 @@ def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
         for key, title in MEASURES.items():
             cells.append(
                 mean_cell(
-                    found[f"{side} {key}"], report=f"003 Table {known.table}", row=row, measure=title,
-                    published=ours[f"{side} {key}"], decimals=0,
+                    found[f"{side} {key}"],
+                    report=f"003 Table {known.table}",
+                    row=row,
+                    measure=title,
+                    published=ours[f"{side} {key}"],
+                    decimals=0,
                 )
-            )  # fmt: skip
+            )
     cells.append(
         mean_cell(
-            found["done"], report=f"003 Table {known.table}", row="base run", measure="jobs at the migration run's end",
-            published=ours["done"], decimals=1,
+            found["done"],
+            report=f"003 Table {known.table}",
+            row="base run",
+            measure="jobs at the migration run's end",
+            published=ours["done"],
+            decimals=1,
         )
-    )  # fmt: skip
+    )
     return Grid(title="Runs", heading="run", cells=tuple(sorted(cells, key=lambda cell: cell.row)))
 
 
@@ -86,10 +94,14 @@ def _printed_grid(known: Experiment) -> Grid:
     cells: list[Cell] = []
     for k, run in enumerate(known.runs, 1):
         for measure, value in {
-            "base: wait, s": run.base_wait_s, "turnaround, s": run.base_turnaround_s, "total, s": run.base_total_s,
-            "jobs": run.jobs_then, "migration: wait, s": run.wait_s, "its turnaround, s": run.turnaround_s,
+            "base: wait, s": run.base_wait_s,
+            "turnaround, s": run.base_turnaround_s,
+            "total, s": run.base_total_s,
+            "jobs": run.jobs_then,
+            "migration: wait, s": run.wait_s,
+            "its turnaround, s": run.turnaround_s,
             "its total, s": run.total_s,
-        }.items():  # fmt: skip
+        }.items():
             cells.append(Cell(row=f"run {k}", measure=measure, measured=float(value), instances=1, decimals=0))
     return Grid(title="The three published runs", heading="run", cells=tuple(cells))
 
@@ -107,14 +119,19 @@ def _gains_grid(found: dict[str, Floats], known: Experiment) -> Grid:
         old, new = printed_of[f"base {key}"], printed_of[f"other {key}"]
         row = title.removesuffix(", s") + " saved"
         for measure, of, whole in (
-            ("of the base run, %", found[f"base {key}"], old), ("of the migration run, %", found[f"other {key}"], new),
-        ):  # fmt: skip
+            ("of the base run, %", found[f"base {key}"], old),
+            ("of the migration run, %", found[f"other {key}"], new),
+        ):
             cells.append(
                 mean_cell(
-                    percent(saved, of), report=report, row=row, measure=measure, published=100.0 * (old - new) / whole,
+                    percent(saved, of),
+                    report=report,
+                    row=row,
+                    measure=measure,
+                    published=100.0 * (old - new) / whole,
                     decimals=1,
                 )
-            )  # fmt: skip
+            )
         said = {"wait_s": known.wait, "turnaround_s": known.turnaround, "total_s": known.total}[key]
         cells.append(Cell(row=row, measure="as the text has it, %", measured=said, instances=1, decimals=1))
     return Grid(title="What migrations gain", heading="measure", cells=tuple(cells))
@@ -147,17 +164,23 @@ def _variants_grid(results: Results, known: Experiment) -> Grid:
             continue
         found = _columns(sheet)
         shown = {
-            "base: wait, s": found["base wait_s"], "total, s": found["base total_s"],
-            "migration: wait, s": found["other wait_s"], "its total, s": found["other total_s"],
-            "throughput, %": throughput(known.jobs, found["done"]), "migrations": found["migrations"],
-        }  # fmt: skip
+            "base: wait, s": found["base wait_s"],
+            "total, s": found["base total_s"],
+            "migration: wait, s": found["other wait_s"],
+            "its total, s": found["other total_s"],
+            "throughput, %": throughput(known.jobs, found["done"]),
+            "migrations": found["migrations"],
+        }
         cells += [
             mean_cell(
-                values, report=f"003 Table {known.table} {name}", row=titles[name], measure=key,
+                values,
+                report=f"003 Table {known.table} {name}",
+                row=titles[name],
+                measure=key,
                 decimals=1 if "%" in key or key == "migrations" else 0,
             )
             for key, values in shown.items()
-        ]  # fmt: skip
+        ]
     return Grid(title="Read otherwise", heading="variant", cells=tuple(cells))
 
 
@@ -175,10 +198,13 @@ def _claims(found: dict[str, Floats], known: Experiment, experiment: int) -> lis
     made = found["migrations"]
     claims.append(
         Claim(
-            claim="So many migrations are made", published=str(theirs), measured=f"{made.mean():.1f} on average",
-            holds=bool(abs(made.mean() - theirs) < 0.5), instances=seeds,
+            claim="So many migrations are made",
+            published=str(theirs),
+            measured=f"{made.mean():.1f} on average",
+            holds=bool(abs(made.mean() - theirs) < 0.5),
+            instances=seeds,
         )
-    )  # fmt: skip
+    )
     return claims
 
 
@@ -186,9 +212,12 @@ def _claim(claim: str, known: str, values: Floats, report: str) -> Claim:
     shown = interval(values, report, claim)
     around = "" if shown.low is None or shown.high is None else f" [{shown.low:+.1f}, {shown.high:+.1f}]"
     return Claim(
-        claim=claim, published=known, measured=f"{say(shown.mean, '+.1f')}{around}",
-        holds=None if shown.mean is None else shown.mean > 0.0, instances=shown.count,
-    )  # fmt: skip
+        claim=claim,
+        published=known,
+        measured=f"{say(shown.mean, '+.1f')}{around}",
+        holds=None if shown.mean is None else shown.mean > 0.0,
+        instances=shown.count,
+    )
 
 
 def _item(experiment: int) -> Item:
@@ -201,9 +230,12 @@ def _item(experiment: int) -> Item:
     def content(results: Results) -> Content:
         found = _columns(results["main"])
         grids = (
-            _runs_grid(found, known), _gains_grid(found, known), _moves_grid(results["main"], experiment),
-            _variants_grid(results, known), _printed_grid(known),
-        )  # fmt: skip
+            _runs_grid(found, known),
+            _gains_grid(found, known),
+            _moves_grid(results["main"], experiment),
+            _variants_grid(results, known),
+            _printed_grid(known),
+        )
         claims = tuple(_claims(found, known, experiment))
         return Content(
             grids=tuple(grid for grid in grids if grid.cells), claims=claims, notes=(_BASES[experiment], *_NOTES)
@@ -212,8 +244,10 @@ def _item(experiment: int) -> Item:
     return Item(
         name=f"003-table-{known.table}",
         title=f"003 Table {known.table}: experiment {experiment}, base and migration run",
-        source=f"003 section {_SECTIONS[experiment]}, Table {known.table}", needs=needs, content=content,
-    )  # fmt: skip
+        source=f"003 section {_SECTIONS[experiment]}, Table {known.table}",
+        needs=needs,
+        content=content,
+    )
 
 
 def _table_21(results: Results) -> Content:
@@ -231,9 +265,11 @@ def _table_21(results: Results) -> Content:
     ]
     saved = rows[MIGRATING]["wait_s"].to_numpy() - rows[HEAD]["wait_s"].to_numpy()
     claim = _claim(
-        "To move a small job for the head of the queue lowers the average wait", "expected by the text",
-        percent(saved, rows[MIGRATING]["wait_s"].to_numpy()), "003 Table 21",
-    )  # fmt: skip
+        "To move a small job for the head of the queue lowers the average wait",
+        "expected by the text",
+        percent(saved, rows[MIGRATING]["wait_s"].to_numpy()),
+        "003 Table 21",
+    )
     return Content(
         grids=(
             Grid(title="Experiment 3 with and without it", heading="policy", cells=tuple(cells)),
@@ -245,7 +281,10 @@ def _table_21(results: Results) -> Content:
 
 
 TABLE_21_ITEM = Item(
-    name="003-table-21", title="003 Table 21: a two-process job that keeps an eight-process one waiting",
-    source="003 section 9, Table 21", needs=lambda size: {"head": head(size)}, content=_table_21,
-)  # fmt: skip
+    name="003-table-21",
+    title="003 Table 21: a two-process job that keeps an eight-process one waiting",
+    source="003 section 9, Table 21",
+    needs=lambda size: {"head": head(size)},
+    content=_table_21,
+)
 ITEMS = (*(_item(experiment) for experiment in EXPERIMENTS), TABLE_21_ITEM)

@@ -66,9 +66,13 @@ def _printed_grid(table: int) -> Grid:
         shown = {"base run, s": job.base_s, "migration run, s": job.migrated_s, "saved, s": job.base_s - job.migrated_s}
         cells += [Cell(row=job.name, measure=key, measured=v, instances=1, decimals=0) for key, v in shown.items()]
     saved = Cell(
-        row="all", measure="saved, s", measured=recomputed(MIGRATIONS[table].jobs), published=MIGRATIONS[table].saved_s,
-        instances=1, decimals=0,
-    )  # fmt: skip
+        row="all",
+        measure="saved, s",
+        measured=recomputed(MIGRATIONS[table].jobs),
+        published=MIGRATIONS[table].saved_s,
+        instances=1,
+        decimals=0,
+    )
     return Grid(title="As printed, and recomputed", heading="job", cells=(*cells, saved))
 
 
@@ -79,10 +83,13 @@ def _closes(table: int) -> list[Claim]:
     ours = recomputed(entry.jobs)
     return [
         Claim(
-            claim="The time saved is that of the table's entries", published=f"{entry.saved_s:.0f} s",
-            measured=f"{ours:.0f} s", holds=abs(ours - entry.saved_s) <= _CLOSES, instances=1,
+            claim="The time saved is that of the table's entries",
+            published=f"{entry.saved_s:.0f} s",
+            measured=f"{ours:.0f} s",
+            holds=abs(ours - entry.saved_s) <= _CLOSES,
+            instances=1,
         )
-    ]  # fmt: skip
+    ]
 
 
 def _controlled(results: Results, table: int) -> Content:
@@ -105,17 +112,24 @@ def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[Cell]:
         there = np.array([100.0 * (place.rstrip("'").split(">")[0].rstrip("'") == where[policy]) for place in places])
         cells.append(
             Cell(
-                row=job.name, measure=f"{title}, began on {where[policy]}: % of seeds", measured=float(there.mean()),
-                instances=len(there), decimals=0,
+                row=job.name,
+                measure=f"{title}, began on {where[policy]}: % of seeds",
+                measured=float(there.mean()),
+                instances=len(there),
+                decimals=0,
             )
-        )  # fmt: skip
+        )
     moved = _moved_in(sheet, number)
     cells.append(
         Cell(
-            row=job.name, measure="moved: % of seeds", measured=float(moved.mean()), published=100.0,
-            instances=len(moved), decimals=0,
+            row=job.name,
+            measure="moved: % of seeds",
+            measured=float(moved.mean()),
+            published=100.0,
+            instances=len(moved),
+            decimals=0,
         )
-    )  # fmt: skip
+    )
     return cells
 
 
@@ -141,11 +155,13 @@ def _experiment(results: Results, table: int) -> Content:
         names = ", ".join(job.name for job in MIGRATIONS[table].jobs)
         claims.append(
             Claim(
-                claim=f"ARRIVE-F moves {names}", published="in every run",
+                claim=f"ARRIVE-F moves {names}",
+                published="in every run",
                 measured=f"those that the stream has: in {int(together.sum())} of {len(together)} seeds",
-                holds=bool(together.mean() > 0.5), instances=len(together),
+                holds=bool(together.mean() > 0.5),
+                instances=len(together),
             )
-        )  # fmt: skip
+        )
     ours = Grid(title="Ours beside it", heading="job", cells=tuple(cells))
     return Content(grids=(_printed_grid(table), *([ours] if cells else [])), claims=tuple(claims), notes=tuple(notes))
 
@@ -163,10 +179,14 @@ def _table_11(results: Results) -> Content:
                 seconds, report="003 Table 11", row=name, measure="base run, s", published=float(actual_s), decimals=0
             ),
             Cell(
-                row=name, measure=f"on {cluster}: % of seeds", measured=float(there.mean()), published=100.0,
-                instances=len(there), decimals=0,
+                row=name,
+                measure=f"on {cluster}: % of seeds",
+                measured=float(there.mean()),
+                published=100.0,
+                instances=len(there),
+                decimals=0,
             ),
-        ]  # fmt: skip
+        ]
     grid = Grid(title="Jobs that slowed the base run", heading="job", cells=tuple(cells))
     return Content(grids=(grid,), notes=(_READ, _WHERE))
 
@@ -195,9 +215,12 @@ def _item(table: int) -> Item:
         return make(results, table)
 
     return Item(
-        name=f"003-table-{table}", title=f"003 Table {table}: {title}", source=f"003 section {section}, Table {table}",
-        needs=needs, content=content,
-    )  # fmt: skip
+        name=f"003-table-{table}",
+        title=f"003 Table {table}: {title}",
+        source=f"003 section {section}, Table {table}",
+        needs=needs,
+        content=content,
+    )
 
 
 ITEMS = tuple(_item(table) for table in _TITLES)

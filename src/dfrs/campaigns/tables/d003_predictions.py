@@ -33,11 +33,14 @@ def cpu_profiles() -> dict[str, Profile]:
     """The profiles of Table 4, taken on A."""
     return {
         row.benchmark: Profile(
-            job=row.benchmark, cluster="A", tau_s=TAU_S, processes=8,
+            job=row.benchmark,
+            cluster="A",
+            tau_s=TAU_S,
+            processes=8,
             counters={event: count * EVENTS_A_COUNT for event, count in zip(_EVENTS, row.counts, strict=True)},
         )
         for row in TABLE_4
-    }  # fmt: skip
+    }
 
 
 def message_profiles() -> dict[str, Profile]:
@@ -98,18 +101,23 @@ def _accurate(table: tuple[Accuracy, ...], number: int) -> list[Claim]:
         claims.append(
             Claim(
                 claim=f"{row.benchmark}: the printed accuracy is that of the printed times",
-                published=f"{row.accuracy} %", measured=f"{ours:.1f} %", holds=abs(ours - row.accuracy) < _CLOSE,
+                published=f"{row.accuracy} %",
+                measured=f"{ours:.1f} %",
+                holds=abs(ours - row.accuracy) < _CLOSE,
                 instances=1,
             )
-        )  # fmt: skip
+        )
     if number == 2:
         better = [accuracy(row.predicted_s, row.there_s) > (row.by_frequency or 0.0) for row in table]
         claims.append(
             Claim(
-                claim="The framework is more accurate than scaling by frequency", published="4 of 4",
-                measured=f"{sum(better)} of {len(better)}", holds=all(better), instances=len(better),
+                claim="The framework is more accurate than scaling by frequency",
+                published="4 of 4",
+                measured=f"{sum(better)} of {len(better)}",
+                holds=all(better),
+                instances=len(better),
             )
-        )  # fmt: skip
+        )
     return claims
 
 
@@ -149,10 +157,12 @@ def _table_4() -> Content:
         claims.append(
             Claim(
                 claim=f"{row.benchmark}: the time saved in all follows from counters and penalties",
-                published=f"{in_all} s", measured=f"{saved_s:.1f} s", holds=abs(saved_s / in_all - 1.0) < 0.02,
+                published=f"{in_all} s",
+                measured=f"{saved_s:.1f} s",
+                holds=abs(saved_s / in_all - 1.0) < 0.02,
                 instances=1,
             )
-        )  # fmt: skip
+        )
     grid = Grid(title="Seconds of a block", heading="benchmark", cells=tuple(cells))
     return Content(grids=(grid,), claims=tuple(claims), notes=(_UNITS, _SAVED))
 
@@ -180,10 +190,13 @@ def _table_6() -> Content:
             cells.append(_cell(name, f"on {cluster}, s", ours, known, 2))
             claims.append(
                 Claim(
-                    claim=f"{name}: the seconds on {cluster} are frequency times latency", published=f"{known} s",
-                    measured=f"{ours:.2f} s", holds=abs(ours / known - 1.0) < 0.02, instances=1,
+                    claim=f"{name}: the seconds on {cluster} are frequency times latency",
+                    published=f"{known} s",
+                    measured=f"{ours:.2f} s",
+                    holds=abs(ours / known - 1.0) < 0.02,
+                    instances=1,
                 )
-            )  # fmt: skip
+            )
     per_block, _ = _on_b(predict(message_profiles()["FT.B.8"], farm), 375.0)
     cells.append(_cell("FT.B.8 C to B", "saved in tau, s", per_block, published.EQ_19, 2))
     cells.append(_cell("FT.B.8 C to B", "saved in all, s", per_block * 375.0 / TAU_S, published.EQ_20))
@@ -206,9 +219,12 @@ def _item(number: int, title: str, section: str, make: Callable[[], Content]) ->
         return make()
 
     return Item(
-        name=f"003-table-{number}", title=f"003 Table {number}: {title}",
-        source=f"003 section {section}, Table {number}", needs=_no_needs, content=content,
-    )  # fmt: skip
+        name=f"003-table-{number}",
+        title=f"003 Table {number}: {title}",
+        source=f"003 section {section}, Table {number}",
+        needs=_no_needs,
+        content=content,
+    )
 
 
 ITEMS = (

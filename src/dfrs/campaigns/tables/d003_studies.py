@@ -26,13 +26,13 @@ def _study(
     true: bool = False,
 ) -> Study:
     seeds = tuple(range(size.needs))
-    source = FarmSource(
-        name=name, experiment=experiment, seeds=seeds, order=order, printed=as_printed, exact=true
-    )  # fmt: skip
+    source = FarmSource(name=name, experiment=experiment, seeds=seeds, order=order, printed=as_printed, exact=true)
     return Study(
-        name=name, sample=f"Experiment {experiment}: {JOBS[experiment]} jobs, {len(seeds)} seeds; {told}.",
-        sources=(source,), entries=_ENTRIES,
-    )  # fmt: skip
+        name=name,
+        sample=f"Experiment {experiment}: {JOBS[experiment]} jobs, {len(seeds)} seeds; {told}.",
+        sources=(source,),
+        entries=_ENTRIES,
+    )
 
 
 def main(size: Size, experiment: int) -> Study:
@@ -64,7 +64,7 @@ def head(size: Size) -> Study:
         sample=f"Experiment 3 with a job moved for the head of the queue: {len(seeds)} seeds.",
         sources=(FarmSource(name="experiment-3-head", experiment=3, seeds=seeds),),
         entries=tuple(Entry(label=name, policy=name) for name in (MIGRATING, HEAD)),
-    )  # fmt: skip
+    )
 
 
 def only(sheet: Sheet, label: str) -> pl.DataFrame:

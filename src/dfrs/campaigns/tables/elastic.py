@@ -141,10 +141,12 @@ def size_claim(ps: float, sheet: Sheet, published: float) -> Claim:
     """The mean size of jobs that a figure states, within 5 %."""
     ours = mean_sizes(ps, sheet)
     return Claim(
-        claim=f"The mean size of jobs at P_S = {ps:g}, processors; within 5 %", published=f"{published:g}",
+        claim=f"The mean size of jobs at P_S = {ps:g}, processors; within 5 %",
+        published=f"{published:g}",
         measured=f"{ours.mean():.2f}; seeds from {ours.min():.1f} to {ours.max():.1f}",
-        holds=bool(abs(ours.mean() / published - 1.0) <= 0.05), instances=len(ours),
-    )  # fmt: skip
+        holds=bool(abs(ours.mean() / published - 1.0) <= 0.05),
+        instances=len(ours),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,15 +243,23 @@ def panel(sheet: Sheet, labels: Sequence[str], measure: str, title: str, *, hour
     unit = HOUR_S if hours else 1.0
     series = tuple(
         mean_series(
-            label, sheet.parameter("target_load"), sheet.column(label, measure) / unit, style(label)[1],
-            style(label)[0], seed=f"002/{label}/{measure}",
+            label,
+            sheet.parameter("target_load"),
+            sheet.column(label, measure) / unit,
+            style(label)[1],
+            style(label)[0],
+            seed=f"002/{label}/{measure}",
         )
         for label in labels
-    )  # fmt: skip
+    )
     return Panel(
-        title=title, x_label="load", y_label="mean wait, hours" if hours else "utilization", series=series,
-        x_ticks=loads_of(sheet), y_from_zero=hours,
-    )  # fmt: skip
+        title=title,
+        x_label="load",
+        y_label="mean wait, hours" if hours else "utilization",
+        series=series,
+        x_ticks=loads_of(sheet),
+        y_from_zero=hours,
+    )
 
 
 def over_panel(sheet: Sheet, labels: Mapping[str, tuple[int, Style]], old: str, title: str) -> Panel:
@@ -259,9 +269,13 @@ def over_panel(sheet: Sheet, labels: Mapping[str, tuple[int, Style]], old: str, 
         found = improvements(sheet, label, old, WAIT)
         series.append(change_series(label, found, colour, line))
     return Panel(
-        title=title, x_label="load", y_label=f"mean wait below that of {old}, %", series=tuple(series),
-        x_ticks=loads_of(sheet), y_from_zero=False,
-    )  # fmt: skip
+        title=title,
+        x_label="load",
+        y_label=f"mean wait below that of {old}, %",
+        series=tuple(series),
+        x_ticks=loads_of(sheet),
+        y_from_zero=False,
+    )
 
 
 def zero(x: Sequence[float], label: str) -> Series:
@@ -273,9 +287,14 @@ def change_series(label: str, found: Mapping[float, Change], colour: int, line: 
     """Improvements as a curve in the band of their intervals."""
     changes = found.values()
     return Series(
-        label=label, x=list(found), y=[c.percent for c in changes], low=[nan(c.low) for c in changes],
-        high=[nan(c.high) for c in changes], colour=colour, style=line,
-    )  # fmt: skip
+        label=label,
+        x=list(found),
+        y=[c.percent for c in changes],
+        low=[nan(c.low) for c in changes],
+        high=[nan(c.high) for c in changes],
+        colour=colour,
+        style=line,
+    )
 
 
 def contest_panels(sheet: Sheet, contest: Contest, told: str, *, utilisation: bool = True) -> list[Panel]:
@@ -293,13 +312,16 @@ def means_grid(sheet: Sheet, labels: Sequence[str], title: str) -> Grid:
     parts = {"utilization, %": (UTILISATION, 0.01), "wait, h": (WAIT, HOUR_S)}
     cells = [
         mean_cell(
-            at.column(label, measure) / unit, report=f"002/{title}", row=f"load {load:g}", measure=f"{label}: {name}",
+            at.column(label, measure) / unit,
+            report=f"002/{title}",
+            row=f"load {load:g}",
+            measure=f"{label}: {name}",
         )
         for load in loads_of(sheet)
         for at in [sheet.where(target_load=load)]
         for name, (measure, unit) in parts.items()
         for label in labels
-    ]  # fmt: skip
+    ]
     return Grid(title=title, heading="load", cells=tuple(cells))
 
 
@@ -307,9 +329,14 @@ def change_cell(change: Change, row: str, measure: str, published: float | None 
     """One improvement as a cell."""
     known = None if np.isnan(change.percent) else change.percent
     return Cell(
-        row=row, measure=measure, measured=known, low=change.low, high=change.high, instances=change.count,
+        row=row,
+        measure=measure,
+        measured=known,
+        low=change.low,
+        high=change.high,
+        instances=change.count,
         published=published,
-    )  # fmt: skip
+    )
 
 
 def improvements_grid(sheet: Sheet, contest: Contest, title: str) -> Grid:

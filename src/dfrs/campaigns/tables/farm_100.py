@@ -74,12 +74,16 @@ def _content(results: Results) -> Content:
         panels=tuple(_panel(sheet, measure, column) for measure, column in list(_STRETCHES.items())[:2]),
     )
     return Content(
-        grids=(_stretches(sheet), *(_by_load(sheet, *each) for each in list(_STRETCHES.items())[:2]), _ratios(sheet),
-               _others(sheet)),
+        grids=(
+            _stretches(sheet),
+            *(_by_load(sheet, *each) for each in list(_STRETCHES.items())[:2]),
+            _ratios(sheet),
+            _others(sheet),
+        ),
         claims=tuple(_claims(sheet)),
         pictures=(picture,),
         notes=(_WHAT, _STRETCH, _BLIND, _CHECKED),
-    )  # fmt: skip
+    )
 
 
 def _stretches(sheet: Sheet) -> Grid:
@@ -95,12 +99,14 @@ def _by_load(sheet: Sheet, measure: str, column: str) -> Grid:
     loads = sorted(set(sheet.parameter("target_load").tolist())) if sheet.labels else []
     cells = [
         mean_cell(
-            sheet.where(target_load=load).column(label, column), report=f"{_NAME}/{measure}", row=label,
+            sheet.where(target_load=load).column(label, column),
+            report=f"{_NAME}/{measure}",
+            row=label,
             measure=f"load {load:g}",
         )
         for label in sheet.labels
         for load in loads
-    ]  # fmt: skip
+    ]
     return Grid(title=f"{measure.capitalize()} by load", heading="policy", cells=tuple(cells))
 
 
@@ -128,11 +134,15 @@ def _ratios(sheet: Sheet) -> Grid:
             ratio = found.ratio.shown if found.ratio is not None else None
             cells.append(
                 Cell(
-                    row=label, measure=measure, measured=None if ratio is None else ratio.mean,
-                    low=None if ratio is None else ratio.low, high=None if ratio is None else ratio.high,
-                    instances=found.count, decimals=3,
+                    row=label,
+                    measure=measure,
+                    measured=None if ratio is None else ratio.mean,
+                    low=None if ratio is None else ratio.low,
+                    high=None if ratio is None else ratio.high,
+                    instances=found.count,
+                    decimals=3,
                 )
-            )  # fmt: skip
+            )
     return Grid(title=f"{OURS} over another policy, on the same workload", heading="over", cells=tuple(cells))
 
 
@@ -140,11 +150,15 @@ def _panel(sheet: Sheet, measure: str, column: str) -> Panel:
     load = sheet.parameter("target_load")
     series = tuple(
         mean_series(
-            label, load, sheet.column(label, column), _CURVES[label][1], _CURVES[label][0],
+            label,
+            load,
+            sheet.column(label, column),
+            _CURVES[label][1],
+            _CURVES[label][0],
             seed=f"{_NAME}/{label}/{column}",
         )
         for label in sheet.labels
-    )  # fmt: skip
+    )
     return Panel(title="", x_label="load", y_label=measure, series=series, log_y=True, x_ticks=_LOADS)
 
 

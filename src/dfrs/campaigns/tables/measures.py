@@ -139,11 +139,15 @@ def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published 
     ]
     cells += [
         Cell(
-            row=row, measure=measure, published=known, measured=value, instances=d.solved,
+            row=row,
+            measure=measure,
+            published=known,
+            measured=value,
+            instances=d.solved,
             decimals=2 if "%" in measure else 3,
         )
         for measure, known, value in zip(DISTANCES[2:], published[2:4], (d.high, d.relative_high), strict=True)
-    ]  # fmt: skip
+    ]
     failed = np.isnan(yields)
     bases = (np.ones_like(failed), ~np.isnan(sheet.bound), sheet.solvable)
     for measure, base, known in zip(FAILURES, bases, (published[4], None, None), strict=True):
@@ -191,9 +195,15 @@ def mean_cell(
     """The mean of (I,) `values` with its interval, over the instances on which they are not NaN."""
     found = interval(values, report, row, measure, clusters=clusters)
     return Cell(
-        row=row, measure=measure, measured=found.mean, low=found.low, high=found.high, instances=found.count,
-        published=published, decimals=decimals,
-    )  # fmt: skip
+        row=row,
+        measure=measure,
+        measured=found.mean,
+        low=found.low,
+        high=found.high,
+        instances=found.count,
+        published=published,
+        decimals=decimals,
+    )
 
 
 def quantile(values: Floats, q: float) -> float | None:

@@ -29,14 +29,16 @@ def cells(sheet: Sheet, label: str, table: Table) -> list[Cell]:
         if k % 2 == 0:
             row.append(
                 mean_cell(
-                    values, report=f"000 Table {table}", row=label, measure=heading, published=theirs,
+                    values,
+                    report=f"000 Table {table}",
+                    row=label,
+                    measure=heading,
+                    published=theirs,
                     clusters=origins(sheet),
                 )
-            )  # fmt: skip
+            )
             continue
         row.append(
-            Cell(
-                row=label, measure=heading, measured=quantile(values, 1.0), instances=known(values), published=theirs
-            )
-        )  # fmt: skip
+            Cell(row=label, measure=heading, measured=quantile(values, 1.0), instances=known(values), published=theirs)
+        )
     return row
