@@ -12,12 +12,12 @@ from rich.table import Table
 
 from benchmarks.common import console
 from benchmarks.online import MAIN, lublin
-from dfrs.campaigns.simulations import measured
-from dfrs.metrics.schedule import Metrics
+from dfrs.experiments.simulations import measured
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty, Run
-from dfrs.policies.registry import find_policy
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.names import find_policy
+from dfrs.runs.metrics.schedule import Metrics
+from dfrs.simulator.simulation import Settings, Simulation
 
 COLUMNS = (
     ("degradation", "bounded_degradation_from_bound", ",.2f"), ("mean stretch", "stretch_mean", ",.2f"),

@@ -12,19 +12,19 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.common import console
-from dfrs.campaigns.cells import Cell
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.online import ONLINE, Entry, LublinTrace
-from dfrs.campaigns.runners import InProcess, Processes, Runner
-from dfrs.campaigns.store import Store
-from dfrs.policies.registry import TABLE_5_2
+from dfrs.experiments.cells import Cell
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.kinds.online import ONLINE, Entry, LublinTrace
+from dfrs.experiments.runners import InProcess, Processes, Runner
+from dfrs.experiments.store import Store
+from dfrs.policies.names import TABLE_5_2
 
 TRACES, JOBS, SCALING_GOAL = 10, 3_000, 1.8
 TRIVIAL_CELLS = 2_000
 
 
 def dask() -> Runner:
-    from dfrs.campaigns.dask_runner import DaskRunner
+    from dfrs.experiments.dask_runner import DaskRunner
 
     return DaskRunner(local=2)
 

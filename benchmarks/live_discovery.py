@@ -23,11 +23,11 @@ from tests.live_processes import GROUPS, LiveCluster
 
 from benchmarks.common import console
 from benchmarks.online import table
-from dfrs.campaigns.needs import Case
+from dfrs.experiments.kinds.needs import Case
 from dfrs.model.instance import Floats, Ints
-from dfrs.policies.discovery import find_discovery
-from dfrs.policies.registry import find_policy
-from dfrs.sim.sharing import share
+from dfrs.policies.discovery.methods import find_discovery
+from dfrs.policies.names import find_policy
+from dfrs.simulator.discovery import share
 
 SPEED = 5.0
 """Of time. Faster, and a task of little need gets so few slices in a window and a step that chance shows in both."""

@@ -12,7 +12,7 @@ from tests.live_cluster import GIB, World, make, until
 
 from benchmarks.common import console
 from benchmarks.online import table
-from dfrs.live.resources import JobRequest, JobState
+from dfrs.live.protocol.resources import JobRequest, JobState
 
 NODES, JOBS, CLIENTS = 1_000, 10_000, 20
 DECISION_GOAL_S = 1.0

@@ -15,9 +15,9 @@ from rich.table import Table
 from benchmarks.common import best_of, console, peak_memory_mib
 from benchmarks.peer import compare
 from dfrs import Instance, generate_services
-from dfrs.allocate.registry import Options, find
-from dfrs.bounds.yields import lp_bound
 from dfrs.model.errors import InfeasibleError
+from dfrs.placement.bounds import lp_bound
+from dfrs.placement.registry import Options, find
 
 LARGE = (
     ("VP_CPSUM", 1.38, 0.03),

@@ -17,8 +17,8 @@ from benchmarks.common import console, peak_memory_mib
 from dfrs.bounds.stretch import stretch_bound
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
-from dfrs.policies.registry import TABLE_5_1, find_policy
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.names import TABLE_5_1, find_policy
+from dfrs.simulator.simulation import Settings, Simulation
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.load import load_workload
 from dfrs.workloads.lublin import Lublin, generate

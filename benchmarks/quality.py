@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Iterator
 
 from dfrs import Instance, allocate
-from dfrs.allocate.registry import Options
-from dfrs.bounds.yields import lp_bound
 from dfrs.model.errors import InfeasibleError
+from dfrs.placement.bounds import lp_bound
+from dfrs.placement.registry import Options
 from dfrs.workloads.services import dissertation_instance, dissertation_sample, dissertation_scenarios
 
 

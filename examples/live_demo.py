@@ -22,9 +22,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from dfrs.cli.views import frame, yields_words
+from dfrs.cli.live.views import frame, yields_words
 from dfrs.live.client import Client, find_endpoint
-from dfrs.live.resources import Point
+from dfrs.live.protocol.resources import Point
 
 ROOT = Path(__file__).resolve().parents[1]
 JOBS = ROOT / "examples" / "jobs"

@@ -11,10 +11,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from dfrs.allocate.packing import Plan, _list_plan
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
+from dfrs.placement.packing import Plan, _list_plan
 from tests.naive import yields
 
 T = TypeVar("T")

@@ -12,9 +12,9 @@ from statistics import median
 import uvicorn
 
 import dfrs.live
-from dfrs.live.api import create_app
-from dfrs.live.ports import ConflictError, NotFoundError
-from dfrs.live.resources import (
+from dfrs.live.api.routes import create_app
+from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.protocol.resources import (
     ENDED,
     Bar,
     Cluster,
@@ -51,7 +51,7 @@ CALLERS = {
 
 @dataclass(slots=True)
 class Told:
-    """What `dfrs.live.ports.Service` asks for, as far as the page needs it."""
+    """What `dfrs.live.protocol.ports.Service` asks for, as far as the page needs it."""
 
     now0: float
     nodes_: dict[str, Node] = field(default_factory=dict)

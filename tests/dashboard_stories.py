@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from dfrs.live.resources import Bar, Job, JobState, Node, NodeState, NodeTask, Point, ShadowChoice
+from dfrs.live.protocol.resources import Bar, Job, JobState, Node, NodeState, NodeTask, Point, ShadowChoice
 from tests.dashboard_server import NASTY, SPAN_S, Told
 
 GIB = 1 << 30

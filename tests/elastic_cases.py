@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 
 import dfrs
-from dfrs.campaigns.simulations import measured
-from dfrs.metrics.validate_run import validate_run
+from dfrs.experiments.simulations import measured
 from dfrs.model.decisions import RUNNING, Placement, Policy, Snapshot, Target
 from dfrs.model.elastic import ElasticCommands
 from dfrs.model.instance import Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Penalty, Run
-from dfrs.policies.batch import Fcfs
-from dfrs.report.runs import write_run
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.batch.backfilling import Fcfs
+from dfrs.runs.directory import write_run
+from dfrs.runs.validator.runs import validate_run
+from dfrs.simulator.simulation import Settings, Simulation
 from tests.cases import Seeded, Source
 
 LATEST_S = 24

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import polars as pl
 
-from dfrs.campaigns.cells import Cell, Kind, code_digest
-from dfrs.campaigns.spec import Study
+from dfrs.experiments.cells import Cell, Kind, code_digest
+from dfrs.experiments.spec import Study
 from dfrs.model.errors import InputError
-from dfrs.sim.run import StoppedError
+from dfrs.simulator.simulation import StoppedError
 
 SCHEMA = {"number": pl.Int64, "what": pl.String, "seed": pl.Int64, "value": pl.Float64, "run": pl.String}
 DIFFERENT = ("cell_s", "run")
@@ -119,7 +119,7 @@ def warm(entry):
     pass
 
 
-FAKE = Kind(name="fake", schema=SCHEMA, code=("campaigns/cells.py",), prepare=prepare, run=run, warm=warm)
+FAKE = Kind(name="fake", schema=SCHEMA, code=("experiments/cells.py",), prepare=prepare, run=run, warm=warm)
 
 
 def code():

@@ -8,9 +8,9 @@ from dfrs.model.decisions import RUNNING, Placement, Snapshot, Target
 from dfrs.model.farm import Farm, SubCluster
 from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
-from dfrs.model.truth import FarmTruth
-from dfrs.sim.farm import FarmSettings, farm_capacity
-from dfrs.sim.run import Settings
+from dfrs.model.true_speeds import FarmTruth
+from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
+from dfrs.simulator.simulation import Settings
 from tests.online_cases import random_workload
 
 MEGABYTE = 1 << 20

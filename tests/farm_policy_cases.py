@@ -6,12 +6,12 @@ from types import FunctionType
 
 import numpy as np
 
-from dfrs.control.check import check
+from dfrs.engine.check import check
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.farm import FarmView
-from dfrs.policies.arrive_f import ArriveF
-from dfrs.policies.farm_rules import Rules
-from dfrs.policies.farm_search import Scenario
+from dfrs.policies.heterogeneous.arrive_f import ArriveF
+from dfrs.policies.heterogeneous.rules import Rules
+from dfrs.policies.heterogeneous.search import Scenario
 from tests.cases import Seeded, Source
 from tests.frozen import frozen
 from tests.naive import farm as naive

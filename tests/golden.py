@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import dfrs
-from dfrs.allocate.registry import ALGORITHMS
 from dfrs.cli.main import main as command
+from dfrs.placement.registry import ALGORITHMS
 from tests.storms import Storm
 from tests.virtual_loop import run_virtually
 

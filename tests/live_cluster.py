@@ -1,4 +1,4 @@
-"""Agents without processes, for tests of the controller: they do what `dfrs.live.plan` says, in memory, at once.
+"""Agents without processes, for tests of the controller: they do what `next_action` says, in memory, at once.
 
 A `World` holds what is true of all nodes: which tasks run where. It fails the test the moment two attempts at a task
 run at the same time, or one attempt is started a second time, on nodes that nobody gave up.
@@ -10,12 +10,12 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
+from dfrs.live.agent.next_action import Verb, plan
+from dfrs.live.controller.service import Controller
+from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskState
-from dfrs.live.plan import Verb, plan
-from dfrs.live.service import Controller
-from dfrs.live.settings import ControllerSettings
-from dfrs.live.wire import PROTOCOL, Desire, Hello, Output, Read, Report, Sample, Status, Welcome
-from dfrs.policies.registry import find_policy
+from dfrs.live.protocol.wire import PROTOCOL, Desire, Hello, Output, Read, Report, Sample, Status, Welcome
+from dfrs.policies.names import find_policy
 from tests.virtual_loop import VirtualExecutor
 
 GIB = 1 << 30
@@ -241,7 +241,7 @@ class FakeAgent:
 
     def _desire(self, task, desired):
         if desired is None:
-            from dfrs.live.wire import Desired
+            from dfrs.live.protocol.wire import Desired
 
             version = 1 if task.desired is None else task.desired.version
             desired = Desired(task=task.id, version=version, state=TaskState.ABSENT)

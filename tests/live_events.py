@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from dfrs.control.commands import DETACH
-from dfrs.control.core import Core
-from dfrs.control.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
-from dfrs.control.log import digest, encode
+from dfrs.engine.codec import digest, encode
+from dfrs.engine.commands import DETACH
+from dfrs.engine.core import Core
+from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
 from dfrs.model.elastic import CommandKind
 from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
 from dfrs.model.run import Action

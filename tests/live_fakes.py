@@ -20,7 +20,7 @@ from dfrs.live.drivers.base import (
     TaskStatus,
     Usage,
 )
-from dfrs.live.wire import MESSAGE_BYTES, Desire, Desired, Hello, Report, Status, Welcome, from_agent
+from dfrs.live.protocol.wire import MESSAGE_BYTES, Desire, Desired, Hello, Report, Status, Welcome, from_agent
 
 PATIENCE_S = 30.0
 NO_END = float("inf")

@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from dfrs.live.api import create_app
-from dfrs.live.server import bind, read_address, serve
+from dfrs.live.api.routes import create_app
+from dfrs.live.api.server import bind, read_address, serve
 from tests.live_service import FakeService
 
 PATIENCE_S = 30.0

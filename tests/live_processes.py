@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from dfrs.live.resources import ENDED
+from dfrs.live.protocol.resources import ENDED
 from tests.processes import descendants
 
 DFRS = (sys.executable, "-m", "dfrs.cli.main")

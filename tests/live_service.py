@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import Stream
-from dfrs.live.ports import ConflictError, Link, NotFoundError, UnavailableError
-from dfrs.live.resources import (
+from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError, UnavailableError
+from dfrs.live.protocol.resources import (
     ENDED,
     Bar,
     Cluster,
@@ -28,7 +28,7 @@ from dfrs.live.resources import (
     TokenInfo,
     TokenRequest,
 )
-from dfrs.live.wire import FromAgent, Hello, Status, Welcome
+from dfrs.live.protocol.wire import FromAgent, Hello, Status, Welcome
 from dfrs.model.errors import InputError
 
 

@@ -22,12 +22,12 @@ import numpy as np
 import structlog
 from sqlalchemy import create_engine, text
 
-from dfrs.control.core import Core
-from dfrs.control.log import replay
-from dfrs.live.ports import ConflictError, NotFoundError
-from dfrs.live.resources import ENDED, JobRequest, JobState
+from dfrs.engine.codec import replay
+from dfrs.engine.core import Core
+from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import InputError
-from dfrs.policies.registry import find_policy
+from dfrs.policies.names import find_policy
 from tests.live_cluster import GIB, POLICY, World, abandon, make, until
 from tests.virtual_loop import VirtualExecutor, run_virtually
 

@@ -15,17 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dfrs.api import (
-        allocate,
-        generate_services,
-        generate_virtual_clusters,
-        read_instance,
-        read_workload,
-        simulate,
-    )
+    from dfrs.api import allocate, generate_services, generate_virtual_clusters, read_instance, read_workload, simulate
     from dfrs.bounds.stretch import stretch_bound
-    from dfrs.bounds.yields import lp_bound, upper_bound
-    from dfrs.metrics.schedule import summarize
     from dfrs.model.allocation import Allocation, Outcome, Status
     from dfrs.model.decisions import Placement, Policy, Snapshot, Target
     from dfrs.model.errors import DfrsError, InfeasibleError, InputError
@@ -33,6 +24,8 @@ if TYPE_CHECKING:
     from dfrs.model.jobs import Workload
     from dfrs.model.resources import Kind, Resource
     from dfrs.model.run import Penalty, Run
+    from dfrs.placement.bounds import lp_bound, upper_bound
+    from dfrs.runs.metrics.schedule import summarize
     from dfrs.version import __version__ as __version__
 
 __all__ = [
@@ -69,8 +62,8 @@ _HOMES = {
         "allocate", "generate_services", "generate_virtual_clusters", "read_instance", "read_workload", "simulate",
     ),
     "dfrs.bounds.stretch": ("stretch_bound",),
-    "dfrs.bounds.yields": ("lp_bound", "upper_bound"),
-    "dfrs.metrics.schedule": ("summarize",),
+    "dfrs.placement.bounds": ("lp_bound", "upper_bound"),
+    "dfrs.runs.metrics.schedule": ("summarize",),
     "dfrs.model.allocation": ("Allocation", "Outcome", "Status"),
     "dfrs.model.decisions": ("Placement", "Policy", "Snapshot", "Target"),
     "dfrs.model.errors": ("DfrsError", "InfeasibleError", "InputError"),

@@ -6,10 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dfrs.allocate.outcome import infeasible
-from dfrs.allocate.registry import Options, find
-from dfrs.allocate.second_phase import SecondPhase, maximize
-from dfrs.bounds.yields import upper_bound
 from dfrs.model.allocation import Outcome
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import InfeasibleError
@@ -17,17 +13,16 @@ from dfrs.model.instance import Floats, Instance
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import NodeChange
 from dfrs.model.run import Penalty, Run
-from dfrs.policies.registry import find_policy
-from dfrs.sim.kernel import Order
-from dfrs.sim.run import Settings, Simulation
+from dfrs.placement.bounds import upper_bound
+from dfrs.placement.outcome import infeasible
+from dfrs.placement.registry import Options, find
+from dfrs.placement.second_phase import SecondPhase, maximize
+from dfrs.policies.names import find_policy
+from dfrs.simulator.clock import Order
+from dfrs.simulator.simulation import Settings, Simulation
 from dfrs.workloads import files
 from dfrs.workloads.load import load_workload
-from dfrs.workloads.services import (
-    Scenario,
-    VirtualClusterScenario,
-    dissertation_instance,
-    virtual_cluster_instance,
-)
+from dfrs.workloads.services import Scenario, VirtualClusterScenario, dissertation_instance, virtual_cluster_instance
 
 
 def allocate(

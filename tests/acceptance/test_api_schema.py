@@ -6,7 +6,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.config import SchemathesisConfig
 
-from dfrs.live.api import create_app
+from dfrs.live.api.routes import create_app
 from tests.live_service import FakeService
 
 ENDLESS = "/api/v1/changes"

@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.campaigns.cells import code_digest
-from dfrs.campaigns.online import METRICS, ONLINE
-from dfrs.campaigns.results import TIMES
+from dfrs.experiments.cells import code_digest
+from dfrs.experiments.kinds.online import METRICS, ONLINE
+from dfrs.experiments.results import TIMES
 from tests.acceptance.test_simulate_cli import swf
 
 DFRS = Path(sys.executable).with_name("dfrs")

@@ -27,7 +27,7 @@ jobs = 100
 nodes = 16
 seeds = "1-50"
 """
-OFTEN = "from dfrs.campaigns import engine\nfrom dfrs.cli.main import main\nengine.WRITE_EVERY_S = 0.1\nmain()\n"
+OFTEN = "from dfrs.experiments import engine\nfrom dfrs.cli.main import main\nengine.WRITE_EVERY_S = 0.1\nmain()\n"
 """Writes results so often that there are some soon."""
 LOOK = (
     "import sys\n"

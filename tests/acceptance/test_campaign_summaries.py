@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.campaigns import kept
-from dfrs.campaigns.cells import Cell, failure
-from dfrs.campaigns.online import ONLINE, Entry, LublinTrace
-from dfrs.campaigns.store import Store
+from dfrs.experiments import kept
+from dfrs.experiments.cells import Cell, failure
+from dfrs.experiments.kinds.online import ONLINE, Entry, LublinTrace
+from dfrs.experiments.store import Store
 from dfrs.report.dots import draw_dots
 from dfrs.report.tables import Cell as Number
 from dfrs.report.tables import Content, Grid, Report, dots

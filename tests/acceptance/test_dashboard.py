@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from dfrs.live.resources import JobState, NodeState
+from dfrs.live.protocol.resources import JobState, NodeState
 from tests.dashboard_server import NASTY, PAGE, Told, serving
 from tests.dashboard_stories import large_cluster, small_cluster
 from tests.dashboard_visits import PHONE, WIDE, probe, see, text, toast, visit

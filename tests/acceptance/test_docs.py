@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import dfrs
-from dfrs.allocate.registry import ALGORITHMS
-from dfrs.campaigns.cells import OWN
-from dfrs.campaigns.farm import FARM
-from dfrs.campaigns.farm_random import HETERO
-from dfrs.campaigns.needs import NEEDS
-from dfrs.campaigns.offline import OFFLINE
-from dfrs.campaigns.online import ONLINE
-from dfrs.campaigns.results import NAMES
-from dfrs.campaigns.spec import MODELS
-from dfrs.metrics.run_files import COMMANDS, EVENTS, JOBS
+from dfrs.experiments.cells import OWN
+from dfrs.experiments.kinds.farm import FARM
+from dfrs.experiments.kinds.farm_random import HETERO
+from dfrs.experiments.kinds.needs import NEEDS
+from dfrs.experiments.kinds.offline import OFFLINE
+from dfrs.experiments.kinds.online import ONLINE
+from dfrs.experiments.results import NAMES
+from dfrs.experiments.spec import MODELS
+from dfrs.placement.registry import ALGORITHMS
 from dfrs.policies.catalogue import CATALOGUE
+from dfrs.runs.validator.files import COMMANDS, EVENTS, JOBS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

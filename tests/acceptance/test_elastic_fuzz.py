@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dfrs.policies.registry import find_policy
+from dfrs.policies.names import find_policy
 from tests.cases import Seeded
 from tests.elastic_cases import elastic_run, fast_directory, problems_of, random_elastic_workload, random_settings
 

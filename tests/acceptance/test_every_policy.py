@@ -2,12 +2,12 @@
 
 import pytest
 
-from dfrs.campaigns.simulations import Task, perform
-from dfrs.metrics.validate_run import validate_run
+from dfrs.experiments.simulations import Task, perform
 from dfrs.model.run import Penalty
-from dfrs.policies.batch import BATCH
-from dfrs.policies.registry import all_published
-from dfrs.sim.run import Settings
+from dfrs.policies.batch.backfilling import BATCH
+from dfrs.policies.names import all_published
+from dfrs.runs.validator.runs import validate_run
+from dfrs.simulator.simulation import Settings
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.lublin import Lublin, generate
 

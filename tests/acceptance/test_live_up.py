@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.cli import down, local
-from dfrs.cli.agent import default_cluster
-from dfrs.cli.local import agent_root
+from dfrs.cli.live import down, local
+from dfrs.cli.live.agent import default_cluster
+from dfrs.cli.live.local import agent_root
 from dfrs.cli.quantities import show_cores
 from dfrs.live import home
-from dfrs.live.ports import UnavailableError
+from dfrs.live.protocol.ports import UnavailableError
 from tests.live_processes import processes_with
 from tests.processes import alive, until
 

@@ -13,20 +13,20 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.campaigns.cells import Cell
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.offline import OFFLINE, Case, Entry
-from dfrs.campaigns.results import TIMES, study_frame
-from dfrs.campaigns.runners import InProcess, Processes
-from dfrs.campaigns.spec import Study, build_campaign
-from dfrs.campaigns.spec_text import campaign_toml
-from dfrs.campaigns.store import Store
-from dfrs.campaigns.tables import ITEMS, d000_table_4_2, sizes
-from dfrs.campaigns.tables.best_quality import closed
-from dfrs.campaigns.tables.d000_table_4_5 import dominates
-from dfrs.campaigns.tables.measures import Sheet, degradation, distance, distance_cells, relative_to
-from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, dissertation, parse_size
-from dfrs.campaigns.tables.studies import PUBLISHED
+from dfrs.experiments.cells import Cell
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.kinds.offline import OFFLINE, Case, Entry
+from dfrs.experiments.results import TIMES, study_frame
+from dfrs.experiments.runners import InProcess, Processes
+from dfrs.experiments.spec import Study, build_campaign
+from dfrs.experiments.spec_text import campaign_toml
+from dfrs.experiments.store import Store
+from dfrs.experiments.tables import ITEMS, d000_table_4_2, sizes
+from dfrs.experiments.tables.best_quality import closed
+from dfrs.experiments.tables.d000_table_4_5 import dominates
+from dfrs.experiments.tables.measures import Sheet, degradation, distance, distance_cells, relative_to
+from dfrs.experiments.tables.sizes import FULL, QUICK, STANDARD, dissertation, parse_size
+from dfrs.experiments.tables.studies import PUBLISHED
 from dfrs.model.errors import InputError
 from dfrs.workloads.services import Scenario
 from tests.traces import needs_traces

@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dfrs.report.runs import FILES, read_run
+from dfrs.runs.directory import FILES, read_run
 from tests.naive.progress import replayed
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("dfrs.policies.registry") is None, reason="there are no policies to name yet"
+    importlib.util.find_spec("dfrs.policies.names") is None, reason="there are no policies to name yet"
 )
 DFRS = Path(sys.executable).with_name("dfrs")
 RUN = (
     "import os, signal, sys\n"
-    "from dfrs.campaigns import simulations\n"
+    "from dfrs.experiments import simulations\n"
     "from dfrs.cli.main import main\n"
-    "from dfrs.sim import run\n"
+    "from dfrs.simulator import run\n"
     "number, jobs = int(sys.argv.pop(1)), int(sys.argv.pop(1))\n"
     "run.WATCHED, simulations.SAVE_EVERY_S = 1, 0.0\n"
     "whole = run.Simulation.run\n"

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numba.core.registry import CPUDispatcher
 
-from dfrs.control.commands import DETACH
+from dfrs.engine.commands import DETACH
 from dfrs.model import tolerances
-from dfrs.sim.world import JOB as WORLD_JOB
+from dfrs.simulator.world import JOB as WORLD_JOB
 from tests.naive import ledger, progress, reconcile
 from tests.naive.compare import Kernel, Pair
 from tests.online_cases import OnlineCase, ProgressCase

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs import InputError, Status, allocate, generate_services
-from dfrs.allocate.adapt import Budget
-from dfrs.allocate.outcome import placement_yield
-from dfrs.allocate.registry import Options
+from dfrs.placement.adapt import Budget
+from dfrs.placement.outcome import placement_yield
+from dfrs.placement.registry import Options
 from tests.naive.brute import best_placement
 from tests.strategies import instances
 

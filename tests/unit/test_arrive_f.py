@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dfrs.control.check import check
+from dfrs.engine.check import check
 from dfrs.model.decisions import Cause, Reason
 from dfrs.model.errors import InputError
-from dfrs.policies.arrive_f import ArriveF
-from dfrs.policies.farm_gains import Mover, counted_s, gain_s, saved_per_tau
-from dfrs.policies.farm_names import find_farm
-from dfrs.policies.farm_rules import MOST_CLUSTERS, NoFarmError, Rules, has_left, left, letter, moved, source
-from dfrs.policies.farm_search import Scenario
-from dfrs.policies.registry import find_policy
+from dfrs.policies.heterogeneous.arrive_f import ArriveF
+from dfrs.policies.heterogeneous.gains import Mover, counted_s, gain_s, saved_per_tau
+from dfrs.policies.heterogeneous.names import find_farm
+from dfrs.policies.heterogeneous.rules import MOST_CLUSTERS, NoFarmError, Rules, has_left, left, letter, moved, source
+from dfrs.policies.heterogeneous.search import Scenario
+from dfrs.policies.names import find_policy
 from tests.farm_policy_cases import farm_snapshot
 from tests.naive import farm as naive
 

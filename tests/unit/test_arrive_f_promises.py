@@ -13,10 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.model.decisions import PolicyError
-from dfrs.policies import arrive_f, farm_board, farm_gains, farm_plan, farm_rules, farm_search, farm_special
-from dfrs.policies.arrive_f import ArriveF
-from dfrs.policies.farm_rules import Rules, left
-from dfrs.policies.farm_search import Scenario
+from dfrs.policies.heterogeneous import arrive_f
+from dfrs.policies.heterogeneous import cluster_view as farm_board
+from dfrs.policies.heterogeneous import gains as farm_gains
+from dfrs.policies.heterogeneous import plan as farm_plan
+from dfrs.policies.heterogeneous import rules as farm_rules
+from dfrs.policies.heterogeneous import search as farm_search
+from dfrs.policies.heterogeneous import special as farm_special
+from dfrs.policies.heterogeneous.arrive_f import ArriveF
+from dfrs.policies.heterogeneous.rules import Rules, left
+from dfrs.policies.heterogeneous.search import Scenario
 from tests.farm_policy_cases import Toy, broken, drive, farm_snapshot, seeded
 from tests.strategies import Drawn
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs import Status, allocate, generate_services
-from dfrs.allocate.best import MEMBERS
-from dfrs.allocate.registry import Options
+from dfrs.placement.best import MEMBERS
+from dfrs.placement.registry import Options
 from tests.naive.brute import best_placement
 from tests.strategies import instances
 
@@ -75,7 +75,7 @@ def test_rounds_repeat_to_the_bit_and_seeds_differ(seed):
 def test_annealing_ends_where_the_aim_is_the_bound_and_the_yield_a_rounding_below():
     code = (
         "import numpy as np\n"
-        "from dfrs.allocate.improve import Effort, Search\n"
+        "from dfrs.placement.improve import Effort, Search\n"
         "from tests.cases import make_instance\n"
         "search = Search(make_instance([[0.1]] * 6, capacity=[[0.3], [0.3]]), 1.0, Effort(rounds=3), 1)\n"
         "search.anneal(np.zeros(6, dtype=np.int64))\n"

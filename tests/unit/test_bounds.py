@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dfrs.allocate.greedy import GREEDIES, LoadGreedy
-from dfrs.allocate.outcome import placement_yield
-from dfrs.allocate.packing import MULTI_CAPACITY, VECTOR_PACKINGS
-from dfrs.bounds.yields import lp_bound, single_task_bound, upper_bound
 from dfrs.model.errors import InfeasibleError
 from dfrs.model.resources import Kind
+from dfrs.placement.bounds import lp_bound, single_task_bound, upper_bound
+from dfrs.placement.greedy import GREEDIES, LoadGreedy
+from dfrs.placement.outcome import placement_yield
+from dfrs.placement.packing import MULTI_CAPACITY, VECTOR_PACKINGS
 from tests import strategies
 from tests.cases import make_instance
 from tests.checks import SLACK, outcome_or_none, value

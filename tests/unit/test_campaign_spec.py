@@ -12,28 +12,21 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.allocate.registry import Options, expand
-from dfrs.campaigns import offline, online
-from dfrs.campaigns.cells import Cell
-from dfrs.campaigns.sources import (
+from dfrs.experiments.cells import Cell
+from dfrs.experiments.kinds import offline, online
+from dfrs.experiments.kinds.sources import (
     DissertationSource,
     LublinSource,
     ServicesSource,
     VirtualClusterSource,
     spread,
 )
-from dfrs.campaigns.spec import (
-    LARGEST_FILE_BYTES,
-    Campaign,
-    Report,
-    Study,
-    build_campaign,
-    read_campaign,
-)
-from dfrs.campaigns.spec_text import campaign_toml
-from dfrs.campaigns.tables.sizes import clusters, dissertation
+from dfrs.experiments.spec import LARGEST_FILE_BYTES, Campaign, Report, Study, build_campaign, read_campaign
+from dfrs.experiments.spec_text import campaign_toml
+from dfrs.experiments.tables.sizes import clusters, dissertation
 from dfrs.model.errors import InputError
-from dfrs.policies.registry import TABLE_5_1, TABLE_5_2, all_published
+from dfrs.placement.registry import Options, expand
+from dfrs.policies.names import TABLE_5_1, TABLE_5_2, all_published
 from dfrs.workloads.files import instance_document
 from dfrs.workloads.services import LARGE_SERVICES, SMALL_SERVICES, Scenario, dissertation_instance
 

@@ -5,13 +5,13 @@ from math import ceil
 import numpy as np
 import pytest
 
-from dfrs.allocate import chekuri
-from dfrs.allocate.chekuri import Chekuri, pack
-from dfrs.allocate.milp import Exact
-from dfrs.bounds.yields import lp_bound
 from dfrs.model import tolerances
 from dfrs.model.allocation import Status
 from dfrs.model.errors import InfeasibleError, UnsupportedError
+from dfrs.placement import chekuri
+from dfrs.placement.bounds import lp_bound
+from dfrs.placement.chekuri import Chekuri, pack
+from dfrs.placement.milp import Exact
 from dfrs.workloads.services import Scenario, dissertation_instance
 from tests.cases import make_instance
 

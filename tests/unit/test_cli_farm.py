@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.campaigns.tables.d003_predictions import cpu_profiles, message_profiles
+from dfrs.experiments.tables.d003_predictions import cpu_profiles, message_profiles
 from dfrs.farm.files import arrive_f, write_farm, write_profile
 
 DFRS = Path(sys.executable).with_name("dfrs")
@@ -203,7 +203,7 @@ def test_a_file_in_the_place_of_a_run_directory_is_told_before_anything_is_writt
 
 def test_run_directories_are_replaced_all_or_none(folder, dfrs, monkeypatch):
     from dfrs.model.errors import InputError
-    from dfrs.report import runs
+    from dfrs.runs import directory as runs
 
     assert dfrs("farm", "simulate", "few.csv", "--out", "runs")[0] == 0
     (folder / "runs/ARRIVE-F/own.txt").write_text("mine")

@@ -11,12 +11,12 @@ import pytest
 from rich.console import Console
 from starlette.testclient import TestClient
 
-from dfrs.cli import cluster as shared
-from dfrs.cli import logs, views
+from dfrs.cli.live import cluster as shared
+from dfrs.cli.live import logs, views
 from dfrs.live import client as clients
-from dfrs.live.api import create_app
+from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
-from dfrs.live.resources import Happening, JobRequest, JobState, NodeTask, OutputPart
+from dfrs.live.protocol.resources import Happening, JobRequest, JobState, NodeTask, OutputPart
 from tests.live_service import FakeService
 
 URL = "http://127.0.0.1:7070"

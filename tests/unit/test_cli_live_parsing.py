@@ -9,7 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dfrs.cli.machine import partition
+from dfrs.cli.live.machine import partition
+from dfrs.cli.live.script import read_script
+from dfrs.cli.live.submit import environment
 from dfrs.cli.quantities import (
     parse_bytes,
     parse_instant,
@@ -21,11 +23,9 @@ from dfrs.cli.quantities import (
     show_instant,
     show_seconds,
 )
-from dfrs.cli.script import read_script
-from dfrs.cli.submit import environment
-from dfrs.live.capacity import Capacity
+from dfrs.live.agent.capacity import Capacity
+from dfrs.live.agent.connection import Server
 from dfrs.live.client import UnreachableError, find_endpoint, state_directory
-from dfrs.live.connection import Server
 from dfrs.model.errors import InputError
 
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from dfrs.control.core import Core
-from dfrs.control.log import decode, replay
-from dfrs.policies.registry import find_policy
+from dfrs.engine.codec import decode, replay
+from dfrs.engine.core import Core
+from dfrs.policies.names import find_policy
 from tests.live_events import Site, columns, drive
 from tests.small_policies import FairShare, Mover
 

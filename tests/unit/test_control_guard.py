@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.control import guard as module
-from dfrs.control.check import check
-from dfrs.control.cluster import Cluster
-from dfrs.control.commands import DETACH
-from dfrs.control.guard import Limits, guard
-from dfrs.control.hold import Homes
-from dfrs.control.reconcile import reconcile
+from dfrs.engine import executor_constraints as module
+from dfrs.engine.check import check
+from dfrs.engine.cluster import Cluster
+from dfrs.engine.commands import DETACH
+from dfrs.engine.executor_constraints import Limits, guard
+from dfrs.engine.held_jobs import Homes
+from dfrs.engine.reconcile import reconcile
 from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Snapshot, Target
 from dfrs.model.run import Action
 from tests import online_cases

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from dfrs.control.core import Core
-from dfrs.control.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.core import Core
+from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause
 from dfrs.model.elastic import Answer, CommandKind
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
 from dfrs.model.run import Action
-from dfrs.policies.registry import find_policy
+from dfrs.policies.names import find_policy
 from tests.small_policies import FairShare, FromFunction, Stay
 
 DFRS = "GreedyPM*/per/OPT=MIN/MVT=600"

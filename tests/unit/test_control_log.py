@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.control.core import Core
-from dfrs.control.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
-from dfrs.control.log import KINDS, decode, digest, encode, replay
+from dfrs.engine.codec import KINDS, decode, digest, encode, replay
+from dfrs.engine.core import Core
+from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
 from dfrs.model.decisions import Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import InputError

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dfrs.control.core import Core
-from dfrs.control.events import Complete, Ready, Submit, Wake
+from dfrs.engine.core import Core
+from dfrs.engine.events import Complete, Ready, Submit, Wake
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause, Placement, PolicyError, Reason, Target
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, NodeChange

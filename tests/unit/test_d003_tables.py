@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.campaigns.cells import Cell, Work, perform, source_digest
-from dfrs.campaigns.farm import FARM, READ, Case, Entry, factors, jobs_of, prepare, times_of
-from dfrs.campaigns.farm_compare import done_by, throughput
-from dfrs.campaigns.farm_runs import ORDER, measured, moves_of, place, placed, prepared, simulation
-from dfrs.campaigns.spec import build_campaign
-from dfrs.campaigns.spec_text import campaign_toml
-from dfrs.campaigns.tables import ITEMS, choose, d003_moves
-from dfrs.campaigns.tables.sizes import FULL, QUICK
+from dfrs.experiments.cells import Cell, Work, perform, source_digest
+from dfrs.experiments.kinds.farm import FARM, READ, Case, Entry, factors, jobs_of, prepare, times_of
+from dfrs.experiments.kinds.farm_compare import done_by, throughput
+from dfrs.experiments.kinds.farm_runs import ORDER, measured, moves_of, place, placed, prepared, simulation
+from dfrs.experiments.spec import build_campaign
+from dfrs.experiments.spec_text import campaign_toml
+from dfrs.experiments.tables import ITEMS, choose, d003_moves
+from dfrs.experiments.tables.sizes import FULL, QUICK
 from dfrs.farm.files import arrive_f
 from dfrs.farm.published import EXPERIMENTS, MIGRATIONS
 from dfrs.farm.streams import stream

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.bounds.farm import farm_bound
-from dfrs.campaigns.farm_random import Case, Entry, prepare, run, spanning
-from dfrs.campaigns.farm_workloads import LONGEST_S, farm_workload
-from dfrs.control.check import check
+from dfrs.engine.check import check
+from dfrs.experiments.kinds.farm_random import Case, Entry, prepare, run, spanning
+from dfrs.experiments.kinds.farm_workloads import LONGEST_S, farm_workload
 from dfrs.farm.files import arrive_f
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.farm import FarmView
-from dfrs.policies.dfrs_farm import MVT_S, PERIOD_S, DfrsFarm, Outlook
-from dfrs.policies.registry import find_policy
+from dfrs.policies.heterogeneous.fractional import MVT_S, PERIOD_S, DfrsFarm, Outlook
+from dfrs.policies.names import find_policy
 from tests import strategies
 from tests.frozen import frozen
 from tests.naive.farm_packing import farm_case
@@ -261,7 +261,7 @@ def test_a_run_passes_the_checker(policy):
 
 
 def test_spanning_counts_jobs_in_several_sub_clusters():
-    from dfrs.campaigns.farm_random import simulation
+    from dfrs.experiments.kinds.farm_random import simulation
 
     done = simulation(prepare(Case(seed=3, load=1.3, jobs=50)), Entry(label="", policy="EASY")).run()
     assert spanning(done) > 0

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.needs import NEVER_S, TASK, USAGE, WEIGHTS, job_needs, new_tasks
-from dfrs.policies.discovery import DISCOVERIES, find_discovery, settings_of
-from dfrs.policies.discovery_dynamic import best_weights
-from dfrs.policies.registry import find_policy
-from dfrs.sim.sharing import Scene, share, traces
+from dfrs.policies.discovery.dynamic import best_weights
+from dfrs.policies.discovery.methods import DISCOVERIES, find_discovery, settings_of
+from dfrs.policies.names import find_policy
+from dfrs.simulator.discovery import Scene, share, traces
 from tests.naive.sharing import divided
 
 SUMMED = [name for name in DISCOVERIES if name != "NONE"]

@@ -9,8 +9,8 @@ from dfrs.kernels import sharing
 from dfrs.model.decisions import Cause, Target
 from dfrs.model.errors import InputError
 from dfrs.model.needs import Revision
-from dfrs.policies.discovery import find_discovery
-from dfrs.sim.sharing import Costs, Oracle, Scene, share, traces
+from dfrs.policies.discovery.methods import find_discovery
+from dfrs.simulator.discovery import Costs, Oracle, Scene, share, traces
 from tests.naive.sharing import divided
 
 PART = st.integers(0, 64).map(lambda k: k / 64)

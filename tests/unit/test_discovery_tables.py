@@ -6,11 +6,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from dfrs.campaigns.needs import NEEDS, Case, Entry, prepare, run
-from dfrs.campaigns.spec import build_campaign
-from dfrs.campaigns.spec_text import campaign_toml
-from dfrs.campaigns.tables import ITEMS, d000_7_discovery
-from dfrs.campaigns.tables.sizes import FULL, QUICK
+from dfrs.experiments.kinds.needs import NEEDS, Case, Entry, prepare, run
+from dfrs.experiments.spec import build_campaign
+from dfrs.experiments.spec_text import campaign_toml
+from dfrs.experiments.tables import ITEMS, d000_7_discovery
+from dfrs.experiments.tables.sizes import FULL, QUICK
 from dfrs.model.errors import InputError
 
 NAMES = ("000-table-7.1", "000-table-7.2")

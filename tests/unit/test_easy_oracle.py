@@ -10,8 +10,8 @@ import pytest
 
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
-from dfrs.policies.batch import BATCH
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.batch.backfilling import BATCH
+from dfrs.simulator.simulation import Settings, Simulation
 from dfrs.workloads.swf import read_swf
 from tests.traces import TRACES, needs_traces
 

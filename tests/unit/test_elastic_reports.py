@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.campaigns.simulations import Task, measured
-from dfrs.metrics.schedule import job_intervals, tasks_of, utilisation_timeline, virtual_time
+from dfrs.experiments.simulations import Task, measured
 from dfrs.model.decisions import RUNNING, WAITING
 from dfrs.model.run import Action
 from dfrs.report.explain import stories, story_document, tell
 from dfrs.report.gantt import fill, window_of
-from dfrs.report.history import Replay
 from dfrs.report.run_page import page
-from dfrs.report.runs import workload_digest
 from dfrs.report.witness import answer, answer_document
-from dfrs.sim.run import Settings
+from dfrs.runs.directory import workload_digest
+from dfrs.runs.metrics.schedule import job_intervals, tasks_of, utilisation_timeline, virtual_time
+from dfrs.runs.replay import Replay
+from dfrs.simulator.simulation import Settings
 from tests.cases import Seeded
 from tests.elastic_cases import POLICIES, elastic_run, random_elastic_workload, random_settings
 from tests.online_cases import plain_workload

@@ -9,9 +9,9 @@ import dfrs
 from dfrs.model.decisions import Cause
 from dfrs.model.elastic import Answer, CommandKind, ElasticCommands
 from dfrs.model.jobs import Workload
-from dfrs.policies.registry import find_policy
-from dfrs.sim import run as simulator
-from dfrs.sim.run import Simulation, StoppedError
+from dfrs.policies.names import find_policy
+from dfrs.simulator import simulation as simulator
+from dfrs.simulator.simulation import Simulation, StoppedError
 
 
 def elastic_workload(*commands, rows=((0.0, 1, 10.0, np.nan),), **columns):

@@ -8,14 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.campaigns.cells import Cell, Work, perform, source_digest
-from dfrs.campaigns.online import METRICS, ONLINE, ElasticTrace, Entry, TracePart
-from dfrs.campaigns.spec import Campaign, Report, build_campaign, read_campaign
-from dfrs.campaigns.spec_text import campaign_toml
-from dfrs.campaigns.tables import ITEMS, d002_tables, elastic
-from dfrs.campaigns.tables.d002_skips import COUNTS, best, flatness, knee, label_of
-from dfrs.campaigns.tables.measures import Sheet
-from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD
+from dfrs.experiments.cells import Cell, Work, perform, source_digest
+from dfrs.experiments.kinds.online import METRICS, ONLINE, ElasticTrace, Entry, TracePart
+from dfrs.experiments.spec import Campaign, Report, build_campaign, read_campaign
+from dfrs.experiments.spec_text import campaign_toml
+from dfrs.experiments.tables import ITEMS, d002_tables, elastic
+from dfrs.experiments.tables.d002_skips import COUNTS, best, flatness, knee, label_of
+from dfrs.experiments.tables.measures import Sheet
+from dfrs.experiments.tables.sizes import FULL, QUICK, STANDARD
 from dfrs.model.errors import InputError
 from dfrs.report.tables import markdown
 from dfrs.workloads.cwf import write_cwf

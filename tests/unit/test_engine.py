@@ -10,15 +10,15 @@ from contextlib import closing, contextmanager, suppress
 import polars as pl
 import pytest
 
-from dfrs.campaigns import engine as engine_module
-from dfrs.campaigns import offline, online
-from dfrs.campaigns.cells import FAILED, Work, perform
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.results import TIMES, study_frame
-from dfrs.campaigns.runners import InProcess, Processes
-from dfrs.campaigns.sources import LublinSource, ServicesSource
-from dfrs.campaigns.spec import Study
-from dfrs.campaigns.store import Store
+from dfrs.experiments import engine as engine_module
+from dfrs.experiments.cells import FAILED, Work, perform
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.kinds import offline, online
+from dfrs.experiments.kinds.sources import LublinSource, ServicesSource
+from dfrs.experiments.results import TIMES, study_frame
+from dfrs.experiments.runners import InProcess, Processes
+from dfrs.experiments.spec import Study
+from dfrs.experiments.store import Store
 from dfrs.model.errors import InputError
 from tests.fake_cells import FAKE, Entry, cells, pids, runs, same, study
 from tests.processes import alive, descendants, kill, script, until
@@ -36,7 +36,7 @@ def two():
 
 @pytest.fixture(scope="module")
 def three():
-    from dfrs.campaigns.dask_runner import DaskRunner
+    from dfrs.experiments.dask_runner import DaskRunner
 
     with closing(DaskRunner(local=3)) as runner:
         yield runner
@@ -278,9 +278,9 @@ def test_a_dask_worker_that_is_killed_changes_no_result(three, tmp_path):
 LOST = """
 import json, subprocess, sys
 from pathlib import Path
-from dfrs.campaigns.dask_runner import DaskRunner
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.store import Store
+from dfrs.experiments.dask_runner import DaskRunner
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.store import Store
 from dfrs.model.errors import DfrsError
 from tests.fake_cells import Entry, cells
 from tests.processes import until
@@ -332,9 +332,9 @@ def test_a_dask_scheduler_that_is_killed_is_one_line_and_what_was_done_is_kept(t
 SHARE = """
 import sys
 from pathlib import Path
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.runners import InProcess
-from dfrs.campaigns.store import Store
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.runners import InProcess
+from dfrs.experiments.store import Store
 from tests.fake_cells import Entry, cells, same
 directory = Path(sys.argv[1])
 store = Store(directory / "store")
@@ -488,13 +488,13 @@ def test_after_making_room_the_same_store_writes_what_it_could_not(small_disk, t
 LONG = """
 import sys
 from pathlib import Path
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.runners import Processes
-from dfrs.campaigns.store import Store
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.runners import Processes
+from dfrs.experiments.store import Store
 from tests.fake_cells import Entry, cells
 directory = Path(sys.argv[1])
 if sys.argv[2] == "Dask":
-    from dfrs.campaigns.dask_runner import DaskRunner
+    from dfrs.experiments.dask_runner import DaskRunner
     runner = DaskRunner(local=2)
 else:
     runner = Processes(2)

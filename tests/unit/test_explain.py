@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from dfrs.cli.explain import explain
-from dfrs.metrics.schedule import summarize, virtual_time
+from dfrs.cli.live.explain import explain
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
-from dfrs.policies.registry import find_policy
+from dfrs.policies.names import find_policy
 from dfrs.report.explain import find_job, stories, story_document, tell
-from dfrs.report.history import Replay
-from dfrs.report.runs import write_run
 from dfrs.report.witness import answer, answer_document
-from dfrs.sim.run import Simulation
+from dfrs.runs.directory import write_run
+from dfrs.runs.metrics.schedule import summarize, virtual_time
+from dfrs.runs.replay import Replay
+from dfrs.simulator.simulation import Simulation
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.control.check import check
+from dfrs.engine.check import check
 from dfrs.model.decisions import Cause, PolicyError, Reason
-from dfrs.policies import farm_board, farm_easy
-from dfrs.policies.batch import Easy, MissingEstimateError
-from dfrs.policies.farm_easy import FarmEasy, TooWideError
+from dfrs.policies.batch.backfilling import Easy, MissingEstimateError
+from dfrs.policies.heterogeneous import cluster_view as farm_board
+from dfrs.policies.heterogeneous import easy as farm_easy
+from dfrs.policies.heterogeneous.easy import FarmEasy, TooWideError
 from tests.farm_policy_cases import broken, farm_snapshot, seeded
 from tests.naive import farm as naive
 from tests.strategies import Drawn

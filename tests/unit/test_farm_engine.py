@@ -6,18 +6,18 @@ import json
 import numpy as np
 import pytest
 
-from dfrs.control.core import Core
-from dfrs.control.events import Complete, Hold, Predicted, Submit, Unhold, Wake
-from dfrs.control.log import decode, encode
-from dfrs.metrics.schedule import summarize, virtual_time
-from dfrs.metrics.validate_run import validate_run
+from dfrs.engine.codec import decode, encode
+from dfrs.engine.core import Core
+from dfrs.engine.events import Complete, Hold, Predicted, Submit, Unhold, Wake
 from dfrs.model.decisions import Placement, Target
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, Join, NodeChange
 from dfrs.model.run import Action, Penalty
-from dfrs.report.history import Replay
-from dfrs.report.runs import read_run, write_run
-from dfrs.sim.run import Settings, Simulation
+from dfrs.runs.directory import read_run, write_run
+from dfrs.runs.metrics.schedule import summarize, virtual_time
+from dfrs.runs.replay import Replay
+from dfrs.runs.validator.runs import validate_run
+from dfrs.simulator.simulation import Settings, Simulation
 from tests.farm_cases import Clustered, farm_of, farm_workload, random_truth, settings_of
 from tests.naive.progress import replayed
 from tests.online_cases import plain_workload
@@ -205,7 +205,7 @@ def test_the_same_input_gives_the_same_bytes():
 
 @pytest.mark.parametrize("policy", [Clustered, Mover])
 def test_a_run_stopped_anywhere_goes_on_alike(policy, monkeypatch):
-    monkeypatch.setattr("dfrs.sim.run.WATCHED", 1)
+    monkeypatch.setattr("dfrs.simulator.simulation.WATCHED", 1)
     whole = simulation(1, policy()).run()
     for stop in (1, 3, 10, 20, 25):
         first = simulation(1, policy())

@@ -10,7 +10,7 @@ from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads
 from dfrs.model.decisions import RUNNING, WAITING, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.farm import FarmView
-from dfrs.policies.dfrs_farm import RULES
+from dfrs.policies.heterogeneous.fractional import RULES
 from tests import strategies
 from tests.cases import Seeded
 from tests.frozen import frozen

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.policies import farm_plan
-from dfrs.policies.farm_board import Board
-from dfrs.policies.farm_plan import plan, units
+from dfrs.policies.heterogeneous import plan as farm_plan
+from dfrs.policies.heterogeneous.cluster_view import Board
+from dfrs.policies.heterogeneous.plan import plan, units
 from tests.farm_policy_cases import farm_snapshot
 from tests.naive import farm as naive
 

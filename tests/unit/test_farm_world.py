@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dfrs.control.commands import Commands
+from dfrs.engine.commands import Commands
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
-from dfrs.model.truth import FarmTruth
-from dfrs.sim.farm import FarmSettings, Ground, farm_capacity, fits_a_cluster
-from dfrs.sim.world import World
+from dfrs.model.true_speeds import FarmTruth
+from dfrs.simulator.heterogeneous import FarmSettings, Ground, farm_capacity, fits_a_cluster
+from dfrs.simulator.world import World
 from tests.farm_cases import farm_of, random_truth
 from tests.online_cases import plain_workload
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 
 from dfrs import InputError, generate_services
+from dfrs.model.writing import write_text
 from dfrs.workloads import files
 from dfrs.workloads.documents import InstanceDocument
-from dfrs.workloads.writing import write_text
 from tests.strategies import parallel_instances
 from tests.unit.test_validate import shop
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from dfrs.allocate.genetic import Genetic
-from dfrs.allocate.outcome import placement_yield
-from dfrs.bounds.yields import lp_bound, upper_bound
 from dfrs.kernels import genetic as kernels
 from dfrs.model import tolerances
 from dfrs.model.allocation import Status
 from dfrs.model.errors import InfeasibleError, InputError
+from dfrs.placement.bounds import lp_bound, upper_bound
+from dfrs.placement.genetic import Genetic
+from dfrs.placement.outcome import placement_yield
 from dfrs.workloads.services import Scenario, dissertation_instance
 from tests.cases import Seeded, make_instance, random_instance
 from tests.naive.brute import best_placement, value

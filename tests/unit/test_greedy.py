@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dfrs.allocate.greedy import (
+from dfrs.model import tolerances
+from dfrs.model.allocation import Status
+from dfrs.placement.greedy import (
     BACKTRACKING_ATTEMPTS,
     GREEDIES,
     LIGHT,
@@ -11,8 +13,6 @@ from dfrs.allocate.greedy import (
     greedy_best,
     greedy_light,
 )
-from dfrs.model import tolerances
-from dfrs.model.allocation import Status
 from tests import cases, strategies
 from tests.cases import make_instance
 from tests.checks import SLACK, assert_sound, outcome_or_none, value

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from dfrs.allocate.packing import _list_plan
 from dfrs.kernels import packing as kernels
 from dfrs.kernels import search
+from dfrs.placement.packing import _list_plan
 from tests import strategies
 from tests.cases import empty_place
 from tests.naive import compare

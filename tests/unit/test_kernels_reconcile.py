@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.control.check import check
-from dfrs.control.commands import DETACH, NOTHING
-from dfrs.control.reconcile import reconcile
+from dfrs.engine.check import check
+from dfrs.engine.commands import DETACH, NOTHING
+from dfrs.engine.reconcile import reconcile
 from dfrs.kernels import reconcile as kernels
 from dfrs.model import tolerances
 from dfrs.model.decisions import PAUSED, RUNNING, Cause, PolicyError, Reason

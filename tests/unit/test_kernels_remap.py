@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from dfrs.allocate.packing import VectorPacking
 from dfrs.kernels import remap
 from dfrs.model.decisions import JOB, Cause, Snapshot
-from dfrs.policies.actions import Remap
-from dfrs.policies.packers import VectorRemap, plan_of_two
+from dfrs.placement.packing import VectorPacking
+from dfrs.policies.fractional.actions import Remap
+from dfrs.policies.fractional.vector_repack import VectorRemap, plan_of_two
 from tests.frozen import frozen
 from tests.naive import compare_policies as compare
 from tests.policy_cases import drawn, policy_case

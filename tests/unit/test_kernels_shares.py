@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.allocate.solver import LinearProgram
 from dfrs.kernels import average, convex, shares, simplex
+from dfrs.placement.solver import LinearProgram
 from tests.cases import Seeded
 from tests.naive import compare_policies as compare
 from tests.policy_cases import drawn, loads, placed_case

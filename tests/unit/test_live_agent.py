@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from dfrs.live.agent import Agent, RefusedError, Settings, only_agent
-from dfrs.live.connection import Outbox, Server
+from dfrs.live.agent.agent import Agent, RefusedError, Settings, only_agent
+from dfrs.live.agent.connection import Outbox, Server
 from dfrs.live.drivers.base import ExitKind, TaskState
-from dfrs.live.wire import Output, Read, Refuse, Report
+from dfrs.live.protocol.wire import Output, Read, Refuse, Report
 from dfrs.model.errors import InputError
 from tests.live_fakes import PATIENCE_S, FakeDriver, Wire, desired, fake_controller, task_id, task_spec
 

@@ -13,8 +13,8 @@ import pytest
 import structlog
 import uvicorn
 
-from dfrs.cli.agent import default_cluster, read_token
-from dfrs.live.capacity import measure, parse_cpus
+from dfrs.cli.live.agent import default_cluster, read_token
+from dfrs.live.agent.capacity import measure, parse_cpus
 from dfrs.live.logs import set_up
 from dfrs.model.errors import InputError
 from tests.processes import kill

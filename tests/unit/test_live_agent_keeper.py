@@ -7,9 +7,9 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.live import keeper
+from dfrs.live.agent import task_reconciler as keeper
+from dfrs.live.agent.task_reconciler import Keeper
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from dfrs.live.keeper import Keeper
 from tests.live_fakes import PATIENCE_S, FakeDriver, FakeHost, desired, task_id, task_spec
 
 ABSENT, RUNNING, PAUSED, HANDED, EXITED = (

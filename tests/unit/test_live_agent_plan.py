@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfrs.live.agent.next_action import DONE, Plan, Step, Verb, plan, plan_fenced
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.plan import DONE, Plan, Step, Verb, plan, plan_fenced
 from tests.live_fakes import desired
 
 A, S, R, P, H, E = (

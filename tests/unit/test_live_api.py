@@ -6,10 +6,10 @@ import json
 import httpx
 import pytest
 
-from dfrs.live.answers import BODY_BYTES
-from dfrs.live.api import ApiSettings, create_app
+from dfrs.live.api.answers import BODY_BYTES
+from dfrs.live.api.routes import ApiSettings, create_app
 from dfrs.live.client import Client, DeniedError, Endpoint
-from dfrs.live.resources import JobRequest, JobState
+from dfrs.live.protocol.resources import JobRequest, JobState
 from tests.live_http import asked, bearer
 from tests.live_service import FakeService
 

@@ -10,9 +10,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from dfrs.live import agents, wire
+from dfrs.live.api import agents
 from dfrs.live.drivers.base import Abilities, TaskId, TaskState
-from dfrs.live.wire import Desire, Desired, Hello, Report, Status, from_agent, from_controller
+from dfrs.live.protocol import wire
+from dfrs.live.protocol.wire import Desire, Desired, Hello, Report, Status, from_agent, from_controller
 from dfrs.model.errors import InputError
 from tests.live_http import PATIENCE_S, bearer, served, until
 from tests.live_service import FakeService

@@ -13,10 +13,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from dfrs.live.certificates import own_certificates
+from dfrs.live.api.certificates import own_certificates
+from dfrs.live.api.server import Address, bind, read_address
 from dfrs.live.home import leave_files, lock, make_private
-from dfrs.live.resources import JobRequest
-from dfrs.live.server import Address, bind, read_address
+from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import DfrsError, InputError
 from tests.live_http import PATIENCE_S, bearer, served, until
 from tests.live_service import FakeService

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from dfrs.live.ports import ConflictError, NotFoundError
-from dfrs.live.resources import JobRequest, JobState, NodeState
-from dfrs.live.wire import Desire, Welcome
+from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.protocol.resources import JobRequest, JobState, NodeState
+from dfrs.live.protocol.wire import Desire, Welcome
 from dfrs.model.errors import InputError
 from tests.live_cluster import GIB, World, make, until
 
@@ -574,7 +574,7 @@ class Broken:
 
 
 def test_the_shadow_says_what_it_would_do(tmp_path):
-    from dfrs.policies.registry import find_policy
+    from dfrs.policies.names import find_policy
 
     async def story():
         async with Begun(tmp_path, nodes=1, shadow=find_policy("FCFS")) as live:
@@ -613,7 +613,7 @@ def test_welcome_names_all_that_a_node_has(tmp_path):
 
 @pytest.mark.parametrize("discovery", ["OBSERVE", "DYNAMIC"])
 def test_needs_that_nobody_declared_are_found_out(tmp_path, discovery):
-    from dfrs.policies.discovery import find_discovery
+    from dfrs.policies.discovery.methods import find_discovery
 
     async def story():
         found = find_discovery(discovery)

@@ -6,13 +6,13 @@ import time
 import numpy as np
 import pytest
 
-from dfrs.control.core import RETRY_S, Core
-from dfrs.control.events import Submit, Wake
+from dfrs.engine.core import RETRY_S, Core
+from dfrs.engine.events import Submit, Wake
+from dfrs.live.controller.records import Task
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
-from dfrs.live.ports import UnavailableError
-from dfrs.live.records import Task
-from dfrs.live.resources import JobState, NodeState
-from dfrs.live.wire import Output, Status
+from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.protocol.resources import JobState, NodeState
+from dfrs.live.protocol.wire import Output, Status
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Join
@@ -245,7 +245,7 @@ def test_a_policy_that_fails_is_asked_again_but_not_at_once():
 
 
 def test_numbers_on_the_wire_are_bounded():
-    from dfrs.live.wire import from_agent
+    from dfrs.live.protocol.wire import from_agent
 
     for field, value in (("memory_bytes", 10**400), ("cpus", 1e300)):
         hello = {
@@ -262,7 +262,7 @@ def test_numbers_on_the_wire_are_bounded():
 
 
 def test_hosts_are_told_apart_by_their_directories(tmp_path):
-    from dfrs.live.agent import host_identity
+    from dfrs.live.agent.agent import host_identity
 
     first = host_identity(tmp_path / "a")
     assert host_identity(tmp_path / "a") == first

@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from dfrs.live import tables
-from dfrs.live.journal import Journal, ReplacedError
-from dfrs.live.ports import UnavailableError
-from dfrs.live.resources import JobRequest, JobState, TokenRequest
+from dfrs.live.controller import tables
+from dfrs.live.controller.database import Journal, ReplacedError
+from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.model.errors import InputError
 from tests.live_cluster import World, abandon, make, until
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from dfrs.live.controller.observing import Observer
+from dfrs.live.controller.records import JobRecord, Sight, Task
 from dfrs.live.drivers.base import TaskId, TaskState
-from dfrs.live.observing import Observer
-from dfrs.live.records import JobRecord, Sight, Task
-from dfrs.live.resources import JobRequest
-from dfrs.live.wire import Sample
+from dfrs.live.protocol.resources import JobRequest
+from dfrs.live.protocol.wire import Sample
 from dfrs.model.needs import WEIGHTS, Revision
 
 CAPACITY = np.array([1.0, 2.0])

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from sqlalchemy import create_engine, text
 
-from dfrs.control.core import Core
-from dfrs.control.log import replay
-from dfrs.live import checkpoint
+from dfrs.engine.codec import replay
+from dfrs.engine.core import Core
+from dfrs.live.controller import checkpoint
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.resources import JobRequest, JobState
+from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import DfrsError
-from dfrs.policies.registry import find_policy
-from dfrs.sim.recorded import decide_again
+from dfrs.policies.names import find_policy
+from dfrs.simulator.recorded_log import decide_again
 from dfrs.workloads.live_log import read_live_log
 from tests.live_cluster import GIB, POLICY, World, abandon, make, until
 from tests.storms import read_log

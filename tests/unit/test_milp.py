@@ -10,25 +10,20 @@ from threading import Timer
 import numpy as np
 import pytest
 
-from dfrs.allocate import milp
-from dfrs.allocate.greedy import greedy_best
-from dfrs.allocate.milp import AdaptExact, Exact, YieldProgram, relaxation
-from dfrs.allocate.outcome import placement_yield
-from dfrs.allocate.packing import VECTOR_PACKINGS, best_packing
-from dfrs.allocate.rounding import Diving, RandomizedRounding
-from dfrs.allocate.second_phase import equal_yields, maximize
-from dfrs.allocate.solver import LinearProgram, SolverStatus
-from dfrs.bounds.yields import lp_bound, upper_bound
 from dfrs.model import tolerances
 from dfrs.model.allocation import Status
 from dfrs.model.errors import InfeasibleError, InputError
 from dfrs.model.resources import Kind
-from dfrs.workloads.services import (
-    Scenario,
-    VirtualClusterScenario,
-    dissertation_instance,
-    virtual_cluster_instance,
-)
+from dfrs.placement import milp
+from dfrs.placement.bounds import lp_bound, upper_bound
+from dfrs.placement.greedy import greedy_best
+from dfrs.placement.milp import AdaptExact, Exact, YieldProgram, relaxation
+from dfrs.placement.outcome import placement_yield
+from dfrs.placement.packing import VECTOR_PACKINGS, best_packing
+from dfrs.placement.rounding import Diving, RandomizedRounding
+from dfrs.placement.second_phase import equal_yields, maximize
+from dfrs.placement.solver import LinearProgram, SolverStatus
+from dfrs.workloads.services import Scenario, VirtualClusterScenario, dissertation_instance, virtual_cluster_instance
 from tests.cases import make_instance
 from tests.naive.brute import best_placement
 

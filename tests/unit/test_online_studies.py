@@ -7,25 +7,25 @@ import polars as pl
 import pytest
 
 from dfrs.bounds.stretch import stretch_bound
-from dfrs.campaigns import online
-from dfrs.campaigns.cells import Cell, Work, perform, source_digest
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.online import ONLINE, Entry, LublinTrace
-from dfrs.campaigns.results import TIMES, study_frame
-from dfrs.campaigns.runners import InProcess, Processes
-from dfrs.campaigns.sources import LublinSource
-from dfrs.campaigns.spec import Study
-from dfrs.campaigns.store import Store
-from dfrs.campaigns.tables import ITEMS
-from dfrs.campaigns.tables.d000_figure_6_1 import periods
-from dfrs.campaigns.tables.d000_tables_b import deviation
-from dfrs.campaigns.tables.measures import Sheet, failures
-from dfrs.campaigns.tables.policies import BEST, NO_WEEKS, SETS, heavy
-from dfrs.campaigns.tables.published_b import MOVES, STATISTICS, algorithms, published
-from dfrs.campaigns.tables.sizes import FULL, QUICK, STANDARD, scaled, unscaled, weeks
+from dfrs.experiments.cells import Cell, Work, perform, source_digest
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.kinds import online
+from dfrs.experiments.kinds.online import ONLINE, Entry, LublinTrace
+from dfrs.experiments.kinds.sources import LublinSource
+from dfrs.experiments.results import TIMES, study_frame
+from dfrs.experiments.runners import InProcess, Processes
+from dfrs.experiments.spec import Study
+from dfrs.experiments.store import Store
+from dfrs.experiments.tables import ITEMS
+from dfrs.experiments.tables.d000_figure_6_1 import periods
+from dfrs.experiments.tables.d000_tables_b import deviation
+from dfrs.experiments.tables.measures import Sheet, failures
+from dfrs.experiments.tables.policies import BEST, NO_WEEKS, SETS, heavy
+from dfrs.experiments.tables.published_b import MOVES, STATISTICS, algorithms, published
+from dfrs.experiments.tables.sizes import FULL, QUICK, STANDARD, scaled, unscaled, weeks
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import DfrsError
-from dfrs.policies.registry import TABLE_5_2
+from dfrs.policies.names import TABLE_5_2
 from tests.traces import needs_traces
 
 SMALL = LublinTrace(seed=3, jobs=60)

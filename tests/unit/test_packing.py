@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from dfrs.allocate.greedy import GREEDIES
-from dfrs.allocate.packing import MULTI_CAPACITY, VECTOR_PACKINGS, VectorPacking, best_packing
-from dfrs.bounds.yields import lp_bound
 from dfrs.model import tolerances
 from dfrs.model.allocation import Status
 from dfrs.model.errors import UnsupportedError
 from dfrs.model.resources import Kind
+from dfrs.placement.bounds import lp_bound
+from dfrs.placement.greedy import GREEDIES
+from dfrs.placement.packing import MULTI_CAPACITY, VECTOR_PACKINGS, VectorPacking, best_packing
 from tests import cases, strategies
 from tests.cases import make_instance
 from tests.checks import SLACK, assert_sound, outcome_or_none, value

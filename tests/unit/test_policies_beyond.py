@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from dfrs.control.core import HOUR_S
-from dfrs.metrics.schedule import tasks_moved
+from dfrs.engine.core import HOUR_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
-from dfrs.policies.beyond import Deadlines, ScaledLines
-from dfrs.policies.registry import find_policy
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.fractional.extensions import Deadlines, ScaledLines
+from dfrs.policies.names import find_policy
+from dfrs.runs.metrics.schedule import tasks_moved
+from dfrs.simulator.simulation import Settings, Simulation
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.transform import scale_to_load

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.control.check import check
-from dfrs.control.reconcile import reconcile
+from dfrs.engine.check import check
+from dfrs.engine.reconcile import reconcile
 from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Reason, Snapshot, Target
 from dfrs.model.errors import InputError
 from dfrs.model.run import Penalty
-from dfrs.policies.registry import TABLE_5_1, all_published, find_policy
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.names import TABLE_5_1, all_published, find_policy
+from dfrs.simulator.simulation import Settings, Simulation
 from tests.frozen import frozen
 from tests.online_cases import random_workload
 from tests.policy_cases import drawn, policy_case

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from dfrs.control.core import Core
-from dfrs.control.events import Change, Submit
+from dfrs.engine.core import Core
+from dfrs.engine.events import Change, Submit
 from dfrs.model.decisions import Cause
 from dfrs.model.elastic import Answer, CommandKind
-from dfrs.policies.expand import on_free_nodes, on_shared_nodes
-from dfrs.policies.registry import find_policy
+from dfrs.policies.fractional.expand import on_free_nodes, on_shared_nodes
+from dfrs.policies.names import find_policy
 from tests.policy_cases import drawn, policy_case
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from dfrs.model.errors import InputError
-from dfrs.policies.actions import Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
-from dfrs.policies.batch import BATCH
-from dfrs.policies.dfrs import Dfrs
-from dfrs.policies.grammar import parse
-from dfrs.policies.lines import StretchLines, YieldLines
-from dfrs.policies.packers import PACKINGS, VectorRemap
-from dfrs.policies.registry import TABLE_5_1, all_published, find_policy
-from dfrs.policies.shares import AverageStretch, AverageYield, MaxMin
+from dfrs.policies.batch.backfilling import BATCH
+from dfrs.policies.fractional.actions import Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
+from dfrs.policies.fractional.grammar import parse
+from dfrs.policies.fractional.objective import StretchLines, YieldLines
+from dfrs.policies.fractional.policy import Dfrs
+from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin
+from dfrs.policies.fractional.vector_repack import PACKINGS, VectorRemap
+from dfrs.policies.names import TABLE_5_1, all_published, find_policy
 
 ACTIONS = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
 

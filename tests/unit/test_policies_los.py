@@ -14,10 +14,10 @@ from dfrs.model.jobs import Workload
 from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Action
 from dfrs.model.tolerances import SAME_S
-from dfrs.policies.batch import MissingEstimateError
-from dfrs.policies.los import UnequalNodesError
-from dfrs.policies.registry import TABLE_III, find_policy
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.batch.backfilling import MissingEstimateError
+from dfrs.policies.batch.los import UnequalNodesError
+from dfrs.policies.names import TABLE_III, find_policy
+from dfrs.simulator.simulation import Settings, Simulation
 
 DEDICATED = [name for name in TABLE_III if name.endswith(("-D", "-DE")) or name.startswith("Hybrid")]
 BATCH = [name for name in TABLE_III if name not in DEDICATED]

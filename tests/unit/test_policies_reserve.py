@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.control.check import check
+from dfrs.engine.check import check
 from dfrs.kernels import reserve as kernels
 from dfrs.model.decisions import WAITING, Cause, Reason, Target
 from dfrs.model.elastic import ElasticCommands
 from dfrs.model.nodes import Condition, NodeChange, most_tasks
 from dfrs.model.run import Action, Penalty
-from dfrs.policies.actions import MARGIN
-from dfrs.policies.registry import find_policy
-from dfrs.sim.run import Settings, Simulation
+from dfrs.policies.fractional.actions import MARGIN
+from dfrs.policies.names import find_policy
+from dfrs.simulator.simulation import Settings, Simulation
 from tests.naive import compare_policies as naive
 from tests.online_cases import plain_workload, random_workload
 from tests.policy_cases import crowded_case, drawn, policy_case

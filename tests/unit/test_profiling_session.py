@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dfrs.cli.farm_calibrate import calibrate
-from dfrs.cli.farm_profile import profile
+from dfrs.cli.heterogeneous.calibrate import calibrate
+from dfrs.cli.heterogeneous.profile import profile
 from dfrs.model.errors import InputError
 from dfrs.profiling import build, session
 from dfrs.profiling.build import NoMpiError, Toolchain, toolchain

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dfrs.campaigns.simulations import measured
-from dfrs.control.core import Core
-from dfrs.metrics.validate_run import validate_run
+from dfrs.engine.core import Core
+from dfrs.experiments.simulations import measured
 from dfrs.model.errors import InputError
-from dfrs.policies.registry import find_policy
-from dfrs.report.runs import write_run
-from dfrs.sim.recorded import decide_again
+from dfrs.policies.names import find_policy
+from dfrs.runs.directory import write_run
+from dfrs.runs.validator.runs import validate_run
+from dfrs.simulator.recorded_log import decide_again
 from dfrs.workloads.live_log import FILE, read_live_log
 from tests.live_events import Site, drive
 
@@ -66,7 +66,7 @@ def submit(job, need):
 
 def digested(entries, policy, restarts=()):
     """Entries (time, event) as a core of that policy decides them, until others take over."""
-    from dfrs.control.log import decode, digest
+    from dfrs.engine.codec import decode, digest
 
     core, record = Core(find_policy(policy), np.zeros((0, 2))), []
     for k, (time_s, event) in enumerate(entries):

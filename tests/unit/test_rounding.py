@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from dfrs.allocate import rounding
-from dfrs.allocate.milp import YieldProgram
-from dfrs.allocate.rounding import EPSILON, START, Diving, RandomizedRounding, round_off
-from dfrs.allocate.solver import SolverStatus
-from dfrs.bounds.yields import lp_bound, upper_bound
 from dfrs.model.allocation import Status
 from dfrs.model.errors import InfeasibleError
 from dfrs.model.resources import Kind
+from dfrs.placement import rounding
+from dfrs.placement.bounds import lp_bound, upper_bound
+from dfrs.placement.milp import YieldProgram
+from dfrs.placement.rounding import EPSILON, START, Diving, RandomizedRounding, round_off
+from dfrs.placement.solver import SolverStatus
 from dfrs.workloads.services import Scenario, dissertation_instance
 from tests.cases import Seeded, make_instance, random_instance
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.metrics.schedule import summarize
 from dfrs.model.elastic import ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Penalty, Run
-from dfrs.report.node_sets import node_set, parse_node_set
-from dfrs.report.runs import FILES, read_run, slug, workload_digest, write_run
-from dfrs.sim import run as simulator
-from dfrs.sim.run import Settings, Simulation
+from dfrs.runs.directory import FILES, read_run, slug, workload_digest, write_run
+from dfrs.runs.metrics.schedule import summarize
+from dfrs.runs.node_sets import node_set, parse_node_set
+from dfrs.simulator import simulation as simulator
+from dfrs.simulator.simulation import Settings, Simulation
 from tests.naive.progress import replayed
 from tests.online_cases import empty_workload, plain_workload, random_workload
 from tests.small_policies import FairShare, Mover
@@ -285,7 +285,7 @@ def test_an_unfinished_write_is_not_taken_for_a_run(tmp_path, monkeypatch):
     """The old summary goes before anything else is written."""
     run = toy_run(nodes=4, jobs=8)
     write_run(run, tmp_path, {}, "1")
-    monkeypatch.setattr("dfrs.report.runs._jobs_frame", lambda _: 1 / 0)
+    monkeypatch.setattr("dfrs.runs.directory._jobs_frame", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_run(run, tmp_path, {}, "1")
     with pytest.raises(InputError, match=r"summary\.json"):

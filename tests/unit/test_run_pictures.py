@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from dfrs.cli.plot import plot
-from dfrs.metrics.schedule import penalties, summarize
+from dfrs.cli.simulate.plot import plot
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
 from dfrs.report.clock import clock, parse_time, time_ticks
 from dfrs.report.gantt import JOB_COLOURS, Window, busiest, colour_index, draw_gantt, fill, paint, window_of
 from dfrs.report.run_page import _figure, page
-from dfrs.report.runs import write_run
 from dfrs.report.timeline import draw_comparison, draw_stretches, draw_yields, resample, worse_share
+from dfrs.runs.directory import write_run
+from dfrs.runs.metrics.schedule import penalties, summarize
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.metrics import schedule
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.run import Action
+from dfrs.runs.metrics import schedule
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from dfrs.allocate.packing import VECTOR_PACKINGS
-from dfrs.allocate.second_phase import equal_yields, maximize
+from dfrs.placement.packing import VECTOR_PACKINGS
+from dfrs.placement.second_phase import equal_yields, maximize
 from tests import strategies
 from tests.cases import make_instance
 from tests.checks import SLACK, assert_within_capacity, outcome_or_none

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dfrs import InfeasibleError, InputError, generate_services
-from dfrs.allocate.packing import VECTOR_PACKINGS
-from dfrs.allocate.shrink import shrink
+from dfrs.placement.packing import VECTOR_PACKINGS
+from dfrs.placement.shrink import shrink
 
 PACK = VECTOR_PACKINGS["VP_CPSUM"]
 

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from scipy import stats
 
-from dfrs.campaigns.tables import d000_figure_5_1, d000_figure_6_1, d000_table_5_2, d000_tables_b
-from dfrs.campaigns.tables.measures import Sheet, distance_cells, mean_cell, mean_series
-from dfrs.campaigns.tables.moves import MEASURES
-from dfrs.campaigns.tables.policies import BEST, TOGETHER
-from dfrs.campaigns.tables.published_b import algorithms
-from dfrs.metrics.statistics import Interval, mean_interval, paired
+from dfrs.experiments.tables import d000_figure_5_1, d000_figure_6_1, d000_table_5_2, d000_tables_b
+from dfrs.experiments.tables.measures import Sheet, distance_cells, mean_cell, mean_series
+from dfrs.experiments.tables.moves import MEASURES
+from dfrs.experiments.tables.policies import BEST, TOGETHER
+from dfrs.experiments.tables.published_b import algorithms
 from dfrs.model.errors import InputError
 from dfrs.report import curves
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Cell, Content, Grid, Report, brief_table, cells_csv, document, markdown
+from dfrs.runs.metrics.statistics import Interval, mean_interval, paired
 
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-6)
 SAMPLES = st.lists(NUMBERS, min_size=2, max_size=30).map(np.array)
@@ -459,7 +459,7 @@ def test_columns_of_other_instances_are_refused():
 
 def test_scipy_is_imported_by_what_needs_it():
     code = (
-        "import sys, numpy; from dfrs.metrics.statistics import mean_interval\n"
+        "import sys, numpy; from dfrs.runs.metrics.statistics import mean_interval\n"
         "mean_interval(numpy.arange(9.0), seed='s'); sys.exit('scipy.stats' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

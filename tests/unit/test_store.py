@@ -10,19 +10,19 @@ import polars as pl
 import pytest
 
 import dfrs
-from dfrs.allocate.registry import Options
-from dfrs.campaigns import offline, online
-from dfrs.campaigns import store as store_module
-from dfrs.campaigns.cells import Cell, Work, code_digest, perform, source_digest
-from dfrs.campaigns.engine import Engine
-from dfrs.campaigns.farm import FARM
-from dfrs.campaigns.farm_random import HETERO
-from dfrs.campaigns.offline import OFFLINE
-from dfrs.campaigns.online import ONLINE
-from dfrs.campaigns.runners import InProcess
-from dfrs.campaigns.spec import build_campaign
-from dfrs.campaigns.store import FORMAT, Store
+from dfrs.experiments import store as store_module
+from dfrs.experiments.cells import Cell, Work, code_digest, perform, source_digest
+from dfrs.experiments.engine import Engine
+from dfrs.experiments.kinds import offline, online
+from dfrs.experiments.kinds.farm import FARM
+from dfrs.experiments.kinds.farm_random import HETERO
+from dfrs.experiments.kinds.offline import OFFLINE
+from dfrs.experiments.kinds.online import ONLINE
+from dfrs.experiments.runners import InProcess
+from dfrs.experiments.spec import build_campaign
+from dfrs.experiments.store import FORMAT, Store
 from dfrs.model.errors import InputError
+from dfrs.placement.registry import Options
 from dfrs.workloads.services import Scenario, VirtualClusterScenario
 from tests.fake_cells import FAKE, Entry, cells, code, runs, same
 from tests.processes import kill, script, until
@@ -30,7 +30,7 @@ from tests.processes import kill, script, until
 HOLD = """
 import sys, time
 from pathlib import Path
-from dfrs.campaigns.store import Store
+from dfrs.experiments.store import Store
 from tests.fake_cells import cells
 store = Store(Path(sys.argv[1]))
 mine = cells(Path(sys.argv[2]), 2)[0]
@@ -313,15 +313,15 @@ def test_a_new_file_and_other_libraries_count_as_code(tmp_path, monkeypatch):
     assert digest(tmp_path, monkeypatch, SOURCE, "sub/three.py") != before
     (tmp_path / "sub" / "three.py").unlink()
     assert digest(tmp_path, monkeypatch, SOURCE) == before
-    monkeypatch.setattr("dfrs.campaigns.cells.version", lambda library: f"0 of {library}")
+    monkeypatch.setattr("dfrs.experiments.cells.version", lambda library: f"0 of {library}")
     assert digest(tmp_path, monkeypatch, SOURCE) != before
 
 
 NEVER_IN_A_RESULT = {
     "api.py",
-    "campaigns/cells.py",
-    "campaigns/kept.py",
-    "report/runs.py",
+    "experiments/cells.py",
+    "experiments/kept.py",
+    "runs/directory.py",
 }
 """The package's door; what names cells, whose keys and seeds a test of their own pins down; what writes kept runs."""
 
@@ -577,7 +577,7 @@ def test_a_flush_ends_the_claims_of_what_it_wrote_and_no_others(tmp_path):
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from dfrs.campaigns.store import Store\n"
+        "from dfrs.experiments.store import Store\n"
         "from tests.fake_cells import cells\n"
         "store = Store(Path(sys.argv[1]))\n"
         "print([store.claim(cell) for cell in cells(Path(sys.argv[2]), 3)])\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dfrs.bounds.stretch import stretch_bound
-from dfrs.cli.bound import bound
+from dfrs.cli.simulate.bound import bound
 from dfrs.kernels import stretch as kernels
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload

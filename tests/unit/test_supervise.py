@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from dfrs.cli import supervise
-from dfrs.cli.supervise import BoundedLog, ChildError, Supervisor
+from dfrs.cli.live import supervise
+from dfrs.cli.live.supervise import BoundedLog, ChildError, Supervisor
 from tests.processes import alive, kill, script, until
 
 SLEEP = (sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)")
@@ -82,7 +82,7 @@ def test_children_are_ended_and_stubborn_ones_killed(supervisor, tmp_path):
 
 def test_children_end_with_their_supervisor_however_that_ends(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from dfrs.cli.supervise import Supervisor\n"
+        "import sys, time; from pathlib import Path; from dfrs.cli.live.supervise import Supervisor\n"
         "s = Supervisor(Path(sys.argv[1]), print)\n"
         "s.start('x', (sys.executable, '-c', 'import time; time.sleep(600)'))\n"
         "print(s._children['x'].process.pid, flush=True); time.sleep(600)"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from dfrs import allocate, generate_services, generate_virtual_clusters
-from dfrs.allocate.adapt import Budget
-from dfrs.allocate.registry import ALGORITHMS, Options
-from dfrs.metrics.validate import check_documents
+from dfrs.placement.adapt import Budget
+from dfrs.placement.registry import ALGORITHMS, Options
 from dfrs.report.documents import outcome_document
+from dfrs.runs.validator.allocations import check_documents
 from dfrs.workloads.documents import InstanceDocument
 from dfrs.workloads.files import build_instance, instance_document
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import dfrs
-from dfrs.metrics.schedule import summarize
-from dfrs.metrics.validate_run import validate_run
 from dfrs.model.elastic import Answer, Answers, CommandKind, ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
-from dfrs.report.runs import COMMANDS, read_run, workload_digest, write_run
-from dfrs.sim import run as simulator
-from dfrs.sim.run import Simulation
+from dfrs.runs.directory import COMMANDS, read_run, workload_digest, write_run
+from dfrs.runs.metrics.schedule import summarize
+from dfrs.runs.validator.runs import validate_run
+from dfrs.simulator import simulation as simulator
+from dfrs.simulator.simulation import Simulation
 from tests.cases import Seeded
 from tests.elastic_cases import POLICIES, checked, problems_of, random_elastic_workload, random_settings
 from tests.elastic_cases import elastic_run as simulated

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.metrics.schedule import summarize
-from dfrs.metrics.validate_run import run_directories, validate_run
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
-from dfrs.report.runs import write_run
+from dfrs.runs.directory import write_run
+from dfrs.runs.metrics.schedule import summarize
+from dfrs.runs.validator.runs import run_directories, validate_run
 from tests.random_runs import random_run
 from tests.toy_runs import story_run, toy_run
 

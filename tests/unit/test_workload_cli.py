@@ -7,9 +7,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dfrs.cli import workload
-from dfrs.cli.generate_cwf import cwf
-from dfrs.cli.generate_lublin import lublin
+from dfrs.cli.simulate import workload
+from dfrs.cli.simulate.generate_cwf import cwf
+from dfrs.cli.simulate.generate_lublin import lublin
 from dfrs.model.errors import InputError
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.cwf import read_cwf

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dfrs.control.commands import DETACH, Commands
+from dfrs.engine.commands import DETACH, Commands
 from dfrs.model.run import Action, Penalty
-from dfrs.sim.world import World
+from dfrs.simulator.world import World
 from tests import cases
 from tests.naive.progress import ExactWorld
 from tests.online_cases import plain_workload, random_workload

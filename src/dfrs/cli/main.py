@@ -7,37 +7,38 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from dfrs.cli import (
+from dfrs.cli.console import err, out, tell_about_compilation
+from dfrs.cli.experiments import campaign, reproduce
+from dfrs.cli.heterogeneous import farm
+from dfrs.cli.live import (
     agent,
-    algorithms,
-    allocate,
-    bound,
-    campaign,
     cancel,
-    compare,
     down,
     explain,
     export,
-    farm,
-    generate,
     history,
     logs,
     nodes,
-    plot,
-    policies,
     queue,
-    reproduce,
     serve,
     show,
-    simulate,
     submit,
     token,
     top,
     up,
+)
+from dfrs.cli.simulate import (
+    algorithms,
+    allocate,
+    bound,
+    compare,
+    generate,
+    plot,
+    policies,
+    simulate,
     validate,
     workload,
 )
-from dfrs.cli.console import err, out, tell_about_compilation
 from dfrs.model.errors import DfrsError, InfeasibleError, InputError
 
 BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130

@@ -20,10 +20,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from dfrs.live.addresses import must_be_secret
 from dfrs.live.drivers.base import Stream
-from dfrs.live.ports import ConflictError, NotFoundError, UnavailableError
-from dfrs.live.resources import (
+from dfrs.live.protocol.addresses import must_be_secret
+from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
+from dfrs.live.protocol.resources import (
     Bar,
     Cluster,
     Explanation,

@@ -14,8 +14,8 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from dfrs.live.client import CLIENT_FILE
-from dfrs.live.ports import Service
-from dfrs.live.resources import Role, TokenRequest
+from dfrs.live.protocol.ports import Service
+from dfrs.live.protocol.resources import Role, TokenRequest
 from dfrs.model.errors import DfrsError, InputError
 
 AGENT_FILE = "agent.token"

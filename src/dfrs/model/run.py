@@ -10,7 +10,7 @@ import numpy as np
 from dfrs.model.elastic import Answers, no_answers
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
-from dfrs.model.truth import FarmTruth
+from dfrs.model.true_speeds import FarmTruth
 
 
 class Action(IntEnum):

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from dfrs.metrics.schedule import tasks_moved
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Run
 from dfrs.model.tolerances import SAME_S
 from dfrs.report.clock import clock
 from dfrs.report.command_texts import command_text, commands_text
-from dfrs.report.history import Instant, Replay
 from dfrs.report.pauses import NAMED, Pause, nodes_text, pause_of, pause_text
+from dfrs.runs.metrics.schedule import tasks_moved
+from dfrs.runs.replay import Instant, Replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

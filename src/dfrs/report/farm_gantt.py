@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 
-from dfrs.metrics.schedule import Intervals, job_intervals
 from dfrs.model.decisions import RUNNING
 from dfrs.model.errors import InputError
 from dfrs.model.farm import Farm
@@ -26,6 +25,7 @@ from dfrs.model.run import Action, Run
 from dfrs.report.clock import time_ticks
 from dfrs.report.gantt import JOB_COLOURS
 from dfrs.report.saving import GRID, INK, QUIET, save
+from dfrs.runs.metrics.schedule import Intervals, job_intervals
 
 FIRST_S = 2_000.0
 """What 003 Figure 9 shows."""

@@ -16,13 +16,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dfrs.metrics.schedule import job_intervals
 from dfrs.model.decisions import RUNNING
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Ints
 from dfrs.model.run import Action, Run
 from dfrs.report.clock import clock, time_labels, time_ticks
 from dfrs.report.saving import GRID, INK, QUIET, save
+from dfrs.runs.metrics.schedule import job_intervals
 
 JOB_COLOURS = (
     "#4477aa", "#ddcc77", "#cc6677", "#44aa99", "#aa4499", "#88ccee", "#999933", "#7a6fc0", "#ee8866", "#228b57",

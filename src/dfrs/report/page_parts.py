@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dfrs.workloads.writing import write_text
+from dfrs.model.writing import write_text
 
 
 def pack(values: ArrayLike, kind: str) -> str:

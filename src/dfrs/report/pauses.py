@@ -12,8 +12,8 @@ import numpy as np
 from dfrs.model.instance import Ints
 from dfrs.model.run import PLACING, Action, Run
 from dfrs.model.tolerances import CAPACITY
-from dfrs.report.history import Instant, Replay
-from dfrs.report.node_sets import node_set
+from dfrs.runs.node_sets import node_set
+from dfrs.runs.replay import Instant, Replay
 
 NAMED = 4
 """So many other jobs are named; more are counted."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dfrs.metrics.schedule import penalties, summarize, utilisation_timeline, yield_timeline
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
 from dfrs.model.run import Action, Run
@@ -19,6 +18,7 @@ from dfrs.report.explain import Step, stories
 from dfrs.report.gantt import JOB_COLOURS, busiest, colour_index
 from dfrs.report.page_parts import assemble, pack, write
 from dfrs.report.timeline import resample
+from dfrs.runs.metrics.schedule import penalties, summarize, utilisation_timeline, yield_timeline
 
 MOST_JOBS, MOST_CHANGES = 20_000, 300_000
 """Larger runs make a page that no browser likes."""

@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from dfrs.model.errors import InputError
-from dfrs.workloads.writing import write_bytes
+from dfrs.model.writing import write_bytes
 
 INK, QUIET, GRID = "#1f2933", "#6b7785", "#e6e9ed"
 _STYLE: dict[Any, Any] = {"font.family": "DejaVu Sans", "font.size": 10, "axes.edgecolor": QUIET, "text.color": INK}

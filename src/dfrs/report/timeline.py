@@ -16,13 +16,13 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter, StrMethodFormatter
 
-from dfrs.metrics.schedule import utilisation_timeline, yield_timeline
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.run import Action, Run
 from dfrs.report.allocation import LIMIT
 from dfrs.report.clock import clock, time_labels, time_ticks
 from dfrs.report.curves import PALETTE
 from dfrs.report.saving import GRID, INK, QUIET, save
+from dfrs.runs.metrics.schedule import utilisation_timeline, yield_timeline
 
 COLUMNS = 700
 _BLUE, _RED, _GREEN, _AMBER = PALETTE[:4]

@@ -7,8 +7,8 @@ from typing import Any
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Run
 from dfrs.report.clock import clock
-from dfrs.report.history import Replay
 from dfrs.report.pauses import finite, jobs_text, nodes_text, pause_of, pause_text, priority_text, room_for
+from dfrs.runs.replay import Replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,9 @@ from dfrs.model.elastic import MOST, NO_COMMANDS, TIME_KINDS, CommandKind, Elast
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import LATEST_S
+from dfrs.model.writing import write_bytes
 from dfrs.workloads.oddities import Oddity, oddity
 from dfrs.workloads.swf import COLUMNS, Reader, Swf, blocks, job_lines, words
-from dfrs.workloads.writing import write_bytes
 
 REQUESTS = {"S": -1} | {kind.name: int(kind) for kind in CommandKind}
 """Field 20, and what the reader has for it."""

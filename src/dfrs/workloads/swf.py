@@ -19,8 +19,8 @@ import numpy as np
 
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.writing import write_bytes
 from dfrs.workloads.oddities import SHOWN, Example, Oddity, Report, oddity
-from dfrs.workloads.writing import write_bytes
 
 BLOCK_BYTES = 2**20
 SMALL_BLOCK_BYTES = 2**11

@@ -16,17 +16,7 @@ from pathlib import Path
 import structlog
 
 from dfrs.live.drivers import shim
-from dfrs.live.drivers.base import (
-    Abilities,
-    DriverError,
-    Exit,
-    Stream,
-    TaskId,
-    TaskSpec,
-    TaskState,
-    TaskStatus,
-    Usage,
-)
+from dfrs.live.drivers.base import Abilities, DriverError, Exit, Stream, TaskId, TaskSpec, TaskState, TaskStatus, Usage
 from dfrs.live.drivers.directory import Owner, TaskDirectory
 from dfrs.live.drivers.profiles import Profiles
 

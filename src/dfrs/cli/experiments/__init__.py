@@ -1,0 +1,1 @@
+"""Verbs that run many: campaigns, and the published tables."""

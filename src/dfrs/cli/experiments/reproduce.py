@@ -1,0 +1,219 @@
+"""`dfrs reproduce`: regenerate published tables and figures beside the published numbers."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import err, out, print_json, progress, warn
+from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
+from dfrs.cli.quantities import show_count
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.experiments.runners import Runner
+    from dfrs.experiments.spec import Campaign
+    from dfrs.experiments.store import Store
+    from dfrs.experiments.tables.item import Item
+    from dfrs.experiments.tables.sizes import Size
+    from dfrs.report.tables import Grid, Report
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Tables and figures; * and ? are wildcards; all if none is named.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
+    sample: Annotated[
+        str, typer.Option(help="quick, standard, or the share of the document's instances that is run: 0.05.")
+    ] = "standard",
+    full: Annotated[bool, typer.Option("--full", help="All instances of the document: days for some tables.")] = False,
+    only_files: Annotated[
+        bool, typer.Option("--only-files", help="Write the campaign files, and run nothing.")
+    ] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Directory for Markdown, CSV, PNG, campaign files and results.")
+    ] = Path("out/reproduce"),
+    workers: Workers = None,
+    dask: Dask = None,
+    dask_local: DaskLocal = None,
+    retry_failed: RetryFailed = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> None:
+    """Regenerate published tables and figures, ours beside theirs, on a stated sample.
+
+    Each is a campaign, whose file is written too. Results are kept in DIR/results: what was interrupted goes on, and
+    asking again, or for another table of the same runs, costs nothing. Exit status 1 if a run failed.
+
+    Examples:
+
+        dfrs reproduce --list
+
+        dfrs reproduce 000-table-5.2 --sample 0.05
+
+        dfrs reproduce 000-table-5.2 --full --only-files
+
+        dfrs reproduce '001-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
+    """
+    from dfrs.experiments.tables import choose
+    from dfrs.experiments.tables.sizes import parse_size
+
+    items = choose(names or [])
+    if listed:
+        _list(items, as_json)
+        return
+    size = parse_size("full" if full else sample)
+    if only_files:
+        _only_files(items, size, output, as_json)
+        return
+    with opened_runner(workers, dask, dask_local) as running:
+        reports, failed = _reports(items, size, output, running, retry_failed)
+    if as_json:
+        from dfrs.report.tables import document
+
+        print_json({"sample": size.name, "failed": failed, "reports": [document(report) for report in reports]})
+    else:
+        for report in reports:
+            if names:
+                _show(report)
+        _summary(reports, output)
+    if failed:
+        warn(f"{failed} runs failed: the pages say why; --retry-failed runs them again")
+        raise typer.Exit(1)
+
+
+def _only_files(items: "list[Item]", size: "Size", output: Path, as_json: bool) -> None:
+    written = [_write_campaign(item.campaign(size), output) for item in items]
+    if as_json:
+        print_json({item.name: None if path is None else str(path) for item, path in zip(items, written, strict=True)})
+        return
+    for item, path in zip(items, written, strict=True):
+        told = f"{item.name}: left out, as its trace is not there" if path is None else str(path)
+        out.print(told, markup=False, soft_wrap=True)
+
+
+def _list(items: "list[Item]", as_json: bool) -> None:
+    if as_json:
+        print_json([{"name": item.name, "title": item.title, "source": item.source} for item in items])
+        return
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("name", "what", "source"):
+        table.add_column(column, no_wrap=column == "name")
+    for item in items:
+        table.add_row(item.name, item.title, item.source)
+    out.print(table)
+
+
+def _reports(
+    items: "list[Item]", size: "Size", output: Path, running: "Runner", retry_failed: bool
+) -> "tuple[list[Report], int]":
+    """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
+    from dfrs.experiments.engine import Engine
+    from dfrs.experiments.results import failed_cells, study_frame
+    from dfrs.experiments.store import Store
+    from dfrs.report.curves import draw
+    from dfrs.report.dots import Dots, draw_dots
+    from dfrs.report.tables import cells_csv, claims_csv, index, markdown
+
+    campaigns = {item.name: item.campaign(size) for item in items}
+    every = {cell.key: cell for campaign in campaigns.values() for cell in campaign.cells}
+    reports: list[Report] = []
+    store = Store(output / "results")
+    with closing(store), progress(len(every), counted=True) as (bar, task):
+        engine = Engine(store, running, lambda cells: bar.advance(task, cells))
+        left = dict(every)
+        for item in items:
+            bar.update(task, description=item.name)
+            mine = [left.pop(cell.key) for cell in campaigns[item.name].cells if cell.key in left]
+            engine.run(mine, retry_failed=retry_failed)
+            _complete(item, campaigns[item.name], store)
+            report = item.report(size, lambda study: study_frame(study, store))
+            _write(output / f"{report.name}.md", markdown(report))
+            _write_campaign(campaigns[item.name], output)
+            for picture in report.content.pictures:
+                draw_dots(picture, output) if isinstance(picture, Dots) else draw(picture, output)
+            reports.append(report)
+        failed = len(failed_cells(list(every.values()), store))
+    _write(output / "README.md", index(reports, size.name))
+    _write(output / "cells.csv", cells_csv(reports))
+    _write(output / "claims.csv", claims_csv(reports))
+    return reports, failed
+
+
+def _complete(item: "Item", campaign: "Campaign", store: "Store") -> None:
+    """A table compares entries on the same cases: every cell must have been run. Raises InputError."""
+    known = {key for kind in campaign.kinds for key in store.known(kind)}
+    lacking = sum(cell.key not in known for cell in campaign.cells)
+    if lacking:
+        raise InputError(f"{item.name}: {lacking:,} cells have no result yet: run it without --retry-failed")
+
+
+def _write_campaign(campaign: "Campaign", output: Path) -> Path | None:
+    """Its file; none where a trace that it would be of is not there."""
+    from dfrs.experiments.spec_text import campaign_toml
+
+    if not campaign.studies:
+        return None
+    path = output / f"{campaign.name}.toml"
+    _write(path, campaign_toml(campaign))
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    from dfrs.model.writing import write_text
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot write: {error.strerror}") from None
+    write_text(path, text)
+
+
+def _show(report: "Report") -> None:
+    out.print(f"[bold]{report.title}[/bold]")
+    for sample in report.samples:
+        out.print(sample, style="dim")
+    if report.compared:
+        out.print("measured (published)", style="dim")
+    for grid in report.content.grids:
+        _show_grid(grid)
+    for claim in report.content.claims:
+        sign = {True: "holds", False: "does not hold", None: "beside it"}[claim.holds]
+        out.print(f"{sign}: {claim.claim}. Published: {claim.published}. Measured: {claim.measured}.", markup=False)
+    out.print()
+
+
+def _show_grid(grid: "Grid") -> None:
+    """As many measures beside each other as the terminal has room for."""
+    from rich.table import Table
+
+    from dfrs.report.tables import brief_table
+
+    heading, *rows = brief_table(grid)
+    beside = max(1, (out.width - max(len(row[0]) for row in rows)) // 19)
+    for start in range(1, len(heading), beside):
+        columns = range(start, min(start + beside, len(heading)))
+        table = Table(title=grid.title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+        table.add_column(heading[0], no_wrap=True)
+        for k in columns:
+            table.add_column(heading[k], justify="right", max_width=17)
+        for row in rows:
+            table.add_row(row[0], *(row[k] for k in columns))
+        out.print(table)
+
+
+def _summary(reports: "list[Report]", output: Path) -> None:
+    for report in reports:
+        holding, decided = report.holding
+        parts = [f"{report.compared} numbers compared"] if report.compared else []
+        parts += [f"{holding} of {decided} claims hold"] if decided else []
+        out.print(f"{output / report.name}.md  {'; '.join(parts)}", markup=False, soft_wrap=True)
+    err.print(
+        f"{output}: {show_count(len(reports), 'report')}, see README.md there",
+        markup=False,
+        style="dim",
+        soft_wrap=True,
+    )

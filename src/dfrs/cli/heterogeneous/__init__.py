@@ -1,0 +1,1 @@
+"""`dfrs farm`: clusters of unequal groups of nodes."""

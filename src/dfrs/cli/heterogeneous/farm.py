@@ -1,0 +1,18 @@
+"""`dfrs farm`: clusters of unequal sub-clusters, and what jobs would gain by moving between them (003)."""
+
+import typer
+
+from dfrs.cli.heterogeneous import calibrate as farm_calibrate
+from dfrs.cli.heterogeneous import predict as farm_predict
+from dfrs.cli.heterogeneous import profile as farm_profile
+from dfrs.cli.heterogeneous import profile_job as farm_profile_job
+from dfrs.cli.heterogeneous import simulate as farm_simulate
+
+app = typer.Typer(
+    help="Farms of unequal sub-clusters: predict, simulate, measure.", no_args_is_help=True, rich_markup_mode="rich"
+)
+app.command("predict")(farm_predict.predict)
+app.command("simulate")(farm_simulate.simulate)
+app.command("profile")(farm_profile.profile)
+app.command("profile-job")(farm_profile_job.profile_job)
+app.command("calibrate")(farm_calibrate.calibrate)

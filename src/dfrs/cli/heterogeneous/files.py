@@ -1,0 +1,103 @@
+"""What `dfrs farm simulate` writes: run directories and pictures."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.experiments.kinds.farm_compare import Outcome
+    from dfrs.experiments.kinds.farm_runs import Prepared
+
+
+def check_writable(output: Path | None, picture: Path | None, policies: "Sequence[str]" = ()) -> None:
+    """Raise InputError before anything is simulated where results could not be written."""
+    if output is not None:
+        if output.exists() and not output.is_dir():
+            raise InputError(f"{output}: cannot make the directory: there is a file of that name")
+        from dfrs.runs.directory import slug
+
+        for run in (output / slug(policy) for policy in policies):
+            if run.exists() and not run.is_dir():
+                raise InputError(f"{run}: cannot make the directory: there is a file of that name")
+        _check_directory(output)
+    if picture is not None:
+        if picture.is_dir():
+            raise InputError(f"{picture}: cannot write: is a directory")
+        if not picture.parent.is_dir():
+            raise InputError(f"{picture}: cannot write: there is no directory {picture.parent}")
+        _check_directory(picture.parent)
+
+
+def _check_directory(directory: Path) -> None:
+    """Try what will be done, in the nearest directory that exists."""
+    import os
+    import tempfile
+
+    try:
+        handle, name = tempfile.mkstemp(dir=_there(directory), prefix=".dfrs-")
+        os.close(handle)
+        Path(name).unlink()
+    except OSError as error:
+        raise InputError(f"{directory}: cannot write: {error.strerror}") from None
+
+
+def _there(directory: Path) -> Path:
+    """The nearest directory that exists."""
+    return next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path())
+
+
+def write_runs(outcomes: "Sequence[Outcome]", output: Path) -> None:
+    """A run directory for each policy; all of them, or none where one cannot be written."""
+    import tempfile
+
+    import dfrs
+    from dfrs.runs.directory import slug, write_run
+    from dfrs.runs.metrics.schedule import summarize
+
+    try:
+        with tempfile.TemporaryDirectory(dir=_there(output), prefix=".dfrs-") as name:
+            for each in outcomes:
+                write_run(each.run, Path(name) / slug(each.policy), summarize(each.run, tau_s=10.0), dfrs.__version__)
+            for each in outcomes:
+                _move(Path(name) / slug(each.policy), output / slug(each.policy))
+    except InputError as error:
+        raise InputError(f"{output}: {_cause(error)}") from None
+    except OSError as error:
+        raise InputError(f"{output}: cannot write: {error.strerror}") from None
+
+
+def _cause(error: InputError) -> str:
+    """Without the path, which is of a temporary directory."""
+    path, found, rest = str(error).partition(": cannot ")
+    return f"cannot {rest}" if found else path
+
+
+def _move(made: Path, run: Path) -> None:
+    """Into place. In a directory that is there already other files stay, and the summary comes last."""
+    run.parent.mkdir(parents=True, exist_ok=True)
+    if not run.exists():
+        made.rename(run)
+        return
+    (run / "summary.json").unlink(missing_ok=True)
+    for file in sorted(made.iterdir(), key=lambda file: file.name == "summary.json"):
+        file.replace(run / file.name)
+
+
+def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Path, until_s: float) -> None:
+    """One panel a run."""
+    from dfrs.report.farm_gantt import Panel, draw_farm
+
+    panels = [Panel(label=f"{each.policy}: {_told(each)}", run=each.run) for each in outcomes]
+    last_s = max(each.run.end_s for each in outcomes)
+    part = f"the first {until_s:,.0f} s" if until_s < last_s else "the whole runs"
+    draw_farm(
+        panels, made.farm, made.names, picture, to_s=until_s, title=f"{made.workload.name} on the farm of 003: {part}"
+    )
+
+
+def _told(each: "Outcome") -> str:
+    moved = len(each.moves)
+    what = "no job moved" if not moved else "1 job moved" if moved == 1 else f"{moved} jobs moved"
+    return f"{what}, average wait {each.measures['wait_s']:,.0f} s, done after {each.measures['total_s']:,.0f} s"

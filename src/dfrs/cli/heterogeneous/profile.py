@@ -1,0 +1,158 @@
+"""`dfrs farm profile`: run any MPI program unchanged, and see what it sends, waits for and uses (003 section 5)."""
+
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dfrs.cli.console import err, print_json
+from dfrs.cli.heterogeneous.profile_output import Output, Picture, check_files, show, store
+from dfrs.model.errors import DfrsError, InputError
+
+if TYPE_CHECKING:
+    from dfrs.model.farm import Profile, SubCluster
+    from dfrs.profiling.session import ProfiledRun
+
+
+def profile(
+    command: Annotated[
+        list[str],
+        typer.Argument(help="The program and its arguments, after --.", show_default=False, metavar="COMMAND"),
+    ],
+    tau: Annotated[float, typer.Option(help="Seconds of a block.")] = 50.0,
+    output: Output = None,
+    blocks: Annotated[
+        Path | None, typer.Option(help="Directory for the profile of every whole block, while the program runs.")
+    ] = None,
+    farm: Annotated[Path | None, typer.Option("--farm", "-f", help="Farm that it runs in, dfrs-farm/1.")] = None,
+    cluster: Annotated[str | None, typer.Option(help="Sub-cluster that it runs on.")] = None,
+    job: Annotated[str | None, typer.Option(help="Name of the job.", show_default="the program's")] = None,
+    picture: Picture = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on standard output, after what the program writes.")
+    ] = False,
+) -> None:
+    """Run an MPI program unchanged under the profiler; print what it sends, waits for and uses.
+
+    Its exit status is passed on, and so are signals. Tables go to standard error, the program's output is its own.
+    Without --farm and --cluster the profile is of a sub-cluster "here", and CPU seconds are not scaled.
+
+    Examples:
+
+        dfrs farm profile --tau 10 -o lu.json -- mpirun -n 4 ./lu.B.4
+
+        dfrs farm profile --farm farm.json --cluster A --picture lu.png -- mpirun -n 4 ./lu.B.4
+    """
+    from dfrs.profiling.session import run
+    from dfrs.profiling.summary import summary
+
+    if not (math.isfinite(tau) and tau > 0):
+        raise InputError(f"--tau {tau:g}: must be a number of seconds above 0")
+    check_files(output, picture)
+    if job is not None and not job.isprintable():
+        raise InputError("--job: must be printable text on one line")
+    where = _cluster(farm, cluster)
+    if blocks is not None:
+        _make(blocks)
+    found = run(
+        command,
+        tau_s=tau,
+        job=job or _name(command),
+        cluster=where,
+        on_block=None if blocks is None else lambda number, block: _write(block, blocks / f"block-{number:04d}.json"),
+    )
+    if found.profile is None:
+        _tell_none(command, found)
+    else:
+        seen = summary(found.moment, found.profile, found.counted)
+        show(seen, found.profile, f" of {found.wall_s:.4g} s")
+        store(found.profile, output, picture)
+        if as_json:
+            print_json(_document(found, seen))
+    raise typer.Exit(found.status)
+
+
+def _tell_none(command: list[str], found: "ProfiledRun") -> None:
+    """No rank was seen: an error, but the program's own status says more if it failed."""
+    message = (
+        f"{command[0]}: no MPI rank was seen: not an MPI program, linked statically, "
+        "or built for another MPI than the mpicc that was found (DFRS_MPICC names another)"
+    )
+    if found.status == 0:
+        raise DfrsError(message)
+    err.print(f"dfrs: {message}", markup=False, soft_wrap=True)
+
+
+def _cluster(farm: Path | None, name: str | None) -> "SubCluster | None":
+    if farm is None and name is None:
+        return None
+    if farm is None or name is None:
+        raise InputError("--farm and --cluster: must be given together")
+    from dfrs.farm.files import read_farm
+
+    known = read_farm(farm)
+    try:
+        return known.clusters[known.index(name)]
+    except InputError as error:
+        raise InputError(f"--{error}") from None
+
+
+def _name(command: list[str]) -> str:
+    """The name of what the launcher runs: the last word that is a program, before its arguments."""
+    from dfrs.profiling.session import launcher_at
+
+    launcher = launcher_at(command)
+    for word in command[:1] if launcher is None else command[launcher + 1 :]:
+        if "/" in word and os.access(word, os.X_OK) and Path(word).is_file():
+            return Path(word).name
+    return Path(command[0]).name
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot make the directory: {error.strerror}") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise InputError(f"{directory}: cannot write: permission denied")
+
+
+def _write(profile: "Profile", path: Path) -> None:
+    from dfrs.farm.files import write_profile
+
+    write_profile(profile, path)
+
+
+def _document(found: "ProfiledRun", seen: dict[str, Any]) -> dict[str, Any]:
+    """What is shown, and instead of totals every rank's messages and calls."""
+    from dfrs.farm.files import profile_document
+
+    return seen | {
+        "status": found.status,
+        "wall_s": found.wall_s,
+        "blocks": [profile_document(block) for block in found.blocks],
+        "messages": _message_rows(found),
+        "calls": _call_rows(found),
+    }
+
+
+def _message_rows(found: "ProfiledRun") -> list[dict[str, Any]]:
+    return [
+        {
+            "rank": rank.figures.rank, "bytes": size, "sent": seen.sent, "received": seen.received,
+            "isent": seen.isent, "ireceived": seen.ireceived, "waited_s": seen.waited_s,
+        }
+        for rank in found.moment.ranks
+        for size, seen in sorted(rank.figures.messages.items())
+    ]  # fmt: skip
+
+
+def _call_rows(found: "ProfiledRun") -> list[dict[str, Any]]:
+    return [
+        {"rank": rank.figures.rank, "kind": kind, "bytes": size, "processes": processes, "count": done.count,
+         "seconds": done.seconds}
+        for rank in found.moment.ranks
+        for (kind, size, processes), done in sorted(rank.figures.calls.items())
+    ]  # fmt: skip

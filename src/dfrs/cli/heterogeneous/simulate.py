@@ -1,0 +1,206 @@
+"""`dfrs farm simulate`: a stream of jobs on the farm of 003, with and without migrations (003 section 8)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import err, print_json, progress
+from dfrs.cli.simulate.plot import PICTURES
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dfrs.experiments.kinds.farm_compare import Outcome
+    from dfrs.experiments.kinds.farm_runs import Prepared
+    from dfrs.farm.streams import NasJob
+
+BASE, MIGRATING = "FARM-EASY", "ARRIVE-F"
+DEFAULT_UNTIL_S = 2_000.0
+"""What 003 Figure 9 shows."""
+
+
+def simulate(
+    stream: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="STREAM.csv", help="Jobs: columns job,arrival_s,name,processes,expected_s.", show_default=False
+        ),
+    ] = None,
+    experiment: Annotated[
+        int | None, typer.Option("--experiment", "-e", help="Instead of a stream: 1, 2 or 3 of 003's appendix.")
+    ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            "-p",
+            help="A policy; several times for several, the first is the base run.",
+            show_default=f"{BASE}, {MIGRATING}",
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="0: times as the appendix has them; others change each by up to 1 %.", min=0)
+    ] = 0,
+    runs: Annotated[int, typer.Option(help="So many seeds, from --seed on.", min=1, max=1000)] = 1,
+    exact: Annotated[bool, typer.Option("--exact", help="Predictions without the errors that 003 measured.")] = False,
+    order: Annotated[
+        str, typer.Option(help="In which sub-clusters nodes for a job are looked for, first to last.")
+    ] = "CBAD",
+    printed: Annotated[
+        bool, typer.Option("--printed", help="The appendix as printed: job 6 of experiment 1 is not put right.")
+    ] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Every pair of jobs looked at, and why not.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Directory for run directories, of the first seed.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Gantt diagram of the first seed: .png, .svg or .pdf.", show_default=False)
+    ] = None,
+    until: Annotated[float, typer.Option(help="Seconds that the picture shows.", min=1)] = DEFAULT_UNTIL_S,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> None:
+    """Simulate a stream of jobs on the farm of 003: what do migrations between its sub-clusters bring?
+
+    Shows waits, turnarounds and total times beside the published ones, and what became of each migration. Files are
+    written when all runs are done. Time on a sub-cluster is known of NAS benchmarks CG, EP, FT, IS, LU and MG.
+
+    Examples:
+
+        dfrs farm simulate --experiment 1 --picture farm.png
+
+        dfrs farm simulate -e 3 --runs 10 -p FARM-EASY -p ARRIVE-F -p ARRIVE-F/HEAD
+
+        dfrs farm simulate jobs.csv --explain --out out/farm
+    """
+    from dfrs.cli.heterogeneous.files import check_writable
+    from dfrs.cli.heterogeneous.tables import explain_text, show
+    from dfrs.experiments.kinds.farm import WITHOUT
+    from dfrs.experiments.kinds.farm_compare import compare, document
+
+    names = policies or [BASE, MIGRATING]
+    _check(stream, experiment, names, picture, until, order)
+    check_writable(output, picture, names)
+    given = (_jobs(stream, experiment, printed=printed), WITHOUT.get(experiment or 0, ""))
+    made = _prepared(stream, experiment, given, range(seed, seed + runs), order=order, exact=exact)
+    outcomes = _run_all(made, names, explain=explain)
+    pairs = [compare(outcomes, names[0], name) for name in names[1:]]
+    _write(made[0][1], [each[0] for each in outcomes.values()], output, picture, until)
+    if as_json:
+        print_json(document(outcomes, pairs, experiment, made[0][1], explain=explain))
+        return
+    show(outcomes, pairs, experiment, made[0][1])
+    if explain:
+        for each in outcomes.values():
+            explain_text(each[0], made[0][1])
+
+
+def _check(
+    stream: Path | None,
+    experiment: int | None,
+    names: "Sequence[str]",
+    picture: Path | None,
+    until: float,
+    order: str,
+) -> None:
+    import math
+
+    from dfrs.policies.names import find_policy
+
+    if (stream is None) == (experiment is None):
+        raise InputError("STREAM.csv or --experiment: one of them must be given, and only one")
+    if experiment is not None and experiment not in (1, 2, 3):
+        raise InputError(f"--experiment {experiment}: must be 1, 2 or 3")
+    for name in names:
+        find_policy(name)
+    if len(set(names)) < len(names):
+        raise InputError(f"--policy {next(n for n in names if names.count(n) > 1)}: stands twice")
+    if picture is not None and picture.suffix.lower() not in PICTURES:
+        raise InputError(f"{picture}: the ending must be .png, .svg or .pdf")
+    if sorted(order) != list("ABCD"):
+        raise InputError(f'--order "{order}": must name each sub-cluster once, as CBAD')
+    if not math.isfinite(until):
+        raise InputError(f"--until {until}: must be a finite number of seconds")
+
+
+def _jobs(stream: Path | None, experiment: int | None, *, printed: bool) -> "tuple[NasJob, ...]":
+    from dfrs.experiments.kinds.farm import jobs_of
+    from dfrs.experiments.kinds.farm_stream import check_fits, read_stream
+    from dfrs.farm.files import arrive_f
+
+    if experiment is not None:
+        return jobs_of(experiment, printed=printed)
+    assert stream is not None
+    jobs = read_stream(stream)
+    check_fits(jobs, arrive_f(), str(stream))
+    return jobs
+
+
+def _prepared(
+    stream: Path | None,
+    experiment: int | None,
+    given: "tuple[tuple[NasJob, ...], str]",
+    seeds: range,
+    *,
+    order: str,
+    exact: bool,
+) -> "list[tuple[int, Prepared]]":
+    from dfrs.experiments.kinds.farm import factors
+    from dfrs.experiments.kinds.farm_runs import prepared
+
+    jobs, without = given
+    name = f"experiment-{experiment}" if stream is None else stream.stem
+    try:
+        return [
+            (
+                seed,
+                prepared(
+                    jobs,
+                    name=name,
+                    without=without,
+                    order=order,
+                    factors=factors(name, seed, len(jobs)),
+                    errors=not exact,
+                ),
+            )
+            for seed in seeds
+        ]
+    except InputError as error:
+        raise InputError(f"{stream}: {error}" if stream is not None else str(error)) from None
+
+
+def _run_all(
+    made: "list[tuple[int, Prepared]]", names: "Sequence[str]", *, explain: bool
+) -> "dict[str, list[Outcome]]":
+    """Of each policy one outcome a seed; what was looked at is kept of the first."""
+    from dfrs.experiments.kinds.farm_compare import outcome
+
+    found: dict[str, list[Outcome]] = {name: [] for name in names}
+    jobs = len(made[0][1].workload)
+    with progress(jobs * len(made) * len(names)) as (bar, shown):
+        finished = 0
+        for k, (seed, each) in enumerate(made):
+            for name in names:
+                bar.update(shown, description=f"{name} seed {seed}")
+
+                def watch(done: int, base: int = finished) -> bool:
+                    bar.update(shown, completed=base + done)
+                    return True
+
+                found[name].append(outcome(each, name, seed, explain=explain and k == 0, watch=watch))
+                finished += jobs
+                bar.update(shown, completed=finished)
+    return found
+
+
+def _write(made: "Prepared", firsts: "list[Outcome]", output: Path | None, picture: Path | None, until: float) -> None:
+    from dfrs.cli.heterogeneous.files import write_pictures, write_runs
+
+    if output is not None:
+        write_runs(firsts, output)
+    if picture is not None:
+        write_pictures(made, firsts, picture, until)
+    for path in (output, picture):
+        if path is not None:
+            err.print(str(path), markup=False, style="dim", soft_wrap=True)

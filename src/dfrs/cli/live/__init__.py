@@ -1,0 +1,1 @@
+"""Verbs of the live cluster: for users, and for operators."""

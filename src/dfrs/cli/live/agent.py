@@ -1,0 +1,181 @@
+"""`dfrs agent`: runs the tasks of one node as the controller wants it."""
+
+import os
+import stat
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import out
+from dfrs.cli.quantities import parse_bytes, parse_seconds
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.live.agent.agent import Agent, Settings
+
+
+class Shares(StrEnum):
+    """What a task's share is."""
+
+    WEIGHTS = "weights"
+    CAPS = "caps"
+
+
+class Level(StrEnum):
+    """What is worth a line in the log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def agent(
+    server: Annotated[
+        str, typer.Option(help="The controller's address: http://HOST:PORT or https://HOST:PORT.", envvar="DFRS_SERVER")
+    ],
+    token_file: Annotated[
+        Path,
+        typer.Option(help="File with a token of role agent; nobody else may read it.", envvar="DFRS_TOKEN_FILE"),
+    ],
+    ca: Annotated[
+        Path | None, typer.Option(help="Certificate authority of the controller, PEM.", envvar="DFRS_CA")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the node; default: that of the host.")] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Directory of tasks and their output; nodes of one host share it.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Names the control groups, dfrs/CLUSTER/NODE; default: made from the root.")
+    ] = None,
+    cpus: Annotated[str | None, typer.Option(help="CPUs of the node, as 0,2-3; default: all.")] = None,
+    cores: Annotated[float | None, typer.Option(help="CPU time of the node in cores, if less than its CPUs.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory of the node, as 4G; default: the host's less a reserve.")
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
+    ] = None,
+    shares: Annotated[
+        Shares, typer.Option(help="A task's share: a weight, or a cap that it never exceeds.")
+    ] = Shares.WEIGHTS,
+    accounts: Annotated[
+        bool, typer.Option("--accounts", help="Run tasks under the account named like the job's user; needs root.")
+    ] = False,
+    fence: Annotated[
+        str | None, typer.Option(help="Stop all tasks after so long without the controller, as 2m; default: never.")
+    ] = None,
+    log_level: Annotated[Level, typer.Option(help="What to log.")] = Level.INFO,
+) -> None:
+    """Keep one node: run its tasks, share its CPUs, report what they use. Ends on SIGTERM; tasks run on.
+
+    One connection to the controller, none from outside. Whatever happens to the controller, the agent or the
+    connection, tasks go on, and the agent tells later how they ended; so after a long loss of the controller a job may
+    have been started anew elsewhere while its old self still runs here. Where that must never be, --fence makes the
+    agent stop all tasks in time, and the controller has to wait for longer than that before it gives a node up.
+
+    Examples:
+
+        dfrs agent --server http://127.0.0.1:7070 --token-file agent.token
+
+        dfrs agent --server https://head:7070 --ca ca.pem --token-file /etc/dfrs/agent.token --memory 60G --accounts
+
+        dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --name left --cpus 0 --cores 0.5 --memory 4G
+    """
+    from dfrs import __version__
+    from dfrs.live.agent.agent import Settings, check_name, host_identity, host_name
+    from dfrs.live.agent.capacity import measure
+    from dfrs.live.agent.connection import Server
+    from dfrs.live.logs import set_up
+
+    set_up(log_level.value)
+    if accounts and os.geteuid() != 0:
+        raise InputError("accounts: only root can run tasks under other accounts; leave --accounts out")
+    capacity = measure(cpus=cpus, cores=cores, memory_bytes=None if memory is None else parse_bytes(memory, "memory"))
+    place = (root or _default_root()).resolve()
+    settings = Settings(
+        server=Server(url=server, token=read_token(token_file), ca=ca),
+        node=host_name() if name is None else check_name(name),
+        host=host_identity(place),
+        cpus=capacity.cores,
+        memory_bytes=capacity.memory_bytes,
+        address=address,
+        accounts=accounts,
+        fence_s=None if fence is None else parse_seconds(fence, "fence"),
+        version=__version__,
+    )
+    group = default_cluster(place) if cluster is None else check_name(cluster, "cluster")
+    _keep(settings, place, group, capacity.cpu_list, shares)
+
+
+def read_token(path: Path) -> str:
+    """The token in a file that nobody but its owner may read. Raises InputError."""
+    try:
+        with path.open() as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise InputError(f"{path}: must be readable by its owner only: chmod 600 {path}")
+            token = file.read(4096).strip()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        token = ""
+    if not token or len(token.split()) > 1 or not (token.isascii() and token.isprintable()):
+        raise InputError(f"{path}: must hold one token")
+    return token
+
+
+def _default_root() -> Path:
+    from dfrs.live.client import state_directory
+
+    return state_directory() / "host"
+
+
+def default_cluster(root: Path) -> str:
+    """A name for the control groups of all nodes that share `root`, and of no others."""
+    return f"host-{sha256(os.fsencode(root)).hexdigest()[:8]}"
+
+
+def _keep(settings: "Settings", root: Path, cluster: str, cpus: str, shares: Shares) -> None:
+    import asyncio
+
+    from dfrs.live.agent.agent import Agent, only_agent
+    from dfrs.live.drivers.opening import open_driver
+
+    with only_agent(root, settings.node):
+        driver = open_driver(
+            root,
+            cluster,
+            settings.node,
+            cores=settings.cpus,
+            memory_bytes=settings.memory_bytes,
+            cpus=cpus,
+            shares=shares.value,
+        )
+        try:
+            agent = Agent(driver, settings)
+            found = driver.abilities
+            out.print(
+                f"node {settings.node}: {settings.cpus:g} cores (CPUs {cpus}), "
+                f"{settings.memory_bytes / (1 << 30):.1f} GiB memory, {shares.value} by {found.shares}",
+                markup=False,
+                soft_wrap=True,
+            )
+            for note in found.notes:
+                out.print(f"node {settings.node}: {note}", markup=False, soft_wrap=True)
+            asyncio.run(_until_signal(agent))
+            out.print(f"node {settings.node}: disconnected; its tasks run on", markup=False, soft_wrap=True)
+        finally:
+            driver.close()
+
+
+async def _until_signal(agent: "Agent") -> None:
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, agent.stop)
+    await agent.run()

@@ -1,0 +1,346 @@
+"""A cluster on this machine: a controller and agents as children of one process, all in one state directory."""
+
+import fcntl
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from dfrs.cli.live.agent import default_cluster
+from dfrs.cli.live.machine import Part, partition
+from dfrs.cli.live.supervise import Supervisor
+from dfrs.cli.quantities import show_count
+from dfrs.live.agent.capacity import measure
+from dfrs.live.client import Client, Endpoint, UnreachableError, read_client_file
+from dfrs.live.drivers.base import DriverError
+from dfrs.live.drivers.opening import open_driver
+from dfrs.live.drivers.process import ProcessDriver
+from dfrs.live.home import AGENT_FILE, make_private, write_private
+from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.protocol.resources import Node, NodeState
+from dfrs.model.errors import DfrsError, InputError
+
+PORT = 7070
+READY_S = 60.0
+"""So long may controller and agents take to be ready."""
+JOBS_END_S = 60.0
+_PAUSE_S = 0.05
+_AGENT_LOCK = ".agent.lock"
+_DFRS = (sys.executable, "-m", "dfrs.cli.main")
+_T = TypeVar("_T")
+
+
+class BusyError(DfrsError):
+    """A cluster of that state directory runs already. Use it, or end it with: dfrs down."""
+
+
+class Choice(BaseModel):
+    """How a cluster on this machine was last started; kept in its state directory."""
+
+    nodes: int = 2
+    port: int
+    policy: str | None = None
+    discovery: str | None = None
+    memory_bytes: int | None = None
+    """Of each node; None: an equal part of the machine's."""
+
+    @classmethod
+    def of(cls, state: Path) -> "Choice | None":
+        """The last one; None without one. Raises InputError."""
+        path = _choice_path(state)
+        try:
+            return cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValidationError:
+            raise InputError(f"{path}: is not what dfrs up writes; remove it") from None
+
+    def keep(self, state: Path) -> None:
+        """Remember it."""
+        write_private(_choice_path(state), self.model_dump_json(indent=2) + "\n")
+
+
+@contextmanager
+def locked(state: Path) -> Generator[None]:
+    """Hold the state directory: made if need be, for its owner only. Raises BusyError, InputError."""
+    file = _lock_file(state)
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.read(file, 32).decode(errors="replace").strip()
+            raise BusyError(
+                f"{state}: a cluster runs there already (process {other}); end it with: dfrs down"
+            ) from None
+        # On a full disk nobody is told who holds it; that must not keep `dfrs down` from ending what runs.
+        with suppress(OSError):
+            os.pwrite(file, f"{os.getpid():<19}\n".encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+def prepare(state: Path) -> None:
+    """Make the state directory, if need be. Raises InputError for one that must not be used."""
+    os.close(_lock_file(state))
+
+
+def _lock_file(state: Path) -> int:
+    make_private(state)
+    try:
+        return os.open(_lock_path(state), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(f"{state}: cannot be used: {error.strerror}") from None
+
+
+def begun(state: Path) -> bool:
+    """Whether something was started there that `dfrs down` has not ended. Raises InputError."""
+    if state.exists() and not state.is_dir():
+        raise InputError(f"{state}: must be a directory; name another with --state or DFRS_STATE")
+    return _mark_path(state).exists() or holder(state) is not None
+
+
+def begin(state: Path) -> None:
+    """Remember, before anything is started, that there will be something to end. Raises DfrsError."""
+    # A mark is taken away also where nothing can be written any more.
+    write_private(_mark_path(state), b"")
+
+
+def finish(state: Path) -> None:
+    """Remember that everything was ended."""
+    _mark_path(state).unlink(missing_ok=True)
+
+
+def holder(state: Path) -> int | None:
+    """The process that holds the state directory; None if nobody does."""
+    try:
+        with _lock_path(state).open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                text = file.read(32).strip()
+                return int(text) if text.isdecimal() else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{state}: cannot be used: {error.strerror}") from None
+    return None
+
+
+class LocalCluster:
+    """Controller and agents of one state directory, which the caller has locked. `say` gets a line at a time."""
+
+    def __init__(self, state: Path, choice: Choice, say: Callable[[str], None]) -> None:
+        self.state, self.choice = state, choice
+        self.parts = partition(measure(), [node_name(number) for number in range(choice.nodes)], choice.memory_bytes)
+        self._children = Supervisor(state / "log", say)
+
+    def start(self, tell: Callable[[str], None]) -> list[Node]:
+        """Start all, and wait until the nodes are up. Raises ChildError, DfrsError. `tell` hears what is waited for."""
+        url = f"http://127.0.0.1:{self.choice.port}"
+        tell("starting the controller")
+        self._children.start("controller", self._controller())
+        endpoint = self._endpoint(url)
+        with Client(endpoint) as client:
+            for part in (*self.parts, *self._outgoing()):
+                self._children.start(part.name, self._agent(part, url))
+            nodes = self._nodes(client, tell)
+            self._close_others(client)
+            return nodes
+
+    def _outgoing(self) -> list[Part]:
+        """Nodes of former starts whose tasks run on: without an agent they would be given up, and run a second time."""
+        former = sorted(nodes_ever(self.state) - {part.name for part in self.parts})
+        return [replace(self.parts[0], name=name) for name in former if _has_tasks(self.state, name)]
+
+    def tend(self) -> None:
+        """Start again what has died."""
+        self._children.tend()
+
+    def stop(self) -> None:
+        """End agents and controller; jobs run on."""
+        self._children.stop([part.name for part in (*self.parts, *self._outgoing())])
+        self._children.stop()
+
+    def _controller(self) -> list[str]:
+        options = [f"--state={self.state}", f"--listen=127.0.0.1:{self.choice.port}"]
+        if self.choice.policy is not None:
+            options.append(f"--policy={self.choice.policy}")
+        if self.choice.discovery is not None:
+            options.append(f"--discovery={self.choice.discovery}")
+        return [*_DFRS, "serve", *options]
+
+    def _agent(self, part: Part, url: str) -> list[str]:
+        having = part.capacity
+        return [
+            *_DFRS,
+            "agent",
+            f"--server={url}",
+            f"--token-file={self.state / AGENT_FILE}",
+            f"--name={part.name}",
+            f"--root={agent_root(self.state)}",
+            f"--cpus={having.cpu_list}",
+            f"--cores={having.cores}",
+            f"--memory={having.memory_bytes}B",
+        ]
+
+    def _endpoint(self, url: str) -> Endpoint:
+        """Where the controller is, once it answers."""
+
+        def answers() -> Endpoint | None:
+            self._children.must_live()
+            known = read_client_file(self.state)
+            if known is None or known.url.rstrip("/") != url:
+                return None
+            with Client(known) as client:
+                try:
+                    client.me()
+                except UnreachableError:
+                    return None
+            return known
+
+        return _wait(answers, f"the controller does not answer: see {self.state / 'log' / 'controller.log'}")
+
+    def _close_others(self, client: Client) -> None:
+        """Nodes of former starts get nothing more; nodes that are there again get jobs again."""
+        wanted = {part.name for part in self.parts}
+        last = Choice.of(self.state)
+        kept = {node_name(number) for number in range(last.nodes)} if last else wanted
+        former = nodes_ever(self.state) - wanted
+        for node in client.nodes():
+            if node.name in former:
+                client.drain(node.name)
+            elif node.name in wanted - kept and node.state == NodeState.DRAINING:
+                client.undrain(node.name)
+
+    def _nodes(self, client: Client, tell: Callable[[str], None]) -> list[Node]:
+        wanted = {part.name for part in self.parts}
+
+        def up() -> list[Node] | None:
+            self._children.must_live()
+            nodes = [node for node in client.nodes() if node.name in wanted]
+            ready = [node for node in nodes if node.state in {NodeState.UP, NodeState.DRAINING}]
+            tell(f"{len(ready)} of {len(wanted)} nodes are up")
+            return ready if len(ready) == len(wanted) else None
+
+        return _wait(up, f"the nodes do not come up: see {self.state / 'log'}")
+
+
+def end_jobs(client: Client, tell: Callable[[str], None]) -> int:
+    """Cancel every job and wait until all have ended; how many there were. Raises DfrsError if some do not end."""
+    jobs = [job.id for job in client.all_jobs()]
+    for job in jobs:
+        try:
+            client.cancel(job)
+        except (ConflictError, NotFoundError):
+            continue
+
+    def ended() -> bool | None:
+        left = len(client.jobs(limit=1000))
+        tell(f"{show_count(left, 'job')} to end")
+        return True if left == 0 else None
+
+    _wait(ended, "some jobs do not end: dfrs queue", JOBS_END_S)
+    return len(jobs)
+
+
+def node_name(number: int) -> str:
+    """Of the node of that number, from 0."""
+    return f"node-{number + 1}"
+
+
+def nodes_ever(state: Path) -> set[str]:
+    """Names of all nodes that had an agent there."""
+    return {path.name.removesuffix(_AGENT_LOCK) for path in agent_root(state).glob(f"*{_AGENT_LOCK}")}
+
+
+def sweep(state: Path) -> tuple[int, list[str]]:
+    """Without a controller and agents: kill what runs, and remove what tasks and nodes have left but their output.
+
+    Needs no room on the disk. How many tasks were running, and what could not be removed, a line each.
+    """
+    root, machine, ended = agent_root(state), measure(), 0
+    problems: list[str] = []
+    for name in sorted(nodes_ever(state)):
+        try:
+            driver = open_driver(
+                root, default_cluster(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes
+            )
+        except (DriverError, OSError) as error:
+            problems.append(f"node {name}: {error}")
+            continue
+        for task in driver.files.ids():
+            owner = driver.files.owner(task)
+            if owner is None or owner.node != name:
+                continue
+            ended += bool(driver.files.place(task, owner).members())
+            try:
+                driver.forget(task)
+            except (DriverError, OSError) as error:
+                problems.append(str(error))
+        if isinstance(driver, ProcessDriver):
+            try:
+                driver.remove_node()
+            except DriverError as error:
+                problems.append(str(error))
+        driver.close()
+    return ended, problems
+
+
+def _has_tasks(state: Path, name: str) -> bool:
+    root, machine = agent_root(state), measure()
+    driver = open_driver(root, default_cluster(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes)
+    try:
+        return bool(driver.tasks())
+    finally:
+        driver.close()
+
+
+def agent_root(state: Path) -> Path:
+    """Where the agents keep their tasks."""
+    return (state / "host").resolve()
+
+
+def _wait(question: Callable[[], _T | None], failure: str, limit_s: float = READY_S) -> _T:
+    end_s = time.monotonic() + limit_s
+    while (answer := question()) is None:
+        if time.monotonic() > end_s:
+            raise DfrsError(failure)
+        time.sleep(_PAUSE_S)
+    return answer
+
+
+def free_port(wanted: int | None, last: int | None) -> int:
+    """`wanted`, where 0 is any; else the last one, the usual one or any. Raises InputError if `wanted` is taken."""
+    for port in [wanted] if wanted is not None else [*filter(None, [last]), PORT, 0]:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                if wanted is not None:
+                    raise InputError(f"--port {wanted}: {error.strerror}; 0 takes any free one") from None
+            else:
+                return int(probe.getsockname()[1])
+    raise DfrsError("no port is free")
+
+
+def _choice_path(state: Path) -> Path:
+    return state / "up.json"
+
+
+def _mark_path(state: Path) -> Path:
+    return state / "up.open"
+
+
+def _lock_path(state: Path) -> Path:
+    return state / "up.lock"

@@ -1,0 +1,355 @@
+"""`dfrs serve`: the controller of a live cluster."""
+
+import getpass
+import math
+import os
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import out, print_json
+from dfrs.cli.quantities import parse_bytes, quoted
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from dfrs.live.api.certificates import Certificates
+    from dfrs.live.api.server import Address, Controller
+    from dfrs.live.controller.settings import ControllerSettings
+
+DATABASE = "DFRS_DATABASE"
+LISTEN = "127.0.0.1:7070"
+POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
+DISCOVERY = "OBSERVE"
+SAFETY, LIMITS = "Who may come", "What is assumed"
+
+
+def serve(
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Directory of its own; default: DFRS_STATE, or ~/.local/state/dfrs.", show_default=False),
+    ] = None,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Beyond loopback with TLS only.")] = LISTEN,
+    policy: Annotated[str, typer.Option("--policy", "-p", help="Who gets what; see: dfrs policies.")] = POLICY,
+    discovery: Annotated[
+        str, typer.Option(help="How needs are found: NONE, DYNAMIC, DYNAMIC+MIGRATION or OBSERVE.")
+    ] = DISCOVERY,
+    discovery_setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--discovery-setting",
+            metavar="NAME=SECONDS",
+            show_default=False,
+            help="One of its settings, such as discovery_s=30; repeat it for several.",
+        ),
+    ] = None,
+    shadow: Annotated[
+        str | None, typer.Option(metavar="POLICY", help="Say what this policy would do, too.", show_default=False)
+    ] = None,
+    name: Annotated[str, typer.Option(help="Of the cluster.")] = "dfrs",
+    database: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            show_default=False,
+            help=f"Default: {DATABASE}, or SQLite in the state directory. One with a password goes there or in a file.",
+        ),
+    ] = None,
+    database_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with the database's URL.", show_default=False)
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=SAFETY, help="Your own, PEM, with its chain; else one is made.", show_default=False
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(rich_help_panel=SAFETY, help="Of your own certificate, PEM.", show_default=False)
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=SAFETY,
+            metavar="NAME",
+            show_default=False,
+            help="Another name or address of this machine, for its certificate; repeat it for several.",
+        ),
+    ] = None,
+    submissions_per_s: Annotated[
+        float | None,
+        typer.Option(min=0.001, rich_help_panel=SAFETY, help="Of one token, on average.", show_default=False),
+    ] = None,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", rich_help_panel=SAFETY, help="/metrics without a token from loopback.")
+    ] = False,
+    default_memory: Annotated[
+        str, typer.Option(rich_help_panel=LIMITS, help="Of a task whose user says nothing.")
+    ] = "256M",
+    lost_after: Annotated[
+        float,
+        typer.Option(min=1, rich_help_panel=LIMITS, help="Seconds of silence after which a node's jobs are lost."),
+    ] = 180.0,
+    reference_cpus: Annotated[
+        float | None,
+        typer.Option(min=0.01, rich_help_panel=LIMITS, help="Default: the first node's.", show_default=False),
+    ] = None,
+    reference_memory: Annotated[
+        str | None, typer.Option(rich_help_panel=LIMITS, help="Default: the first node's.", show_default=False)
+    ] = None,
+    report_every: Annotated[
+        float, typer.Option(rich_help_panel=LIMITS, help="Seconds between two reports of a node.", min=0.1, max=60)
+    ] = 1.0,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    as_json: Annotated[bool, typer.Option("--json", help="Where it is, as one JSON document, once it is.")] = False,
+) -> None:
+    """Run the controller of a cluster, until SIGTERM or Ctrl-C. Jobs run on while it is away.
+
+    Leaves client.json and agent.token in its state directory, for this account only: the first is found by all other
+    verbs, the second is what `dfrs agent` wants. Beyond loopback it makes an authority, ca.pem, for users and agents.
+
+    Examples:
+
+        dfrs serve
+
+        dfrs serve --listen 0.0.0.0:7070 --policy EASY --shadow 'GreedyPM*/per/OPT=MIN/MVT=600'
+    """
+    import asyncio
+
+    from dfrs.live.api.server import read_address
+    from dfrs.live.client import state_directory
+    from dfrs.live.controller.settings import ControllerSettings
+    from dfrs.live.home import lock, make_private
+
+    if (certificate is None) != (key is None):
+        raise InputError("--certificate, --key: must be given together")
+    directory = (state or state_directory()).absolute()
+    settings = ControllerSettings(
+        database=database_url(database, database_file, directory),
+        cluster=_cluster(name),
+        policy=policy,
+        discovery=discovery,
+        shadow=shadow,
+        default_memory_bytes=parse_bytes(default_memory, "--default-memory"),
+        discovery_settings=_discovery_settings(discovery_setting or []),
+        report_s=report_every,
+        lost_s=lost_after,
+        reference_cores=reference_cpus,
+        reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
+    )
+    plan = _Plan(
+        state=directory,
+        listen=read_address(listen),
+        settings=settings,
+        certificate=certificate,
+        key=key,
+        hosts=tuple(host or ()),
+        submissions_per_s=submissions_per_s,
+        open_metrics=open_metrics,
+        as_json=as_json,
+    )
+    controller = make_controller(settings)
+    _set_up_logs(log_level)
+    make_private(directory)
+    os.umask(0o077)
+    with lock(directory):
+        asyncio.run(_serve(plan, controller))
+
+
+def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise InputError(f"--discovery-setting {quoted(text)}: must be NAME=NUMBER")
+    return found
+
+
+def make_controller(settings: "ControllerSettings") -> "Controller":
+    """The controller with the policies and the discovery that `settings` name. Raises InputError."""
+    from dfrs.bounds.snapshot import snapshot_bound
+    from dfrs.live.controller.service import Controller
+    from dfrs.policies.discovery.methods import find_discovery
+    from dfrs.policies.names import find_policy
+
+    discovery = find_discovery(settings.discovery, **settings.discovery_settings)
+    step_s = getattr(discovery, "step_s", math.inf)
+    if settings.report_s > step_s / 2:
+        raise InputError(
+            f"--report-every {settings.report_s:g}: must be at most {step_s / 2:g}, half of discovery's step_s"
+        )
+    return Controller(
+        settings,
+        find_policy(settings.policy),
+        discovery,
+        shadow=None if settings.shadow is None else find_policy(settings.shadow),
+        bound=snapshot_bound,
+        find=find_policy,
+    )
+
+
+def database_url(url: str | None, file: Path | None, directory: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """The database: as given, in the file, in the environment, or SQLite in `directory`. Raises InputError.
+
+    A password on the command line is refused, since everyone on the machine can read that.
+    """
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    if url is not None and file is not None:
+        raise InputError("--database, --database-file: only one may be given")
+    where, text = "--database", url
+    if file is not None:
+        try:
+            where, text = str(file), file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', 'not text')}") from None
+    elif url is None:
+        where, text = DATABASE, environ.get(DATABASE) or f"sqlite:///{directory / 'dfrs.db'}"
+    try:
+        parts = make_url(text or "")
+    except (ArgumentError, ValueError):
+        raise InputError(f"{where}: must be a database's URL, as postgresql+psycopg://user@host/dfrs") from None
+    if where == "--database" and (parts.password is not None or "password" in parts.query):
+        raise InputError(f"--database: a password there can be read by everyone; use {DATABASE} or --database-file")
+    return text or ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    state: Path
+    listen: "Address"
+    settings: "ControllerSettings"
+    certificate: Path | None
+    key: Path | None
+    hosts: tuple[str, ...]
+    submissions_per_s: float | None
+    open_metrics: bool
+    as_json: bool
+
+    def certificates(self) -> "Certificates | None":
+        """What TLS needs; None on loopback, unless certificates are given."""
+        from dfrs.live.api.certificates import Certificates, own_certificates
+
+        if self.certificate is not None and self.key is not None:
+            return Certificates(certificate=self.certificate, key=self.key, authority=None)
+        if self.listen.loopback:
+            return None
+        names = {*machine_names(), *self.hosts} | (set() if self.listen.everywhere else {self.listen.host})
+        return own_certificates(self.state / "tls", names)
+
+
+async def _serve(plan: _Plan, controller: "Controller") -> None:
+    from dfrs import live
+    from dfrs.live.api.routes import ApiSettings, create_app
+    from dfrs.live.api.server import bind
+    from dfrs.live.api.server import serve as run
+    from dfrs.live.home import leave_files
+
+    certificates = plan.certificates()
+    tls: ssl.SSLContext | None = None if certificates is None else certificates.context()
+    listening, address = bind(plan.listen)
+    known_as = plan.hosts[0] if plan.certificate is not None and plan.hosts else None
+    url = address.url(tls=tls is not None, host=known_as)
+    authority = None if certificates is None else certificates.authority
+    app = create_app(
+        controller,
+        page=Path(live.__path__[0]) / "page",
+        settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics),
+    )
+
+    async def started() -> None:
+        await leave_files(plan.state, controller, user=_account(), url=url, ca=authority)
+
+    def ready() -> None:
+        elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None
+        _tell(plan, url, elsewhere, authority)
+
+    await run(controller, app, listening, tls=tls, started=started, ready=ready)
+
+
+def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) -> None:
+    from dfrs.live.client import CLIENT_FILE
+    from dfrs.live.home import AGENT_FILE
+
+    if plan.as_json:
+        print_json(
+            {
+                "url": url,
+                "url_elsewhere": elsewhere,
+                "ca": authority and str(authority),
+                "client_file": str(plan.state / CLIENT_FILE),
+                "agent_token_file": str(plan.state / AGENT_FILE),
+            }
+        )
+        return
+    rows = [
+        ("page and API", f"{url}/" + (f"   elsewhere: {elsewhere}/" if elsewhere else "")),
+        (
+            "policy",
+            f"{plan.settings.policy}, discovery {plan.settings.discovery}"
+            + (f", in the shadow {plan.settings.shadow}" if plan.settings.shadow else ""),
+        ),
+        ("your token", f"{plan.state / CLIENT_FILE}   (admin; this account's verbs find it)"),
+        ("agents' token", f"{plan.state / AGENT_FILE}"),
+        *([("authority", f"{authority}   (give it to users and agents: --ca)")] if authority else []),
+    ]
+    out.print(f"cluster {plan.settings.cluster} is served", style="bold", markup=False)
+    for title, text in rows:
+        out.print(f"  {title:14} {text}", markup=False, soft_wrap=True)
+
+
+def machine_names() -> set[str]:
+    """Names and addresses under which this machine is likely to be reached."""
+    names = {"localhost", "127.0.0.1", "::1"}
+    for name in (socket.gethostname(), socket.getfqdn()):
+        if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name):
+            names.add(name)
+    names.update(_own_addresses())
+    return names
+
+
+def _own_addresses() -> set[str]:
+    """The addresses from which it would speak to others; nothing is sent to find out."""
+    found: set[str] = set()
+    for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((far, 9))
+                found.add(str(probe.getsockname()[0]))
+        except OSError:
+            continue
+    return found
+
+
+def _account() -> str:
+    """The account's name, or a plain one if that cannot be a user's."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        return "admin"
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}", name) else "admin"
+
+
+def _cluster(name: str) -> str:
+    if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,63}", name):
+        raise InputError(f"--name {quoted(name)}: must be 1 to 63 printable characters")
+    return name
+
+
+def _set_up_logs(level: str) -> None:
+    from dfrs.live.api.server import quiet_libraries
+    from dfrs.live.logs import set_up
+
+    set_up(level)
+    quiet_libraries()

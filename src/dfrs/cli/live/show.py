@@ -1,0 +1,78 @@
+"""`dfrs show`: all that is known of a job."""
+
+from typing import TYPE_CHECKING
+
+from dfrs.cli.console import out, print_json
+from dfrs.cli.live.cluster import JobId, Json, live
+
+if TYPE_CHECKING:
+    from dfrs.live.client import Client
+    from dfrs.live.protocol.resources import Job
+
+
+@live
+def show(client: "Client", job: JobId, as_json: Json = False) -> None:
+    """Show a job: what it asked for, what it gets and uses, where it is and why.
+
+    Example: dfrs show 17
+    """
+    from rich.table import Table
+
+    found = client.job(job)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _facts(found):
+        if text:
+            table.add_row(name, text)
+    out.print(table, markup=False)
+
+
+def _facts(job: "Job") -> list[tuple[str, str]]:
+    import shlex
+    import time
+
+    from dfrs.cli.live.views import need_text
+    from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
+    from dfrs.live.protocol.resources import ENDED
+
+    def instant(at: float | None) -> str:
+        return "" if at is None else show_instant(at, time.time())
+
+    granted = "" if job.yield_granted is None else f"{job.yield_granted:.2f} granted"
+    measured = "" if job.yield_measured is None else f"{job.yield_measured:.2f} measured"
+    need = f"{need_text(job)} cores a task, {'estimated' if job.cpu_cores is None else 'declared'}"
+    used = "" if job.used_cores is None else f"{show_cores(job.used_cores)} cores"
+    if job.used_bytes is not None:
+        used = ", ".join(filter(None, [used, show_bytes(job.used_bytes)]))
+    return [
+        ("job", f"{job.id} {job.name}"),
+        ("user", job.user),
+        ("state", job.state.value),
+        ("why", job.why if job.state not in ENDED else ""),
+        ("end", job.exit),
+        ("command", shlex.join(job.command)),
+        ("tasks", str(job.tasks)),
+        ("need", need),
+        ("memory", f"{show_bytes(job.memory_bytes)} a task"),
+        ("yield", ", ".join(filter(None, [granted, measured]))),
+        ("minimum yield", f"{job.minimum_yield:g}" if job.minimum_yield else ""),
+        ("uses now", used),
+        ("nodes", ", ".join(job.nodes)),
+        ("submitted", instant(job.submitted_at)),
+        ("to start at", instant(job.start_at)),
+        ("started", instant(job.started_at)),
+        ("ended", instant(job.ended_at)),
+        ("CPU time", show_seconds(job.cpu_s)),
+        ("virtual time", show_seconds(job.virtual_s)),
+        ("stretch", "" if job.stretch is None else f"{job.stretch:.2f}"),
+        ("after", ", ".join(map(str, job.after))),
+        ("array index", "" if job.array_index is None else str(job.array_index)),
+        ("estimate", "" if job.estimate_s is None else show_seconds(job.estimate_s)),
+        ("paused, moved", f"{job.pauses}, {job.migrations}"),
+        ("queued again", str(job.incarnation) if job.incarnation else ""),
+        ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
+    ]

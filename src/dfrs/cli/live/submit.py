@@ -1,0 +1,292 @@
+"""`dfrs submit`: give the cluster a program to run."""
+
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+from typer.exceptions import TyperException
+
+from dfrs.cli.console import err, out, print_json
+from dfrs.cli.live.cluster import Json, Patience, job_words, live, until_ended
+from dfrs.cli.live.script import read_script
+from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.live.client import Client
+    from dfrs.live.protocol.resources import Job, JobRequest
+
+SUBMIT = {"allow_interspersed_args": False}
+"""Options end where the command begins: the rest is the program's own."""
+INTERRUPTED = 130
+KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL")
+"""Of the submitter's environment. The rest stays behind: it may hold secrets, which would be stored with the job and
+shown to whoever may see it, and a job that depends on it runs today and fails tomorrow."""
+
+_OPTIONS = {
+    "tasks": "--tasks", "cpu_cores": "--cpu", "memory_bytes": "--memory", "minimum_yield": "--min-yield",
+    "name": "--name", "user": "--user", "estimate_s": "--time", "time_limit_s": "--limit", "after": "--after",
+    "start_at": "--at", "array": "--array", "environment": "--env", "directory": "--directory", "command": "command",
+}  # fmt: skip
+_OF_JOB = {
+    "tasks", "cpu", "memory", "min_yield", "name", "user", "estimate", "limit", "after", "at", "array", "restart",
+    "hold", "profile", "env", "directory",
+}  # fmt: skip
+"""Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
+_NUMBERS = {"tasks", "cpu", "min_yield", "after", "array"}
+_RULES = {
+    "name": "must be 1 to 128 printable characters",
+    "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
+    "directory": "must be an absolute path of at most 4096 characters",
+}
+
+
+class ScriptCommand(TyperCommand):
+    """Reads the options in a job script before those of the command line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """The script is the first word that is no option; its lines are checked one by one, to name the bad one."""
+        if ctx.resilient_parsing or {"-h", "--help"} & set(args[:1]):
+            return super().parse_args(ctx, args)
+        given, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+        _check_numbers(given)
+        words = given.get("command") or rest
+        script = read_script(words[0], Path.cwd()) if words else None
+        if script is None:
+            return super().parse_args(ctx, args)
+        options: list[str] = []
+        for line in script.lines:
+            self._check(ctx, f"{script.path}:{line.number}", line.words)
+            options += line.words
+        return super().parse_args(ctx, [*options, *args])
+
+    def _check(self, ctx: Any, where: str, words: Sequence[str]) -> None:  # noqa: ANN401
+        try:
+            given, rest, _ = self.make_parser(ctx).parse_args(args=list(words))
+            if others := [name for name in given if name not in {*_OF_JOB, "command"}]:
+                option = next(
+                    max(parameter.opts, key=len) for parameter in self.get_params(ctx) if parameter.name == others[0]
+                )
+                raise InputError(f"{option}: says nothing of the job: give it on the command line")
+            _check_numbers(given)
+            if given.get("command") or rest:
+                raise InputError("must hold options only; the command follows in the script")
+            apart = type(ctx)(self, info_name=ctx.info_name, parent=ctx.parent, **SUBMIT)
+            super().parse_args(apart, [*words, "--", "true"])
+        except TyperException as error:
+            raise InputError(
+                f"{where}: {' '.join(getattr(error, 'format_message', error.__str__)().split())}"
+            ) from None
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+
+
+def _check_numbers(given: Mapping[str, Any]) -> None:
+    """Python reads digits of all scripts, and 1_000. Raises InputError."""
+    for name in _NUMBERS & given.keys():
+        for text in given[name] if isinstance(given[name], list) else [given[name]]:
+            if not str(text).isascii() or "_" in str(text):
+                raise InputError(f"--{name.replace('_', '-')}: {quoted(text)}: must be a number")
+
+
+class _Size(int):
+    """Bytes, and how they were written."""
+
+    text: str
+
+
+class _Seconds(float):
+    """Seconds, and how they were written."""
+
+    text: str
+
+
+def _size(text: str) -> int:
+    size = _Size(parse_bytes(text, "--memory"))
+    size.text = text
+    return size
+
+
+def _seconds(seconds: float, text: str) -> float:
+    value = _Seconds(seconds)
+    value.text = text
+    return value
+
+
+def _estimate(text: str) -> float:
+    return _seconds(parse_seconds(text, "--time"), text)
+
+
+def _limit(text: str) -> float:
+    return _seconds(parse_seconds(text, "--limit"), text)
+
+
+def _instant(text: str) -> float:
+    return _seconds(parse_instant(text, "--at"), text)
+
+
+@live
+def submit(
+    client: "Client",
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="COMMAND...", help="Program and its arguments, or a script.", show_default=False),
+    ],
+    tasks: Annotated[int, typer.Option("--tasks", "-n", help="Identical tasks, started together.", min=1)] = 1,
+    cpu: Annotated[
+        float | None,
+        typer.Option(help="Cores that each task needs; default: found out by watching.", show_default=False),
+    ] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option(parser=_size, metavar="SIZE", help="Memory of each task: 512M, 1.5G.", show_default=False),
+    ] = None,
+    min_yield: Annotated[float, typer.Option(help="Smallest yield it is to run with, 0 to 1.", min=0, max=1)] = 0.0,
+    name: Annotated[str | None, typer.Option(help="Default: the program's name.", show_default=False)] = None,
+    user: Annotated[str | None, typer.Option(help="Submit for another user (admins).", show_default=False)] = None,
+    estimate: Annotated[
+        float | None,
+        typer.Option(
+            "--time",
+            parser=_estimate,
+            metavar="TIME",
+            help="Estimated processing time, for batch policies: 90s, 2h.",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(parser=_limit, metavar="TIME", help="End it after so much running time.", show_default=False),
+    ] = None,
+    after: Annotated[
+        list[int] | None,
+        typer.Option(metavar="JOB", help="Only when this job has ended well; several times for several."),
+    ] = None,
+    at: Annotated[
+        float | None,
+        typer.Option(
+            parser=_instant,
+            metavar="WHEN",
+            show_default=False,
+            help='Start then, on reserved shares: "2026-11-23 08:00", +30m.',
+        ),
+    ] = None,
+    array: Annotated[
+        int | None, typer.Option(help="So many jobs, with DFRS_ARRAY_INDEX from 0.", min=1, show_default=False)
+    ] = None,
+    restart: Annotated[
+        Literal["never", "on-node-loss"],
+        typer.Option(help="Queue it again, once, when its node is lost, or never."),
+    ] = "on-node-loss",
+    hold: Annotated[bool, typer.Option("--hold", help="Let it wait for dfrs release.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Profile its MPI programs: dfrs farm profile-job.")
+    ] = False,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="Set a variable, or pass yours on.")
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--directory", "-d", help="Where it runs; default: here.", show_default=False)
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end; exit with its status.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Submit a program, or a script with lines `#DFRS --tasks 4 --cpu 0.5` in its leading comments.
+
+    Options come before the command. Those of the command line win over the script's. The job gets PATH, HOME, LANG,
+    USER, LOGNAME and SHELL of your environment, and what --env says; not the rest.
+
+    Examples:
+
+        dfrs submit --cpu 0.5 --memory 512M -- ./prog --fast input.dat
+
+        dfrs submit --tasks 4 --min-yield 0.2 --wait job.sh
+
+        dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
+    """
+    place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
+    script = read_script(command[0], Path.cwd())
+    request = _request(
+        command=tuple(command) if script is None else script.command(command[1:]),
+        name=name or Path(command[0]).name,
+        user=user,
+        tasks=tasks,
+        cpu_cores=cpu,
+        memory_bytes=memory,
+        minimum_yield=min_yield,
+        estimate_s=estimate,
+        time_limit_s=limit,
+        start_at=at,
+        after=tuple(after or ()),
+        array=array,
+        restart=restart,
+        held=hold,
+        profile=profile,
+        directory=str(place),
+        environment=environment(env or (), os.environ),
+    )
+    jobs = client.submit(request)
+    if not wait:
+        if as_json:
+            print_json({"jobs": jobs})
+        else:
+            out.print(job_words(jobs))
+        return
+    if not as_json:
+        err.print(f"{job_words(jobs)}; waiting for the end (Ctrl-C leaves it running)", style="dim")
+    try:
+        ended = until_ended(client, jobs, Patience())
+    except KeyboardInterrupt:
+        err.print(f"{job_words(jobs)}: left in the cluster; end it with: dfrs cancel {' '.join(map(str, jobs[:10]))}")
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json({"jobs": jobs, "ended": [job.model_dump(mode="json") for job in ended]})
+    else:
+        for job in ended:
+            err.print(f"job {job.id}: {job.exit or job.state.value}", markup=False)
+    raise typer.Exit(max(status_of(job) for job in ended))
+
+
+def status_of(job: "Job") -> int:
+    """The exit status that tells how a job ended: its own, 128 and the signal, or 1."""
+    from dfrs.live.protocol.resources import JobState
+
+    if job.state == JobState.DONE:
+        return 0
+    if job.exit_code is None or job.exit_code == 0:
+        return 1
+    return job.exit_code if job.exit_code > 0 else 128 - job.exit_code
+
+
+def environment(wanted: Sequence[str], present: Mapping[str, str]) -> dict[str, str]:
+    """What the job is given: the few variables of KEPT, then `wanted`, each NAME=VALUE or NAME. Raises InputError."""
+    account = pwd.getpwuid(os.getuid())
+    known = {"USER": account.pw_name, "LOGNAME": account.pw_name, "HOME": account.pw_dir, "SHELL": account.pw_shell}
+    chosen = known | {"PATH": os.defpath} | {name: present[name] for name in KEPT if name in present}
+    for text in wanted:
+        name, equals, value = text.partition("=")
+        if not equals and name not in present:
+            raise InputError(f"--env {name}: is not set here; give a value: --env {name}=VALUE")
+        chosen[name] = value if equals else present[name]
+    return chosen
+
+
+def _request(**fields: object) -> "JobRequest":
+    from pydantic import ValidationError
+
+    from dfrs.live.protocol.resources import JobRequest
+
+    try:
+        return JobRequest.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = str(first["loc"][0])
+        value = (
+            "" if field in {"environment", "command"} else " " + quoted(getattr(first["input"], "text", first["input"]))
+        )
+        rule = _RULES.get(field) or first["msg"].removeprefix("Value error, ")
+        raise InputError(f"{_OPTIONS.get(field, '--' + field)}{value}: {rule[:1].lower()}{rule[1:]}") from None

@@ -1,0 +1,95 @@
+"""`dfrs top`: the cluster on one screen, live."""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import out, print_json
+from dfrs.cli.live.cluster import Json, Patience, live
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from dfrs.live.client import Client
+
+EVENTS = 40
+
+
+@live
+def top(
+    client: "Client",
+    every: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.2, max=60)] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Watch the cluster: nodes shared out by job, jobs with their yields, what happened last. q or Ctrl-C ends.
+
+    Without a terminal it prints what it sees once.
+
+    Example: dfrs top
+    """
+    if as_json:
+        _document(client)
+        return
+    if not (out.is_terminal and sys.stdin.isatty()):
+        out.print(_look(client, 1000))
+        return
+    from rich.live import Live
+
+    patience = Patience()
+    try:
+        with _keys(), Live(console=out, screen=True, auto_refresh=False) as screen:
+            while True:
+                screen.update(patience.ask(lambda: _look(client, out.height)), refresh=True)
+                if _pressed(every) in {"q", "Q", "\x1b"}:
+                    return
+    except KeyboardInterrupt:
+        return
+
+
+def _look(client: "Client", height: int) -> "RenderableType":
+    from dfrs.cli.live.views import frame
+
+    return frame(
+        client.cluster(), client.nodes(), client.jobs(limit=200), client.happenings(limit=EVENTS), out.width, height
+    )
+
+
+def _document(client: "Client") -> None:
+    print_json(
+        {
+            "cluster": client.cluster().model_dump(mode="json"),
+            "nodes": [node.model_dump(mode="json") for node in client.nodes()],
+            "jobs": [job.model_dump(mode="json") for job in client.jobs(limit=200)],
+            "happenings": [event.model_dump(mode="json") for event in client.happenings(limit=EVENTS)],
+        }
+    )
+
+
+@contextmanager
+def _keys() -> Generator[None]:
+    """Keys are read as they are pressed, and not shown; as before afterwards."""
+    import termios
+    import tty
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _pressed(seconds: float) -> str:
+    """The key pressed within the time; empty without one."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        ready, _, _ = select.select([sys.stdin], [], [], left)
+        if ready:
+            return os.read(sys.stdin.fileno(), 1).decode(errors="replace")
+    return ""

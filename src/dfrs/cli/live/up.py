@@ -1,0 +1,253 @@
+"""`dfrs up`: a whole cluster on this machine, with one command and no configuration."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dfrs.cli.console import err, out, print_json
+from dfrs.cli.live.cluster import Json
+from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores, show_count
+from dfrs.model.errors import DfrsError, InputError
+
+if TYPE_CHECKING:
+    from dfrs.cli.live.local import Choice
+
+LOOK_S = 0.3
+_UP, _BAD = "up", "bad input: "
+"""What the background says: all is up, or the words of an error in what the user gave; else those of another one."""
+
+State = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="DFRS_STATE", metavar="DIR", show_default=False, help="State directory; default: ~/.local/state/dfrs."
+    ),
+]
+
+
+def _memory(text: str) -> int:
+    return parse_bytes(text, "--memory-per-node")
+
+
+def up(
+    nodes: Annotated[
+        int | None, typer.Option(help="Nodes to divide this machine into; default: as last time, or 2.", min=1, max=256)
+    ] = None,
+    state: State = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            envvar="DFRS_PORT", help="On loopback; 0: any; default: as last time, 7070, or any.", min=0, max=65535
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-p", help="Who decides: dfrs policies.", show_default=False)
+    ] = None,
+    discovery: Annotated[
+        str | None, typer.Option(help="How undeclared needs are found out.", show_default=False)
+    ] = None,
+    memory_per_node: Annotated[
+        int | None,
+        typer.Option(parser=_memory, metavar="SIZE", help="Default: an equal part.", show_default=False),
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Go to the background when all is up.")] = False,
+    show_token: Annotated[
+        bool, typer.Option("--show-token", help="Print the token in the dashboard's address even without a terminal.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Start a controller and agents on this machine, each with its part of it, and keep them running.
+
+    Ctrl-C ends them; jobs run on, and the next `dfrs up` finds them. `dfrs down` ends the jobs too.
+
+    Examples:
+
+        dfrs up
+
+        dfrs up --nodes 4 --policy 'GreedyPM*/per/OPT=MIN/MVT=600' --detach
+    """
+    from dfrs.cli.live.local import Choice, begun, free_port, prepare
+    from dfrs.live.client import state_directory
+
+    place = (state or state_directory()).absolute()
+    begun(place)
+    _check(policy, discovery)
+    prepare(place)
+
+    def choose() -> Choice:
+        last = Choice.of(place)
+        given = {
+            "nodes": nodes,
+            "policy": policy,
+            "discovery": discovery,
+            "memory_bytes": memory_per_node,
+            "port": free_port(port, last.port if last else None),
+        }
+        base = last.model_dump() if last else {}
+        if last and nodes not in {None, last.nodes}:
+            # An amount that was chosen for another number of nodes.
+            base["memory_bytes"] = None
+        return Choice.model_validate(base | {name: value for name, value in given.items() if value is not None})
+
+    def tell() -> None:
+        _tell(place, show_token=show_token or out.is_terminal, as_json=as_json, detached=detach)
+
+    if detach:
+        _in_background(place, lambda ready: _run(place, choose, ready))
+        tell()
+    else:
+        _run(place, choose, tell)
+
+
+def _check(policy: str | None, discovery: str | None) -> None:
+    """Refuse what the controller would refuse, before anything is started. Raises InputError."""
+    if policy is not None:
+        from dfrs.policies.names import find_policy
+
+        find_policy(policy)
+    if discovery is not None:
+        from dfrs.policies.discovery.methods import find_discovery
+
+        find_discovery(discovery)
+
+
+def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None]) -> None:
+    """Start all, call `ready`, and keep all running until a signal comes."""
+    from dfrs.cli.live.local import LocalCluster, begin, locked
+
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with locked(place):
+        cluster = LocalCluster(place, choose(), _say)
+        begin(place)
+        try:
+            with err.status("starting") as status:
+                cluster.start(status.update)
+            # Only what has come up is worth repeating.
+            cluster.choice.keep(place)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, on_signal)
+            ready()
+            while not stop.wait(LOOK_S):
+                cluster.tend()
+            left = _jobs_left(place)
+        finally:
+            cluster.stop()
+    if left:
+        goes = "goes" if left == 1 else "go"
+        _say(f"stopped; {show_count(left, 'job')} {goes} on: the next dfrs up finds what is left, dfrs down ends it")
+    else:
+        _say("stopped; there were no jobs")
+
+
+def _in_background(place: Path, run: Callable[[Callable[[], None]], None]) -> None:
+    """Run it in a process of its own; returns when that says it is ready. Raises DfrsError with its words."""
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        status = 1
+        try:
+            os.close(reading)
+            os.setsid()
+            logs = place / "log"
+            logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+            log = os.open(logs / "up.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+
+            def ready() -> None:
+                os.write(writing, _UP.encode())
+                os.close(writing)
+
+            run(ready)
+            status = 0
+        except DfrsError as error:
+            err.print(f"dfrs: {error}", markup=False, soft_wrap=True)
+            os.write(writing, f"{_BAD if isinstance(error, InputError) else ''}{error}".encode())
+        finally:
+            # What the parent holds, its buffers and its exit handlers, is the parent's.
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer = pipe.read()
+    if answer.startswith(_BAD):
+        raise InputError(answer.removeprefix(_BAD))
+    if answer != _UP:
+        raise DfrsError(answer or f"it ended before it was up: see {place / 'log' / 'up.log'}")
+
+
+def _say(line: str) -> None:
+    err.print(line, markup=False, soft_wrap=True)
+
+
+def _jobs_left(place: Path) -> int:
+    """How many jobs have not ended; 0 if nobody can say."""
+    from dfrs.live.client import Client, read_client_file
+    from dfrs.live.protocol.resources import ENDED
+
+    endpoint = read_client_file(place)
+    if endpoint is None:
+        return 0
+    try:
+        with Client(endpoint, timeout_s=3.0) as client:
+            return sum(count for state, count in client.cluster().jobs.items() if state not in ENDED)
+    except DfrsError:
+        return 0
+
+
+def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> None:
+    """Where everything is, and what to do next."""
+    from dfrs.cli.live.local import Choice, node_name
+    from dfrs.live.client import CLIENT_FILE, Client, read_client_file, state_directory
+
+    endpoint = read_client_file(place)
+    assert endpoint is not None
+    choice = Choice.of(place)
+    assert choice is not None
+    here = {node_name(number) for number in range(choice.nodes)}
+    with Client(endpoint) as client:
+        nodes = [node for node in client.nodes() if node.name in here]
+    file = place / CLIENT_FILE
+    if as_json:
+        print_json(
+            {
+                "url": endpoint.url,
+                "state": str(place),
+                "client_file": str(file),
+                "nodes": [node.model_dump(mode="json") for node in nodes],
+            }
+        )
+        # In the foreground the process goes on, and whoever reads a pipe is waiting for this.
+        sys.stdout.flush()
+        return
+    kinds = sorted({node.shares for node in nodes})
+    each = ", ".join(
+        f"{node.name} ({show_cores(node.cpus)} CPU, {show_bytes(node.memory_bytes)})" for node in nodes[:4]
+    )
+    more = f" and {len(nodes) - 4} more" if len(nodes) > 4 else ""
+    # After #, the token goes to no server and into no log.
+    secret = f"/#token={endpoint.token}" if show_token and endpoint.token else ""
+    lines = [
+        f"dfrs is up: {each}{more}; shares by {' and '.join(kinds)}",
+        f"dashboard    {endpoint.url}{secret}",
+        f"client file  {file}",
+        "try          dfrs submit --cpu 0.5 --memory 256M -- sleep 60",
+        "             dfrs queue     dfrs top     dfrs explain 1     dfrs logs -f 1",
+    ]
+    if place != state_directory().absolute():
+        lines.insert(3, f"first        export DFRS_STATE={place}")
+    if "nice" in kinds:
+        lines += dict.fromkeys(f"note         {note}" for node in nodes for note in node.notes)
+    lines.append("dfrs down ends it." if detached else "Ctrl-C stops it, jobs go on; dfrs down ends the jobs too.")
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
+    sys.stdout.flush()

@@ -1,0 +1,284 @@
+"""Jobs, nodes and the cluster on a terminal: what the verbs of a live cluster print and `dfrs top` shows live."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
+from dfrs.live.protocol.resources import ENDED, Cluster, Happening, Job, JobState, Node, NodeState
+
+WIDE = 100
+"""Columns from which on there is room for whole names."""
+_COLOURS = ("blue", "magenta", "cyan", "green", "yellow", "bright_blue", "bright_magenta", "bright_cyan")
+_STATES = {
+    JobState.RUNNING: "green", JobState.STARTING: "green", JobState.WAITING: "yellow", JobState.PENDING: "dim",
+    JobState.HELD: "dim", JobState.PAUSED: "red", JobState.ENDING: "yellow", JobState.FAILED: "red",
+    JobState.CANCELLED: "dim",
+}  # fmt: skip
+_NODE_STATES = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.SILENT: "red", NodeState.LOST: "red"}
+_ACTIONS = {"pause": "red", "fail": "red", "lost": "red", "finish": "bold", "start": "green", "resume": "green",
+            "migrate": "yellow", "share": "dim"}  # fmt: skip
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def colour(job: int) -> str:
+    """The colour of a job, the same in every view."""
+    return _COLOURS[job % len(_COLOURS)]
+
+
+def bar(fraction: float, width: int) -> str:
+    """A bar of `width` cells, exact to an eighth of a cell, padded with spaces."""
+    eighths = round(min(1.0, max(0.0, fraction)) * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def shorten(text: str, width: int) -> str:
+    """At most `width` characters, and without a character that moves the cursor."""
+    shown = "".join(character if character.isprintable() else "?" for character in text)
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def yield_text(value: float | None) -> Text:
+    """A yield as a bar and a number; its colour says how well the job is served."""
+    if value is None:
+        return Text("-", style="dim")
+    style = "green" if value >= 0.66 else "yellow" if value >= 0.33 else "red"
+    return Text.assemble((bar(value, 4), style), f" {value:.2f}")
+
+
+def need_text(job: Job) -> str:
+    """What each task needs, in cores, with the error bar of an estimate."""
+    if job.need_error_cores is None:
+        return show_cores(job.need_cores)
+    return f"{show_cores(job.need_cores)}±{show_cores(job.need_error_cores)}"
+
+
+def place_text(nodes: Sequence[str]) -> str:
+    """The nodes of a job, each once; the first and how many more."""
+    different = list(dict.fromkeys(nodes))
+    return "" if not different else different[0] if len(different) == 1 else f"{different[0]} +{len(different) - 1}"
+
+
+def _plain_table(*columns: tuple[str, bool]) -> Table:
+    """Without lines; each column by its heading and whether numbers are aligned to the right. Nothing wraps."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    for heading, right in columns:
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
+    """A row a job, in 80 columns with short names, in more with long ones."""
+    name, user, node = (24, 16, 20) if width >= WIDE else (10, 8, 9)
+    table = _plain_table(
+        ("job", True),
+        ("name", False),
+        ("user", False),
+        ("state", False),
+        ("tasks", True),
+        ("need", True),
+        ("yield", False),
+        ("memory", True),
+        ("nodes", False),
+        ("age", True),
+    )
+    for job in jobs:
+        table.add_row(
+            Text(str(job.id), style=f"bold {colour(job.id)}"),
+            shorten(job.name, name),
+            shorten(job.user, user),
+            Text(job.state.value, style=_STATES.get(job.state, "")),
+            str(job.tasks),
+            need_text(job),
+            yield_text(job.yield_granted),
+            show_bytes(job.memory_bytes),
+            shorten(place_text(job.nodes), node),
+            show_seconds(now - job.submitted_at),
+        )
+    return table
+
+
+def reasons(jobs: Iterable[Job], most: int = 20) -> list[Text]:
+    """A line for each job that does not run: why."""
+    silent = [job for job in jobs if job.state not in {JobState.RUNNING, *ENDED} and job.why]
+    lines = [Text.assemble((f"{job.id}", colour(job.id)), (f": {job.why}", "dim")) for job in silent[:most]]
+    if len(silent) > most:
+        lines.append(Text(f"… and {len(silent) - most} more: dfrs explain JOB", style="dim"))
+    return lines
+
+
+def share_bar(node: Node, width: int) -> Text:
+    """A node's CPU, a piece for each task as wide as its share: job ids on the colours of the jobs."""
+    text, taken, drawn = Text(), 0.0, 0
+    for task in sorted(node.tasks, key=lambda task: (task.job, task.rank)):
+        if task.paused or task.share_cores <= 0:
+            continue
+        taken += task.share_cores
+        cells = min(width, round(taken / node.cpus * width)) - drawn
+        drawn += cells
+        piece = str(task.job).ljust(cells)
+        piece = piece if len(piece) == cells else "." * cells
+        text.append(piece[:-1] + "│" if cells > len(str(task.job)) else piece, style=f"black on {colour(task.job)}")
+    text.append("·" * (width - drawn), style="dim")
+    return text
+
+
+def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> RenderableType:
+    """A row a node: its CPU shared out by job, what is used of it, its memory; with `tasks` also a line for each."""
+    shown = list(nodes)
+    longest = max([4, *(len(shorten(node.name, 16)) for node in shown)])
+    cells = max(12, min(60, width - longest - 39))
+    parts: list[RenderableType] = []
+    for group in [[node] for node in shown] if tasks else [shown]:
+        table = _plain_table(("node", False), ("state", False), ("cpu by job", False), ("used", True), ("memory", True))
+        table.show_header = not parts
+        for column, least in zip(table.columns, (longest, 8, cells, 12, 13), strict=True):
+            column.min_width = least
+        for node in group:
+            table.add_row(*_node_row(node, cells))
+        parts.append(table)
+        if tasks:
+            parts += node_details(group[0], width)
+    return Group(*parts)
+
+
+def _node_row(node: Node, cells: int) -> tuple[RenderableType, ...]:
+    held = node.memory_bytes - node.memory_free_bytes
+    return (
+        shorten(node.name, 16),
+        Text(node.state.value, style=_NODE_STATES.get(node.state, "")),
+        share_bar(node, cells),
+        f"{node.used_cores:.2f} of {show_cores(node.cpus)}",
+        f"{show_bytes(held) if held else '0'} of {show_bytes(node.memory_bytes)}",
+    )
+
+
+def node_details(node: Node, width: int) -> list[Text]:
+    """A line a task, and what the node cannot do."""
+    lines: list[Text] = []
+    for task in sorted(node.tasks, key=lambda task: (task.job, task.rank)):
+        used = "" if task.used_cores is None else f", uses {task.used_cores:.2f}"
+        share = "paused" if task.paused else f"{task.share_cores:.2f} cores{used}"
+        lines.append(
+            Text.assemble(
+                "  ", (f"{task.job}.{task.rank}", colour(task.job)), f" {shorten(task.name, 24)} ({task.user}): {share}"
+            )
+        )
+    lines.extend(Text(f"  {shorten(note, max(20, width - 2))}", style="dim") for note in node.notes)
+    return lines
+
+
+def cluster_line(cluster: Cluster) -> Text:
+    """The whole in a line or two: policy, jobs, nodes, the least and the median yield beside the bound."""
+    jobs = ", ".join(f"{count} {state.value}" for state, count in cluster.jobs.items() if count and state not in ENDED)
+    nodes = ", ".join(f"{count} {state.value}" for state, count in cluster.nodes.items() if count)
+    text = Text.assemble(
+        (cluster.name, "bold"),
+        f"  {cluster.policy}  needs: {cluster.discovery}\n",
+        f"jobs: {jobs or 'none'};  nodes: {nodes or 'none'};  "
+        f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores\n",
+    )
+    text.append(yields_words(cluster.minimum_yield, cluster.median_yield, cluster.bound))
+    return text
+
+
+def yields_words(least: float | None, median: float | None, bound: float | None) -> str:
+    """The least yield, how far it is from the best possible, and the median."""
+    if least is None:
+        return "yields: no jobs"
+    beside = "" if bound is None else f" (no schedule gives more than {bound:.2f})"
+    return f"minimum yield {least:.2f}{beside}" + ("" if median is None else f", median {median:.2f}")
+
+
+def happening_line(event: Happening, now: float, *, with_job: bool = True) -> Text:
+    """One thing that happened, in a line."""
+    text = Text(show_instant(event.time, now), style="dim")
+    subject = f"job {event.job}" if event.job is not None else f"node {event.node}" if event.node else "cluster"
+    if with_job:
+        text.append(f"  {subject}", style=colour(event.job) if event.job is not None else "")
+    text.append(f"  {event.action}", style=_ACTIONS.get(event.action, ""))
+    if event.nodes:
+        text.append(f" on {place_text(event.nodes)}")
+    if event.yield_ is not None:
+        text.append(f" at yield {event.yield_:.2f}")
+    if event.why:
+        text.append(f": {event.why}")
+    if event.by:
+        text.append(f" (by {event.by})", style="dim")
+    return text
+
+
+def exit_text(job: Job) -> Text:
+    """How it ended."""
+    words = job.exit or job.state.value
+    return Text(words, style="" if job.state == JobState.DONE else _STATES.get(job.state, ""))
+
+
+def history_table(jobs: Iterable[Job], now: float, width: int) -> Table:
+    """A row an ended job: when, how long, its stretch and mean yield, how it ended."""
+    name, user = (24, 16) if width >= WIDE else (12, 8)
+    table = _plain_table(
+        ("job", True),
+        ("name", False),
+        ("user", False),
+        ("ended", False),
+        ("ran", True),
+        ("waited", True),
+        ("yield", False),
+        ("stretch", True),
+    )
+    table.add_column("end", overflow="fold")
+    for job in jobs:
+        table.add_row(
+            Text(str(job.id), style=f"bold {colour(job.id)}"),
+            shorten(job.name, name),
+            shorten(job.user, user),
+            "" if job.ended_at is None else show_instant(job.ended_at, now),
+            *_times(job),
+            yield_text(mean_yield(job)),
+            "-" if job.stretch is None else f"{job.stretch:.2f}",
+            exit_text(job),
+        )
+    return table
+
+
+def _times(job: Job) -> tuple[str, str]:
+    if job.started_at is None or job.ended_at is None:
+        return "-", "-"
+    return show_seconds(job.ended_at - job.started_at), show_seconds(job.started_at - job.submitted_at)
+
+
+def mean_yield(job: Job) -> float | None:
+    """Of an ended job, from its first start to its end; None if it never ran."""
+    if job.started_at is None or job.ended_at is None or job.ended_at <= job.started_at:
+        return None
+    return min(1.0, job.virtual_s / (job.ended_at - job.started_at))
+
+
+def frame(
+    cluster: Cluster,
+    nodes: Sequence[Node],
+    jobs: Sequence[Job],
+    happenings: Sequence[Happening],
+    width: int,
+    height: int,
+) -> RenderableType:
+    """All of it in `width` columns and at most `height` lines: the cluster, its nodes, jobs, what happened last."""
+    order = list(JobState)
+    present = sorted(jobs, key=lambda job: (job.state != JobState.RUNNING, order.index(job.state), job.id))
+    room = max(6, height - 8)
+    node_rows = min(len(nodes), max(2, room // 3))
+    job_rows = min(len(present), max(2, (room - node_rows) * 2 // 3))
+    event_rows = max(0, room - node_rows - job_rows - 1)
+    parts: list[RenderableType] = [cluster_line(cluster), Text(), node_table(nodes[:node_rows], width), Text()]
+    parts.append(job_table(present[:job_rows], cluster.now, width))
+    if hidden := len(nodes) - node_rows + len(present) - job_rows:
+        parts.append(Text(f"… {hidden} more do not fit here: dfrs nodes, dfrs queue", style="dim"))
+    recent = list(happenings)[-event_rows:] if event_rows else []
+    lines = [happening_line(event, cluster.now) for event in reversed(recent)]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return Group(*parts, Text(), *lines)

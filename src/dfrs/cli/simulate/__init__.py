@@ -1,0 +1,1 @@
+"""Verbs for traces, runs, instances and allocations."""

@@ -1,0 +1,170 @@
+"""`dfrs compare`: runs side by side, the best of each workload in bold."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dfrs.cli.console import out, print_json
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Runs = list[dict[str, Any]]
+
+COLUMNS: tuple[tuple[str, str, str, Callable[[Sequence[float]], float] | None], ...] = (
+    ("jobs", "jobs_finished", ",.0f", None),
+    ("max\nstretch", "stretch_max", ",.2f", min),
+    ("x\nbound", "degradation_from_bound", ",.2f", min),
+    ("mean\nstretch", "stretch_mean", ",.2f", min),
+    ("mean\nwait s", "wait_mean_s", ",.0f", min),
+    ("slow-\ndown", "slowdown", ",.2f", min),
+    ("on\ntime", "on time", ".0%", max),
+    ("mean\ndelay s", "dedicated_delay_mean_s", ",.0f", min),
+    ("com-\nmands", "commands", ",.0f", None),
+    ("gran-\nted", "commands granted", ",.0f", None),
+    ("min\nyield", "minimum_yield_mean", ".3f", max),
+    ("CPU", "cpu_utilisation", ".1%", max),
+    ("pauses\na job", "pauses_per_job", ",.2f", min),
+    ("moves\na job", "migrations_per_job", ",.2f", min),
+    ("GB/s", "GB/s", ",.3f", min),
+    ("bounded\nmax", "bounded_stretch_max", ",.2f", min),
+)
+"""Title, metric, format, and what is best; the last ones go first where a terminal is narrow."""
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run directories, or directories above them.", show_default=False),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> None:
+    """Compare runs: for each workload a row a policy, by maximum stretch, the best of each column in bold.
+
+    "x bound" is the maximum stretch over its lower bound, where the run knows that; "min yield" is the smallest yield
+    of a running job, averaged over time; "GB/s" is the memory moved by pauses, resumes and migrations; "bounded max" is
+    the maximum stretch with both times at least 10 s. Where there are dedicated jobs or commands, "on time" is the
+    share of dedicated jobs that started at their requested start, "mean delay" how late they started, "granted" how
+    many commands were granted, and "slowdown" (mean wait + mean run time) / mean run time. A narrow terminal shows the
+    first columns; --json shows all.
+
+    Example: dfrs compare out/EASY out/GreedyPM+_per_OPT=MIN_MVT=600
+    """
+    rows = _read(runs)
+    if as_json:
+        print_json(rows)
+        return
+    show_runs(rows)
+
+
+def show_runs(rows: Runs) -> None:
+    """A table of the summaries of runs, by workload and then by maximum stretch."""
+    rows = sorted(rows, key=_order)
+    shown = [c for c in COLUMNS if any(_metric(row, c[1]) is not None for row in rows)]
+    table = _table(rows, shown)
+    if not out.is_terminal:
+        out.width = max(out.width, _width(table))
+    while _width(table) > out.width and len(shown) > 1:
+        shown.pop()
+        table = _table(rows, shown)
+    out.print(table)
+
+
+def _width(table: "Table") -> int:
+    """Columns it takes if nothing is cut."""
+    return out.measure(table, options=out.options.update(width=10_000)).maximum
+
+
+def _table(rows: Runs, columns: Sequence[tuple[str, str, str, Callable[[Sequence[float]], float] | None]]) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("policy", no_wrap=True, vertical="bottom")
+    for title, *_ in columns:
+        table.add_column(title, justify="right", no_wrap=True)
+    several = len({_workload(row) for row in rows}) > 1
+    before = None
+    for row in rows:
+        group = [other for other in rows if _workload(other) == _workload(row)]
+        if several and _workload(row) != before:
+            before = _workload(row)
+            table.add_row(_escaped(row["workload"]["name"]))
+        mark = "" if row["complete"] else " (interrupted)"
+        cells = [_cell(row, group, metric, form, best) for _, metric, form, best in columns]
+        table.add_row("  " * several + _escaped(row["policy"] + mark), *cells)
+    return table
+
+
+def _read(paths: list[Path]) -> Runs:
+    """The summaries of all runs, by workload and then by maximum stretch."""
+    from dfrs.runs.directory import read_summary
+    from dfrs.runs.validator.runs import run_directories
+
+    found = dict.fromkeys(directory for path in paths for directory in run_directories(path))
+    rows: Runs = []
+    for directory in found:
+        rows.append({"run": str(directory), **_checked(directory / "summary.json", read_summary(directory))})
+    return sorted(rows, key=_order)
+
+
+def _checked(path: Path, summary: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of a summary. Raises InputError where it lacks that."""
+    kinds = {"policy": str, "complete": bool, "workload": dict, "seed": int, "configuration": dict, "metrics": dict}
+    for name, kind in kinds.items():
+        if not isinstance(summary.get(name), kind):
+            raise InputError(f"{path}: {name} = {summary.get(name)!r}: must be of type {kind.__name__}")
+    for name in ("name", "sha256"):
+        if not isinstance(summary["workload"].get(name), str):
+            raise InputError(f"{path}: workload.{name} = {summary['workload'].get(name)!r}: must be text")
+    for name, value in summary["metrics"].items():
+        if value is not None and not isinstance(value, int | float):
+            raise InputError(f"{path}: metrics.{name} = {value!r}: must be a number or null")
+    return {name: summary[name] for name in kinds}
+
+
+def _order(row: dict[str, Any]) -> tuple[object, ...]:
+    value = _metric(row, "degradation_from_bound")
+    value = _metric(row, "stretch_max") if value is None else value
+    return (*_workload(row), not row["complete"], float("inf") if value is None else value, row["policy"])
+
+
+def _workload(row: dict[str, Any]) -> tuple[str, str]:
+    return row["workload"]["name"], row["workload"]["sha256"]
+
+
+def _metric(row: dict[str, Any], name: str) -> float | None:
+    metrics = row["metrics"]
+    if name == "GB/s":
+        parts = [metrics.get("pause_and_resume_gb_per_s"), metrics.get("migration_gb_per_s")]
+        return None if None in parts else sum(parts)
+    if name == "on time":
+        jobs = metrics.get("dedicated_jobs")
+        return metrics.get("dedicated_on_time", 0) / jobs if jobs else None
+    if name in {"commands", "commands granted"}:
+        return metrics.get(name.replace(" ", "_")) if metrics.get("commands") else None
+    if name == "slowdown":
+        elastic = metrics.get("dedicated_jobs") or metrics.get("commands")
+        return metrics.get("slowdown_of_means") if elastic else None
+    return metrics.get(name)
+
+
+def _cell(
+    row: dict[str, Any], group: Runs, metric: str, form: str, best: Callable[[Sequence[float]], float] | None
+) -> str:
+    value = _metric(row, metric)
+    if value is None:
+        return ""
+    text = format(value, form)
+    # An interrupted run has only its early jobs behind it, and is no rival.
+    known = [v for v in (_metric(other, metric) for other in group if other["complete"]) if v is not None]
+    wins = best is not None and row["complete"] and len(set(known)) > 1 and value == best(known)
+    return f"[bold]{text}[/bold]" if wins else text
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,278 @@
+"""`dfrs simulate`: replay traces under policies."""
+
+import signal
+import threading
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, warn
+from dfrs.model.errors import InputError
+
+if TYPE_CHECKING:
+    from dfrs.experiments.simulations import Task
+    from dfrs.model.jobs import Workload
+    from dfrs.simulator.simulation import Settings
+
+INTERRUPTED = 130
+POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
+
+Traces = Annotated[list[Path], typer.Argument(help="SWF or CWF files, .gz or plain.", show_default=False)]
+Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
+Annotate = Annotated[
+    str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, smp:CORES:GIB, none, unit:N.")
+]
+Estimates = Annotated[str, typer.Option(help="What batch policies know: perfect, user, raised, none, or a factor.")]
+Overrun = Annotated[str, typer.Option(help="Jobs longer than requested: keep, or cut at the request.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+
+def simulate(
+    traces: Annotated[
+        list[Path] | None, typer.Argument(help="SWF or CWF files, .gz or plain.", show_default=False)
+    ] = None,
+    policies: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy", "-p", help="A policy; several times for several. See dfrs policies.", show_default=POLICY
+        ),
+    ] = None,
+    from_log: Annotated[
+        Path | None,
+        typer.Option(help="Instead of traces: an export. Without --policy its decisions are made again and compared."),
+    ] = None,
+    nodes: Nodes = None,
+    node_file: Annotated[
+        Path | None, typer.Option(help="CSV with columns cpu,memory: one row a node, 1 on the reference node.")
+    ] = None,
+    annotate: Annotate = "dfrs",
+    estimates: Estimates = "perfect",
+    overrun: Overrun = "keep",
+    penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds without progress after a resume or a migration; with --from-log 0.", min=0, show_default="300"
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(help="GB/s at which memory is copied, in addition to --penalty.", min=0)
+    ] = None,
+    node_memory: Annotated[float, typer.Option(help="GB of memory of the reference node.", min=0)] = 8.0,
+    order: Annotated[
+        str, typer.Option(help="At one instant: completions-first or submissions-first.")
+    ] = "completions-first",
+    node_events: Annotated[
+        Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="CSV with columns job_id,weight or user,weight, for policies with /WEIGHT.")
+    ] = None,
+    command_limit: Annotated[
+        int | None, typer.Option(help="Most users' commands granted on one job (CWF, elastic policies).", min=0)
+    ] = None,
+    seed: Seed = 0,
+    bound: Annotated[bool, typer.Option(help="State how far from the best possible each run is.")] = True,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a trace with a bad line instead of dropping the line.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the run directories.")] = Path(
+        "out/runs"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Replay traces under policies; one run directory for each pair: jobs.csv, events.csv, summary.json.
+
+    Ctrl-C stops between two events and leaves a valid partial run, which --resume continues to the same bytes.
+
+    Examples:
+
+        dfrs simulate trace.swf.gz --nodes 128 -p FCFS -p EASY -p 'GreedyPM*/per/OPT=MIN/MVT=600' -o out/runs
+
+        dfrs simulate trace.swf.gz --penalty 20 --bandwidth 10 --json
+
+        dfrs simulate x.cwf --annotate unit:32 -p EASY-DE -p LOS-DE -p Hybrid-LOS-E
+
+        dfrs simulate --from-log day -p EASY -p FCFS
+    """
+    from dfrs.experiments.simulations import Task, directories
+    from dfrs.policies.names import find_policy
+    from dfrs.workloads.load import load_workload
+    from dfrs.workloads.weights import with_weights
+
+    if (from_log is None) == (not traces):
+        raise InputError("TRACES or --from-log: one of them must be given, and only one")
+    if from_log is not None and not policies:
+        _compare(from_log, as_json=as_json)
+        return
+    names = policies or [POLICY]
+    for name in names:
+        find_policy(name)
+    penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
+    settings = replace(
+        _settings(penalty, bandwidth, node_memory, order, node_file, node_events, command_limit, seed),
+        notes={"annotate": annotate, "estimates": estimates, "overrun": overrun},
+    )
+    workloads: list[Workload] = []
+    if from_log is not None:
+        workload, settings = _recorded(from_log, settings, estimates)
+        workloads.append(workload)
+    for trace in traces or ():
+        count = nodes if settings.capacity is None else len(settings.capacity)
+        workload, report = load_workload(
+            trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed, strict=strict
+        )
+        tell_odd(trace, report)
+        workloads.append(workload if weights is None else with_weights(workload, weights))
+    places = directories(workloads, names, output)
+    with _stoppable() as stop:
+        tasks = (
+            Task(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
+            for w, workload in enumerate(workloads)
+            for p, name in enumerate(names)
+        )
+        rows = _run_all(tasks, sum(map(len, workloads)) * len(names), stop, resume)
+    if as_json:
+        print_json({"runs": rows, "interrupted": stop.is_set()})
+    else:
+        _show(rows)
+    if stop.is_set():
+        raise typer.Exit(INTERRUPTED)
+
+
+def _compare(path: Path, *, as_json: bool) -> None:
+    """Make the recorded decisions again, and say whether they are the same."""
+    from dfrs.policies.names import find_policy
+    from dfrs.simulator.recorded_log import decide_again
+    from dfrs.workloads.live_log import read_live_log
+
+    log = read_live_log(path)
+    recorded = decide_again(log, find_policy)
+    tell_missing(recorded.missing)
+    differs = recorded.mismatch
+    if as_json:
+        found = None if differs is None else {"event": differs.index + 1, "time_s": differs.now_s}
+        print_json(
+            {"policy": log.policy, "events": len(log.entries), "decisions": recorded.decisions, "mismatch": found}
+        )
+    else:
+        same = "all as recorded" if differs is None else f"event {differs.index + 1} at {differs.now_s:.3f} s differs"
+        events, decisions = f"{len(log.entries):,} events", f"{recorded.decisions:,} decisions"
+        out.print(f"{log.policy}: {events}, {decisions}: {same}", markup=False, soft_wrap=True)
+    if differs is not None:
+        raise typer.Exit(1)
+
+
+def _recorded(path: Path, settings: "Settings", estimates: str) -> "tuple[Workload, Settings]":
+    """The jobs of a live log that ran and ended, on the nodes that it had."""
+    import numpy as np
+
+    from dfrs.policies.names import find_policy
+    from dfrs.simulator.recorded_log import decide_again
+    from dfrs.workloads.annotate import choose_estimates
+    from dfrs.workloads.live_log import read_live_log
+
+    log = read_live_log(path)
+    recorded = decide_again(log, find_policy, path.resolve().name)
+    tell_missing(recorded.missing)
+    work = recorded.run.workload
+    if not len(work):
+        raise InputError(f"{path}: no job in it ran and ended")
+    if recorded.left_out:
+        warn(f"{path}: left out because they did not end on nodes: {recorded.left_out}")
+    given = np.where(np.isnan(work.estimate_s), work.run_s, work.estimate_s)
+    chosen = choose_estimates(estimates, work.run_s, given, np.maximum(np.maximum(given, work.run_s), 1.0))
+    capacity = recorded.run.capacity if settings.capacity is None else settings.capacity
+    return work.with_columns(estimate_s=chosen), replace(
+        settings, capacity=capacity, node_events=settings.node_events or recorded.node_events
+    )
+
+
+def _settings(
+    penalty: float,
+    bandwidth: float | None,
+    node_memory: float,
+    order: str,
+    node_file: Path | None,
+    node_events: Path | None,
+    command_limit: int | None,
+    seed: int,
+) -> "Settings":
+    from dfrs.model.run import Penalty
+    from dfrs.simulator.simulation import Settings
+    from dfrs.workloads.cluster import read_capacity, read_node_events
+
+    if order not in {"completions-first", "submissions-first"}:
+        raise InputError(f'--order "{order}": must be completions-first or submissions-first')
+    if bandwidth == 0:
+        raise InputError("--bandwidth 0: must be above 0")
+    rate = None if bandwidth is None else bandwidth * 1e9
+    return Settings(
+        capacity=None if node_file is None else read_capacity(node_file),
+        penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_memory * 1e9),
+        order="completions-first" if order == "completions-first" else "submissions-first",
+        node_events=() if node_events is None else read_node_events(node_events),
+        command_limit=command_limit,
+        seed=seed,
+    )
+
+
+@contextmanager
+def _stoppable() -> Generator[threading.Event]:
+    """Ctrl-C and a plain kill ask for a stop between two events; a second Ctrl-C stops at once."""
+    stop = threading.Event()
+
+    def ask(*_: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        warn("stopping; what is done so far is written (once more: at once, with only what was saved)")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run_all(tasks: "Iterable[Task]", jobs: int, stop: threading.Event, resume: bool) -> list[dict[str, Any]]:
+    from dfrs.experiments.simulations import kept, perform
+
+    rows: list[dict[str, Any]] = []
+    with progress(jobs) as (bar, shown):
+        finished = 0
+        for task in tasks:
+            if stop.is_set():
+                break
+            label = f"{task.workload.name} {task.policy}"
+            bar.update(shown, description=label)
+            document = kept(task) if resume else None
+            if document is None:
+                base = finished
+
+                def watch(done: int, base: int = base) -> bool:
+                    bar.update(shown, completed=base + done)
+                    return not stop.is_set()
+
+                _, document = perform(task, resume=resume, watch=watch)
+            finished += len(task.workload)
+            bar.update(shown, completed=finished)
+            rows.append({"directory": str(task.directory), **document})
+    return rows
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from dfrs.cli.simulate.compare import show_runs
+
+    for row in rows:
+        if row["refused"]:
+            warn(f"{row['directory']}: refused because larger than the cluster: {len(row['refused'])}")
+        if not row["complete"]:
+            warn(f"{row['directory']}: interrupted; continue it with --resume")
+    show_runs(rows)

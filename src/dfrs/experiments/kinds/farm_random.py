@@ -1,0 +1,155 @@
+"""Cells of policies on a farm with random heterogeneous workloads (after 003 section 8).
+
+Workloads are named, not stored: each process makes its own (`farm_workloads`). All policies run in the same world; one
+that ignores sub-clusters may spread a job over several, where it is as slow as in the slowest.
+"""
+
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import dfrs
+from dfrs.experiments.cells import Kind, Row, Schema
+from dfrs.experiments.kinds.farm_workloads import FarmWorkload, farm_workload
+from dfrs.experiments.simulations import TAU_S
+from dfrs.farm.files import arrive_f
+from dfrs.model.errors import InputError
+from dfrs.model.run import PLACING, Penalty, Run
+from dfrs.policies.names import find_policy
+from dfrs.runs.directory import write_run
+from dfrs.runs.metrics.schedule import summarize
+from dfrs.runs.validator.runs import validate_run
+from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
+from dfrs.simulator.simulation import Settings, Simulation
+
+RESUME_S = 40.0
+"""Seconds without progress after a pause, what moving a job of four processes takes: 003 never pauses."""
+
+METRICS = (
+    "stretch_max", "stretch_mean", "bounded_stretch_max", "bounded_stretch_mean", "wait_mean_s", "flow_mean_s",
+    "makespan_s", "migrations_per_job", "pauses_per_job",
+)  # fmt: skip
+SCHEMA: Schema = {
+    "seed": pl.Int64,
+    "jobs": pl.Int64,
+    "target_load": pl.Float64,
+    "policy": pl.String,
+    "resume_s": pl.Float64,
+    **dict.fromkeys(METRICS, pl.Float64),
+    "spanning": pl.Float64,
+    "decisions": pl.Int64,
+    "runtime_s": pl.Float64,
+}
+"""`spanning` is the share of the jobs that were ever in several sub-clusters at once; `decisions` counts the rows of
+the log; `runtime_s` is the time of the simulation alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Random workload `seed` on the farm of 003 Table 1."""
+
+    seed: int
+    load: float
+    jobs: int = 200
+
+    @property
+    def name(self) -> str:
+        """Says all of it."""
+        return f"farm-random-{self.seed} jobs={self.jobs} load={self.load:.12g}"
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {"seed": self.seed, "jobs": self.jobs, "target_load": self.load}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A policy."""
+
+    label: str
+    policy: str
+    resume_s: float = RESUME_S
+
+    @property
+    def name(self) -> str:
+        """Policy and setting."""
+        return f"{self.policy} | resume_s={self.resume_s:.12g}"
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {"policy": self.policy, "resume_s": self.resume_s}
+
+
+@lru_cache(maxsize=2)
+def prepare(case: Case) -> FarmWorkload:
+    """The case's workload on its farm."""
+    return farm_workload(arrive_f(), seed=case.seed, jobs=case.jobs, load=case.load)
+
+
+def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
+    """Of the workload under the policy."""
+    settings = Settings(
+        capacity=farm_capacity(arrive_f()),
+        penalty=Penalty(seconds=entry.resume_s),
+        farm=FarmSettings(truth=made.truth, prediction=made.predicted),
+    )
+    return Simulation(made.workload, find_policy(entry.policy), entry.policy, settings)
+
+
+def run(made: FarmWorkload, entry: Entry, seed: int, keep: Path | None) -> Row:
+    """Simulate, have the run checked, and measure. Raises InputError where the checker objects."""
+    del seed  # policies are functions of their snapshots: nothing here is left to chance
+    started = time.perf_counter()
+    done = simulation(made, entry).run()
+    seconds = time.perf_counter() - started
+    metrics = summarize(done, tau_s=TAU_S)
+    with tempfile.TemporaryDirectory(prefix="dfrs-farm-") as directory:
+        write_run(done, Path(directory), metrics, dfrs.__version__)
+        _check(Path(directory), entry)
+    if keep is not None:
+        from dfrs.experiments.kept import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+
+        keep_run(done, metrics, keep)
+    row: Row = {"status": "complete", "jobs": len(done.workload), "spanning": spanning(done)}
+    row |= {name: metrics[name] for name in METRICS if name in metrics}
+    return row | {"decisions": len(done.events), "runtime_s": seconds}
+
+
+def _check(directory: Path, entry: Entry) -> None:
+    problems = validate_run(directory).problems
+    if problems:
+        raise InputError(f"policy {entry.policy}: the checker found {len(problems)} faults; the first: {problems[0]}")
+
+
+def spanning(done: Run) -> float:
+    """Share of the jobs that were ever in several sub-clusters at once."""
+    if done.farm is None or not len(done.workload):
+        return 0.0
+    events, cluster = done.events, done.farm.cluster
+    rows = np.flatnonzero(np.isin(events.action, PLACING)).tolist()
+    jobs = {int(events.job[row]) for row in rows if len(np.unique(cluster[events.nodes_of(row)])) > 1}
+    return len(jobs) / len(done.workload)
+
+
+def warm(entry: Entry) -> None:
+    """Simulate a few jobs."""
+    simulation(prepare(Case(seed=0, load=1.0, jobs=20)), entry).run()
+
+
+HETERO = Kind(
+    name="hetero",
+    schema=SCHEMA,
+    code=(
+        "placement", "bounds", "engine", "farm", "kernels", "runs/metrics", "model", "policies", "runs/directory.py",
+        "simulator", "workloads",
+        "experiments/kinds/farm_random.py", "experiments/kinds/farm_workloads.py", "experiments/simulations.py",
+    ),
+    prepare=prepare,
+    run=run,
+    warm=warm,
+)  # fmt: skip

@@ -1,0 +1,126 @@
+"""Discovery of needs on shared nodes, second by second, as cells of a campaign (000 section 7.3)."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from dfrs.experiments.cells import Kind, Row, Schema
+from dfrs.model.needs import Discovery
+from dfrs.policies.discovery.methods import find_discovery
+from dfrs.policies.names import find_policy
+from dfrs.simulator.discovery import Costs, Oracle, Scene, share, traces
+
+ORACLE = "ORACLE"
+"""The method that knows the needs."""
+MEMORY = 0.25
+"""Of a task, so that at most four are on a node (000 section 7.3)."""
+
+SCHEMA: Schema = {
+    "seed": pl.Int64, "nodes": pl.Int64, "tasks": pl.Int64, "hogs": pl.Int64, "seconds": pl.Int64,
+    "change_s": pl.Float64, "method": pl.String, "policy": pl.String, "migration_s": pl.Int64, "stop_s": pl.Int64,
+    "noise": pl.Float64, "average_minimum_yield": pl.Float64, "minimum_average_yield": pl.Float64,
+    "estimate_error": pl.Float64, "migrations": pl.Int64, "told": pl.Int64,
+}  # fmt: skip
+"""The two yields are those of 000 section 7.4; `estimate_error` is the mean distance of estimates from true needs;
+`told` is how often the policy was told needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Trace `seed`: `tasks` on each node with needs that change after `change_s` on average, and hogs that need 1."""
+
+    seed: int
+    nodes: int = 4
+    tasks: int = 3
+    hogs: int = 0
+    seconds: int = 43_200
+    change_s: float = 1_200.0
+
+    @property
+    def name(self) -> str:
+        """Says all of it."""
+        return (
+            f"needs-{self.seed} nodes={self.nodes} tasks={self.tasks} hogs={self.hogs} seconds={self.seconds} "
+            f"change_s={self.change_s:.12g}"
+        )
+
+    def scene(self) -> Scene:
+        """Generate it; each hog starts on a node of its own."""
+        rng = np.random.default_rng(int.from_bytes(sha256(self.name.encode()).digest()[:6]))
+        need = traces(rng, self.nodes * self.tasks, self.seconds, self.change_s, self.hogs)
+        node = np.concatenate([np.repeat(np.arange(self.nodes), self.tasks), np.arange(self.hogs) % self.nodes])
+        return Scene(capacity=np.ones(self.nodes), node=node, need=need, memory=np.full(len(node), MEMORY))
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {
+            "seed": self.seed, "nodes": self.nodes, "tasks": self.tasks, "hogs": self.hogs, "seconds": self.seconds,
+            "change_s": self.change_s,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A method, the policy that migrates (none: nobody does), and what the host does."""
+
+    label: str
+    method: str
+    policy: str = ""
+    migration_s: int = 10
+    stop_s: int = 1
+    noise: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """All of it."""
+        told = f"{self.method} | policy={self.policy} migration_s={self.migration_s} stop_s={self.stop_s}"
+        return told + (f" noise={self.noise:.12g}" if self.noise else "")
+
+    def columns(self) -> Row:
+        """What names it in the results."""
+        return {
+            "method": self.method, "policy": self.policy, "migration_s": self.migration_s, "stop_s": self.stop_s,
+            "noise": self.noise,
+        }  # fmt: skip
+
+
+def run(scene: Scene, entry: Entry, seed: int, keep: Path | None) -> Row:
+    """Drive the method over the scene."""
+    del keep  # a run is its numbers: there is no log to keep
+    method: Discovery = Oracle(need=scene.need) if entry.method == ORACLE else find_discovery(entry.method)
+    policy = find_policy(entry.policy) if entry.policy else None
+    costs = Costs(migration_s=entry.migration_s, stop_s=entry.stop_s, noise=entry.noise, seed=seed)
+    found = share(scene, method, policy, costs)
+    return {
+        "status": "complete",
+        "average_minimum_yield": found.average_minimum,
+        "minimum_average_yield": found.minimum_average,
+        "estimate_error": float(found.error.mean()),
+        "migrations": found.migrations,
+        "told": found.told,
+    }
+
+
+@lru_cache(maxsize=2)
+def prepare(case: Case) -> Scene:
+    """The case's scene."""
+    return case.scene()
+
+
+def warm(entry: Entry) -> None:
+    """Run the entry for some minutes."""
+    run(prepare(Case(seed=0, seconds=600)), entry, 0, None)
+
+
+NEEDS = Kind(
+    name="needs",
+    schema=SCHEMA,
+    code=("placement", "kernels", "model", "policies", "simulator/discovery.py", "experiments/kinds/needs.py"),
+    prepare=prepare,
+    run=run,
+    warm=warm,
+)

@@ -1,0 +1,184 @@
+"""Simulations into run directories: interrupted ones keep what they have, and continue to the same bytes."""
+
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+import dfrs
+from dfrs.bounds.stretch import stretch_bound
+from dfrs.model.errors import InputError
+from dfrs.model.jobs import Workload
+from dfrs.model.run import Run
+from dfrs.model.writing import write_bytes
+from dfrs.policies.names import find_policy
+from dfrs.runs.directory import read_summary, slug, summary, workload_digest, write_run
+from dfrs.runs.metrics.schedule import Metrics, summarize
+from dfrs.simulator.simulation import Settings, Simulation, StoppedError
+
+CHECKPOINT = "checkpoint.npz"
+SAVE_EVERY_S = 20.0
+TAU_S = 10.0
+"""Of bounded stretches: times below count as this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """One run: a workload under a policy, into a directory; with `bound`, its distance from the best is stated."""
+
+    workload: Workload
+    policy: str
+    settings: Settings
+    directory: Path
+    bound: bool = True
+
+    @property
+    def key(self) -> str:
+        """Digest of all that decides the result: workload, policy, settings and version."""
+        settings = self.settings
+        capacity = None if settings.capacity is None else settings.capacity.tolist()
+        penalty = settings.penalty
+        parts = [
+            dfrs.__version__,
+            workload_digest(self.workload),
+            self.policy,
+            settings.order,
+            capacity,
+            settings.seed,
+            penalty.seconds,
+            penalty.bytes_per_s,
+            penalty.node_bytes,
+            [(at, change.node, change.condition.value) for at, change in settings.node_events],
+        ]
+        if settings.command_limit is not None:
+            parts.append(settings.command_limit)
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def directories(workloads: list[Workload], policies: list[str], output: Path) -> dict[tuple[int, int], Path]:
+    """Where each (workload, policy) goes: OUT/POLICY for one workload, OUT/WORKLOAD/POLICY for several."""
+    several = len(workloads) > 1
+    found = {
+        (w, p): output / workload.name / slug(policy) if several else output / slug(policy)
+        for w, workload in enumerate(workloads)
+        for p, policy in enumerate(policies)
+    }
+    if len(set(found.values())) < len(found):
+        raise InputError(f"{output}: two runs would have the same directory: give each trace and policy once")
+    return found
+
+
+@lru_cache(maxsize=8)
+def bounds(workload: Workload, refused: tuple[int, ...], cpu: float) -> tuple[float, float]:
+    """Lower bounds on the maximum stretch and bounded stretch (tau TAU_S) of the jobs that are not refused."""
+    jobs = workload.select(np.delete(np.arange(len(workload)), refused))
+    plain, bounded = (stretch_bound(jobs, capacity=cpu, tau_s=tau_s).value for tau_s in (0.0, TAU_S))
+    return plain, bounded
+
+
+def measured(run: Run, *, bound: bool) -> Metrics:
+    """The metrics of a run, with its distance from the bounds if asked for."""
+    cpu = float(run.capacity[:, 0].sum())
+    if not bound or not cpu > 0:
+        return summarize(run, tau_s=TAU_S)
+    plain, bounded = bounds(_as_commands_left_it(run), run.refused, cpu)
+    return summarize(run, tau_s=TAU_S, stretch_bound=plain, bounded_stretch_bound=bounded)
+
+
+def _as_commands_left_it(run: Run) -> Workload:
+    """The workload with the processing times that jobs had in the end, and the fewest tasks they ever had.
+
+    A job had at least that much to do, so what bounds these jobs bounds the run.
+    """
+    work, answers = run.workload, run.answers
+    if not answers.granted.any():
+        return work
+    tasks, fewest = work.tasks.copy(), work.tasks.copy()
+    index = {name: job for job, name in enumerate(work.job_id.tolist())}
+    for k in np.flatnonzero(answers.change_tasks).tolist():
+        job = index[int(answers.job_id[k])]
+        tasks[job] += answers.change_tasks[k]
+        fewest[job] = min(fewest[job], tasks[job])
+    return work.with_columns(run_s=run.process_s, tasks=fewest)
+
+
+def kept(task: Task) -> dict[str, object] | None:
+    """The summary of a complete earlier run of the same task; None if there is none.
+
+    Raises InputError where the directory holds a run made with other settings.
+    """
+    if not (task.directory / "summary.json").exists():
+        return None
+    document = read_summary(task.directory)
+    if document["configuration"].get("key") != task.key:
+        raise InputError(
+            f"{task.directory}: holds a run with other settings: choose another directory, or leave out --resume"
+        )
+    bounded = not task.bound or "degradation_from_bound" in document["metrics"]
+    return document if document["complete"] and bounded else None
+
+
+def perform(
+    task: Task, *, resume: bool = False, watch: Callable[[int], bool] | None = None
+) -> tuple[Run, dict[str, object]]:
+    """Run `task`, write its directory, and return the run and its summary.
+
+    While it runs, its state is saved every SAVE_EVERY_S seconds; where `watch` stops it, the log so far is written as
+    a valid partial run, beside the state. With `resume` it continues from such a state. Where the policy ends the run,
+    the log up to there is written and StoppedError raised.
+    """
+    simulation = Simulation(task.workload, find_policy(task.policy), task.policy, task.settings)
+    saved = task.directory / CHECKPOINT
+    if resume and saved.exists():
+        _restore(simulation, saved, task.key)
+    last_save_s = time.monotonic()
+
+    def go_on(done: int) -> bool:
+        nonlocal last_save_s
+        if time.monotonic() - last_save_s > SAVE_EVERY_S:
+            _save(simulation, saved, task.key)
+            last_save_s = time.monotonic()
+        return watch is None or watch(done)
+
+    try:
+        run = simulation.run(go_on)
+    except StoppedError as error:
+        _write(task, error.run)
+        raise
+    if not run.complete:
+        _save(simulation, saved, task.key)
+    document = _write(task, run)
+    if run.complete:
+        saved.unlink(missing_ok=True)
+    return run, document
+
+
+def _write(task: Task, run: Run) -> dict[str, object]:
+    run = replace(run, configuration={**run.configuration, "key": task.key})
+    metrics = measured(run, bound=task.bound)
+    write_run(run, task.directory, metrics, dfrs.__version__)
+    return summary(run, metrics, dfrs.__version__)
+
+
+def _save(simulation: Simulation, path: Path, key: str) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, key=np.array(key), **simulation.state())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, buffer.getvalue())
+
+
+def _restore(simulation: Simulation, path: Path, key: str) -> None:
+    try:
+        with np.load(path, allow_pickle=False) as state:
+            if str(state["key"]) != key:
+                raise InputError(f"{path}: was saved with other settings: remove it, or leave out --resume")
+            simulation.restore(state)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise InputError(f"{path}: cannot be read: {error}; remove it to begin anew") from None

@@ -1,0 +1,318 @@
+"""Campaign files: which workloads under which policies, or instances under which algorithms, with which settings.
+
+A campaign is one or more studies; a study is every case of its sources under every entry. A file of one study may say
+it without `[[studies]]`. `spec_text` turns what `Campaign` holds into a file again, without loss.
+"""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import polars as pl
+from pydantic import Field, ValidationError
+
+from dfrs.experiments.cells import Cell, Kind
+from dfrs.experiments.fields import Strict
+from dfrs.experiments.kinds import farm, farm_random, needs, offline, online
+from dfrs.experiments.kinds.farm_random_study import HeteroSettings, HeteroStudy
+from dfrs.experiments.kinds.farm_random_study import PolicyItem as HeteroPolicyItem
+from dfrs.experiments.kinds.farm_study import FarmStudy
+from dfrs.experiments.kinds.needs_study import MethodItem, NeedsSettings, NeedsStudy
+from dfrs.experiments.kinds.offline_study import (
+    AlgorithmItem,
+    AlgorithmSettings,
+    OfflineStudy,
+    algorithm_items,
+    offline_entry,
+)
+from dfrs.experiments.kinds.online_study import OnlineStudy, PolicyItem, PolicySettings, policy_items
+from dfrs.experiments.kinds.sources import SOURCES, Source
+from dfrs.model.errors import InputError
+
+FORMAT = "dfrs-campaign/1"
+LARGEST_FILE_BYTES = 10_000_000
+_OWN = ("format", "name", "description", "keep_runs", "report")
+"""What a file says about the whole; the rest is about its one study, where it has no `[[studies]]`."""
+Entry = online.Entry | offline.Entry | needs.Entry | farm.Entry | farm_random.Entry
+M = TypeVar("M", bound=Strict)
+E = TypeVar("E", online.Entry, needs.Entry, farm_random.Entry)
+
+
+Yes = Annotated[bool, Field(strict=True)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Report(Strict):
+    """What tables and the page show of the results."""
+
+    measures: tuple[str, ...] = ()
+    x: str | None = None
+    """The column that curves run along."""
+    baseline: str | None = None
+    """The entry that others are compared with, on the same cases."""
+
+
+class _File(Strict):
+    format: Literal["dfrs-campaign/1"] = FORMAT
+    name: Name
+    description: str = ""
+    keep_runs: Yes = False
+    report: Report = Report()
+    studies: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
+
+
+MODELS: tuple[type[Strict], ...] = (
+    Report,
+    PolicySettings,
+    PolicyItem,
+    AlgorithmSettings,
+    AlgorithmItem,
+    OnlineStudy,
+    OfflineStudy,
+    _File,
+    NeedsSettings,
+    MethodItem,
+    NeedsStudy,
+    FarmStudy,
+    HeteroSettings,
+    HeteroPolicyItem,
+    HeteroStudy,
+    *SOURCES,
+)
+"""All that a file consists of."""
+_TAGS = {"lublin", "swf", "cwf", "services", "000", "001", "files"}
+"""Values of `model`."""
+_TAG_AT = 2
+"""Where pydantic puts them into places: workloads, number, model, field."""
+_FIELDS = {name for model in MODELS for name in model.model_fields}
+_PLAIN = {
+    "missing": "is missing",
+    "too_short": "must have at least one",
+    "tuple_type": "must be a list",
+    "model_type": "must be a table",
+    "union_tag_not_found": f"model is missing: must be one of {', '.join(sorted(_TAGS))}",
+}
+"""What pydantic says in terms of Python."""
+_KINDS: Mapping[type, Kind] = {
+    online.Entry: online.ONLINE, offline.Entry: offline.OFFLINE, needs.Entry: needs.NEEDS, farm.Entry: farm.FARM,
+    farm_random.Entry: farm_random.HETERO,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Every case of `sources` under every entry. `sample` says in a sentence what that is run on.
+
+    `alone`: one cell at a time with nothing else of ours beside it, as their times are what is asked for.
+    """
+
+    name: str
+    sources: tuple[Source, ...]
+    entries: tuple[Entry, ...]
+    sample: str = ""
+    alone: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What its cells are."""
+        return _KINDS[type(self.entries[0])]
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Case by case, and for each case in the order of the entries."""
+        return tuple(cell for source in self.sources for cell in self.cells_of(source))
+
+    def cells_of(self, source: Source) -> list[Cell]:
+        """Those of one source."""
+        return [
+            Cell(kind=self.kind, case=case, entry=entry, alone=self.alone)
+            for case, entry in product(source.cases(), self.entries)
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """What a campaign file says. With `keep_runs` each cell's run directory is kept in the store."""
+
+    name: str
+    studies: tuple[Study, ...]
+    description: str = ""
+    keep_runs: Yes = False
+    report: Report = field(default_factory=Report)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Of its cells, each once."""
+        return tuple({study.kind.name: study.kind for study in self.studies}.values())
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Of all studies, each once."""
+        return tuple({cell.key: cell for study in self.studies for cell in study.cells}.values())
+
+
+def read_campaign(path: Path) -> Campaign:
+    """The campaign of a TOML file. Raises InputError with file, field, value and rule, or the nearest names."""
+    try:
+        if path.stat().st_size > LARGEST_FILE_BYTES:
+            raise InputError(f"{path}: must be at most {LARGEST_FILE_BYTES} bytes")
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start}: not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not TOML: {error}") from None
+    try:
+        return build_campaign(document, path.parent)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def build_campaign(document: Mapping[str, Any], directory: Path) -> Campaign:
+    """The campaign that a TOML document says; files it names are relative to `directory`. Raises InputError."""
+    inline = "studies" not in document
+    if inline:
+        study = {key: value for key, value in document.items() if key not in _OWN}
+        document = {key: value for key, value in document.items() if key in _OWN} | {"studies": [study]}
+    file = _validated(_File, document, "", directory)
+    places = [("" if inline else f"studies[{k}]") for k in range(len(file.studies))]
+    studies = [_study(study, where, directory) for study, where in zip(file.studies, places, strict=True)]
+    names = [study.name for study in studies]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f'studies: name "{twice}" stands twice')
+    campaign = Campaign(
+        name=file.name,
+        description=file.description,
+        keep_runs=file.keep_runs,
+        report=file.report,
+        studies=tuple(studies),
+    )
+    report = campaign.report
+    check_columns(campaign, report.measures, "report.measures")
+    check_columns(campaign, [report.x] if report.x else [], "report.x")
+    check_baseline(campaign, report.baseline, "report.baseline")
+    return campaign
+
+
+def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
+    if "methods" in document or "scenes" in document:
+        spec = _validated(NeedsStudy, document, where, directory)
+        sources, kind = spec.scenes, "scenes"
+        items = [item.item() for item in spec.methods]
+        entries = [_entry(needs.Entry, *pair) for pair in _combined(items, spec.settings)]
+    elif "streams" in document:
+        spec = _validated(FarmStudy, document, where, directory)
+        sources, kind = spec.streams, "streams"
+        entries = [farm.Entry(**item.item()) for item in spec.policies]
+    elif "farms" in document:
+        spec = _validated(HeteroStudy, document, where, directory)
+        sources, kind = spec.farms, "farms"
+        items = [item.item() for item in spec.policies]
+        entries = [_entry(farm_random.Entry, *pair) for pair in _combined(items, spec.settings)]
+    elif ("policies" in document or "workloads" in document) == ("algorithms" in document or "instances" in document):
+        place = f"{where}: " if where else ""
+        raise InputError(
+            f"{place}must have either workloads and policies, instances and algorithms, scenes and methods, "
+            "streams, or farms"
+        )
+    elif "policies" in document or "workloads" in document:
+        spec = _validated(OnlineStudy, document, where, directory)
+        sources, items, kind = spec.workloads, policy_items(spec.policies), "workloads"
+        entries = [_entry(online.Entry, *pair) for pair in _combined(items, spec.settings)]
+    else:
+        spec = _validated(OfflineStudy, document, where, directory)
+        sources, items, kind = spec.instances, algorithm_items(spec.algorithms), "instances"
+        entries = [offline_entry(*pair) for pair in _combined(items, spec.settings)]
+    for what, names in (("labels", [e.label for e in entries]), ("names of sources", [s.name for s in sources])):
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f'{where or "the campaign"}: "{twice}" stands twice: {what} must be different')
+    for k, source in enumerate(sources):
+        try:
+            source.cases()
+        except InputError as error:
+            raise InputError(f"{where + '.' if where else ''}{kind}[{k}]: {error}") from None
+    return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=tuple(sources), entries=tuple(entries))
+
+
+def _combined(items: Iterable[dict[str, Any]], settings: Strict) -> Iterable[tuple[dict[str, Any], str]]:
+    """Each item with each combination of the settings it does not have itself, and what to add to its label."""
+    lists: dict[str, tuple[Any, ...]] = {
+        name: values for name, values in settings.model_dump().items() if values is not None
+    }
+    for item in items:
+        free = {name: values for name, values in lists.items() if name not in item}
+        for chosen in product(*free.values()):
+            setting = dict(zip(free, chosen, strict=True))
+            told = "".join(f" {name}={_brief(setting[name])}" for name, values in free.items() if len(values) > 1)
+            yield setting | item, told
+
+
+def _brief(value: object) -> str:
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _entry(kind: type[E], item: Mapping[str, Any], told: str) -> E:
+    return kind(**{**item, "label": item["label"] + told})
+
+
+def check_columns(campaign: Campaign, names: Iterable[str], place: str) -> None:
+    """Raises InputError, with the nearest names, where results have no such column of numbers. `place` asks for it."""
+    schemas = [study.kind.schema for study in campaign.studies]
+    known = {name for schema in schemas for name, dtype in schema.items() if dtype in {pl.Float64, pl.Int64}}
+    for name in names:
+        if name not in known:
+            raise InputError(f'{place} = "{name}": results have no such column of numbers{_near(name, known)}')
+
+
+def check_baseline(campaign: Campaign, name: str | None, place: str) -> None:
+    """Raises InputError, with the nearest names, where no study has such an entry. `place` asks for it."""
+    labels = {entry.label for study in campaign.studies for entry in study.entries}
+    if name is not None and name not in labels:
+        raise InputError(f'{place} = "{name}": there is no such entry{_near(name, labels)}')
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _validated(model: type[M], document: Mapping[str, Any], where: str, directory: Path) -> M:
+    """The model of a document. Raises InputError with one line for the first thing wrong."""
+    try:
+        return model.model_validate(document, context={"directory": directory})
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+    places = [problem["loc"] for problem in problems]
+    # A list with a bad item is also told to be too short: speak of the item alone.
+    told = [
+        problem
+        for problem in problems
+        if not any(place[: len(problem["loc"])] == problem["loc"] and place != problem["loc"] for place in places)
+    ]
+    first = told[0]
+    place = where
+    for k, part in enumerate(first["loc"]):
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif k != _TAG_AT or first["loc"][0] not in {"workloads", "instances"}:
+            place += f".{part}" if place else part
+    more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+    kind, message = first["type"], first["msg"].removeprefix("Value error, ")
+    value = "" if kind in {"missing", "extra_forbidden", "too_short"} else f" = {_short(first['input'])}"
+    if kind == "extra_forbidden":
+        message = f"there is no such field{_near(str(first['loc'][-1]), _FIELDS)}"
+    raise InputError(f"{place}{value}: {_PLAIN.get(kind, message[0].lower() + message[1:])}{more}")
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,289 @@
+"""What the results of a campaign say: means with intervals, paired comparisons, curves, and the page with all of it."""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+import dfrs
+from dfrs.experiments.cells import FAILED, Cell
+from dfrs.experiments.kept import front
+from dfrs.experiments.kinds.online import ONLINE
+from dfrs.experiments.results import study_frame
+from dfrs.experiments.spec import Campaign, Study
+from dfrs.experiments.store import Store
+from dfrs.model.instance import Floats, Ints
+from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Measure, Point, Run, Summary
+from dfrs.runs.metrics.statistics import Interval, Paired, mean_interval, paired
+
+_MEASURES = {
+    "online": ("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
+    "offline": ("minimum_yield", "average_before", "utilization_before"),
+    "needs": ("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
+    "farm": ("wait_s", "turnaround_s", "total_s", "migrations"),
+    "hetero": ("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
+}
+_ALONG = {
+    "online": ("target_load", "ps"), "offline": ("slack", "services", "nodes"), "needs": ("hogs",),
+    "farm": ("experiment",), "hetero": ("target_load",),
+}  # fmt: skip
+"""What curves run along where the file does not say: the first that takes several values."""
+_HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished")
+"""Parts of the names of measures of which more is better."""
+_TITLES = {
+    "bounded_degradation_from_bound": "degradation from bound",
+    "degradation_from_bound": "degradation from bound, plain stretch",
+    "average_before": "average yield",
+    "utilization_before": "utilization",
+    "average_after": "average yield after the second phase",
+    "utilization_after": "utilization after the second phase",
+}
+_UNITS = {"_gb_per_s": "GB/s", "_gb_s": "GB/s", "_s": "s", "_gb": "GB"}
+_NOTES = (
+    "Means are over the runs that have a value: those that failed or found nothing have none, and are counted apart. "
+    "[low, high] are 95 % bootstrap confidence intervals; what is made of one trace or one seed is drawn as a whole, "
+    "and of fewer than six such there is none.",
+    "A ratio is the geometric mean over the cases on which both have a value: below 1 the first has less. p is of "
+    "Wilcoxon's signed-rank test.",
+)
+
+
+def measure(key: str) -> Measure:
+    """A column of results as tables and pages call it."""
+    unit = next((name for ending, name in _UNITS.items() if key.endswith(ending)), "")
+    ending = next((ending for ending in _UNITS if key.endswith(ending)), "")
+    title = _TITLES.get(key, key.removesuffix(ending).replace("_", " "))
+    return Measure(key=key, title=title, unit=unit, better="high" if any(part in key for part in _HIGH) else "low")
+
+
+Keys = dict[tuple[str, str, str], str]
+"""Of group, entry and cell: what the page calls a run, as a cell of two groups or labels is there twice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """The results of one set of workloads or instances of a study: `frame` has a row for each result."""
+
+    name: str
+    study: Study
+    frame: pl.DataFrame
+
+    @cached_property
+    def parts(self) -> Mapping[str, pl.DataFrame]:
+        """The rows of each entry, in the order of the cases."""
+        return {str(key[0]): part for key, part in self.frame.partition_by("algorithm", as_dict=True).items()}
+
+    def clusters(self, frame: pl.DataFrame) -> Ints:
+        """(I,) which rows are of one trace, or of instances drawn from one seed."""
+        own = pl.col("number" if self.study.kind is ONLINE else "seed")
+        return frame.select(own.fill_null(-1 - pl.int_range(pl.len()))).to_series().to_numpy()
+
+
+class Summaries:
+    """The results of a campaign in `store`, by its own measures and baseline or those given."""
+
+    def __init__(
+        self, campaign: Campaign, store: Store, *, measures: Sequence[str] = (), baseline: str | None = None
+    ) -> None:
+        self.campaign = campaign
+        self._store = store
+        usual = [name for kind in campaign.kinds for name in _MEASURES[kind.name]]
+        self.measures = tuple(measure(name) for name in measures or campaign.report.measures or usual)
+        self._baseline = baseline or campaign.report.baseline
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """In the order of the file, each named by what tells it from the others."""
+        found: list[Group] = []
+        several = len(self.campaign.studies) > 1
+        for study in self.campaign.studies:
+            frame = study_frame(study, self._store)
+            for source in study.sources:
+                name = source.name if not several else study.name
+                name = f"{study.name}: {source.name}" if several and len(study.sources) > 1 else name
+                found.append(Group(name=name, study=study, frame=frame.filter(pl.col("source") == source.name)))
+        return tuple(found)
+
+    def means(self) -> Iterator[tuple[Group, str, Measure, Interval, int]]:
+        """Group, entry, measure, its mean, and of how many runs: those that failed or found nothing have no value."""
+        for group in self.groups:
+            for label, part in group.parts.items():
+                for m in self.measures_of(group):
+                    seed = f"{group.name} {m.key}"
+                    mean = mean_interval(_floats(part, m.key), seed=seed, clusters=group.clusters(part))
+                    yield group, label, m, mean.shown, len(part)
+
+    def comparisons(self) -> Iterator[tuple[Group, str, str, Measure, Paired]]:
+        """Group, entry, baseline, measure, and how they compare on the cases that both have."""
+        for group in self.groups:
+            baseline = self.baseline_of(group)
+            for label, m in ((label, m) for label in group.parts for m in self.measures_of(group)):
+                if label == baseline or baseline is None:
+                    continue
+                both = group.parts[label].join(
+                    group.parts[baseline], on="case", suffix="_baseline", maintain_order="left"
+                )
+                yield (
+                    group,
+                    label,
+                    baseline,
+                    m,
+                    paired(
+                        _floats(both, m.key),
+                        _floats(both, f"{m.key}_baseline"),
+                        seed=f"{group.name} {m.key}",
+                        lower_is_better=m.better == "low",
+                        clusters=group.clusters(both),
+                    ),
+                )
+
+    def curves(self) -> Iterator[tuple[Group, str, Measure, float, Interval, tuple[str, ...]]]:
+        """Group, entry, measure, x, the mean there, and the keys of the runs it is of."""
+        for group in self.groups:
+            x = self._x_of(group)
+            if x is None:
+                continue
+            for label, part in group.parts.items():
+                places = part.filter(pl.col(x).is_not_null()).partition_by(x, as_dict=True)
+                for place in sorted(places):
+                    for m in self.measures_of(group):
+                        there = places[place].filter(pl.col(m.key).is_not_null())
+                        seed = f"{group.name} {m.key} {place[0]}"
+                        mean = mean_interval(_floats(there, m.key), seed=seed, clusters=group.clusters(there))
+                        yield group, label, m, float(place[0]), mean.shown, tuple(there["key"].to_list())
+
+    def page(self, file: Path, directory: Path) -> CampaignPage:
+        """The page for a campaign read from `file`, to be written into `directory`, from where links lead on."""
+        cells = {cell.key: cell for cell in self.campaign.cells}
+        keys: Keys = {}
+        runs = [run for group in self.groups for run in self._runs(group, cells, file, directory, keys)]
+        curves: dict[tuple[str, str, str], list[Point]] = {}
+        for group, label, m, x, mean, found in self.curves():
+            if mean.mean is not None:
+                shown = tuple(keys[group.name, label, key] for key in found)
+                point = Point(x=x, mean=mean.mean, low=mean.low, high=mean.high, runs=shown)
+                curves.setdefault((group.name, m.key, label), []).append(point)
+        return CampaignPage(
+            name=self.campaign.name,
+            description=self.campaign.description,
+            facts=self._facts(len(cells), runs),
+            x_label=self._x_label(),
+            measures=self.measures,
+            runs=tuple(runs),
+            curves=tuple(
+                Curve(group=group, measure=key, entry=label, points=tuple(points))
+                for (group, key, label), points in curves.items()
+            ),
+            summaries=tuple(_summary(*row) for row in self.means()),
+            comparisons=tuple(_comparison(*row) for row in self.comparisons()),
+            notes=_NOTES,
+        )
+
+    def _runs(
+        self,
+        group: Group,
+        cells: Mapping[str, Cell],
+        file: Path,
+        directory: Path,
+        keys: dict[tuple[str, str, str], str],
+    ) -> Iterator[Run]:
+        """The runs of a group. `keys` gets what the page calls them: a cell of two groups or labels is there twice."""
+        taken = set(keys.values())
+        kept = self._store.runs(group.study.kind)
+        x = self._x_of(group)
+        for row in group.frame.iter_rows(named=True):
+            cell = cells[row["key"]]
+            page = front(kept / cell.key)
+            place = (group.name, str(row["algorithm"]), cell.key)
+            key = cell.key if cell.key not in taken else hashlib.sha256(" ".join(place).encode()).hexdigest()[:16]
+            taken.add(key)
+            keys[place] = key
+            yield Run(
+                key=key,
+                name=cell.name,
+                group=group.name,
+                case=cell.case.name,
+                entry=row["algorithm"],
+                x=None if x is None else row[x],
+                values=tuple(row.get(m.key) for m in self.measures),
+                failed=row["message"] if row["status"] == FAILED else None,
+                link=None if page is None else _relative(page, directory),
+                command=f"dfrs campaign show {file.name} {cell.key}",
+            )
+
+    def _facts(self, cells: int, runs: Sequence[Run]) -> tuple[tuple[str, str], ...]:
+        failed = sum(run.failed is not None for run in runs)
+        folders = [self._store.folder(kind).name for kind in self.campaign.kinds]
+        return (
+            ("runs", f"{len(runs):,} of {cells:,}"),
+            ("failed", f"{failed:,}"),
+            ("cases", f"{len({run.case for run in runs}):,}"),
+            ("entries", f"{len({run.entry for run in runs}):,}"),
+            ("dfrs", dfrs.__version__),
+            ("code", ", ".join(name.rpartition("-")[2] for name in folders)),
+        )
+
+    def measures_of(self, group: Group) -> list[Measure]:
+        """Those that the kind of its runs has."""
+        return [m for m in self.measures if m.key in group.frame.columns]
+
+    def baseline_of(self, group: Group) -> str | None:
+        """The entry that others of the group are compared with; None where it is not among them."""
+        if self._baseline is not None:
+            return self._baseline if self._baseline in group.parts else None
+        return next(iter(group.parts), None)
+
+    def _x_of(self, group: Group) -> str | None:
+        named = (self.campaign.report.x,) if self.campaign.report.x else _ALONG[group.study.kind.name]
+        for name in named:
+            if name in group.frame.columns and group.frame[name].drop_nulls().n_unique() > 1:
+                return name
+        return None
+
+    def _x_label(self) -> str:
+        names = dict.fromkeys(name for group in self.groups if (name := self._x_of(group)) is not None)
+        return ", ".join("offered load" if name == "target_load" else name.replace("_", " ") for name in names)
+
+
+def _relative(path: Path, directory: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), directory.resolve())).as_posix()
+
+
+def _floats(frame: pl.DataFrame, name: str) -> Floats:
+    return frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
+
+
+def _summary(group: Group, label: str, m: Measure, mean: Interval, runs: int) -> Summary:
+    return Summary(
+        group=group.name,
+        entry=label,
+        measure=m.key,
+        mean=mean.mean,
+        low=mean.low,
+        high=mean.high,
+        count=mean.count,
+        failed=runs - mean.count,
+    )
+
+
+def _comparison(group: Group, label: str, baseline: str, m: Measure, found: Paired) -> Comparison:
+    ratio = None if found.ratio is None else found.ratio.shown
+    return Comparison(
+        group=group.name,
+        measure=m.key,
+        entry=label,
+        baseline=baseline,
+        count=found.count,
+        wins=found.wins,
+        ties=found.ties,
+        losses=found.losses,
+        ratio=None if ratio is None else ratio.mean,
+        ratio_low=None if ratio is None else ratio.low,
+        ratio_high=None if ratio is None else ratio.high,
+        p_value=found.p_value,
+    )

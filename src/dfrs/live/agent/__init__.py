@@ -1,0 +1,1 @@
+"""A node's side: brings each task to what the controller desires, and tells what it is."""

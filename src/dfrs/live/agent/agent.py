@@ -1,0 +1,395 @@
+"""The agent of a node: one connection to the controller, over which it hears what tasks shall be and says what is.
+
+The agent decides nothing and remembers nothing that matters: what runs is the driver's, what shall run is the
+controller's. So it may be killed, cut off or started anew at any moment; tasks run on, and the next Hello says what
+has happened meanwhile.
+"""
+
+import asyncio
+import base64
+import fcntl
+import os
+import secrets
+import socket
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import InvalidStatus, WebSocketException
+from websockets.frames import CloseCode
+
+from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
+from dfrs.live.agent.task_reconciler import Keeper
+from dfrs.live.drivers.base import Driver, DriverError, Usage
+from dfrs.live.drivers.shim import BOOT
+from dfrs.live.protocol.wire import (
+    PROTOCOL,
+    Desire,
+    FromController,
+    Hello,
+    Name,
+    Output,
+    Read,
+    Refuse,
+    Report,
+    Sample,
+    Welcome,
+    from_controller,
+)
+from dfrs.model.errors import DfrsError, InputError
+
+FEWEST_PINGS = 3
+"""A fence takes at least so many of them, so that one late answer ends no job."""
+
+TOGETHER_S = 0.02
+"""Shares of a node change together: what comes so soon after the first is part of it."""
+
+_NAME = TypeAdapter(Name)
+log = structlog.get_logger(__name__)
+
+
+class RefusedError(DfrsError):
+    """The controller does not take this agent, now or later: the message is its reason."""
+
+
+class _BrokenError(DfrsError):
+    """What was said makes this connection useless; a new one may do better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an agent is told when it starts. Raises InputError in `Agent`."""
+
+    server: Server
+    node: str
+    cpus: float
+    """Capacity in cores."""
+    memory_bytes: int
+    version: str
+    host: str
+    """Nodes of one host can hand tasks to each other."""
+    address: str | None = None
+    """Under which tasks of other nodes reach this one; None: that of the connection to the controller."""
+    accounts: bool = False
+    """Whether each task runs under its user's account instead of the agent's."""
+    fence_s: float | None = None
+    """After so long without contact to the controller all tasks are stopped; None: never.
+
+    Without it, tasks survive any loss of the controller, and a job that the controller has given up as lost and
+    queued again may for a while run twice. With it, and a controller that waits longer than this and the tasks' grace
+    of 10 s before it queues a job again, no task runs twice as long as the agent itself runs; but a long loss of the
+    controller ends all jobs.
+    """
+    open_s: float = 10.0
+    """So long may the controller take to answer at all."""
+    ping_s: float = 5.0
+    """Seconds between two questions whether the controller lives, and that it has to answer."""
+    first_retry_s: float = 0.2
+    last_retry_s: float = 5.0
+    tell_again_s: float = 10.0
+    """Seconds after which every status is repeated."""
+
+
+class Agent:
+    """Keeps the tasks of `driver` as the controller wants them. Raises InputError for settings that cannot be.
+
+    The driver is not closed: it belongs to the caller.
+    """
+
+    def __init__(self, driver: Driver, settings: Settings) -> None:
+        settings.server.trust()
+        if settings.fence_s is not None and settings.fence_s < (least_s := FEWEST_PINGS * settings.ping_s):
+            raise InputError(f"fence {settings.fence_s:g} s: must be at least {least_s:g} s")
+        self._driver = driver
+        self._settings = settings
+        self._hello = _hello(driver, settings)
+        self._outbox = Outbox()
+        self._keeper = Keeper(driver, self._outbox.put, accounts=settings.accounts)
+        self._readers = ThreadPoolExecutor(4, thread_name_prefix="dfrs-read")
+        self._stopped = asyncio.Event()
+        self._contact_s = time.monotonic()
+        self._usage: asyncio.Future[Sequence[Usage]] | None = None
+        """Asked for and not answered yet; a host that hangs is asked only once."""
+
+    def stop(self) -> None:
+        """Have `run` disconnect and return; tasks run on. On the loop of `run` only."""
+        self._stopped.set()
+
+    async def run(self) -> None:
+        """Serve until stopped, whatever becomes of the controller. Raises RefusedError."""
+        self._contact_s = time.monotonic()
+        try:
+            await first_of(self._keeper.run(), self._stay_connected(), self._watch(), _ended(self._stopped))
+        finally:
+            self._readers.shutdown(wait=False, cancel_futures=True)
+
+    async def _watch(self) -> None:
+        """Stop the tasks when the controller has been away for too long."""
+        limit_s = self._settings.fence_s
+        if limit_s is None:
+            await asyncio.Event().wait()
+            return
+        while True:
+            await asyncio.sleep(max(0.02, self._contact_s + limit_s - time.monotonic()))
+            away_s = time.monotonic() - self._contact_s
+            if away_s >= limit_s:
+                live = self._keeper.fence()
+                if live:
+                    log.warning("no contact to the controller: tasks are stopped", away_s=round(away_s, 1), tasks=live)
+                await asyncio.sleep(min(1.0, limit_s))
+
+    async def _stay_connected(self) -> None:
+        backoff = Backoff(self._settings.first_retry_s, self._settings.last_retry_s)
+        told = ""
+        await self._keeper.looked.wait()
+        while True:
+            try:
+                async with self._settings.server.connect(self._settings.open_s) as connection:
+                    try:
+                        welcome = await self._greet(connection)
+                        told = ""
+                        backoff.reset()
+                        await self._serve(connection, welcome)
+                    except asyncio.CancelledError:
+                        await connection.close(CloseCode.GOING_AWAY, "the agent ends; its tasks run on")
+                        raise
+                why = f"closed: {connection.close_reason or 'no reason given'}"
+            except (OSError, EOFError, UnicodeError, WebSocketException, _BrokenError) as error:
+                why = _why(error)
+            wait_s = backoff.next_s()
+            if why != told:
+                log.warning("not connected; trying again", server=self._settings.server.url, why=why)
+                told = why
+            await asyncio.sleep(wait_s)
+
+    async def _greet(self, connection: ClientConnection) -> Welcome:
+        """Say hello and be welcomed. Raises RefusedError, _BrokenError, ConnectionClosed, TimeoutError."""
+        # Nothing that happens after this snapshot is lost: it goes to the outbox, and is sent after the welcome.
+        self._outbox.clear()
+        hello = self._hello.model_copy(
+            update={
+                "tasks": self._keeper.statuses(),
+                "address": self._settings.address or str(connection.local_address[0]),
+            }
+        )
+        async with asyncio.timeout(self._settings.open_s):
+            await connection.send(hello.model_dump_json())
+            answer = _read(await connection.recv())
+        match answer:
+            case Welcome():
+                log.info("connected", server=self._settings.server.url, node=hello.node, tasks=len(answer.desired))
+                return answer
+            case Refuse():
+                raise self._refusal(answer)
+            case _:
+                raise _BrokenError("what the controller said first is not a welcome")
+
+    async def _serve(self, connection: ClientConnection, welcome: Welcome) -> None:
+        self._contact_s = time.monotonic()
+        self._keeper.desire(welcome.desired, complete=True)
+        await first_of(
+            self._receive(connection),
+            self._outbox.send_all(connection),
+            self._report(welcome.report_s),
+            self._ping(connection),
+            self._tell_again(),
+        )
+
+    async def _receive(self, connection: ClientConnection) -> None:
+        reading: set[asyncio.Future[Output]] = set()
+        try:
+            async for text in connection:
+                self._contact_s = time.monotonic()
+                message = _read(text)
+                if isinstance(message, Read):
+                    answer = asyncio.get_running_loop().run_in_executor(self._readers, self._output, message)
+                    reading.add(answer)
+                    answer.add_done_callback(reading.discard)
+                    answer.add_done_callback(self._put_output)
+                elif message is not None:
+                    self._take(message)
+        finally:
+            # Who asks in the next connection may use the same number for something else.
+            for answer in tuple(reading):
+                answer.cancel()
+
+    def _take(self, message: Welcome | Desire | Refuse) -> None:
+        match message:
+            case Desire():
+                self._keeper.desire(message.tasks)
+            case Welcome():
+                # Only the first of a connection is complete; a copy that comes late knows less than was said since.
+                self._keeper.desire(message.desired)
+            case Refuse():
+                raise self._refusal(message)
+
+    def _refusal(self, message: Refuse) -> DfrsError:
+        if message.retry:
+            return _BrokenError(f"refused for now: {message.reason}")
+        return RefusedError(f"the controller refuses node {self._settings.node}: {message.reason}")
+
+    def _put_output(self, answer: asyncio.Future[Output]) -> None:
+        if not answer.cancelled():
+            self._outbox.put(answer.result())
+
+    def _output(self, asked: Read) -> Output:
+        try:
+            data, offset, end = self._driver.output(asked.task, asked.stream, asked.offset, asked.limit)
+        except (DriverError, OSError) as error:
+            return Output(request=asked.request, error=str(error))
+        except Exception as error:
+            log.exception("the driver failed", task=str(asked.task), step="output")
+            return Output(request=asked.request, error=str(error) or type(error).__name__)
+        return Output(request=asked.request, data=base64.b64encode(data).decode(), offset=offset, end=end)
+
+    async def _report(self, every_s: float) -> None:
+        """Say each `every_s`, and soon after shares change, what tasks use; without figures if the host is too slow.
+
+        So the controller can tell what was used under the old shares from what was used under the new ones.
+        """
+        loop = asyncio.get_running_loop()
+        failing = ""
+        while True:
+            next_s = loop.time() + every_s
+            asked = self._usage or asyncio.ensure_future(loop.run_in_executor(self._readers, self._driver.usage))
+            self._usage = asked
+            await asyncio.wait({asked}, timeout=every_s)
+            rows: Sequence[Usage] = ()
+            if asked.done():
+                self._usage = None
+                if (error := asked.exception()) is None:
+                    rows, failing = asked.result(), ""
+                elif failing != (failing := str(error)):
+                    log.warning("the driver cannot tell what tasks use", error=failing)
+            self._outbox.put(_report(rows))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._keeper.shared.wait(), max(0.0, next_s - loop.time()))
+            await asyncio.sleep(TOGETHER_S)
+            self._keeper.shared.clear()
+
+    async def _ping(self, connection: ClientConnection) -> None:
+        while True:
+            await asyncio.sleep(self._settings.ping_s)
+            await ping(connection, self._settings.ping_s)
+            self._contact_s = time.monotonic()
+
+    async def _tell_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.tell_again_s)
+            self._keeper.tell_again()
+
+
+@contextmanager
+def only_agent(root: Path, node: str) -> Generator[None]:
+    """Make sure that no other agent keeps this node below `root` meanwhile. Raises InputError."""
+    path = root / f"{node}.agent.lock"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(file, 0)
+        os.write(file, f"{os.getpid()}\n".encode())
+        yield
+    except BlockingIOError:
+        other = os.read(file, 32).decode(errors="replace").strip()
+        raise InputError(f"{path}: another agent (process {other}) keeps node {node}; end it or use --name") from None
+    finally:
+        os.close(file)
+
+
+def host_name() -> str:
+    """This host's name, without what does not belong in one."""
+    name = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in socket.gethostname())
+    return name.lstrip("._-")[:63] or "host"
+
+
+def host_identity(root: Path) -> str:
+    """A name for the host that no other has: its own, and what was drawn when `root` was first used.
+
+    Nodes of one host share `root`, so that is what makes them able to hand each other tasks. Raises InputError.
+    """
+    path = root / "host-id"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            fresh = root / f"host-id.{os.getpid()}"
+            fresh.write_text(secrets.token_hex(4))
+            try:
+                os.link(fresh, path)
+            finally:
+                fresh.unlink()
+        drawn = path.read_text().strip()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    return check_name(f"{host_name()[:54]}-{drawn}", str(path))
+
+
+def check_name(text: str, field: str = "name") -> str:
+    """A name for a node, host or cluster, as it was given. Raises InputError."""
+    try:
+        return _NAME.validate_python(text)
+    except ValidationError:
+        raise InputError(
+            f'{field} "{text}": must be at most 63 letters, digits, ".", "-" and "_", a letter or digit first'
+        ) from None
+
+
+def _hello(driver: Driver, settings: Settings) -> Hello:
+    return Hello(
+        protocol=PROTOCOL,
+        node=check_name(settings.node),
+        host=check_name(settings.host, "host"),
+        boot=BOOT,
+        address=settings.address or "",
+        cpus=settings.cpus,
+        memory_bytes=settings.memory_bytes,
+        abilities=driver.abilities,
+        version=settings.version,
+    )
+
+
+def _read(text: str | bytes) -> FromController | None:
+    try:
+        return from_controller(text)
+    except InputError as error:
+        log.warning("message of the controller ignored", why=str(error))
+        return None
+
+
+def _report(rows: Sequence[Usage]) -> Report:
+    return Report(
+        time_s=rows[0].time_s if rows else time.monotonic(),
+        samples=tuple(
+            Sample(
+                task=row.task,
+                cpu_s=row.cpu_s,
+                memory_bytes=row.memory_bytes,
+                swap_bytes=row.swap_bytes,
+                read_bytes=row.read_bytes,
+                written_bytes=row.written_bytes,
+                throttled_s=row.throttled_s,
+                waiting_s=row.waiting_s,
+            )
+            for row in rows
+        ),
+    )
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, InvalidStatus):
+        status = error.response.status_code
+        return f"the controller answers {status}" + (": check the token" if status in {401, 403} else "")
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+async def _ended(event: asyncio.Event) -> None:
+    await event.wait()

@@ -1,0 +1,124 @@
+"""The next thing to do for one task of a node, from what it is and what it shall be.
+
+A pure function, so that every case can be tried: the agent asks it again after each step, and after each look at what
+the driver has, until it says that nothing is left to do.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dfrs.live.drivers.base import TaskState
+from dfrs.live.protocol.wire import Desired
+
+LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED})
+"""States of a task that has processes here."""
+PATIENCE_S = 1.0
+"""A step that was performed and shows no effect is repeated after so long."""
+STOP_PATIENCE_S = 5.0
+"""As above for a stop, beyond its grace."""
+
+
+class Verb(StrEnum):
+    """What an agent asks of its driver; spelled like the driver's methods."""
+
+    START = "start"
+    TAKE = "take"
+    HAND = "hand"
+    SET_SHARE = "set_share"
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call of the driver."""
+
+    verb: Verb
+    share_cores: float = 0.0
+    """For START, TAKE and SET_SHARE."""
+    grace_s: float = 0.0
+    """For STOP."""
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds after which it is repeated if nothing came of it."""
+        return self.grace_s + STOP_PATIENCE_S if self.verb is Verb.STOP else PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A step to take, or a problem that no step solves, or neither: the task is what it shall be."""
+
+    step: Step | None = None
+    problem: str = ""
+
+
+DONE = Plan()
+
+
+def plan(desired: Desired, state: TaskState, *, share_cores: float | None, was_here: bool) -> Plan:
+    """What brings a task from `state` nearer to `desired`.
+
+    `share_cores` is the share it was given last, None if that is not known; `was_here` says that this node had it
+    since it was last desired to be absent. An ended task stays ended, and one whose record is gone is not started a
+    second time: only the controller makes new attempts.
+    """
+    match desired.state:
+        case TaskState.ABSENT:
+            return _absent(state, desired.grace_s)
+        case TaskState.HANDED:
+            return _do(Verb.HAND) if state in LIVE - {TaskState.HANDED} else DONE
+        case TaskState.RUNNING | TaskState.PAUSED:
+            return _present(desired, state, share_cores, was_here)
+        case _:
+            return Plan(problem=f"desired state {desired.state}: must be running, paused, handed or absent")
+
+
+def plan_fenced(state: TaskState, grace_s: float) -> Plan:
+    """What ends a task without forgetting how it ended, and starts none."""
+    return Plan(step=Step(verb=Verb.STOP, grace_s=grace_s)) if state in LIVE else DONE
+
+
+def _absent(state: TaskState, grace_s: float) -> Plan:
+    if state is TaskState.ABSENT:
+        return DONE
+    if state is TaskState.EXITED:
+        return _do(Verb.FORGET)
+    return Plan(step=Step(verb=Verb.STOP, grace_s=grace_s))
+
+
+def _present(desired: Desired, state: TaskState, share_cores: float | None, was_here: bool) -> Plan:
+    share = desired.share_cores
+    match state:
+        case TaskState.EXITED:
+            return DONE
+        case TaskState.ABSENT:
+            return _arrive(desired, was_here)
+        case TaskState.HANDED:
+            return _do(Verb.TAKE, share)
+        case _ if desired.state is TaskState.PAUSED:
+            return DONE if state is TaskState.PAUSED else _do(Verb.PAUSE)
+        case _ if share_cores != share:
+            return _do(Verb.SET_SHARE, share)
+        case TaskState.PAUSED:
+            return _do(Verb.RESUME)
+        case _:
+            return DONE
+
+
+def _arrive(desired: Desired, was_here: bool) -> Plan:
+    if desired.take:
+        return _do(Verb.TAKE, desired.share_cores)
+    if desired.state is TaskState.PAUSED:
+        return Plan(problem="there is no such task on this node to pause")
+    if was_here:
+        return Plan(problem="what this node knew of it is gone: not started a second time")
+    if desired.spec is None:
+        return Plan(problem="spec: must be given for a task that is to be started")
+    return _do(Verb.START, desired.share_cores)
+
+
+def _do(verb: Verb, share_cores: float = 0.0) -> Plan:
+    return Plan(step=Step(verb=verb, share_cores=share_cores))

@@ -1,0 +1,351 @@
+"""Brings each task of a node to what the controller desires, and tells what each is.
+
+Level-triggered: a message only changes what is desired; what is done follows from looking at what the driver has. So
+repeated and late messages, failed calls and a restart of the agent all come to the same end. Calls of the driver block
+and run in threads, one at a time for each task; tasks do not wait for each other.
+"""
+
+import asyncio
+import pwd
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from dfrs.live.agent.next_action import DONE, LIVE, Plan, Step, Verb, plan, plan_fenced
+from dfrs.live.drivers.base import (
+    Driver,
+    DriverError,
+    Exit,
+    ExitKind,
+    RefusedError,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    TaskStatus,
+)
+from dfrs.live.protocol.wire import Desired, Status
+
+POLL_S = 0.2
+"""Seconds between two looks at the driver."""
+FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
+"""A failing call is repeated after so long, doubled each time up to the last."""
+FENCE_GRACE_S = 10.0
+RECENT_S = 60.0
+"""For so long after it is gone a task is still told about; then only its version is kept."""
+MOST_RETIRED = 10_000
+"""Versions kept of tasks that are gone, against very late messages."""
+THREADS = 16
+ERROR_CHARS = 2000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Task:
+    """What is known of one task."""
+
+    task: TaskId
+    version: int = 0
+    """The highest that the controller named."""
+    desired: Desired | None = None
+    dismissed: bool = False
+    """A Welcome did not name it: it is to go, whatever `desired` says."""
+    fenced: bool = False
+    state: TaskState = TaskState.ABSENT
+    exit: Exit | None = None
+    refused: Exit | None = None
+    """Why the driver was not even asked to start it; until it is forgotten."""
+    since_s: float
+    brought: int = 0
+    """The last version that was brought about."""
+    error: str = ""
+    share_cores: float | None = None
+    was_here: bool = False
+    busy: bool = False
+    """A call of the driver is under way."""
+    seen_after: int = 0
+    """Looks at the driver up to this one began before its last step ended, and say nothing."""
+    last: Step | None = None
+    retry_at: float = 0.0
+    retry_s: float = FIRST_RETRY_S
+    told: tuple[TaskState, Exit | None, str, int] | None = None
+
+    @property
+    def wanted(self) -> Desired | None:
+        """What it shall be now; None as long as the controller has not said."""
+        if self.dismissed:
+            return Desired(task=self.task, version=max(1, self.version), state=TaskState.ABSENT)
+        return self.desired
+
+    @property
+    def tale(self) -> tuple[TaskState, Exit | None, str, int]:
+        """What there is to tell of it."""
+        return self.state, self.exit, self.error, self.brought
+
+    @property
+    def is_over(self) -> bool:
+        """It is gone, and shall be."""
+        wanted = self.wanted
+        return (wanted is None or wanted.state is TaskState.ABSENT) and self.state is TaskState.ABSENT
+
+    def plan(self) -> Plan:
+        """What to do next."""
+        if self.fenced:
+            return plan_fenced(self.state, FENCE_GRACE_S)
+        wanted = self.wanted
+        if wanted is None:
+            return DONE
+        return plan(wanted, self.state, share_cores=self.share_cores, was_here=self.was_here)
+
+    def see(self, found: TaskStatus | None) -> None:
+        """Take over what the driver says of it."""
+        state, ended = (TaskState.ABSENT, None) if found is None else (found.state, found.exit)
+        if found is None and self.refused is not None:
+            state, ended = TaskState.EXITED, self.refused
+        if (state, ended) != (self.state, self.exit):
+            self.state, self.exit = state, ended
+            self.since_s = time.time() if ended is None else max(0.0, ended.time_s)
+        # A start that came to nothing may be repeated: the driver sees to it that nothing runs twice.
+        self.was_here |= state not in {TaskState.ABSENT, TaskState.STARTING}
+        if state not in LIVE:
+            self.share_cores = None
+
+    def status(self) -> Status:
+        """As it is told to the controller."""
+        return Status(
+            task=self.task,
+            version=self.brought,
+            state=self.state,
+            exit=self.exit,
+            error=self.error,
+            since_s=self.since_s,
+        )
+
+
+class Keeper:
+    """The tasks of one node. `tell` is called with the status of a task whenever it has changed.
+
+    With `accounts` each task runs under the account that its spec names, and must name one that is not root's, or it
+    ends as not started; without, all run as the agent does.
+    Everything but calls of the driver happens on the event loop of `run`.
+    """
+
+    def __init__(
+        self, driver: Driver, tell: Callable[[Status], None], *, accounts: bool = False, poll_s: float = POLL_S
+    ) -> None:
+        self.looked = asyncio.Event()
+        """Set once it is known what the driver has."""
+        self.shared = asyncio.Event()
+        """Set whenever a share has changed; who waits for it clears it."""
+        self._driver = driver
+        self._tell_controller = tell
+        self._accounts = accounts
+        self._poll_s = poll_s
+        self._tasks: dict[TaskId, _Task] = {}
+        self._retired: OrderedDict[TaskId, int] = OrderedDict()
+        self._poke = asyncio.Event()
+        self._begun = 0
+        self._steps: set[asyncio.Task[None]] = set()
+        self._callers = ThreadPoolExecutor(THREADS, thread_name_prefix="dfrs-step")
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="dfrs-look")
+
+    def desire(self, desired: Sequence[Desired], *, complete: bool = False) -> None:
+        """Take over what tasks shall be; older versions than the known ones change nothing.
+
+        `complete`: the controller has just said everything, so any other task is to go, and nothing is fenced.
+        """
+        for one in desired:
+            self._accept(self._known(one.task), one, complete)
+        if complete:
+            named = {one.task: one for one in desired}
+            for task in self._tasks.values():
+                task.dismissed = task.dismissed if task.task in named else True
+                task.fenced = False
+        self._poke.set()
+
+    def fence(self) -> int:
+        """Stop all tasks, start none, until the controller has said everything again. How many that ends."""
+        live = 0
+        for task in self._tasks.values():
+            task.fenced = True
+            live += task.state in LIVE
+        self._poke.set()
+        return live
+
+    def statuses(self) -> tuple[Status, ...]:
+        """All tasks that this node has, to be told at once. What else is known is told again by `tell`."""
+        here: list[Status] = []
+        for task in self._tasks.values():
+            if task.state is TaskState.ABSENT:
+                task.told = None
+            else:
+                task.told = task.tale
+                here.append(task.status())
+        self._poke.set()
+        return tuple(here)
+
+    def tell_again(self) -> None:
+        """Tell the status of each task that is here or has been lately, in case a message was lost or overtaken."""
+        for task in self._tasks.values():
+            task.told = None
+        self._poke.set()
+
+    async def run(self) -> None:
+        """Watch the driver and perform steps, until cancelled; steps under way are waited for."""
+        loop = asyncio.get_running_loop()
+        failing = ""
+        try:
+            while True:
+                self._poke.clear()
+                self._begun += 1
+                try:
+                    found = await loop.run_in_executor(self._watcher, self._driver.tasks)
+                except Exception as error:
+                    # Whatever is wrong with the host: the agent stays, and asks again.
+                    if failing != (failing := _line(error)):
+                        log.warning("the driver cannot tell its tasks", error=failing)
+                else:
+                    failing = ""
+                    self._look(found)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await self._poke.wait()
+        finally:
+            self._watcher.shutdown(wait=False)
+            await asyncio.gather(*self._steps, return_exceptions=True)
+            self._callers.shutdown(wait=False)
+
+    def _known(self, task: TaskId) -> _Task:
+        known = self._tasks.get(task)
+        if known is None:
+            known = _Task(task=task, since_s=time.time(), version=self._retired.pop(task, 0))
+            self._tasks[task] = known
+        return known
+
+    def _accept(self, task: _Task, desired: Desired, complete: bool) -> None:
+        # Told again in any case: who repeats a message has not heard, or is behind.
+        task.told = None
+        if desired.version > task.version:
+            task.version, task.desired = desired.version, desired
+            task.dismissed = False
+            task.retry_at = 0.0
+        elif desired.version < task.version:
+            log.info("older message ignored", task=str(task.task), version=desired.version, known=task.version)
+        elif complete:
+            task.desired, task.dismissed = desired, False
+
+    def _look(self, listing: Sequence[TaskStatus]) -> None:
+        found = {status.task: status for status in listing}
+        for status in listing:
+            self._known(status.task)
+        now_s = time.time()
+        for task in list(self._tasks.values()):
+            if task.busy or task.seen_after >= self._begun:
+                continue
+            task.see(found.get(task.task))
+            self._advance(task)
+            if task.is_over and not task.busy and now_s - task.since_s > RECENT_S:
+                self._retire(task)
+        self.looked.set()
+
+    def _advance(self, task: _Task) -> None:
+        step = (planned := task.plan()).step
+        if step is None:
+            task.error = planned.problem
+            task.last = None
+            if not planned.problem and not task.fenced:
+                task.was_here &= not task.is_over
+                task.brought = task.brought if task.dismissed else task.version
+        elif step != task.last or time.monotonic() >= task.retry_at:
+            task.busy = True
+            running = asyncio.get_running_loop().create_task(self._perform(task, step, task.desired))
+            self._steps.add(running)
+            running.add_done_callback(self._steps.discard)
+        self._tell(task)
+
+    async def _perform(self, task: _Task, step: Step, desired: Desired | None) -> None:
+        loop = asyncio.get_running_loop()
+        if step != task.last:
+            task.retry_s = FIRST_RETRY_S
+        task.last = step
+        try:
+            await loop.run_in_executor(self._callers, self._call, task.task, step, desired)
+        except RefusedError as error:
+            task.refused = Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message=_line(error)[:ERROR_CHARS])
+            task.error = ""
+        except Exception as error:
+            # A bug of the driver ends no agent either: it is told to the operator, with all that is known of it.
+            if not isinstance(error, DriverError | OSError):
+                log.exception("the driver failed", task=str(task.task), step=step.verb)
+            task.error = f"{step.verb}: {_line(error)}"[:ERROR_CHARS]
+            task.retry_at = time.monotonic() + task.retry_s
+            task.retry_s = min(LAST_RETRY_S, 2 * task.retry_s)
+        else:
+            task.error = ""
+            task.retry_at = time.monotonic() + step.patience_s
+            if step.verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE}:
+                task.share_cores = step.share_cores
+                self.shared.set()
+            elif step.verb is Verb.FORGET:
+                task.refused = None
+        finally:
+            task.busy = False
+            task.seen_after = self._begun
+            self._poke.set()
+        if task.error:
+            self._tell(task)
+
+    def _call(self, task: TaskId, step: Step, desired: Desired | None) -> None:
+        driver = self._driver
+        match step.verb:
+            case Verb.START:
+                assert desired is not None
+                assert desired.spec is not None
+                driver.start(task, self._under_account(desired.spec), step.share_cores)
+            case Verb.TAKE:
+                driver.take(task, step.share_cores)
+            case Verb.SET_SHARE:
+                driver.set_share(task, step.share_cores)
+            case Verb.HAND:
+                driver.hand(task)
+            case Verb.PAUSE:
+                driver.pause(task)
+            case Verb.RESUME:
+                driver.resume(task)
+            case Verb.STOP:
+                driver.stop(task, step.grace_s)
+            case Verb.FORGET:
+                driver.forget(task)
+
+    def _under_account(self, spec: TaskSpec) -> TaskSpec:
+        if not self._accounts:
+            return spec.model_copy(update={"account": None})
+        if spec.account is None:
+            raise RefusedError("account: none is given, and tasks of this node run under their users' accounts only")
+        try:
+            is_root = pwd.getpwnam(spec.account).pw_uid == 0
+        except KeyError:
+            raise RefusedError(f"account {spec.account}: there is none of that name on this node") from None
+        if is_root:
+            raise RefusedError(f"account {spec.account}: is root's, under which no task runs")
+        return spec
+
+    def _tell(self, task: _Task) -> None:
+        if task.told != task.tale:
+            task.told = task.tale
+            self._tell_controller(task.status())
+
+    def _retire(self, task: _Task) -> None:
+        del self._tasks[task.task]
+        self._retired[task.task] = task.version
+        while len(self._retired) > MOST_RETIRED:
+            self._retired.popitem(last=False)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,76 @@
+"""Figures for Prometheus: those of the cluster, read when asked for, and counters of the API itself."""
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from dfrs.live.protocol.ports import Service
+from dfrs.live.protocol.resources import Cluster, JobState, NodeState
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Meters:
+    """Counters that the API keeps, and a registry of its own with them and the cluster's figures."""
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Figures(service))
+        self.submissions = self._counter("dfrs_submissions", "Requests that submitted jobs.")
+        self.malformed = self._counter("dfrs_agent_messages_malformed", "Messages of agents that made no sense.")
+        self.slow = self._counter("dfrs_agents_too_slow", "Agents cut off because they did not take their messages.")
+        self.agents = Gauge("dfrs_agents_connected", "Agents connected now.", registry=self._registry)
+        self.watchers = Gauge("dfrs_watchers", "Clients that wait for changes now.", registry=self._registry)
+
+    def _counter(self, name: str, words: str) -> Counter:
+        return Counter(name, words, registry=self._registry)
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        return generate_latest(self._registry)
+
+
+class _Figures(Collector):
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: names are known only to `collect`, and registering must not ask the controller."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """The cluster as it is now."""
+        now = self._service.cluster()
+        yield from _counts(now)
+        for name, words, value in (
+            ("dfrs_cpu_cores", "CPU of all nodes.", now.cpus),
+            ("dfrs_used_cores", "CPU that tasks use.", now.used_cores),
+            ("dfrs_minimum_yield", "Of running, paused and waiting jobs.", now.minimum_yield),
+            ("dfrs_median_yield", "Of running, paused and waiting jobs.", now.median_yield),
+            ("dfrs_jain_index", "Jain's index of the yields of those jobs.", now.jain),
+            ("dfrs_minimum_yield_bound", "No schedule gives a higher minimum yield.", now.bound),
+            ("dfrs_decision_seconds", "Time of the last decision.", now.decision_s),
+            ("dfrs_start_time_seconds", "When the controller started, since 1970.", now.started_at),
+        ):
+            if value is not None:
+                yield GaugeMetricFamily(name, words, value=value)
+        yield CounterMetricFamily("dfrs_decisions", "Decisions of the policy.", value=now.decisions)
+        yield CounterMetricFamily(
+            "dfrs_shadow_differences",
+            "Decisions that the shadow policy would have made otherwise.",
+            value=now.shadow_differs,
+        )
+
+
+def _counts(now: Cluster) -> Iterable[Metric]:
+    jobs = GaugeMetricFamily("dfrs_jobs", "Jobs by state.", labels=["state"])
+    for state in JobState:
+        jobs.add_metric([state.value], now.jobs.get(state, 0))
+    nodes = GaugeMetricFamily("dfrs_nodes", "Nodes by state.", labels=["state"])
+    for state in NodeState:
+        nodes.add_metric([state.value], now.nodes.get(state, 0))
+    info = GaugeMetricFamily("dfrs_info", "What runs here.", labels=["cluster", "version", "policy", "discovery"])
+    info.add_metric([now.name, now.version, now.policy, now.discovery], 1)
+    return jobs, nodes, info

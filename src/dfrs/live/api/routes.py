@@ -1,0 +1,358 @@
+"""The REST API of the controller, and the pages and figures beside it: everything under one ASGI application.
+
+All JSON is below /api/v1. The document /api/v1/openapi.json describes every route, and asks for no token; nor do
+/healthz and the page, which holds no data.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Request, Response
+from pydantic import Field
+
+from dfrs.live.api import agents, prometheus
+from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, read, reply
+from dfrs.live.api.openapi import body, describe, operation, problems, streamed
+from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
+from dfrs.live.api.static import add_page
+from dfrs.live.api.stream import Stream as StreamOf
+from dfrs.live.api.stream import change_events, log_lines
+from dfrs.live.controller.views import VERSION
+from dfrs.live.drivers.base import Stream
+from dfrs.live.protocol.ports import NotFoundError, Service
+from dfrs.live.protocol.resources import (
+    Bar,
+    Cluster,
+    Explanation,
+    Happening,
+    Job,
+    JobRequest,
+    JobState,
+    NewToken,
+    Node,
+    OutputPart,
+    Point,
+    Problem,
+    Resource,
+    Role,
+    ShadowChoice,
+    TokenInfo,
+    TokenRequest,
+)
+from dfrs.live.protocol.wire import Name
+
+PREFIX = "/api/v1"
+MOST_LISTED = 1000
+"""Jobs or happenings in one answer."""
+MOST_OUTPUT = 1 << 20
+"""Bytes of output in one answer."""
+HISTORY_S = 3600.0
+"""How far points and bars reach back unless asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings:
+    """What an operator may choose."""
+
+    submissions_per_s: float | None = None
+    """Of one token, on average; None: no limit."""
+    open_metrics: bool = False
+    """Whether /metrics needs no token from loopback."""
+
+
+class Submitted(Resource):
+    """The jobs that were made: one, or one for each of an array."""
+
+    jobs: tuple[int, ...]
+
+
+class Me(Resource):
+    """Who asks."""
+
+    user: str
+    role: Role
+
+
+Reader = Annotated[Caller, Depends(Allow(READERS))]
+User = Annotated[Caller, Depends(Allow(USERS))]
+Admin = Annotated[Caller, Depends(Allow(ADMINS))]
+Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
+JobNumber = Annotated[Number, Path(description="The job's number.", examples=[1])]
+NodeName = Annotated[Name, Path(description="The node's name.", examples=["node1"])]
+Since = Annotated[
+    float | None,
+    Query(ge=0, le=1e11, allow_inf_nan=False, description="Wall clock, seconds since 1970; else an hour ago."),
+]
+
+
+api = APIRouter(prefix=PREFIX)
+
+
+@api.post(
+    "/jobs",
+    tags=["jobs"],
+    status_code=201,
+    response_model=Submitted,
+    responses=problems(400, 413, 415, 429),
+    openapi_extra=body(
+        JobRequest, {"command": ["./simulate", "--steps", "9"], "tasks": 4, "cpu_cores": 0.5, "memory_bytes": 1 << 29}
+    ),
+)
+async def submit(request: Request, caller: User) -> Response:
+    """Submit a job. The numbers come back when it is durable. Only an admin may name another `user`."""
+    state = request.app.state
+    state.pace.take(caller)
+    wanted = await read(request, JobRequest)
+    user = wanted.user or caller.user
+    if not caller.owns(user):
+        raise HTTPException(403, f"user {user}: only an admin may submit for another")
+    state.meters.submissions.inc()
+    made = await caller.service.submit(wanted, user, caller.user)
+    return reply(Submitted(jobs=tuple(made)), 201)
+
+
+@api.get("/jobs", tags=["jobs"], response_model=list[Job], responses=problems())
+async def jobs(
+    caller: Reader,
+    state: Annotated[list[JobState] | None, Query(description="Repeat it for several; else all not ended.")] = None,
+    user: Annotated[str | None, Query(max_length=128, description="Whose.")] = None,
+    before: Annotated[Number | None, Query(description="Only jobs with smaller numbers: the next page.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
+) -> Response:
+    """Jobs, the latest first. `command` is empty in jobs of others."""
+    states = frozenset(state) if state else None
+    found = caller.service.jobs(user=user, states=states, before=before, limit=limit)
+    return reply([caller.shown(job) for job in found])
+
+
+@api.get("/jobs/{job}", tags=["jobs"], response_model=Job, responses=problems(404))
+async def job(job: JobNumber, caller: Reader) -> Response:
+    """A job as it is now. `command` is empty in a job of another."""
+    return reply(caller.shown(caller.service.job(job)))
+
+
+@api.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job, responses=problems(404, 409))
+async def cancel(job: JobNumber, caller: User) -> Response:
+    """End a job. Its owner or an admin."""
+    caller.own(job)
+    await caller.service.cancel(job, caller.user)
+    return reply(caller.service.job(job))
+
+
+@api.post("/jobs/{job}/hold", tags=["jobs"], response_model=Job, responses=problems(404, 409))
+async def hold(job: JobNumber, caller: User) -> Response:
+    """Keep a job from running until it is released. Its owner or an admin."""
+    caller.own(job)
+    await caller.service.hold(job, caller.user)
+    return reply(caller.service.job(job))
+
+
+@api.post("/jobs/{job}/release", tags=["jobs"], response_model=Job, responses=problems(404, 409))
+async def release(job: JobNumber, caller: User) -> Response:
+    """Let a held job run. Its owner or an admin."""
+    caller.own(job)
+    await caller.service.release(job, caller.user)
+    return reply(caller.service.job(job))
+
+
+@api.get("/jobs/{job}/explain", tags=["jobs"], response_model=Explanation, responses=problems(404))
+async def explain(job: JobNumber, caller: Reader) -> Response:
+    """Why a job is where it is, and how it came there."""
+    found = caller.service.explain(job)
+    return reply(found.model_copy(update={"job": caller.shown(found.job)}))
+
+
+@api.get("/jobs/{job}/output", tags=["jobs"], response_model=OutputPart, responses=problems(404))
+async def output(
+    job: JobNumber,
+    caller: User,
+    rank: Annotated[int, Query(ge=0, le=1_000_000, description="Which task.")] = 0,
+    stream: Annotated[Stream, Query()] = "out",
+    offset: Annotated[int, Query(ge=0, le=2**63 - 1, description="Bytes from the beginning.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_OUTPUT, description="Bytes.")] = 1 << 16,
+) -> Response:
+    """A piece of a task's output, fetched from its node. Its owner or an admin; a viewer never."""
+    caller.own(job)
+    return reply(await caller.service.output(job, rank, stream, offset, limit))
+
+
+@api.get("/nodes", tags=["nodes"], response_model=list[Node], responses=problems())
+async def nodes(caller: Reader) -> Response:
+    """All nodes and what runs on them, by name."""
+    return reply(caller.service.nodes())
+
+
+def _node(service: Service, name: str) -> Node:
+    for node in service.nodes():
+        if node.name == name:
+            return node
+    raise NotFoundError(f"node {name}: there is no such node")
+
+
+@api.post("/nodes/{node}/drain", tags=["nodes"], response_model=Node, responses=problems(404, 409))
+async def drain(node: NodeName, caller: Admin) -> Response:
+    """Let a node keep what it has and get nothing more. Admins."""
+    await caller.service.drain(node, caller.user)
+    return reply(_node(caller.service, node))
+
+
+@api.post("/nodes/{node}/undrain", tags=["nodes"], response_model=Node, responses=problems(404, 409))
+async def undrain(node: NodeName, caller: Admin) -> Response:
+    """Let a drained node get tasks again. Admins."""
+    await caller.service.undrain(node, caller.user)
+    return reply(_node(caller.service, node))
+
+
+@api.get("/cluster", tags=["cluster"], response_model=Cluster, responses=problems())
+async def cluster(caller: Reader) -> Response:
+    """The whole, now."""
+    return reply(caller.service.cluster())
+
+
+@api.get("/happenings", tags=["cluster"], response_model=list[Happening], responses=problems())
+async def happenings(
+    caller: Reader,
+    after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Only greater sequence numbers.")] = 0,
+    job: Annotated[Number | None, Query(description="Only of this job.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 200,
+) -> Response:
+    """What happened, in order: the latest `limit`."""
+    return reply(caller.service.happenings(after=after, job=job, limit=limit))
+
+
+def _since(since: float | None) -> float:
+    return time.time() - HISTORY_S if since is None else since
+
+
+@api.get("/points", tags=["cluster"], response_model=list[Point], responses=problems())
+async def points(caller: Reader, since: Since = None) -> Response:
+    """The cluster's history, thinned to some hundreds of instants."""
+    return reply(caller.service.points(_since(since)))
+
+
+@api.get("/bars", tags=["cluster"], response_model=list[Bar], responses=problems())
+async def bars(caller: Reader, since: Since = None) -> Response:
+    """Where tasks were, and with what share: the bars of a Gantt chart."""
+    return reply(caller.service.bars(_since(since)))
+
+
+@api.get("/shadow", tags=["cluster"], response_model=list[ShadowChoice], responses=problems())
+async def shadow(caller: Reader, limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100) -> Response:
+    """What the shadow policy would have done differently, the latest first."""
+    return reply(caller.service.shadow(limit))
+
+
+@api.get(
+    "/log",
+    tags=["cluster"],
+    response_class=Response,
+    responses=problems() | streamed("application/x-ndjson", "One JSON object a line: a header, events, jobs."),
+)
+async def log(caller: Admin) -> Response:
+    """The durable log from its beginning to now. Admins, since it holds all commands."""
+    return StreamOf(log_lines(caller.service), media_type="application/x-ndjson")
+
+
+@api.get(
+    "/changes",
+    tags=["cluster"],
+    response_class=Response,
+    responses=problems() | streamed("text/event-stream", 'Events "change" with {"sequence": N}.'),
+)
+async def changes(request: Request, caller: Reader) -> Response:
+    """Server-sent events: one whenever something changed, at most four a second, at least every 15 seconds."""
+    state = request.app.state
+    return StreamOf(change_events(caller, state.meters), media_type="text/event-stream", stopping=state.stopping)
+
+
+@api.get("/tokens", tags=["tokens"], response_model=list[TokenInfo], responses=problems())
+async def tokens(caller: Admin) -> Response:
+    """All tokens, without their secrets. Admins."""
+    return reply(caller.service.tokens())
+
+
+@api.post(
+    "/tokens",
+    tags=["tokens"],
+    status_code=201,
+    response_model=NewToken,
+    responses=problems(400, 413, 415),
+    openapi_extra=body(TokenRequest, {"user": "alice", "role": "user", "days": 90}),
+)
+async def create_token(request: Request, caller: Admin) -> Response:
+    """Make a token. This answer is the only time its secret is shown. Admins."""
+    wanted = await read(request, TokenRequest)
+    return reply(await caller.service.create_token(wanted, caller.user), 201)
+
+
+@api.post("/tokens/{token}/revoke", tags=["tokens"], response_model=TokenInfo, responses=problems(404))
+async def revoke_token(token: Annotated[Number, Path(description="The token's number.")], caller: Admin) -> Response:
+    """End a token at once. Admins."""
+    await caller.service.revoke_token(token, caller.user)
+    return reply(next(info for info in caller.service.tokens() if info.id == token))
+
+
+@api.get("/me", tags=["tokens"], response_model=Me, responses=problems())
+async def me(caller: Reader) -> Response:
+    """Whose token this is, and what it may do."""
+    return reply(Me(user=caller.user, role=caller.role))
+
+
+beside = APIRouter()
+
+
+@beside.get(
+    "/healthz",
+    tags=["cluster"],
+    response_class=Response,
+    responses={
+        200: {"description": "Well.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        503: {"model": Problem, "description": "What is wrong."},
+    },
+)
+async def healthz(request: Request) -> Response:
+    """Whether the controller is well. No token."""
+    wrong = request.app.state.service.healthy()
+    if wrong is not None:
+        return problem(503, wrong, {"Retry-After": str(RETRY_S)})
+    return Response("well\n", 200, HEADERS, "text/plain")
+
+
+@beside.get(
+    "/metrics",
+    tags=["cluster"],
+    response_class=Response,
+    responses=problems() | streamed("text/plain", "Figures, as Prometheus reads them."),
+)
+async def metrics(request: Request, _: Annotated[None, Depends(AllowScraper())]) -> Response:
+    """Figures for Prometheus. A token of any reading role; none from loopback, if the operator has so chosen."""
+    return Response(request.app.state.meters.text(), 200, HEADERS | {"content-type": prometheus.CONTENT_TYPE})
+
+
+def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings | None = None) -> FastAPI:
+    """The application that serves `service`, with the dashboard in the directory `page`.
+
+    Whoever serves it sets `app.state.stopping` before it waits for connections to end.
+    """
+    app = FastAPI(
+        title="dfrs",
+        version=VERSION,
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=operation,
+    )
+    app.state.service = service
+    app.state.settings = settings or ApiSettings()
+    app.state.meters = prometheus.Meters(service)
+    app.state.pace = Pace(app.state.settings.submissions_per_s)
+    app.state.stopping = asyncio.Event()
+    app.router.routes.extend((*api.routes, *beside.routes, *agents.router.routes))
+    add_page(app, page)
+    answer_problems(app)
+    describe(app)
+    return app

@@ -1,0 +1,187 @@
+"""Serves a controller: a socket, TLS where it is due, and an end that waits for nobody long."""
+
+import asyncio
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+from dfrs.live.protocol.addresses import is_loopback
+from dfrs.live.protocol.ports import Service
+from dfrs.live.protocol.wire import MESSAGE_BYTES
+from dfrs.model.errors import DfrsError, InputError
+
+GRACE_S = 2
+"""So long may requests take that are under way when it stops."""
+_STUCK_MS = 60_000
+"""A client that takes nothing for so long is cut off."""
+
+
+class Controller(Service, Protocol):
+    """A service with a beginning and an end."""
+
+    async def start(self) -> None:
+        """Come back to where it was. Raises DfrsError."""
+        ...
+
+    async def stop(self) -> None:
+        """Write what is to be written."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can come to it."""
+        return is_loopback(self.host)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is every address of this machine."""
+        return self.host in {"0.0.0.0", "::"}
+
+    def url(self, *, tls: bool, host: str | None = None) -> str:
+        """As seen from this machine, or by the name `host`."""
+        near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        name = host or near
+        return f"{'https' if tls else 'http'}://{f'[{name}]' if ':' in name else name}:{self.port}"
+
+
+def read_address(text: str) -> Address:
+    """HOST:PORT or [ADDRESS]:PORT. Raises InputError."""
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    good = colon and host and port.isdecimal() and port.isascii() and len(port) <= 5 and int(port) <= 65535
+    if not good or (":" in host) != bracketed:
+        raise InputError(f"--listen {text}: must be HOST:PORT, as 127.0.0.1:7070 or [::1]:7070")
+    return Address(host=host, port=int(port))
+
+
+def bind(address: Address) -> tuple[socket.socket, Address]:
+    """A socket at that address, and the address with the port that it really has. Raises DfrsError."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise InputError(f"--listen {address.host}: not an address of this machine: {error.strerror}") from None
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STUCK_MS)
+        made.bind(place)
+        made.listen(1024)
+    except OSError as error:
+        made.close()
+        where = f"{address.host}:{address.port}"
+        raise DfrsError(f"cannot listen on {where}: {error.strerror}; choose another with --listen") from None
+    return made, Address(host=address.host, port=made.getsockname()[1])
+
+
+class _Frames(WebSocketsSansIOProtocol):
+    """Hands text on as bytes, so that text which is none is one message that makes no sense, and no more."""
+
+    def handle_text(self, event: Frame) -> None:
+        """As `handle_bytes`."""
+        self.handle_bytes(event)
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, which leaves signals to others and tells open streams when it ends."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app = app
+        self._ready = ready
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Nothing."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to serve, and say so."""
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams, then all else."""
+        self._app.state.stopping.set()
+        await super().shutdown(sockets)
+
+    async def stop_when(self, end: asyncio.Event) -> None:
+        """Stop serving once `end` is set."""
+        await end.wait()
+        self.should_exit = True
+
+
+async def serve(
+    controller: Controller,
+    app: FastAPI,
+    listening: socket.socket,
+    *,
+    tls: ssl.SSLContext | None,
+    started: Callable[[], Awaitable[None]],
+    ready: Callable[[], None],
+    end: asyncio.Event | None = None,
+) -> None:
+    """Start the controller, serve it until SIGTERM, SIGINT or `end`, stop it. Raises DfrsError of its start.
+
+    `started` is awaited between the controller's start and the first request, `ready` called when requests are taken.
+    To be used on the main thread, which is where signals come.
+    """
+    end = end or asyncio.Event()
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws=_Frames,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        ws_max_size=MESSAGE_BYTES,
+        ws_per_message_deflate=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE_S,
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls,
+    )
+    server = _Server(config, app, ready)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end.set)
+    watch = asyncio.create_task(server.stop_when(end))
+    try:
+        await controller.start()
+        await started()
+        if not end.is_set():
+            await server.serve(sockets=[listening])
+    finally:
+        watch.cancel()
+        await controller.stop()
+        listening.close()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def quiet_libraries() -> None:
+    """Have libraries log what goes wrong, and not what goes well."""
+    for name in ("uvicorn.error", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,107 @@
+"""The controller's side of agents' connections."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+from dfrs.live.controller.engine import Engine
+from dfrs.live.controller.node_lifecycle import Comer
+from dfrs.live.controller.records import NodeRecord
+from dfrs.live.controller.state import State
+from dfrs.live.drivers.base import Stream, TaskId
+from dfrs.live.protocol.ports import Link, UnavailableError
+from dfrs.live.protocol.wire import FromAgent, Hello, Output, Read, Report, Status
+from dfrs.model.errors import InputError
+
+READ_S = 10.0
+"""So long a node may take to answer."""
+
+
+class Reads:
+    """Pieces of output that were asked for and have not come."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, tuple[Link, asyncio.Future[Output]]] = {}
+
+    async def read(self, link: Link, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
+        """Ask a node. Raises UnavailableError where it does not answer."""
+        number = next(self._numbers)
+        answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = link, answer
+        try:
+            link.send(Read(request=number, task=task, stream=stream, offset=offset, limit=limit))
+            return await asyncio.wait_for(answer, READ_S)
+        except TimeoutError:
+            raise UnavailableError(f"the node did not answer within {READ_S:g} s: try again") from None
+        finally:
+            del self._waiting[number]
+
+    def answer(self, link: Link, output: Output) -> None:
+        """A node has answered; what nobody asked of it is dropped."""
+        asked, answer = self._waiting.get(output.request, (None, None))
+        if asked is link and answer is not None and not answer.done():
+            answer.set_result(output)
+
+
+class AgentAttachment:
+    """One connection. After a newer one of the same node has come, it is deaf."""
+
+    def __init__(self, state: State, engine: Engine, reads: Reads, comer: Comer, reject: Callable[[], None]) -> None:
+        self._state = state
+        self._engine = engine
+        self._reads = reads
+        self._comer = comer
+        self._link: Link = comer.link
+        self._reject = reject
+
+    @property
+    def _node(self) -> NodeRecord | None:
+        """Its node, while this is its connection."""
+        node = self._engine.comings.find(self._comer.hello.node)
+        return node if node is not None and node.link is self._link else None
+
+    @property
+    def _waits(self) -> bool:
+        """Whether it has not been welcomed yet."""
+        return self._engine.comers.get(self._comer.hello.node) is self._comer
+
+    def receive(self, message: FromAgent) -> None:
+        """Take a message. Raises InputError where it cannot be."""
+        if isinstance(message, Hello):
+            self._reject()
+            raise InputError("hello: said already")
+        if isinstance(message, Output):
+            self._reads.answer(self._link, message)
+            return
+        node = self._node
+        if node is None:
+            if isinstance(message, Status) and self._waits:
+                self._amend(message)
+            return
+        node.seen_at = self._state.settings.steady()
+        if isinstance(message, Report):
+            self._observe(node, message)
+        else:
+            self._state.places.hear(node, message)
+            self._engine.poke()
+
+    def _amend(self, status: Status) -> None:
+        """What it said of a task in its hello has changed since."""
+        hello = self._comer.hello
+        others = tuple(each for each in hello.tasks if each.task != status.task)
+        self._comer.hello = hello.model_copy(update={"tasks": (*others, status)})
+
+    def _observe(self, node: NodeRecord, report: Report) -> None:
+        for sample in report.samples:
+            task = self._state.places.find(sample.task)
+            if task is not None and node.number in task.at:
+                task.observe(report.time_s, sample)
+
+    def detach(self) -> None:
+        """The connection is gone; the node is silent from now on, and others have time to notice."""
+        if self._waits:
+            del self._engine.comers[self._comer.hello.node]
+        node = self._node
+        if node is not None:
+            node.link = None

@@ -1,0 +1,290 @@
+"""The controller's state as it is stored, and how it comes back: a checkpoint, and the events since."""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.engine import Connection, Row
+
+from dfrs.engine.codec import decode
+from dfrs.engine.core import Core
+from dfrs.live.controller import tables
+from dfrs.live.controller.activity import MOST_HAPPENINGS, MOST_POINTS
+from dfrs.live.controller.observing import Observer
+from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome, Task
+from dfrs.live.controller.state import MOST_ENDED, State
+from dfrs.live.controller.tokens import Tokens
+from dfrs.live.drivers.base import TaskId
+from dfrs.live.protocol.resources import Happening, Job, JobRequest, JobState, Point, TokenInfo
+from dfrs.live.protocol.wire import Hello
+from dfrs.model.decisions import JOB, Policy
+from dfrs.model.errors import InputError
+from dfrs.model.needs import TASK
+from dfrs.model.nodes import Condition
+
+RESTART = "restart"
+"""Kind of the event that says that the controller came back; the core is not told of it."""
+
+Find = Callable[[str], Policy]
+"""A policy by its name; raises InputError."""
+
+FORMAT = 1
+"""Of what is stored; to be raised when the meaning of something in it changes."""
+
+log = structlog.get_logger(__name__)
+
+
+def layout() -> str:
+    """What a checkpoint must have been written with: its format, and the columns of its tables."""
+    return json.dumps([FORMAT, JOB.descr, TASK.descr])
+
+
+def arrays(core: Core, observer: Observer) -> bytes:
+    """What the core and discovery know, as npz."""
+    blob = io.BytesIO()
+    np.savez_compressed(
+        blob,
+        allow_pickle=False,
+        layout=np.array(layout()),
+        needs=observer.state(),
+        **{f"core_{k}": v for k, v in core.state().items()},
+    )
+    return blob.getvalue()
+
+
+def _readable(row: Row[Any]) -> bool:
+    """Whether this program can go on from that checkpoint; if not, it goes on from the events: none is lost."""
+    with np.load(io.BytesIO(row.arrays), allow_pickle=False) as found:
+        written = str(found["layout"]) if "layout" in found.files else "none"
+    if written != layout():
+        log.warning("the checkpoint was written by another version: all events are replayed", sequence=row.sequence)
+    return written == layout()
+
+
+def shell(state: State) -> str:
+    """Where tasks are or may be, and the policy's name, as JSON."""
+    jobs = {str(job.id): _of_job(job) for job in state.jobs.values()}
+    return json.dumps({"policy": state.settings.policy, "jobs": jobs})
+
+
+def _of_job(job: JobRecord) -> Mapping[str, Any]:
+    return {
+        "incarnation": job.incarnation,
+        "placed": job.placed,
+        "paused": job.paused,
+        "yield": job.yield_,
+        "need": job.need,
+        "why": job.why,
+        "tasks": [[task.target, task.started, list(task.at)] for task in job.tasks],
+        "old": [[task.id.rank, task.id.incarnation, list(task.at)] for task in job.old],
+    }
+
+
+def restore_shell(state: State, text: str) -> None:
+    """Put tasks where `text` says that they may be. Jobs that have ended since are passed over."""
+    for name, found in json.loads(text)["jobs"].items():
+        job = state.jobs.get(int(name))
+        if job is None:
+            continue
+        job.incarnation, job.placed, job.paused = found["incarnation"], found["placed"], found["paused"]
+        job.yield_, job.need, job.why = found["yield"], found["need"], found["why"]
+        for rank, (target, started, nodes) in enumerate(found["tasks"]):
+            task = Task(TaskId(job=job.id, rank=rank, incarnation=job.incarnation), target=target, started=started)
+            job.tasks.append(task)
+            state.places.restore(task, nodes)
+        for rank, incarnation, nodes in found["old"]:
+            task = Task(TaskId(job=job.id, rank=rank, incarnation=incarnation), started=True)
+            job.old.append(task)
+            state.places.restore(task, nodes)
+
+
+@dataclass(slots=True)
+class Stored:
+    """What a database has."""
+
+    meta: Mapping[str, str]
+    nodes: Sequence[Row[Any]]
+    jobs: Sequence[Row[Any]]
+    """Open ones, with their requests."""
+    dependencies: Mapping[int, str]
+    """State of ended jobs that open ones wait for."""
+    ended: Sequence[str]
+    ended_counts: Mapping[str, int]
+    last_job: int
+    last_s: float
+    checkpoint: Row[Any] | None
+    events: Sequence[Row[Any]]
+    """After the checkpoint."""
+    last_event: int
+    happenings: Sequence[Row[Any]]
+    points: Sequence[str]
+    tokens: Sequence[Row[Any]]
+
+
+def load(connection: Connection) -> Stored:
+    """Read all that a controller needs to go on."""
+    jobs, events, checkpoints = tables.jobs, tables.events, tables.checkpoints
+    found = connection.execute(
+        sa.select(jobs, tables.requests.c.body)
+        .join(tables.requests, tables.requests.c.id == jobs.c.request)
+        .where(jobs.c.state == "open")
+        .order_by(jobs.c.id)
+    ).all()
+    stored = connection.execute(sa.select(checkpoints).order_by(checkpoints.c.sequence.desc()).limit(1)).first()
+    if stored is not None and not _readable(stored):
+        stored = None
+    after = 0 if stored is None else stored.sequence
+    names = {name for row in found for name in json.loads(row.body).get("after", ())}
+    last = connection.execute(sa.select(sa.func.max(events.c.sequence), sa.func.max(events.c.time_s))).one()
+    counts = connection.execute(
+        sa.select(jobs.c.state, sa.func.count()).where(jobs.c.state != "open").group_by(jobs.c.state)
+    )
+    ended = sa.select(jobs.c.final).where(jobs.c.state != "open").order_by(jobs.c.ended_at.desc()).limit(MOST_ENDED)
+    happenings = sa.select(tables.happenings).order_by(tables.happenings.c.sequence.desc()).limit(MOST_HAPPENINGS)
+    points = sa.select(tables.points.c.body).order_by(tables.points.c.time.desc()).limit(MOST_POINTS)
+    return Stored(
+        meta={row.key: row.value for row in connection.execute(sa.select(tables.meta))},
+        nodes=connection.execute(sa.select(tables.nodes).order_by(tables.nodes.c.number)).all(),
+        jobs=found,
+        dependencies=states_of(connection, names),
+        ended=list(connection.execute(ended).scalars())[::-1],
+        ended_counts={row[0]: row[1] for row in counts},
+        last_job=connection.execute(sa.select(sa.func.max(jobs.c.id))).scalar() or 0,
+        last_s=last[1] or 0.0,
+        checkpoint=stored,
+        events=connection.execute(sa.select(events).where(events.c.sequence > after).order_by(events.c.sequence)).all(),
+        last_event=last[0] or 0,
+        happenings=connection.execute(happenings).all()[::-1],
+        points=list(connection.execute(points).scalars())[::-1],
+        tokens=connection.execute(sa.select(tables.tokens)).all(),
+    )
+
+
+def states_of(connection: Connection, names: set[int]) -> Mapping[int, str]:
+    """States of jobs, "open" for those that have not ended; unknown ones are left out."""
+    if not names:
+        return {}
+    rows = connection.execute(
+        sa.select(tables.jobs.c.id, tables.jobs.c.state).where(tables.jobs.c.id.in_(sorted(names)))
+    )
+    return {row.id: row.state for row in rows}
+
+
+def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, find: Find) -> list[tuple[int, str]]:
+    """Bring everything back; digests (by event) that were not recorded yet. `find`: the policies of earlier starts."""
+    now = state.settings.clock()
+    state.epoch = float(stored.meta.get("epoch", now))
+    state.last_s = stored.last_s
+    if "reference_cores" in stored.meta:
+        state.set_reference(float(stored.meta["reference_cores"]), int(stored.meta["reference_bytes"]))
+    for row in stored.nodes:
+        hello = Hello.model_validate_json(row.hello)
+        node = NodeRecord(row.number, hello, row.island, Condition(row.condition), row.drained)
+        state.nodes.append(node)
+        state.numbers[node.name] = node.number
+    _restore_jobs(state, stored)
+    _restore_past(state, tokens, stored)
+    deciding = state.settings.policy
+    if stored.checkpoint is not None:
+        with np.load(io.BytesIO(stored.checkpoint.arrays), allow_pickle=False) as found:
+            state.core.restore({name[5:]: found[name] for name in found.files if name.startswith("core_")})
+            observer.restore(found["needs"])
+        restore_shell(state, stored.checkpoint.shell)
+        deciding = json.loads(stored.checkpoint.shell).get("policy", deciding)
+    missing = _replay(state, stored.events, deciding, find)
+    state.sequence = stored.last_event
+    state.picture, _ = state.look()
+    for job in state.jobs.values():
+        state.places.touch(job)
+    return missing
+
+
+def _restore_jobs(state: State, stored: Stored) -> None:
+    requests: dict[int, JobRequest] = {}
+    for row in stored.jobs:
+        request = requests.get(row.request)
+        if request is None:
+            request = requests[row.request] = JobRequest.model_validate_json(row.body)
+        state.jobs[row.id] = JobRecord(
+            row.id,
+            row.request,
+            request,
+            row.owner,
+            row.submitted_at,
+            array_index=row.array_index,
+            told=row.told,
+            held=row.held,
+            outcome=Outcome.of(row.outcome),
+            started_at=row.started_at,
+        )
+    for job in state.jobs.values():
+        state.link(job, stored.dependencies)
+        if not job.told:
+            state.candidates[job.id] = None
+
+
+def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
+    for text in stored.ended:
+        state.add_ended(Job.model_validate_json(text))
+    state.ended_counts.clear()
+    state.ended_counts.update({JobState(name): count for name, count in stored.ended_counts.items()})
+    state.chronicle.restore(
+        [Happening(sequence=row.sequence, **json.loads(row.body)) for row in stored.happenings],
+        [Point.model_validate_json(text) for text in stored.points],
+    )
+    for row in stored.tokens:
+        info = TokenInfo(
+            id=row.id,
+            user=row.owner,
+            role=row.role,
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            revoked=row.revoked,
+        )
+        tokens.add(row.hash, info)
+
+
+def _policy(state: State, name: str, find: Find) -> Policy:
+    """The one of that name; where it is not found any more, the present one decides for it."""
+    if name != state.settings.policy:
+        try:
+            return find(name)
+        except InputError as error:
+            log.warning("the policy that decided before is not there", policy=name, problem=str(error))
+    return state.policy
+
+
+def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -> list[tuple[int, str]]:
+    """Tell the core all events again, under the policies that decided, at first the one named `deciding`.
+
+    Where it decides otherwise than recorded, what runs on nodes is what counts.
+    """
+    core = state.core
+    core.policy = _policy(state, deciding, find)
+    missing: list[tuple[int, str]] = []
+    for row in rows:
+        document = json.loads(row.event)
+        if document["event"] == RESTART:
+            if document["policy"] != deciding:
+                deciding = document["policy"]
+                core.hand_over(_policy(state, deciding, find))
+            continue
+        (decided,) = state.decide([decode(document)], row.time_s)
+        state.apply(decided, replaying=True)
+        if row.digest and decided.digest != row.digest:
+            if not state.mismatches:
+                log.error("recorded decisions come out otherwise", first=row.sequence, kind=document["event"])
+            state.mismatches += 1
+        elif decided.digest and not row.digest:
+            missing.append((row.sequence, decided.digest))
+    core.policy = state.policy
+    if deciding != state.settings.policy:
+        core.hand_over(state.policy)
+    if state.mismatches:
+        state.places.suspect()
+    return missing

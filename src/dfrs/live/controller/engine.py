@@ -1,0 +1,503 @@
+"""The controller's one loop: plan, record, decide, record what was decided, tell the nodes.
+
+Nothing is told to the core before its event is durable, and nothing to a node before the decision's digest is. So
+whatever a node was ever told follows from the record, and a controller that comes back decides just that again.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from dfrs.engine.codec import encode
+from dfrs.engine.commands import DETACH
+from dfrs.engine.events import Event
+from dfrs.live.controller import checkpoint, tables, views
+from dfrs.live.controller.database import Change, Journal, ReplacedError
+from dfrs.live.controller.node_lifecycle import Comer, Comings
+from dfrs.live.controller.observing import SAME_SHARE, Observer
+from dfrs.live.controller.planner import Plan, Planner, Request, in_order
+from dfrs.live.controller.snapshot_copy import Picture
+from dfrs.live.controller.state import Decided, State
+from dfrs.live.drivers.base import TaskId
+from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.protocol.resources import Happening
+from dfrs.model.decisions import Snapshot
+from dfrs.model.needs import Revision
+from dfrs.model.run import Action
+
+RETRY_S, DISCOVERY_RETRY_S = 1.0, 10.0
+"""So long after a failure it is tried again."""
+NODES_SHOWN = 64
+
+_WORDS = {
+    int(Action.START): "start", int(Action.RESUME): "resume", int(Action.MIGRATE): "migrate",
+    int(Action.PAUSE): "pause", int(Action.LOST): "lost",
+}  # fmt: skip
+_MOVES = (int(Action.START), int(Action.RESUME), int(Action.MIGRATE))
+
+log = structlog.get_logger(__name__)
+Bound = Callable[[Snapshot], float]
+
+
+class Engine:
+    """Changes the state, and is the only one to do so beside what nodes say."""
+
+    def __init__(self, state: State, journal: Journal, observer: Observer, bound: Bound | None) -> None:
+        self.state = state
+        self.trouble: str | None = None
+        """Why it does not get on; None if it does."""
+        self.steps = 0
+        self.checkpoints = 0
+        self._journal = journal
+        self._observer = observer
+        self._bound = bound
+        self._bounding: asyncio.Task[None] | None = None
+        self._planner = Planner(state)
+        self.comings = Comings(state, self._planner)
+        self.comers: dict[str, Comer] = {}
+        self._requests: deque[Request] = deque()
+        self._poke = asyncio.Event()
+        self._rows: list[tuple[Any, Mapping[str, Any]]] = []
+        """Of the database, with the next plan."""
+        self._hellos: dict[int, set[TaskId]] = {}
+        """Nodes whose hello is not recorded, and tasks that only the hello before shows to be lost."""
+        self._tick_at = 0.0
+        self._stored_sequence = 0
+        self._stored_at_s = 0.0
+        self._stepped_at = 0.0
+        self._stopping = False
+        self.sound = True
+        """Whether the state in memory is what the record says: only then may it be stored."""
+
+    def begin(self) -> None:
+        """The state is as it was stored, or as the record says."""
+        self._stored_sequence, self._stored_at_s = self.state.sequence, self.state.last_s
+        self._stepped_at = asyncio.get_running_loop().time()
+        for node in self.state.nodes:
+            node.seen_at = self.state.settings.steady()
+
+    def poke(self) -> None:
+        """There is something to do."""
+        self._poke.set()
+
+    async def ask(self, verb: str, subject: int | str, by: str) -> None:
+        """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError."""
+        if self._stopping:
+            raise UnavailableError(self.trouble or "the controller is stopping")
+        request = Request(verb, subject, by, asyncio.get_running_loop().create_future())
+        self._requests.append(request)
+        self.poke()
+        await request.done
+
+    def stop(self) -> None:
+        """End `run` after the step under way."""
+        self._stopping = True
+        self.poke()
+
+    async def run(self) -> None:
+        """Go on until stopped, whatever happens."""
+        while not self._stopping:
+            try:
+                await self._step()
+                self.trouble = None
+            except ReplacedError as error:
+                self._give_up(error)
+                return
+            except UnavailableError as error:
+                await self._pause(error)
+            except Exception as error:
+                log.exception("a step of the controller failed")
+                await self._pause(UnavailableError(f"the controller failed: {type(error).__name__}; its log says more"))
+            await self._wait()
+
+    def _give_up(self, error: Exception) -> None:
+        log.error("the controller stops", problem=str(error))
+        self.trouble = str(error)
+        self.sound, self._stopping = False, True
+        self._refuse_all(str(error))
+        for node in self.state.nodes:
+            if node.link is not None:
+                node.link.close("another controller has taken over")
+
+    async def _pause(self, error: Exception) -> None:
+        self.trouble = str(error)
+        self._refuse_all(str(error))
+        await asyncio.sleep(RETRY_S)
+
+    def _refuse_all(self, why: str) -> None:
+        while self._requests:
+            request = self._requests.popleft()
+            if not request.done.done():
+                request.done.set_exception(UnavailableError(why))
+
+    async def _wait(self) -> None:
+        state = self.state
+        left_s = max(0.0, self._tick_at - state.settings.steady())
+        wake_at_s = state.picture.wake_at_s
+        if wake_at_s is not None:
+            left_s = min(left_s, max(0.0, wake_at_s - state.now_s()))
+        if self._observer.discovery is not None and self._observer.watching:
+            left_s = min(left_s, max(0.0, self._observer.next_s - state.now_s()))
+        # Unlike wait_for, this loses no cancellation that comes together with what is waited for.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left_s, state.settings.report_s)):
+                await self._poke.wait()
+
+    async def _step(self) -> None:
+        self._poke.clear()
+        self.steps += 1
+        state = self.state
+        now = state.settings.clock()
+        self._forgive()
+        if state.settings.steady() >= self._tick_at:
+            self._tick_at = state.settings.steady() + state.settings.report_s
+            self._tick(now)
+        self._welcome()
+        if self._journal.trouble is not None:
+            # Whether it works again shows only when something is written.
+            await self._journal.write([])
+        revision = await self._discover()
+        plan, comers = self._plan(revision)
+        if not plan.empty:
+            await self._perform(plan, revision)
+            self._welcome()
+        elif revision is not None:
+            self._take(revision)
+        if plan.again:
+            state.places.dirty |= plan.again
+            self.poke()
+        if comers:
+            self.poke()
+        state.places.settle()
+        state.places.flush()
+        await self._store(now)
+
+    # Nodes that come.
+
+    def _forgive(self) -> None:
+        """Where this controller was away for so long that nodes seem silent, it was not they who were."""
+        state, before = self.state, self._stepped_at
+        self._stepped_at = asyncio.get_running_loop().time()
+        gap_s = self._stepped_at - before
+        if gap_s >= state.settings.silent_s:
+            now = state.settings.steady()
+            for node in state.nodes:
+                node.seen_at = min(now, node.seen_at + gap_s)
+
+    def _welcome(self) -> None:
+        """Greet nodes that the core knows."""
+        state = self.state
+        for name, comer in list(self.comers.items()):
+            node = self.comings.known(comer.hello)
+            if node is None:
+                continue
+            del self.comers[name]
+            if node.link is not None and node.link is not comer.link:
+                node.link.close("its agent has come anew")
+            node.link, node.seen_at = comer.link, state.settings.steady()
+            hello = comer.hello.model_copy(update={"tasks": ()})
+            rebooted = "" not in {hello.boot, node.hello.boot} and hello.boot != node.hello.boot
+            lost = state.places.welcome(node, comer.hello, rebooted=rebooted)
+            if hello != node.hello:
+                node.hello = hello
+                self._hellos[node.number] = self._hellos.get(node.number, set()) | lost
+            state.places.settle()
+            state.places.greet(node, state.settings.report_s)
+            self.poke()
+
+    # Plans.
+
+    def _plan(self, revision: Revision | None) -> tuple[Plan, list[Comer]]:
+        state = self.state
+        plan = Plan(state.now_s())
+        rows, self._rows = self._rows, []
+        plan.rows = list(rows)
+        requests, self._requests = list(self._requests), deque[Request]()
+        dirty, state.places.dirty = state.places.dirty, set()
+        try:
+            return plan, self._fill(plan, requests, dirty, revision)
+        except Exception:
+            self._requests.extendleft(reversed(requests))
+            self._rows = rows
+            state.places.dirty |= dirty
+            raise
+
+    def _fill(self, plan: Plan, requests: Sequence[Request], dirty: set[int], revision: Revision | None) -> list[Comer]:
+        """Put everything into the plan that there is to do; nodes that come."""
+        planner = self._planner
+        # One that came since the last welcome may well be known: it is welcomed at the next.
+        comers = [comer for comer in self.comers.values() if self.comings.known(comer.hello) is None]
+        self.comings.join(plan, comers)
+        self.comings.take(plan, [each for each in requests if isinstance(each.subject, str)])
+        self.comings.watch(plan)
+        self._requests.extend(planner.take(plan, [each for each in requests if isinstance(each.subject, int)]))
+        planner.look(plan, dirty)
+        self._record_hellos(plan)
+        planner.submit(plan)
+        if revision is not None and not self.state.exclusive:
+            planner.revise(plan, revision.needs)
+        planner.wake(plan)
+        plan.events = in_order(plan.events)
+        if self._requests:
+            self.poke()
+        return comers
+
+    def _record_hellos(self, plan: Plan) -> None:
+        """What nodes now are: no sooner than the loss of tasks, which shows only by what they were before."""
+        recorded = [
+            number for number, lost in self._hellos.items() if not any(self._unsettled(plan, name) for name in lost)
+        ]
+        for number in recorded:
+            hello = self.state.nodes[number].hello
+            plan.rows.append((tables.SET_HELLO, {"b_number": number, "b_hello": hello.model_dump_json()}))
+
+        def after() -> None:
+            for number in recorded:
+                del self._hellos[number]
+
+        plan.after.append(after)
+
+    def _unsettled(self, plan: Plan, name: TaskId) -> bool:
+        """Whether neither this plan nor another node says what became of the task."""
+        task = self.state.places.find(name)
+        if task is None or name.job in plan.fates:
+            return False
+        return all(sight.state is None for sight in task.at.values())
+
+    async def _perform(self, plan: Plan, revision: Revision | None) -> None:
+        """Record the plan, let the core decide, record that."""
+        state = self.state
+        try:
+            await self._journal.write([*self._event_rows(plan.events, plan.now_s), *plan.changes()])
+        except Exception as error:
+            state.places.dirty |= plan.seen | plan.again
+            for request in plan.answered:
+                if not request.done.done():
+                    request.done.set_exception(UnavailableError(str(error)))
+            raise
+        try:
+            await self._carry_out(plan, revision)
+        except (UnavailableError, ReplacedError):
+            raise
+        except Exception as error:
+            log.exception("what is recorded was not done")
+            raise ReplacedError(f"the controller failed ({type(error).__name__}) and stops: start it again") from error
+
+    async def _carry_out(self, plan: Plan, revision: Revision | None) -> None:
+        """What is durable now is done, all of it."""
+        state = self.state
+        state.sequence += len(plan.events)
+        state.places.advance(state.sequence)
+        for after in plan.after:
+            after()
+        state.chronicle.show(plan.happened)
+        for request in plan.answered:
+            if not request.done.done():
+                request.done.set_result(None)
+        if revision is not None:
+            self._take(revision)
+        if plan.events:
+            await self._decide(plan)
+
+    def _event_rows(self, events: Sequence[Event], now_s: float) -> list[Change]:
+        first = self.state.sequence + 1
+        rows = [
+            {"sequence": first + k, "time_s": now_s, "event": json.dumps(encode(event)), "digest": ""}
+            for k, event in enumerate(events)
+        ]
+        return [(tables.ADD_EVENT, rows)]
+
+    async def _decide(self, plan: Plan) -> None:
+        state = self.state
+        decided, picture, reasons, whys = await asyncio.to_thread(self._ask_core, plan.events, plan.now_s)
+        touched: set[int] = set()
+        happened: list[Happening] = []
+        for each in decided:
+            touched |= state.apply(each)
+            self._describe(each, reasons, plan.now_s, happened)
+        state.picture, state.whys = picture, whys
+        state.tasks_changed |= any(len(each.commands) for each in decided)
+        problems = [each.problem for each in decided if each.problem]
+        for problem in problems:
+            log.error("the core could not decide", problem=problem)
+        if any(each.digest for each in decided):
+            state.policy_problem = None
+        if problems:
+            state.policy_problem = problems[-1]
+        self._show_bars(touched, state.wall(plan.now_s))
+        await self._record(decided, happened)
+
+    def _ask_core(
+        self, events: Sequence[Event], now_s: float
+    ) -> tuple[list[Decided], Picture, tuple[str, ...], Mapping[int, str]]:
+        decided = self.state.decide(list(events), now_s)
+        picture, reasons = self.state.look()
+        target = self.state.core.target
+        return decided, picture, reasons, {} if target is None else target.why
+
+    async def _record(self, decided: Sequence[Decided], happened: Sequence[Happening]) -> None:
+        """Make the decision's digests durable, however long it takes: before that, no node is told."""
+        state = self.state
+        first = state.sequence - len(decided) + 1
+        digests = [{"b_sequence": first + k, "b_digest": each.digest} for k, each in enumerate(decided) if each.digest]
+        changes: list[Change] = [
+            (tables.SET_DIGEST, digests),
+            (tables.ADD_HAPPENING, [state.chronicle.row(each) for each in happened]),
+        ]
+        if not digests and not happened:
+            state.chronicle.changed()
+            return
+        while True:
+            try:
+                await self._journal.write(changes)
+                break
+            except UnavailableError as error:
+                if self._stopping:
+                    raise
+                await self._pause(error)
+        self.trouble = None
+        state.chronicle.show(happened)
+
+    def _describe(self, decided: Decided, reasons: Sequence[str], now_s: float, into: list[Happening]) -> None:
+        state, commands = self.state, decided.commands
+        if not len(commands):
+            return
+        for command, reason in zip(commands, commands.reason.tolist(), strict=True):
+            word = _WORDS.get(command.action)
+            job = state.jobs.get(command.job_id)
+            if word is None or job is None or job.outcome is not None or command.action == DETACH:
+                continue
+            why = str(reasons[reason]) if 0 <= reason < len(reasons) else ""
+            job.why = why
+            names = tuple(state.nodes[node].name for node in command.nodes[:NODES_SHOWN])
+            into.append(
+                state.chronicle.number(
+                    {
+                        "time": state.wall(now_s),
+                        "job": job.id,
+                        "node": None,
+                        "action": word,
+                        "nodes": names,
+                        "yield_": command.yield_ if command.action in _MOVES else None,
+                        "why": why,
+                    }
+                )
+            )
+
+    def _show_bars(self, names: set[int], now: float) -> None:
+        state = self.state
+        for name in names:
+            job = state.jobs.get(name)
+            if job is None:
+                continue
+            for task in job.tasks:
+                key = (name, task.id.rank)
+                if task.target < 0 or task.exit is not None or job.outcome is not None:
+                    state.chronicle.end_bar(key, now)
+                    continue
+                state.chronicle.bar(
+                    key,
+                    now,
+                    name=job.name,
+                    user=job.user,
+                    node=state.nodes[task.target].name,
+                    paused=job.paused,
+                    share_cores=state.places.share_cores(job, task),
+                )
+
+    # Discovery.
+
+    async def _discover(self) -> Revision | None:
+        state, observer = self.state, self._observer
+        now_s = state.now_s()
+        if observer.discovery is None or state.reference_cores is None or not observer.due(now_s, state.tasks_changed):
+            return None
+        try:
+            return await self._step_discovery(now_s)
+        except Exception:
+            log.exception("discovery failed: shares stay as they are")
+            observer.next_s = now_s + DISCOVERY_RETRY_S
+            return None
+
+    async def _step_discovery(self, now_s: float) -> Revision | None:
+        state, observer = self.state, self._observer
+        if observer.discovery is None or state.reference_cores is None:
+            return None
+        changed, state.tasks_changed = state.tasks_changed, False
+        capacity = state.picture.snapshot.capacity[:, 0]
+        step, told = observer.discovery.step, dict[int, float]()
+        if observer.watching or not changed:
+            table, usage = observer.observe(capacity, state.reference_cores)
+            revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
+            if not changed:
+                return revision
+            # What was seen belongs to the tasks that were there: only then come the new ones.
+            observer.keep(revision)
+            told = dict(revision.needs)
+        table, usage = observer.regroup(state.jobs.values(), capacity)
+        revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
+        return replace(revision, needs=told | dict(revision.needs))
+
+    def _take(self, revision: Revision) -> None:
+        """Put the weights in force that discovery gives."""
+        state = self.state
+        capacity = state.picture.snapshot.capacity[:, 0]
+        shares = self._observer.take(revision, capacity)
+        before = state.places.overrides
+        state.places.overrides = {} if state.exclusive else shares
+        for key, share in shares.items():
+            was = before.get(key)
+            job = state.jobs.get(key[0])
+            if job is not None and (was is None or abs(share - was) > SAME_SHARE * max(share, was)):
+                state.places.settle_later(job)
+        for name, error in self._observer.errors().items():
+            job = state.jobs.get(name)
+            if job is not None:
+                job.need_error = error
+
+    # Once a second or so.
+
+    def _tick(self, now: float) -> None:
+        state = self.state
+        row = state.chronicle.point(views.point(state, now))
+        if row is not None:
+            self._rows.append((tables.ADD_POINT, row))
+        for name, job in state.jobs.items():
+            start_at = job.request.start_at
+            if not job.told and start_at is not None and start_at <= now:
+                state.candidates.setdefault(name)
+        if self._bound is not None and (self._bounding is None or self._bounding.done()):
+            self._bounding = asyncio.create_task(self._find_bound(self._bound))
+
+    async def _find_bound(self, bound: Bound) -> None:
+        try:
+            self.state.bound = await asyncio.to_thread(bound, views.due(self.state))
+        except Exception:
+            log.exception("the bound cannot be computed")
+            self.state.bound = None
+
+    async def _store(self, now: float, *, anyway: bool = False) -> None:
+        """Store the state, so that the next start has less to replay."""
+        state, settings = self.state, self.state.settings
+        events, seconds = state.sequence - self._stored_sequence, state.last_s - self._stored_at_s
+        if not events or not (anyway or events >= settings.checkpoint_events or seconds >= settings.checkpoint_s):
+            return
+        shell = checkpoint.shell(state)
+        arrays = await asyncio.to_thread(checkpoint.arrays, state.core, self._observer)
+        changes: list[Change] = [
+            (tables.ADD_CHECKPOINT, [{"sequence": state.sequence, "arrays": arrays, "shell": shell}]),
+            (tables.DROP_CHECKPOINTS, [{"b_before": self._stored_sequence}]),
+        ]
+        await self._journal.write(changes)
+        self._stored_sequence, self._stored_at_s = state.sequence, state.last_s
+        self.checkpoints += 1
+
+    async def store(self) -> None:
+        """As a last act: store the state whatever its age."""
+        await self._store(self.state.settings.clock(), anyway=True)

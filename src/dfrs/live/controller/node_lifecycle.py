@@ -1,0 +1,208 @@
+"""Nodes that come, fall silent, are lost, are drained and come back: what the core is told of them."""
+
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from dfrs.engine.events import Event
+from dfrs.live.controller import tables, views
+from dfrs.live.controller.planner import Plan, Planner, Request
+from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome
+from dfrs.live.controller.state import State
+from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError
+from dfrs.live.protocol.resources import JobState
+from dfrs.live.protocol.wire import Hello
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+
+TAKEOVER_S = 5.0
+"""A connection that has been silent for so long gives way to a new one of the same name."""
+
+log = structlog.get_logger(__name__)
+
+
+class Comer:
+    """An agent that has said hello and is not welcomed yet."""
+
+    def __init__(self, hello: Hello, link: Link) -> None:
+        self.hello = hello
+        self.link = link
+
+
+class Comings:
+    """Plans for nodes."""
+
+    def __init__(self, state: State, planner: Planner) -> None:
+        self._state = state
+        self._planner = planner
+
+    def refuse(self, hello: Hello, now: float) -> None:
+        """Raise ConflictError where another agent is connected under that name.
+
+        An agent of the same host is the same node, restarted or with a broken connection: it takes the place of the
+        old one at once. One of another host does so only when the old one has been silent for some seconds, and, as it
+        may still run jobs, only when the node counts as lost.
+        """
+        node = self.find(hello.node)
+        if node is None or self.known(hello) is not None:
+            return
+        if node.link is not None and now - node.seen_at < TAKEOVER_S:
+            raise ConflictError(f"node {hello.node}: an agent on host {node.hello.host} is connected under this name")
+        if node.condition is not Condition.DOWN:
+            raise ConflictError(
+                f"node {hello.node}: was on host {node.hello.host}, and is not given up yet: wait, or use another name"
+            )
+
+    def find(self, name: str) -> NodeRecord | None:
+        """The node of that name."""
+        number = self._state.numbers.get(name)
+        return None if number is None else self._state.nodes[number]
+
+    def known(self, hello: Hello) -> NodeRecord | None:
+        """The node that says hello, if it is in the record. One of the same name on another host is another node."""
+        node = self.find(hello.node)
+        return node if node is not None and node.hello.host == hello.host else None
+
+    def take(self, plan: Plan, requests: Iterable[Request]) -> None:
+        """Drain and undrain."""
+        for request in requests:
+            node = self.find(str(request.subject))
+            if node is None or not views.is_present(self._state, node):
+                request.done.set_exception(NotFoundError(f"node {request.subject}: there is no such node"))
+                continue
+            wanted = request.verb == "drain"
+            plan.rows.append((tables.SET_DRAINED, {"b_number": node.number, "b_drained": wanted}))
+            self._planner.note(plan, request.verb, node=node.name, by=request.by)
+            plan.after.append(lambda node=node, wanted=wanted: setattr(node, "drained", wanted))
+            plan.answered.append(request)
+
+    def join(self, plan: Plan, comers: Iterable[Comer]) -> None:
+        """Nodes that the core has never heard of."""
+        state = self._state
+        nodes = list(state.nodes)
+        cores, bytes_ = state.reference_cores, state.reference_bytes
+        for comer in comers:
+            hello = comer.hello.model_copy(update={"tasks": ()})
+            if cores is None or bytes_ is None:
+                cores = state.settings.reference_cores or hello.cpus
+                bytes_ = state.settings.reference_bytes or hello.memory_bytes
+                self._set_reference(plan, cores, bytes_)
+            node = NodeRecord(len(nodes), hello, _island(hello, nodes), Condition.UP)
+            nodes.append(node)
+            pauses = hello.abilities.pause_frees_memory
+            plan.events.append(
+                Join(hello.cpus / cores, hello.memory_bytes / bytes_, island=node.island, pause_frees_memory=pauses)
+            )
+            plan.rows.append((tables.ADD_NODE, node.row()))
+            self._planner.note(plan, "join", node=node.name)
+            plan.after.append(lambda node=node: self._add(node))
+
+    def _set_reference(self, plan: Plan, cores: float, bytes_: int) -> None:
+        plan.rows += [
+            (tables.ADD_META, {"key": "reference_cores", "value": repr(float(cores))}),
+            (tables.ADD_META, {"key": "reference_bytes", "value": str(bytes_)}),
+        ]
+
+        def after() -> None:
+            self._state.set_reference(cores, bytes_)
+            self._state.candidates |= dict.fromkeys(self._state.jobs)
+
+        plan.after.append(after)
+
+    def _add(self, node: NodeRecord) -> None:
+        state = self._state
+        node.seen_at = state.settings.steady()
+        state.nodes.append(node)
+        state.numbers[node.name] = node.number
+
+    def watch(self, plan: Plan) -> None:
+        """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
+        state, now = self._state, self._state.settings.steady()
+        jobs_of_lost: set[int] = set()
+        for node in state.nodes:
+            if state.numbers[node.name] != node.number:
+                continue
+            gone = node.link is None and now - node.seen_at >= state.settings.lost_s
+            if node.condition is Condition.DOWN and gone and state.places.on(node.number):
+                # It came back for too short a time to be told so: what it said that it has is lost again.
+                state.places.lose(node.number)
+            condition = self.condition(node, now)
+            if condition is not node.condition:
+                self._change(plan, node, condition, jobs_of_lost)
+
+    def condition(self, node: NodeRecord, now: float) -> Condition:
+        """What the core is to take it for."""
+        settings = self._state.settings
+        if node.condition is Condition.DOWN and node.link is None:
+            return Condition.DOWN
+        silent_s = now - node.seen_at
+        if silent_s >= settings.lost_s:
+            return Condition.DOWN
+        closed = node.drained or silent_s >= settings.silent_s or self._to_empty(node)
+        return Condition.DRAIN if closed else Condition.UP
+
+    def _to_empty(self, node: NodeRecord) -> bool:
+        """Whether it has become another size: then the core can be told only while it is closed and empty."""
+        state = self._state
+        if self._size(node) == state.core.capacity[node.number].tolist():
+            return False
+        return node.condition is Condition.UP or bool(self._jobs_on(node))
+
+    def _size(self, node: NodeRecord) -> list[float]:
+        state = self._state
+        if state.reference_cores is None or state.reference_bytes is None:
+            return state.core.capacity[node.number].tolist()
+        return [node.hello.cpus / state.reference_cores, node.hello.memory_bytes / state.reference_bytes]
+
+    def _jobs_on(self, node: NodeRecord) -> list[JobRecord]:
+        """Those that run there, and those that are held with their memory there."""
+        state = self._state
+        names = [name for name in state.picture.on(node.number) if name in state.jobs]
+        held = (job for job in state.jobs.values() if job.held and any(t.target == node.number for t in job.tasks))
+        return [state.jobs[name] for name in names] + [job for job in held if job.id not in names]
+
+    def _change(self, plan: Plan, node: NodeRecord, condition: Condition, jobs_of_lost: set[int]) -> None:
+        if condition is Condition.DOWN:
+            for job in self._jobs_on(node):
+                if job.id not in jobs_of_lost and job.outcome is None:
+                    jobs_of_lost.add(job.id)
+                    self._lose(plan, job, node)
+        plan.events += self._capacity(node) if condition is Condition.UP else ()
+        plan.events.append(NodeChange(node.number, condition))
+        plan.rows.append((tables.SET_CONDITION, {"b_number": node.number, "b_condition": condition.value}))
+        words = {Condition.DOWN: "lost", Condition.UP: "up", Condition.DRAIN: "closed"}
+        silent = condition is Condition.DRAIN and not node.drained
+        self._planner.note(plan, "silent" if silent else words[condition], node=node.name)
+        plan.after.append(lambda: setattr(node, "condition", condition))
+
+    def _lose(self, plan: Plan, job: JobRecord, node: NodeRecord) -> None:
+        plan.jobs.add(job.id)
+        plan.fates.add(job.id)
+        why = f"its node {node.name} was lost"
+        if self._planner.restarts(job):
+            self._planner.note(plan, "lost", job=job, why=f"{why}; queued again")
+            return
+        outcome = Outcome(state=JobState.FAILED, exit=why)
+        plan.rows.append((tables.SET_JOB, {**job.columns(), "b_outcome": outcome.text()}))
+        self._planner.note(plan, "fail", job=job, why=why)
+
+        def after() -> None:
+            job.outcome, job.why = outcome, why
+            self._state.places.touch(job)
+
+        plan.after.append(after)
+
+    def _capacity(self, node: NodeRecord) -> list[Event]:
+        """A node that comes back may have become another size."""
+        size = self._size(node)
+        if size == self._state.core.capacity[node.number].tolist():
+            return []
+        return [Capacity(node.number, *size)]
+
+
+def _island(hello: Hello, nodes: Sequence[NodeRecord]) -> int:
+    """Tasks move between nodes of one host where drivers can do that; a node alone is its own island."""
+    if hello.abilities.moves_on_host:
+        for node in nodes:
+            if node.hello.host == hello.host and node.hello.abilities.moves_on_host:
+                return node.island
+    return len(nodes)

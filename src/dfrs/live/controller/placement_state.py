@@ -1,0 +1,443 @@
+"""Where tasks are and where they shall be: what each node is desired to have, from placements and from what nodes say.
+
+A task is started on a node only if no other node has it or may have it; once any node had it, it is only ever handed
+over. Between nodes it first has to be HANDED by the one, and then the other is told to take it. So however messages
+are lost, repeated or late, and whenever the controller ends and comes back, no attempt at a job runs twice; and a new
+attempt begins only when all nodes have said that they have nothing of the old one, or are lost.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from dfrs.engine.commands import DETACH, Commands
+from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Sight, Task, order_of
+from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
+from dfrs.live.protocol.wire import MESSAGE_BYTES, Desire, Desired, Hello, Status, Welcome
+from dfrs.model.nodes import Condition
+from dfrs.model.run import Action
+
+MINOR_BITS = 32
+"""Versions are the number of the last event times two to the power of this, and a count."""
+MOST_BYTES = MESSAGE_BYTES // 2
+"""A message with more than about this is sent in parts."""
+NEAR = 1
+"""Distance of a node to which a task can be handed."""
+SHARE_STEP = 1e-6
+"""Cores. Shares that differ by less are the same."""
+
+_MOVES = (int(Action.START), int(Action.RESUME), int(Action.MIGRATE))
+_PAUSE, _LOST = int(Action.PAUSE), int(Action.LOST)
+_UP = (TaskState.RUNNING, TaskState.PAUSED)
+
+
+class Places:
+    """All tasks of `jobs` on `nodes`. Sends nothing before `flush`."""
+
+    def __init__(
+        self, jobs: Mapping[int, JobRecord], nodes: Sequence[NodeRecord], spec_of: Callable[[JobRecord], TaskSpec]
+    ) -> None:
+        self.dirty: set[int] = set()
+        """Jobs of which something new is known."""
+        self.overrides: Mapping[tuple[int, int], float] = {}
+        """Shares of the reference node by (job, rank) that hold instead of the policy's."""
+        self.reference_cores = 1.0
+        self._jobs = jobs
+        self._nodes = nodes
+        self._spec_of = spec_of
+        self._tasks_on: dict[int, dict[TaskId, Task]] = {}
+        self._version = 0
+        self._waiting: set[int] = set()
+
+    def advance(self, sequence: int) -> None:
+        """Versions from now on are higher than all that were given out before the event of that number."""
+        self._version = max(self._version, sequence << MINOR_BITS)
+
+    # What the policy decides.
+
+    def obey(self, commands: Commands, *, replaying: bool = False) -> set[int]:
+        """Take in commands; jobs that they concern. `replaying`: nodes may have been told of each placement since."""
+        touched: set[int] = set()
+        for command in commands:
+            job = self._jobs.get(command.job_id)
+            if job is None or command.action == DETACH:
+                continue
+            touched.add(job.id)
+            if command.action in _MOVES:
+                self.place(job, command.nodes, command.yield_, replaying=replaying)
+            elif command.action != _LOST:
+                job.yield_ = command.yield_
+                if command.action == _PAUSE:
+                    job.placed, job.paused = False, True
+            elif replaying or job.outcome is None:
+                self.begin_anew(job)
+        self._waiting |= touched
+        return touched
+
+    def place(self, job: JobRecord, nodes: Sequence[int], yield_: float, *, replaying: bool = False) -> None:
+        """It is to run on these nodes, one a task, in any order."""
+        job.placed, job.paused, job.yield_ = True, False, yield_
+        self._move(job, nodes)
+        if replaying:
+            for task in job.tasks:
+                self._put(task, task.target)
+
+    def _move(self, job: JobRecord, nodes: Sequence[int]) -> None:
+        """Give each task one of `nodes`: its own, one that has it, one of its island, or any."""
+        if not job.tasks:
+            job.tasks = [Task(TaskId(job=job.id, rank=k, incarnation=job.incarnation)) for k in range(len(nodes))]
+        job.spec = None
+        left = list(nodes)
+        homeless: list[Task] = []
+        for task in job.tasks:
+            if task.target in left:
+                left.remove(task.target)
+            else:
+                homeless.append(task)
+        for task in homeless:
+            task.target = min(left, key=lambda n: self._distance(task, n))
+            left.remove(task.target)
+
+    def _distance(self, task: Task, node: int) -> int:
+        if node in task.at:
+            return 0
+        homes = list(task.at) or [task.target]
+        near = any(home >= 0 and self._nodes[home].island == self._nodes[node].island for home in homes)
+        return NEAR if near else NEAR + 1
+
+    def begin_anew(self, job: JobRecord) -> None:
+        """This attempt is over: what is left of it is ended, and then there may be another one."""
+        job.old += [task for task in job.tasks if task.at]
+        job.tasks = []
+        job.incarnation += 1
+        job.placed = job.paused = False
+        job.yield_ = 0.0
+        job.spec = None
+        self.touch(job)
+
+    def confirm(self, job: JobRecord) -> None:
+        """While replaying: all tasks were where they shall be, and nowhere else."""
+        for task in job.tasks:
+            for node in list(task.at):
+                if node != task.target:
+                    self._drop(task, node)
+            self._put(task, task.target)
+            task.started = True
+
+    def touch(self, job: JobRecord) -> None:
+        """See to it at the next `settle`, and look at it again."""
+        self._waiting.add(job.id)
+        self.dirty.add(job.id)
+
+    def settle_later(self, job: JobRecord) -> None:
+        """See to it at the next `settle`."""
+        self._waiting.add(job.id)
+
+    def forget(self, job: JobRecord) -> None:
+        """It has ended: all that nodes still have of it is to go."""
+        for task in job.all_tasks:
+            for node in list(task.at):
+                self._want(job, task, node, TaskState.ABSENT)
+                self._drop(task, node)
+
+    def suspect(self) -> None:
+        """What was decided before is in doubt: any node may have any task until it says that it has not."""
+        for job in self._jobs.values():
+            for task in job.tasks:
+                for node in self._nodes:
+                    if node.condition is not Condition.DOWN:
+                        self._put(task, node.number)
+
+    def lose(self, number: int) -> None:
+        """A node is given up, with all that it has."""
+        node = self._nodes[number]
+        for task in list(self._tasks_on.get(number, {}).values()):
+            self._drop(task, number)
+        node.desired.clear()
+        node.outbox.clear()
+        if node.link is not None:
+            node.link.close("it was silent for so long that its jobs were given up")
+            node.link = None
+
+    # What nodes say.
+
+    def hear(self, node: NodeRecord, status: Status) -> None:
+        """Take in what a node says of a task."""
+        task = self.find(status.task)
+        sight = None if task is None else task.at.get(node.number)
+        if task is None or sight is None:
+            row = node.desired.get(status.task)
+            if row is not None and row.state is status.state is TaskState.ABSENT and status.version >= row.version:
+                del node.desired[status.task]
+            return
+        if status.state is not TaskState.EXITED and order_of(status) < sight.order:
+            return
+        if sight.state is TaskState.EXITED and status.state in LIVE:
+            # Late, whatever it is dated: clocks may be set back, and a task ends only once.
+            return
+        sight.order = max(sight.order, order_of(status))
+        sight.error = status.error
+        self._see(node, task, sight, status)
+        self.dirty.add(status.task.job)
+        self._waiting.add(status.task.job)
+
+    def _see(self, node: NodeRecord, task: Task, sight: Sight, status: Status) -> None:
+        row = node.desired.get(status.task)
+        heeded = row is not None and status.version >= row.version
+        if status.state is TaskState.ABSENT:
+            leaving = row is not None and row.state in {TaskState.ABSENT, TaskState.HANDED}
+            if row is None or (leaving and heeded) or (not leaving and sight.state in LIVE):
+                self._leave(node, task)
+            return
+        task.started = True
+        if status.state is TaskState.HANDED and not (heeded and row is not None and row.state is TaskState.HANDED):
+            return
+        sight.state = status.state
+        if status.state is TaskState.EXITED:
+            task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+
+    def _leave(self, node: NodeRecord, task: Task) -> None:
+        """The node does not have it. Unless it knows that it shall not, it is told so."""
+        self._drop(task, node.number)
+        row = node.desired.get(task.id)
+        if row is not None and row.state is TaskState.ABSENT:
+            del node.desired[task.id]
+        elif row is not None:
+            self._tell(node, Desired(task=task.id, version=self._next(), state=TaskState.ABSENT))
+
+    def welcome(self, node: NodeRecord, hello: Hello, *, rebooted: bool = False) -> set[TaskId]:
+        """A node says all that it has: what it does not name it does not have. Tasks that were lost with a reboot.
+
+        Without a reboot it never started what it does not name. After one it may have, also where nobody ever heard of
+        it: such a task counts as started, and is lost.
+        """
+        node.desired.clear()
+        node.outbox.clear()
+        named = {status.task: status for status in hello.tasks}
+        lost: set[TaskId] = set()
+        for task in self.on(node.number):
+            self.touch(self._jobs[task.id.job])
+            if task.id in named:
+                continue
+            if rebooted and task.at[node.number].told:
+                task.started = True
+                lost.add(task.id)
+            self._drop(task, node.number)
+        for status in named.values():
+            job = self._jobs.get(status.task.job)
+            if job is None or status.state is TaskState.ABSENT:
+                continue
+            task = self.find(status.task)
+            if task is None:
+                if status.task.incarnation >= job.incarnation:
+                    continue
+                task = Task(status.task, started=True)
+                job.old.append(task)
+            elif self._distance(task, node.number) > NEAR:
+                # Tasks do not move between islands: it never had it.
+                continue
+            sight = self._put(task, node.number)
+            sight.state, sight.order, sight.error, task.started = status.state, (0, 0.0), status.error, True
+            if status.state is TaskState.EXITED:
+                task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+            self.touch(job)
+        return lost
+
+    # What nodes are told.
+
+    def settle(self, jobs: Iterable[int] | None = None) -> None:
+        """Work out what nodes shall have of these jobs, or of all that something happened to."""
+        if jobs is None:
+            jobs, self._waiting = self._waiting, set()
+        for name in jobs:
+            job = self._jobs.get(name)
+            if job is not None:
+                self._settle(job)
+
+    def _settle(self, job: JobRecord) -> None:
+        for task in job.old:
+            self._remove(job, task)
+        if any(not task.at for task in job.old):
+            job.old = [task for task in job.old if task.at]
+        if job.outcome is not None:
+            for task in job.tasks:
+                self._remove(job, task)
+            return
+        for task in job.tasks:
+            if task.exit is not None:
+                self._keep(job, task)
+            elif task.target >= 0:
+                self._steer(job, task)
+
+    def _remove(self, job: JobRecord, task: Task) -> None:
+        for node in list(task.at):
+            self._want(job, task, node, TaskState.ABSENT)
+
+    def _keep(self, job: JobRecord, task: Task) -> None:
+        """It has ended: its node keeps the record of that until the whole job is over."""
+        for node, sight in list(task.at.items()):
+            if sight.state is not TaskState.EXITED:
+                self._want(job, task, node, TaskState.ABSENT)
+            elif task.id not in self._nodes[node].desired:
+                self._want(job, task, node, TaskState.RUNNING)
+
+    def _steer(self, job: JobRecord, task: Task) -> None:
+        target, others = task.target, [node for node in task.at if node != task.target]
+        for node in others:
+            self._want(job, task, node, TaskState.HANDED)
+        state = TaskState.PAUSED if job.paused else TaskState.RUNNING
+        if target not in task.at:
+            if task.started:
+                ready = bool(others) and all(task.at[n].state is TaskState.HANDED for n in others)
+            else:
+                ready = not others and not job.old and job.placed
+            if not ready:
+                return
+            self._put(task, target).told = False
+        elif others and not task.started:
+            return
+        elif not others and self._in_vain(task, target):
+            state = TaskState.HANDED
+        self._want(job, task, target, state)
+
+    def _in_vain(self, task: Task, target: int) -> bool:
+        """Whether its node may wait for ever for a task that nobody can hand it.
+
+        It is then to hand it over itself: if it has it after all it says so and gets it back; if not, the task is lost.
+        """
+        sight, row = task.at[target], self._nodes[target].desired.get(task.id)
+        if sight.state is not None or row is None:
+            return False
+        return row.state is TaskState.HANDED or (row.take and sight.error != "")
+
+    def _want(self, job: JobRecord, task: Task, number: int, state: TaskState) -> None:
+        node = self._nodes[number]
+        row = node.desired.get(task.id)
+        same = row is not None and row.state is state
+        if state not in _UP:
+            if not same:
+                self._tell(node, Desired(task=task.id, version=self._next(), state=state))
+            return
+        share = self.share_cores(job, task)
+        if same and row is not None and abs(row.share_cores - share) < SHARE_STEP:
+            return
+        self._tell(
+            node,
+            Desired(
+                task=task.id,
+                version=self._next(),
+                state=state,
+                share_cores=share,
+                spec=self._spec(job),
+                take=task.started,
+            ),
+        )
+
+    def share_cores(self, job: JobRecord, task: Task) -> float:
+        """What it is to be guaranteed: its discovery's weight, or its yield of its need."""
+        own = self.overrides.get((job.id, task.id.rank))
+        return self.reference_cores * (job.yield_ * job.need if own is None else own)
+
+    def _spec(self, job: JobRecord) -> TaskSpec:
+        if job.spec is None:
+            job.spec = self._spec_of(job)
+        return job.spec
+
+    def _tell(self, node: NodeRecord, desired: Desired) -> None:
+        node.desired[desired.task] = desired
+        node.outbox[desired.task] = desired
+
+    def _next(self) -> int:
+        self._version += 1
+        return self._version
+
+    def flush(self) -> None:
+        """Send what changed to nodes that are connected; others hear it when they are."""
+        for node in self._nodes:
+            if not node.outbox:
+                continue
+            if node.link is not None:
+                self._send(node, list(node.outbox.values()))
+            node.outbox.clear()
+
+    def greet(self, node: NodeRecord, report_s: float) -> None:
+        """Tell a node that has just come all that it shall have; what it has to start follows."""
+        if node.link is None:
+            return
+        here = self._tasks_on.get(node.number, {})
+        known: list[Desired] = []
+        fresh: list[Desired] = []
+        size = 0
+        for desired in node.desired.values():
+            if desired.task in here and here[desired.task].at[node.number].state is None:
+                fresh.append(desired)
+                continue
+            size += _size(desired)
+            # What runs already needs no program again where the message would be too long.
+            known.append(desired if size < MOST_BYTES else desired.model_copy(update={"spec": None}))
+        node.link.send(Welcome(report_s=report_s, desired=tuple(known)))
+        self._send(node, fresh)
+        node.outbox.clear()
+
+    def _send(self, node: NodeRecord, desired: Sequence[Desired]) -> None:
+        here = self._tasks_on.get(node.number, {})
+        for one in desired:
+            if one.task in here:
+                here[one.task].at[node.number].told = True
+        for part in _parts(desired):
+            if node.link is not None:
+                node.link.send(Desire(tasks=part))
+
+    # Books.
+
+    def on(self, number: int) -> list[Task]:
+        """Tasks that a node has or may have."""
+        return list(self._tasks_on.get(number, {}).values())
+
+    def restore(self, task: Task, nodes: Iterable[int]) -> None:
+        """These nodes have or may have it."""
+        for number in nodes:
+            self._put(task, number)
+
+    def _put(self, task: Task, number: int) -> Sight:
+        sight = task.at.setdefault(number, Sight())
+        self._tasks_on.setdefault(number, {})[task.id] = task
+        return sight
+
+    def _drop(self, task: Task, number: int) -> None:
+        task.at.pop(number, None)
+        self._tasks_on.get(number, {}).pop(task.id, None)
+        self.dirty.add(task.id.job)
+        self._waiting.add(task.id.job)
+
+    def find(self, name: TaskId) -> Task | None:
+        """The task of that name, if its job has not ended."""
+        job = self._jobs.get(name.job)
+        if job is None:
+            return None
+        if name.incarnation == job.incarnation:
+            return job.tasks[name.rank] if name.rank < len(job.tasks) else None
+        return next((task for task in job.old if task.id == name), None)
+
+
+def _parts(desired: Sequence[Desired]) -> Iterable[tuple[Desired, ...]]:
+    """In messages that are not too long."""
+    part: list[Desired] = []
+    size = 0
+    for one in desired:
+        length = _size(one)
+        if part and size + length > MOST_BYTES:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(one)
+        size += length
+    if part:
+        yield tuple(part)
+
+
+def _size(desired: Desired) -> int:
+    """About how many bytes it has as a message, at most."""
+    spec = desired.spec
+    if spec is None:
+        return 300
+    texts = (*spec.command, *spec.peers, spec.directory, *spec.environment, *spec.environment.values())
+    # A character has up to six bytes as JSON.
+    return 600 + sum(6 * len(text) + 4 if not text.isascii() else 2 * len(text) + 4 for text in texts)

@@ -1,0 +1,390 @@
+"""What is to be recorded next: from users' requests, from what nodes said and did not say, and from the clock.
+
+A plan changes nothing. Its events and rows are made durable together; then `after` is called and the core is told.
+A job or a node is in a plan at most once: whatever else there is about it comes with the next one.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import structlog
+
+from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.live.controller import tables, views
+from dfrs.live.controller.activity import Chronicle
+from dfrs.live.controller.database import Change
+from dfrs.live.controller.records import JobRecord, Outcome, Task, in_words
+from dfrs.live.controller.state import State, failed_after
+from dfrs.live.drivers.base import Exit, ExitKind
+from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.protocol.resources import Happening, Job, JobState, Restart
+from dfrs.model.errors import DfrsError
+from dfrs.model.nodes import NodeChange
+
+MOST_SUBMITTED = 5000
+"""Jobs that the core is told of at once."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """What a user wants done to a job or a node. `done` is answered when it is durable."""
+
+    verb: str
+    subject: int | str
+    by: str
+    done: asyncio.Future[None] = field(repr=False)
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """What to record, and what to do then."""
+
+    now_s: float
+    events: list[Event] = field(default_factory=list[Event])
+    rows: list[tuple[Any, Mapping[str, Any]]] = field(default_factory=list[tuple[Any, Mapping[str, Any]]])
+    after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    happened: list[Happening] = field(default_factory=list[Happening])
+    answered: list[Request] = field(default_factory=list[Request])
+    jobs: set[int] = field(default_factory=set[int])
+    """Jobs that it is about."""
+    fates: set[int] = field(default_factory=set[int])
+    """Those of them of whose tasks it says that they have run: they are not started again."""
+    again: set[int] = field(default_factory=set[int])
+    """Jobs about which there is more to say."""
+    seen: set[int] = field(default_factory=set[int])
+    """Jobs that were looked at."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to record."""
+        return not (self.events or self.rows or self.happened)
+
+    def changes(self) -> list[Change]:
+        """Rows of the database, by statement."""
+        rows: list[Change] = [(statement, [row]) for statement, row in self.rows]
+        rows += [(tables.ADD_HAPPENING, [Chronicle.row(each) for each in self.happened])]
+        return rows
+
+
+class Planner:
+    """Makes plans for a state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def note(self, plan: Plan, action: str, *, job: JobRecord | None = None, **more: object) -> None:
+        """Something happens with this plan."""
+        state = self._state
+        plan.happened.append(
+            state.chronicle.number(
+                {"time": state.wall(plan.now_s), "job": None if job is None else job.id, "node": None}
+                | {"action": action}
+                | more
+            )
+        )
+
+    # Users' requests.
+
+    def take(self, plan: Plan, requests: Iterable[Request]) -> list[Request]:
+        """Do what is asked; those that have to wait for the next plan."""
+        later: list[Request] = []
+        for request in requests:
+            if request.done.done():
+                continue
+            try:
+                taken = self._take_of_job(plan, request)
+            except DfrsError as error:
+                request.done.set_exception(error)
+                continue
+            if taken:
+                plan.answered.append(request)
+            else:
+                later.append(request)
+        return later
+
+    def _take_of_job(self, plan: Plan, request: Request) -> bool:
+        job = self.open_job(int(request.subject))
+        if job.id in plan.jobs:
+            return False
+        plan.jobs.add(job.id)
+        if job.outcome is not None:
+            raise ConflictError(f"job {job.id}: is ending: {job.outcome.exit}")
+        if request.verb == "cancel":
+            outcome = Outcome(state=JobState.CANCELLED, exit=f"cancelled by {request.by}", by=request.by)
+            self.end(plan, job, outcome, "cancel", by=request.by)
+        else:
+            self._hold(plan, job, request, wanted=request.verb == "hold")
+        return True
+
+    def open_job(self, number: int) -> JobRecord:
+        """A job that has not ended. Raises NotFoundError or ConflictError."""
+        state = self._state
+        job = state.jobs.get(number)
+        if job is not None:
+            return job
+        if number in state.ended:
+            ended = state.ended[number]
+            raise ConflictError(f"job {number}: has ended: {ended.state}")
+        raise NotFoundError(f"job {number}: there is no such job, or it ended long ago")
+
+    def _hold(self, plan: Plan, job: JobRecord, request: Request, *, wanted: bool) -> None:
+        if job.held == wanted:
+            raise ConflictError(f"job {job.id}: is {'held already' if wanted else 'not held'}")
+        if job.told:
+            plan.events.append(Hold(job.id) if wanted else Unhold(job.id))
+        plan.rows.append((tables.SET_JOB, {**job.columns(), "b_held": wanted}))
+        self.note(plan, request.verb, job=job, by=request.by)
+        row = self._state.picture.row(job.id)
+
+        def after() -> None:
+            job.held = wanted
+            job.why = f"held by {request.by}" if wanted else ""
+            if wanted and row is not None:
+                job.row = row.copy()
+            if not wanted and not job.told:
+                self._state.candidates[job.id] = None
+
+        plan.after.append(after)
+
+    # How jobs end.
+
+    def end(self, plan: Plan, job: JobRecord, outcome: Outcome, action: str, *, by: str = "") -> None:
+        """It is to end that way: now if nothing of it is on any node, or else when nothing is."""
+        plan.jobs.add(job.id)
+        plan.fates.add(job.id)
+        if not any(task.exit is None and task.at for task in job.all_tasks):
+            self.finish(plan, job, outcome, action, by=by)
+            return
+        plan.rows.append((tables.SET_JOB, {**job.columns(), "b_outcome": outcome.text()}))
+        self.note(plan, action, job=job, why=outcome.exit, by=by)
+
+        def after() -> None:
+            job.outcome = outcome
+            job.why = outcome.exit
+            self._state.places.touch(job)
+
+        plan.after.append(after)
+
+    def finish(self, plan: Plan, job: JobRecord, outcome: Outcome, action: str | None, *, by: str = "") -> None:
+        """It has ended that way."""
+        state = self._state
+        plan.jobs.add(job.id)
+        plan.fates.add(job.id)
+        now = state.wall(plan.now_s)
+        final = views.job(state, job, now=now, outcome=outcome)
+        if job.told:
+            plan.events.append(Complete(job.id))
+        plan.rows.append((tables.SET_JOB, {**job.columns(ended_at=now, final=final), "b_outcome": outcome.text()}))
+        if action is not None:
+            self.note(plan, action, job=job, why=outcome.exit, by=by, nodes=final.nodes[:64])
+        plan.after.append(lambda: self._forget(job, final, now))
+
+    def _forget(self, job: JobRecord, final: Job, now: float) -> None:
+        state = self._state
+        state.places.forget(job)
+        del state.jobs[job.id]
+        state.add_ended(final)
+        state.tasks_changed = True
+        for task in job.tasks:
+            state.chronicle.end_bar((job.id, task.id.rank), now)
+        for name in state.dependents.pop(job.id, ()):
+            waiting = state.jobs.get(name)
+            if waiting is None:
+                continue
+            waiting.waits_for.discard(job.id)
+            if final.state is not JobState.DONE:
+                waiting.failed = failed_after(job.id, final.state)
+                state.places.dirty.add(name)
+            state.candidates[name] = None
+
+    def look(self, plan: Plan, names: Iterable[int]) -> None:
+        """What became of jobs of which something new is known."""
+        ready: list[JobRecord] = []
+        for name in names:
+            job = self._state.jobs.get(name)
+            if job is None:
+                continue
+            if name in plan.jobs:
+                plan.again.add(name)
+                continue
+            plan.seen.add(name)
+            if self._look(plan, job):
+                ready.append(job)
+        self._make_ready(plan, ready)
+
+    def _look(self, plan: Plan, job: JobRecord) -> bool:
+        """Plan what its tasks make of it; whether it runs where it shall be."""
+        if job.outcome is not None:
+            if not any(task.exit is None and task.at for task in job.all_tasks):
+                self.finish(plan, job, job.outcome, None)
+            return False
+        if job.failed and not job.told:
+            self.end(plan, job, Outcome(state=JobState.CANCELLED, exit=job.failed), "cancel")
+            return False
+        gone = next((task for task in job.tasks if _is_gone(task)), None)
+        if gone is not None:
+            self._lost(plan, job, gone)
+            return False
+        exits = [(task.id.rank, task.exit) for task in job.tasks if task.exit is not None]
+        bad = next(((rank, found) for rank, found in exits if not _is_good(found)), None)
+        if bad is not None:
+            self._failed(plan, job, *bad)
+        elif job.tasks and len(exits) == len(job.tasks):
+            self.finish(plan, job, Outcome(state=JobState.DONE, exit=_done(exits), code=0), "finish")
+        else:
+            row = self._state.picture.row(job.id)
+            unready = row is not None and math.isinf(row["ready_s"]) and job.placed
+            return unready and all(task.arrived for task in job.tasks)
+        return False
+
+    def _failed(self, plan: Plan, job: JobRecord, rank: int, found: Exit) -> None:
+        words = in_words(rank, len(job.tasks), found, job.request, self._state.memory_bytes(job.request))
+        code = found.code if found.code is not None else 128 + (found.signal or 0) if found.signal else None
+        self.end(plan, job, Outcome(state=JobState.FAILED, exit=words, code=code), "fail")
+
+    def _lost(self, plan: Plan, job: JobRecord, task: Task) -> None:
+        """A node is there, or is back, and has lost a task: the job is submitted anew, or fails."""
+        state = self._state
+        where = state.nodes[task.target].name if task.target >= 0 else "a node"
+        why = f"its node {where} lost it"
+        if not self.restarts(job):
+            self.end(plan, job, Outcome(state=JobState.FAILED, exit=why), "fail")
+            return
+        plan.jobs.add(job.id)
+        plan.fates.add(job.id)
+        plan.events += [Complete(job.id), self.submission(job, plan.now_s)]
+        if job.held:
+            plan.events.append(Hold(job.id))
+        self.note(plan, "lost", job=job, why=f"{why}; queued again")
+
+    def restarts(self, job: JobRecord) -> bool:
+        """Whether it is queued again if it is lost now."""
+        if job.request.restart is Restart.NEVER:
+            return False
+        return job.incarnation == 0 or not any(task.started for task in job.tasks)
+
+    def _make_ready(self, plan: Plan, jobs: Sequence[JobRecord]) -> None:
+        if not jobs:
+            return
+        state = self._state
+        rows = [state.picture.rows[job.id] for job in jobs]
+        serials = np.array(sorted(state.picture.jobs["serial"][rows].tolist()), np.int64)
+        plan.events.append(Ready(serials, np.full(len(serials), plan.now_s)))
+        plan.jobs.update(job.id for job in jobs)
+        plan.fates.update(job.id for job in jobs)
+        now = state.wall(plan.now_s)
+        fresh = [job for job in jobs if job.started_at is None]
+        plan.rows += [(tables.SET_JOB, {**job.columns(), "b_started_at": now}) for job in fresh]
+
+        def after() -> None:
+            for job in fresh:
+                job.started_at = now
+
+        plan.after.append(after)
+
+    # What the core is told by itself.
+
+    def submit(self, plan: Plan) -> None:
+        """Tell the core of jobs that can be in its queue."""
+        state = self._state
+        told: list[JobRecord] = []
+        for name in list(state.candidates)[:MOST_SUBMITTED]:
+            job = state.jobs.get(name)
+            if job is not None and job.id in plan.jobs:
+                plan.again.add(name)
+                continue
+            if job is None or not self._eligible(job, plan.now_s):
+                # Whatever changes that makes it a candidate again.
+                del state.candidates[name]
+                continue
+            event = self.submission(job, plan.now_s)
+            if event.need > 1 or event.memory > 1:
+                self.end(plan, job, Outcome(state=JobState.FAILED, exit=views.too_large(state, job.request)), "fail")
+                continue
+            plan.jobs.add(job.id)
+            plan.events.append(event)
+            plan.rows.append((tables.SET_JOB, {**job.columns(), "b_told": True}))
+            told.append(job)
+
+        def after() -> None:
+            for job in told:
+                job.told = True
+                state.candidates.pop(job.id, None)
+
+        plan.after.append(after)
+
+    def _eligible(self, job: JobRecord, now_s: float) -> bool:
+        state = self._state
+        if job.told or job.held or job.waits_for or job.failed or job.outcome or state.reference_cores is None:
+            return False
+        start_at = job.request.start_at
+        return start_at is None or state.knows_dedicated or state.wall(now_s) >= start_at
+
+    def submission(self, job: JobRecord, now_s: float) -> Submit:
+        """As the core is told of it; a need or memory above 1 is more than a reference node has."""
+        state, request = self._state, job.request
+        assert state.reference_bytes is not None
+        start_s = math.nan if request.start_at is None else request.start_at - state.epoch
+        if not state.knows_dedicated or not start_s > now_s:
+            start_s = math.nan
+        return Submit(
+            job.id,
+            request.tasks,
+            views.first_need(state, request),
+            state.memory_bytes(request) / state.reference_bytes,
+            estimate_s=math.nan if request.estimate_s is None else request.estimate_s,
+            user=state.user_number(job.user),
+            requested_start_s=start_s,
+            minimum=request.minimum_yield,
+        )
+
+    def revise(self, plan: Plan, needs: Mapping[int, float]) -> None:
+        """Tell the core of needs that were found out."""
+        for name, need in needs.items():
+            job = self._state.jobs.get(name)
+            if job is not None and job.told and name not in plan.jobs:
+                plan.events.append(Revise(name, min(1.0, max(need, 1e-6))))
+
+    def wake(self, plan: Plan) -> None:
+        """Ask the policy when it wanted to be asked."""
+        wake_at_s = self._state.picture.wake_at_s
+        if wake_at_s is not None and wake_at_s <= plan.now_s:
+            plan.events.append(Wake())
+
+
+_RANK: Mapping[type[Event], int] = {
+    NodeChange: 1, Complete: 2, Unhold: 3, Submit: 4, Hold: 5, Revise: 6, Ready: 7, Wake: 8,
+}  # fmt: skip
+
+
+def in_order(events: Sequence[Event]) -> list[Event]:
+    """As the core is told: by kind, and the policy is asked after the last of each kind. Nodes come first, as given."""
+    ordered = sorted(events, key=lambda event: _RANK.get(type(event), 1))
+    for k, event in enumerate(ordered):
+        if isinstance(event, Complete | Submit | Revise | NodeChange):
+            later = ordered[k + 1] if k + 1 < len(ordered) else None
+            ordered[k] = replace(event, last=type(later) is not type(event))
+    return ordered
+
+
+def _is_gone(task: Task) -> bool:
+    if task.exit is not None:
+        return task.exit.kind is ExitKind.LOST
+    return task.started and not task.at
+
+
+def _is_good(found: Exit) -> bool:
+    return found.kind is ExitKind.CODE and found.code == 0
+
+
+def _done(exits: Sequence[tuple[int, Exit]]) -> str:
+    """How a job ended well: with the first thing that a node has to say of it."""
+    rank, said = next(((rank, found.message) for rank, found in exits if found.message), (0, ""))
+    who = f"task {rank}: " if len(exits) > 1 else ""
+    return f"done; {who}{said}" if said else "done"

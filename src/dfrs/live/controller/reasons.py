@@ -1,0 +1,125 @@
+"""Why a job waits that the policy has seen, worked out from the core's present."""
+
+import math
+import time
+
+import numpy as np
+
+from dfrs.live.controller.records import JobRecord
+from dfrs.live.controller.state import State
+from dfrs.model import tolerances
+from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, Snapshot
+from dfrs.model.instance import Bools, Floats
+
+GIB, MIB = 1 << 30, 1 << 20
+
+
+def waiting(state: State, job: JobRecord, row: int) -> str:
+    """Why the job in this row of the picture waits, where at least one node is open."""
+    snapshot, now = state.picture.snapshot, state.settings.clock()
+    start_at = job.request.start_at
+    if start_at is not None and state.wall(float(snapshot.jobs["requested_start_s"][row])) > now:
+        return requested_start(start_at, now)
+    said = _too_little(state, job, snapshot.capacity[:, MEMORY], free=False)
+    if said:
+        return said
+    if state.exclusive:
+        first = _first_in_queue(snapshot, now - state.epoch)
+        return f"waits behind job {snapshot.jobs['id'][first]}" if first < row else _no_nodes(state, row, now)
+    said = _too_little(state, job, _memory_left(snapshot), free=True)
+    return said or _too_few(snapshot, row, exclusive=False) or state.whys.get(job.id) or _next_decision(state, now)
+
+
+def requested_start(start_at: float, now: float) -> str:
+    """In words: it is to start later, at that time of the wall clock."""
+    return f"waits for its requested start at {_time(start_at, now)}"
+
+
+def _no_nodes(state: State, row: int, now: float) -> str:
+    """Why the first in the queue of an exclusive policy does not start."""
+    snapshot = state.picture.snapshot
+    if not (_whole(snapshot) & snapshot.open).any():
+        return "waits: no node is free"
+    said = _too_few(snapshot, row, exclusive=True) or state.whys.get(int(snapshot.jobs["id"][row]), "")
+    if said:
+        return said
+    ahead = np.flatnonzero(snapshot.jobs["requested_start_s"] > now - state.epoch)
+    if len(ahead):
+        soonest = ahead[np.argmin(snapshot.jobs["requested_start_s"][ahead])]
+        at = _time(state.wall(float(snapshot.jobs["requested_start_s"][soonest])), now)
+        return f"waits: nodes are kept for job {snapshot.jobs['id'][soonest]}, which is to start at {at}"
+    return _next_decision(state, now)
+
+
+def _too_little(state: State, job: JobRecord, memory: Floats, *, free: bool) -> str:
+    """Where no open node has (`free`) memory enough for one task: how much one needs, and the most there is."""
+    need = state.memory_bytes(job.request)
+    most = np.where(state.picture.snapshot.open, memory, -1.0)
+    node, reference = int(np.argmax(most)), state.reference_bytes or 1
+    if need <= (most[node] + tolerances.CAPACITY) * reference:
+        return ""
+    there = f"{_size((float(most[node]) + tolerances.CAPACITY) * reference, up=False)} on {state.nodes[node].name}"
+    whose, kind = ("no node", "memory free") if free else ("no node that is up", "memory")
+    return f"waits: {whose} has {_size(need, up=True)} of {kind}; the most is {there}"
+
+
+def _too_few(snapshot: Snapshot, row: int, *, exclusive: bool) -> str:
+    """Where not all tasks of a row fit at once: how many do. An exclusive policy's need CPU too, on nodes of theirs."""
+    job, cpu = snapshot.jobs[row], snapshot.capacity[:, CPU]
+    usable = snapshot.open & (cpu > 0)
+    memory = snapshot.capacity[:, MEMORY] if exclusive else _memory_left(snapshot)
+    each = np.full(len(cpu), float(job["tasks"]))
+    if job["memory"] > 0:
+        each = np.minimum(each, np.floor((memory + tolerances.CAPACITY) / float(job["memory"])))
+    if exclusive:
+        usable &= _whole(snapshot)
+        each = np.minimum(each, np.floor((cpu + tolerances.CAPACITY) / float(job["need"])))
+    tasks, fit = int(job["tasks"]), int(each[usable].clip(0.0).sum())
+    if fit >= tasks:
+        return ""
+    if not fit:
+        return "waits: no free node is large enough"
+    return f"waits: only {fit} of its {tasks} tasks {'fits' if fit == 1 else 'fit'} now"
+
+
+def _first_in_queue(snapshot: Snapshot, now_s: float) -> int:
+    """The first row without nodes that could start by now."""
+    jobs = snapshot.jobs
+    queued = (jobs["state"] != RUNNING) & (jobs["state"] != PAUSED) & ~(jobs["requested_start_s"] > now_s)
+    rows = np.flatnonzero(queued)
+    return int(rows[0]) if len(rows) else len(jobs)
+
+
+def _whole(snapshot: Snapshot) -> Bools:
+    """(N,) nodes without any task."""
+    there = snapshot.task_nodes[snapshot.task_nodes >= 0]
+    return np.bincount(there, minlength=len(snapshot.capacity)) == 0
+
+
+def _memory_left(snapshot: Snapshot) -> Floats:
+    """(N,) memory that running tasks leave of nodes."""
+    there = snapshot.task_nodes >= 0
+    each = np.repeat(snapshot.jobs["memory"], snapshot.jobs["tasks"])[there]
+    used = np.bincount(snapshot.task_nodes[there], each, len(snapshot.capacity))
+    return snapshot.capacity[:, MEMORY] - used
+
+
+def _next_decision(state: State, now: float) -> str:
+    """It has room, and the policy has not started it yet."""
+    wake_at_s = state.picture.wake_at_s
+    if wake_at_s is None or state.wall(wake_at_s) <= now:
+        return "waits for the policy's next decision"
+    return f"waits for the policy's next decision, at {_time(state.wall(wake_at_s), now)} at the latest"
+
+
+def _time(at: float, now: float) -> str:
+    """A wall clock's time, with the day if it is another one."""
+    there, here = time.localtime(at), time.localtime(now)
+    return time.strftime("%H:%M:%S" if there[:3] == here[:3] else "%Y-%m-%d %H:%M:%S", there)
+
+
+def _size(bytes_: float, *, up: bool) -> str:
+    """Rounded so that too little never looks like enough."""
+    unit, name, parts = (GIB, "GiB", 100) if bytes_ >= GIB else (MIB, "MiB", 1)
+    rounded = math.ceil(bytes_ * parts / unit) if up else math.floor(bytes_ * parts / unit)
+    return f"{rounded / parts:g} {name}"

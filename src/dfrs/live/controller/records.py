@@ -1,0 +1,246 @@
+"""What the controller keeps of jobs, their tasks and nodes: plain records, changed by the engine only."""
+
+import json
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
+from dfrs.live.protocol.ports import Link
+from dfrs.live.protocol.resources import Job, JobRequest, JobState
+from dfrs.live.protocol.wire import Desired, Hello, Sample, Status
+from dfrs.model.nodes import Condition
+
+LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED})
+"""States of a task that its node keeps alive."""
+
+
+@dataclass(slots=True)
+class Sight:
+    """What a node last said of a task that it has or may have."""
+
+    state: TaskState | None = None
+    """None: nothing yet; it may have it, since it was told to."""
+    told: bool = True
+    """It may have been told to have it."""
+    order: tuple[int, float] = (0, 0.0)
+    """Version and time of that word: older ones are passed over."""
+    error: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """One task of one attempt at a job."""
+
+    id: TaskId
+    target: int = -1
+    """Number of the node where it is to be, -1 before it has any."""
+    at: dict[int, Sight] = field(default_factory=dict[int, Sight])
+    """Nodes, by number, that have it or may have it. It may be started only where no other one is in here."""
+    started: bool = False
+    """Some node had it: from now on it is only handed over."""
+    exit: Exit | None = None
+    samples: tuple[tuple[float, Sample], ...] = ()
+    """The last two reports of its use, with the host's clock."""
+    base: tuple[float, Sample] | None = None
+    """Where the time begins that discovery looks at next: no weight on its node has changed since. None: the next
+    report will be that."""
+    used_cores: float | None = None
+
+    @property
+    def arrived(self) -> bool:
+        """Whether it runs where it is to be, or has ended."""
+        if self.exit is not None:
+            return True
+        sight = self.at.get(self.target)
+        return sight is not None and sight.state is TaskState.RUNNING
+
+    @property
+    def usage(self) -> Sample | None:
+        """The last report of its use."""
+        return self.samples[-1][1] if self.samples else None
+
+    def observe(self, time_s: float, sample: Sample) -> None:
+        """Take in a report; one that is not later than the last is passed over."""
+        if self.samples:
+            before_s, before = self.samples[-1]
+            if time_s <= before_s:
+                if before_s - time_s < 60.0:
+                    return
+                self.samples, self.base = (), None
+            elif sample.cpu_s >= before.cpu_s:
+                cores = (sample.cpu_s - before.cpu_s) / (time_s - before_s)
+                self.used_cores = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
+        self.samples = (*self.samples[-1:], (time_s, sample))
+        if self.base is None:
+            self.base = self.samples[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a job ends, decided before its tasks are gone."""
+
+    state: JobState
+    exit: str
+    code: int | None = None
+    by: str = ""
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps({"state": self.state.value, "exit": self.exit, "code": self.code, "by": self.by})
+
+    @classmethod
+    def of(cls, text: str | None) -> "Outcome | None":
+        """From JSON."""
+        if text is None:
+            return None
+        found = json.loads(text)
+        return cls(state=JobState(found["state"]), exit=found["exit"], code=found["code"], by=found["by"])
+
+
+@dataclass(slots=True, eq=False)
+class JobRecord:
+    """A job that has not ended."""
+
+    id: int
+    request_id: int
+    request: JobRequest
+    user: str
+    submitted_at: float
+    array_index: int | None = None
+    told: bool = False
+    """The core knows it."""
+    held: bool = False
+    outcome: Outcome | None = None
+    started_at: float | None = None
+    incarnation: int = 0
+    tasks: list[Task] = field(default_factory=list[Task])
+    """Of this attempt, by rank; empty before the first placement."""
+    old: list[Task] = field(default_factory=list[Task])
+    """Of earlier attempts, until every node has said that it has them no more."""
+    placed: bool = False
+    """The policy has it on nodes."""
+    paused: bool = False
+    yield_: float = 0.0
+    need: float = 0.0
+    """Of a task, as the core was told, as a fraction of the reference node."""
+    need_error: float | None = None
+    row: np.void | None = None
+    """What the core knew of it when it was last out of the policy's sight."""
+    why: str = ""
+    """Of the last change."""
+    waits_for: set[int] = field(default_factory=set[int])
+    """Jobs that must end well first and have not ended."""
+    failed: str = ""
+    """How one of them ended otherwise."""
+    spec: TaskSpec | None = None
+    cpu_s: float = 0.0
+    """CPU of tasks whose last word is known; those that run are added."""
+
+    @property
+    def name(self) -> str:
+        """As its user named it, or its program."""
+        return self.request.name or self.request.command[0].rpartition("/")[2][:128] or "job"
+
+    @property
+    def promised(self) -> float:
+        """The yield it has whatever others need: its minimum, or all of it for one with a requested start."""
+        return self.request.minimum_yield if self.request.start_at is None else 1.0
+
+    @property
+    def all_tasks(self) -> list[Task]:
+        """Of all attempts that are not gone."""
+        return self.tasks + self.old
+
+    def new_row(self) -> Mapping[str, Any]:
+        """Its first row in the database."""
+        return {
+            "id": self.id, "request": self.request_id, "owner": self.user, "array_index": self.array_index,
+            "submitted_at": self.submitted_at, "told": False, "held": self.held, "started_at": None, "outcome": None,
+            "ended_at": None, "state": "open", "final": None,
+        }  # fmt: skip
+
+    def columns(self, *, ended_at: float | None = None, final: Job | None = None) -> Mapping[str, Any]:
+        """Its row in the database, for the statement that changes it."""
+        return {
+            "b_id": self.id,
+            "b_told": self.told,
+            "b_held": self.held,
+            "b_started_at": self.started_at,
+            "b_outcome": None if self.outcome is None else self.outcome.text(),
+            "b_ended_at": ended_at,
+            "b_state": "open" if final is None else final.state.value,
+            "b_final": None if final is None else final.model_dump_json(),
+        }
+
+
+@dataclass(slots=True, eq=False)
+class NodeRecord:
+    """A node."""
+
+    number: int
+    """Its index in the core."""
+    hello: Hello
+    """The last one, without tasks."""
+    island: int
+    condition: Condition
+    """As the core was told."""
+    drained: bool = False
+    """By an operator."""
+    seen_at: float = 0.0
+    """When it last said anything; after a start of the controller, that start."""
+    link: Link | None = None
+    """There, once it has been welcomed."""
+    desired: dict[TaskId, Desired] = field(default_factory=dict[TaskId, Desired])
+    outbox: dict[TaskId, Desired] = field(default_factory=dict[TaskId, Desired])
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.hello.node
+
+    def row(self) -> Mapping[str, Any]:
+        """As a row of the database."""
+        return {
+            "number": self.number, "name": self.name, "island": self.island, "condition": self.condition.value,
+            "drained": self.drained, "hello": self.hello.model_dump_json(),
+        }  # fmt: skip
+
+
+def order_of(status: Status) -> tuple[int, float]:
+    """By which the words of one node on one task are ordered."""
+    return status.version, status.since_s
+
+
+def in_words(rank: int, tasks: int, exit_: Exit, request: JobRequest, memory_bytes: int) -> str:
+    """How a task that did not end well ended, what its user can do, and what else its node says of it."""
+    who = f"task {rank} " if tasks > 1 else ""
+    match exit_.kind:
+        case ExitKind.CODE:
+            text = f"{who}ended with status {exit_.code}"
+        case ExitKind.SIGNAL:
+            text = f"{who}was ended by signal {_signal(exit_.signal)}"
+        case ExitKind.OUT_OF_MEMORY:
+            size = f"{memory_bytes / (1 << 20):.0f} MiB"
+            text = f"{who}ran out of memory: its requirement is {size}; submit with more --memory"
+        case ExitKind.TIME_LIMIT:
+            text = f"{who}exceeded its time limit of {request.time_limit_s or 0:g} s"
+        case ExitKind.STOPPED:
+            text = f"{who}was ended on request"
+        case ExitKind.NOT_STARTED:
+            return f"{who}could not be started: {exit_.message}"
+        case ExitKind.LOST:
+            text = f"{who}is gone, and nobody saw how it ended"
+    return f"{text}; {exit_.message}" if exit_.message else text
+
+
+def _signal(number: int | None) -> str:
+    if number is None:
+        return "unknown"
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,424 @@
+"""The controller: what `dfrs.live.protocol.ports.Service` promises, kept by an engine, a state and a database."""
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from dfrs.live.controller import checkpoint, tables, views
+from dfrs.live.controller.attachments import AgentAttachment, Reads
+from dfrs.live.controller.database import Change, Journal
+from dfrs.live.controller.engine import Bound, Engine
+from dfrs.live.controller.export import lines
+from dfrs.live.controller.node_lifecycle import Comer
+from dfrs.live.controller.observing import Observer
+from dfrs.live.controller.records import JobRecord
+from dfrs.live.controller.settings import ControllerSettings
+from dfrs.live.controller.shadow import Shadowed
+from dfrs.live.controller.state import State
+from dfrs.live.controller.tokens import Tokens, Who
+from dfrs.live.drivers.base import Stream, TaskId
+from dfrs.live.protocol.ports import Attachment, ConflictError, Link, NotFoundError, UnavailableError
+from dfrs.live.protocol.resources import (
+    ENDED,
+    Bar,
+    Cluster,
+    Explanation,
+    Happening,
+    Job,
+    JobRequest,
+    JobState,
+    NewToken,
+    Node,
+    OutputPart,
+    Point,
+    Role,
+    ShadowChoice,
+    TokenInfo,
+    TokenRequest,
+)
+from dfrs.live.protocol.wire import Hello
+from dfrs.model.decisions import Policy
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.needs import Discovery
+
+MOST_PROGRAM_BYTES = 256 << 10
+"""Command and environment of a job together."""
+MOST_READ = 1 << 19
+"""Bytes of output in one answer."""
+STOP_S = 30.0
+
+T = TypeVar("T")
+
+
+class Controller:
+    """A `Service`. Between `start` and `stop` it schedules real jobs on the nodes whose agents are attached.
+
+    `find` gives policies by the names of earlier starts: what they decided is decided again by them. `writer` runs the
+    transactions of the database, one after the other; by default it is a thread.
+    """
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        policy: Policy,
+        discovery: Discovery | None = None,
+        shadow: Policy | None = None,
+        bound: Bound | None = None,
+        *,
+        find: checkpoint.Find,
+        writer: Executor | None = None,
+    ) -> None:
+        self.settings = settings
+        self.journal = Journal(settings.database, writer)
+        self.rejected = 0
+        """Messages of agents that cannot be."""
+        self._shadowed = None if shadow is None else Shadowed(policy, shadow, self._node_name, settings.clock)
+        self.state = State(settings, policy if self._shadowed is None else self._shadowed)
+        observed = None if discovery is None or discovery.name == "NONE" else discovery
+        self._observer = Observer(observed)
+        self.engine = Engine(self.state, self.journal, self._observer, bound)
+        self._find = find
+        self._tokens = Tokens()
+        self._reads = Reads()
+        self._running: asyncio.Task[None] | None = None
+        self._next_job = 1
+        self._accepting: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError."""
+        await asyncio.to_thread(self.journal.open)
+        stored = await self.journal.read(checkpoint.load)
+        missing = await asyncio.to_thread(
+            checkpoint.restore, self.state, self._observer, self._tokens, stored, self._find
+        )
+        self._next_job = stored.last_job + 1
+        self.state.start_clock()
+        await self._mark_start(missing, fresh="epoch" not in stored.meta)
+        if self._shadowed is not None:
+            self._shadowed.awake = True
+        self._running = asyncio.create_task(self.engine.run())
+
+    async def _mark_start(self, missing: Sequence[tuple[int, str]], *, fresh: bool) -> None:
+        """Record that it came back, so that versions from now on are higher than all before."""
+        state = self.state
+        sequence = state.sequence + 1
+        marker = {"event": checkpoint.RESTART, "policy": self.settings.policy, "version": views.VERSION}
+        row = {"sequence": sequence, "time_s": state.now_s(), "event": json.dumps(marker), "digest": ""}
+        changes: list[Change] = [
+            (tables.ADD_EVENT, [row]),
+            (tables.SET_DIGEST, [{"b_sequence": number, "b_digest": digest} for number, digest in missing]),
+        ]
+        if fresh:
+            changes.append((tables.ADD_META, [{"key": "epoch", "value": repr(state.epoch)}]))
+        await self.journal.write(changes)
+        state.sequence = sequence
+        state.places.advance(sequence)
+        self.engine.begin()
+
+    async def stop(self) -> None:
+        """Schedule no more; jobs run on."""
+        if self._running is not None:
+            self.engine.stop()
+            await asyncio.wait({self._running}, timeout=STOP_S)
+            # In the middle of a step, the state in memory is of no one moment: the record has all of it.
+            whole = self._running.done() and self.engine.sound
+            self._running.cancel()
+            if whole:
+                with contextlib.suppress(DfrsError):
+                    await self.engine.store()
+        await asyncio.to_thread(self.journal.close)
+
+    def healthy(self) -> str | None:
+        """As `Service.healthy`."""
+        if self._running is None or self._running.done():
+            return self.engine.trouble or "the controller does not run"
+        return self.journal.trouble or self.engine.trouble or self.state.policy_problem
+
+    # Jobs.
+
+    async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        """As `Service.submit`."""
+        views.check_fits(self.state, request)
+        size = sum(len(text.encode()) for text in (*request.command, *request.environment.values()))
+        if size > MOST_PROGRAM_BYTES:
+            raise InputError(f"command and environment: {size} bytes: must be at most {MOST_PROGRAM_BYTES}")
+        # Who asked may go away while it is written: it is taken in all the same.
+        return await self._anyway(self._accept(request, user, by))
+
+    async def _accept(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        state = self.state
+        ended = await self._ended_dependencies(request)
+        count = request.array or 1
+        names = range(self._next_job, self._next_job + count)
+        self._next_job += count
+        now = state.settings.clock()
+        index: Sequence[int | None] = (None,) if request.array is None else range(count)
+        jobs = [
+            JobRecord(name, names[0], request, user, now, array_index=k, held=request.held)
+            for name, k in zip(names, index, strict=True)
+        ]
+        noted = [
+            state.chronicle.number({"time": now, "job": name, "node": None, "action": "submit", "by": by})
+            for name in names
+        ]
+        await self.journal.write(
+            [
+                (tables.ADD_REQUEST, [{"id": names[0], "body": request.model_dump_json(exclude_defaults=True)}]),
+                (tables.ADD_JOB, [job.new_row() for job in jobs]),
+                (tables.ADD_HAPPENING, [state.chronicle.row(each) for each in noted]),
+            ]
+        )
+        for job in jobs:
+            state.jobs[job.id] = job
+            state.link(job, ended)
+            state.candidates[job.id] = None
+        state.chronicle.show(noted)
+        self.engine.poke()
+        return list(names)
+
+    async def _ended_dependencies(self, request: JobRequest) -> Mapping[int, str]:
+        """States of jobs that it is to come after and that are not in memory. Raises InputError."""
+        old = {name for name in request.after if name not in self.state.jobs and name not in self.state.ended}
+        if not old:
+            return {}
+        found = await self.journal.read(lambda connection: checkpoint.states_of(connection, old))
+        for name in sorted(old - found.keys()):
+            raise InputError(f"after: {name}: there is no such job")
+        return found
+
+    async def _anyway(self, work: Coroutine[Any, Any, T]) -> T:
+        """Go on with it even if nobody waits for it any more."""
+        task = asyncio.create_task(work)
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+        return await asyncio.shield(task)
+
+    async def cancel(self, job: int, by: str) -> None:
+        """As `Service.cancel`."""
+        await self._ask("cancel", job, by)
+
+    async def hold(self, job: int, by: str) -> None:
+        """As `Service.hold`."""
+        await self._ask("hold", job, by)
+
+    async def release(self, job: int, by: str) -> None:
+        """As `Service.release`."""
+        await self._ask("release", job, by)
+
+    async def _ask(self, verb: str, job: int, by: str) -> None:
+        if job not in self.state.jobs:
+            raise ConflictError(f"job {job}: has ended: {self.job(job).state}")
+        await self.engine.ask(verb, job, by)
+
+    def job(self, job: int) -> Job:
+        """As `Service.job`."""
+        record = self.state.jobs.get(job)
+        if record is not None:
+            return views.job(self.state, record)
+        found = self.state.ended.get(job)
+        if found is None:
+            rows = self._finals(sa.select(tables.jobs.c.final).where(tables.jobs.c.id == job))
+            if not rows:
+                raise NotFoundError(f"job {job}: there is no such job")
+            found = rows[0]
+        return found
+
+    def owner(self, job: int) -> str:
+        """As `Service.owner`."""
+        record = self.state.jobs.get(job)
+        return self.job(job).user if record is None else record.user
+
+    def jobs(
+        self,
+        *,
+        user: str | None = None,
+        states: frozenset[JobState] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        """As `Service.jobs`."""
+        state, found = self.state, list[Job]()
+        for name in sorted(state.jobs, reverse=True):
+            if len(found) >= limit:
+                break
+            record = state.jobs[name]
+            if (before is None or name < before) and (user is None or record.user == user):
+                where = views.job_state(state, record)
+                if states is None or where in states:
+                    found.append(views.job(state, record))
+        wanted = ENDED & (states or frozenset())
+        if not wanted:
+            return found
+        ended = self._ended(user, wanted, before, limit)
+        return sorted([*found, *ended], key=lambda job: -job.id)[:limit]
+
+    def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:
+        """From memory, and if that is not enough from the database."""
+        kept = self.state.ended
+        names = sorted((name for name in kept if before is None or name < before), reverse=True)
+        fit = [kept[name] for name in names if kept[name].state in states and user in {None, kept[name].user}]
+        if len(fit) >= limit or sum(self.state.ended_counts.values()) <= len(kept):
+            return fit[:limit]
+        jobs = tables.jobs
+        query = sa.select(jobs.c.final).where(jobs.c.state.in_([state.value for state in states]))
+        query = query if before is None else query.where(jobs.c.id < before)
+        query = query if user is None else query.where(jobs.c.owner == user)
+        return self._finals(query.order_by(jobs.c.id.desc()).limit(limit))
+
+    def _finals(self, query: sa.Select[Any]) -> list[Job]:
+        texts = self.journal.read_now(lambda connection: list(connection.execute(query).scalars()))
+        return [Job.model_validate_json(text) for text in texts if text is not None]
+
+    def explain(self, job: int) -> Explanation:
+        """As `Service.explain`."""
+        found = self.job(job)
+        now = found.why or found.state.value
+        return Explanation(job=found, now=now, history=tuple(self.happenings(job=job)), bound=self.state.bound)
+
+    async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
+        """As `Service.output`."""
+        found = self.job(job)
+        if not 0 <= rank < found.tasks:
+            raise NotFoundError(f"job {job}: task {rank}: it has tasks 0 to {found.tasks - 1}")
+        if rank >= len(found.nodes):
+            return OutputPart(text="", offset=offset, next_offset=offset, ended=found.state in ENDED)
+        record = self.state.jobs.get(job)
+        task = None if record is None else record.tasks[rank]
+        node = self.engine.comings.find(found.nodes[rank])
+        if node is not None and task is not None and task.at and node.number not in task.at:
+            node = self.state.nodes[next(iter(task.at))]
+        if node is None or node.link is None:
+            raise UnavailableError(f"node {found.nodes[rank]}: is away: its output can be read when it is back")
+        name = TaskId(job=job, rank=rank, incarnation=found.incarnation)
+        answer = await self._reads.read(node.link, name, stream, offset, min(limit, MOST_READ))
+        over = record is None or (task is not None and task.exit is not None)
+        if answer.error:
+            if not over:
+                return OutputPart(text="", offset=offset, next_offset=offset, ended=False)
+            raise NotFoundError(f"job {job}: task {rank}: {answer.error}")
+        try:
+            data = base64.b64decode(answer.data, validate=True)
+        except ValueError:
+            raise UnavailableError(f"node {node.name}: gave no output that can be read") from None
+        end = answer.offset + len(data)
+        text = data.decode("utf-8", "replace")
+        return OutputPart(text=text, offset=answer.offset, next_offset=end, ended=over and end >= answer.end)
+
+    # Nodes.
+
+    async def drain(self, node: str, by: str) -> None:
+        """As `Service.drain`."""
+        await self.engine.ask("drain", node, by)
+
+    async def undrain(self, node: str, by: str) -> None:
+        """As `Service.undrain`."""
+        await self.engine.ask("undrain", node, by)
+
+    def nodes(self) -> Sequence[Node]:
+        """As `Service.nodes`."""
+        return [views.node(self.state, node) for node in views.present_nodes(self.state)]
+
+    def attach(self, hello: Hello, link: Link) -> Attachment:
+        """As `Service.attach`. The agent is welcomed by the engine, when its node is in the record."""
+        self.engine.comings.refuse(hello, self.settings.steady())
+        before = self.engine.comers.get(hello.node)
+        if before is not None:
+            before.link.close("its agent has come anew")
+        comer = Comer(hello, link)
+        self.engine.comers[hello.node] = comer
+        self.engine.poke()
+        return AgentAttachment(self.state, self.engine, self._reads, comer, self._reject)
+
+    def _reject(self) -> None:
+        self.rejected += 1
+
+    def _node_name(self, number: int) -> str:
+        return self.state.nodes[number].name
+
+    # The whole.
+
+    def cluster(self) -> Cluster:
+        """As `Service.cluster`."""
+        differs = 0 if self._shadowed is None else self._shadowed.differs
+        return views.cluster(self.state, decisions=self.state.core.decisions, shadow_differs=differs)
+
+    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Happening]:
+        """As `Service.happenings`."""
+        return self.state.chronicle.happenings(after, job, limit)
+
+    def points(self, since: float) -> Sequence[Point]:
+        """As `Service.points`."""
+        return self.state.chronicle.points(since)
+
+    def bars(self, since: float) -> Sequence[Bar]:
+        """As `Service.bars`."""
+        return self.state.chronicle.bars(since)
+
+    def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
+        """As `Service.shadow`."""
+        return () if self._shadowed is None else self._shadowed.choices(limit)
+
+    def changes(self) -> AsyncIterator[int]:
+        """As `Service.changes`."""
+        return self.state.chronicle.changes()
+
+    def log(self) -> AsyncIterator[str]:
+        """As `Service.log`."""
+        return lines(self.state, self.journal)
+
+    # Tokens.
+
+    async def create_token(self, request: TokenRequest, by: str) -> NewToken:
+        """As `Service.create_token`."""
+        return await self._anyway(self._create_token(request, by))
+
+    async def _create_token(self, request: TokenRequest, by: str) -> NewToken:
+        made, row = self._tokens.make(request, self.settings.clock())
+        noted = self._note("token", by, f"token {made.id} for {made.user}, role {made.role}")
+        await self.journal.write([(tables.ADD_TOKEN, [row]), noted[1]])
+        self._tokens.add(row["hash"], TokenInfo(**made.model_dump(exclude={"token"})))
+        self.state.chronicle.show(noted[0])
+        return made
+
+    async def revoke_token(self, token: int, by: str) -> None:
+        """As `Service.revoke_token`."""
+        self._tokens.check(token)
+        await self._anyway(self._revoke_token(token, by))
+
+    async def _revoke_token(self, token: int, by: str) -> None:
+        noted = self._note("revoke", by, f"token {token}")
+        await self.journal.write([(tables.REVOKE_TOKEN, [{"b_id": token}]), noted[1]])
+        self._tokens.revoke(token)
+        self.state.chronicle.show(noted[0])
+
+    def _note(self, action: str, by: str, why: str) -> tuple[list[Happening], Change]:
+        chronicle = self.state.chronicle
+        made = chronicle.number(
+            {"time": self.settings.clock(), "job": None, "node": None, "action": action, "why": why, "by": by}
+        )
+        return [made], (tables.ADD_HAPPENING, [chronicle.row(made)])
+
+    def tokens(self) -> Sequence[TokenInfo]:
+        """As `Service.tokens`."""
+        return self._tokens.all()
+
+    async def first_tokens(self, user: str) -> Mapping[Role, NewToken]:
+        """An admin's token for `user` and one for agents, for each of the two roles that has none in force."""
+        now = self.settings.clock()
+        had = {info.role for info in self._tokens.all() if not info.revoked and info.expires_at > now}
+        wanted: Mapping[Role, str] = {"admin": user, "agent": "agent"}
+        return {
+            role: await self.create_token(TokenRequest(user=name, role=role), by="controller")
+            for role, name in wanted.items()
+            if role not in had
+        }
+
+    def identify(self, secret: str) -> Who | None:
+        """As `Service.identify`."""
+        return self._tokens.identify(secret, self.settings.clock())

@@ -1,0 +1,74 @@
+"""The core's present, copied after each decision, so that others may look while the core goes on."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dfrs.engine.core import Core
+from dfrs.model.decisions import RUNNING, Jobs, Snapshot
+from dfrs.model.instance import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture:
+    """Columns as in a snapshot; held jobs are not in it."""
+
+    snapshot: Snapshot
+    """With arrays of its own."""
+    wake_at_s: float | None
+    rows: dict[int, int] = field(repr=False)
+    """Row by job id."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """(R,) of type JOB."""
+        return self.snapshot.jobs
+
+    def row(self, job: int) -> np.void | None:
+        """The job's row, None where the policy does not see it."""
+        row = self.rows.get(job)
+        return None if row is None else self.jobs[row]
+
+    def nodes_of(self, job: int) -> Ints:
+        """One node number a task, -1 where it has none."""
+        row = self.rows.get(job)
+        if row is None:
+            return np.zeros(0, np.int64)
+        return self.snapshot.task_nodes[self.snapshot.first[row] : self.snapshot.first[row + 1]]
+
+    def on(self, node: int) -> list[int]:
+        """Ids of jobs with a task on a node."""
+        slots = np.flatnonzero(self.snapshot.task_nodes == node)
+        rows = np.unique(np.searchsorted(self.snapshot.first, slots, side="right") - 1)
+        return self.jobs["id"][rows].tolist()
+
+
+def take_picture(core: Core) -> Picture:
+    """As it is now."""
+    seen = core.snapshot()
+    own = Snapshot(
+        seen.now_s,
+        seen.cause,
+        seen.subject,
+        seen.capacity,
+        seen.open,
+        seen.jobs.copy(),
+        seen.first.copy(),
+        seen.task_nodes.copy(),
+        seen.moved,
+    )
+    names = own.jobs["id"].tolist()
+    return Picture(own, core.wake_at_s, dict(zip(names, range(len(names)), strict=True)))
+
+
+def virtual_s(row: np.void, then_s: float, now_s: float) -> float:
+    """A job's virtual time at `now_s`, from its row at `then_s`."""
+    grown = 0.0
+    if row["state"] == RUNNING:
+        grown = float(row["yield_"]) * max(0.0, now_s - max(then_s, float(row["ready_s"])))
+    return float(row["virtual_s"]) + grown
+
+
+def yields(picture: Picture) -> Floats:
+    """(R,) of all jobs that the policy sees; 0 for those without nodes."""
+    return picture.jobs["yield_"]

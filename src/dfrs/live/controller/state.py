@@ -1,0 +1,249 @@
+"""All that the controller knows, and what the core's events and commands make of it.
+
+What is decided comes from the core alone, so that replaying its events brings everything back; what nodes say is laid
+over it as they say it.
+"""
+
+import time
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfrs.engine.codec import digest
+from dfrs.engine.commands import NOTHING, Commands
+from dfrs.engine.core import Core
+from dfrs.engine.event_log import Journal as CoreLog
+from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit
+from dfrs.live.controller.activity import Chronicle
+from dfrs.live.controller.placement_state import Places
+from dfrs.live.controller.records import JobRecord, NodeRecord
+from dfrs.live.controller.settings import ControllerSettings
+from dfrs.live.controller.snapshot_copy import Picture, take_picture
+from dfrs.live.drivers.base import TaskSpec
+from dfrs.live.protocol.resources import Job, JobRequest, JobState
+from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError
+from dfrs.model.errors import DfrsError
+from dfrs.model.nodes import Condition, NodeChange
+
+MOST_ENDED = 5000
+"""Ended jobs that stay in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What the core made of an event."""
+
+    event: Event
+    commands: Commands
+    digest: str
+    """Of the target, "" where none was decided."""
+    problem: str
+    """What was wrong with the event or with the policy's answer."""
+
+
+class State:
+    """Shared by the engine, which changes it, and the views, which read it. One event loop only."""
+
+    def __init__(self, settings: ControllerSettings, policy: Policy) -> None:
+        self.settings = settings
+        self.policy = policy
+        self.core = Core(policy, np.zeros((0, 2)), settings.command_limit)
+        self.picture: Picture = take_picture(self.core)
+        self.jobs: dict[int, JobRecord] = {}
+        self.ended: OrderedDict[int, Job] = OrderedDict()
+        self.nodes: list[NodeRecord] = []
+        self.numbers: dict[str, int] = {}
+        """Of nodes, by name."""
+        self.places = Places(self.jobs, self.nodes, self.spec)
+        self.chronicle = Chronicle()
+        self.dependents: dict[int, set[int]] = {}
+        self.candidates: dict[int, None] = {}
+        """Jobs that the core may have to be told of, in the order in which they came to that."""
+        self.epoch = 0.0
+        """Wall clock of time 0."""
+        self.sequence = 0
+        """Of the last event."""
+        self.last_s = 0.0
+        self.reference_cores: float | None = None
+        self.reference_bytes: int | None = None
+        self.started_at = settings.clock()
+        self._began_s, self._began = 0.0, settings.steady()
+        self.decision_s = 0.0
+        self.policy_problem: str | None = None
+        self.mismatches = 0
+        """Decisions that came out otherwise when they were replayed."""
+        self.refused = 0
+        """Events that the core found impossible: a defect, each is in the log."""
+        self.bound: float | None = None
+        self.whys: Mapping[int, str] = {}
+        """What the policy last said of jobs, also of those that it left where they were."""
+        self.ended_counts: Counter[JobState] = Counter()
+        """All jobs that ever ended."""
+        self.tasks_changed = True
+        """Since discovery was last asked."""
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether jobs get all of their need or nothing."""
+        return bool(getattr(self.policy, "exclusive", False))
+
+    @property
+    def knows_dedicated(self) -> bool:
+        """Whether the policy is told of requested starts."""
+        return bool(getattr(self.policy, "dedicated", False))
+
+    def now_s(self) -> float:
+        """Seconds since the epoch; never goes back."""
+        self.last_s = max(self.last_s, self._began_s + self.settings.steady() - self._began)
+        return self.last_s
+
+    def start_clock(self) -> None:
+        """From now on time goes on from the wall clock's, or from the last event's where that is later."""
+        self._began_s = max(self.last_s, self.settings.clock() - self.epoch)
+        self._began = self.settings.steady()
+
+    def wall(self, time_s: float) -> float:
+        """The wall clock at that time."""
+        return self.epoch + time_s
+
+    def set_reference(self, cores: float, bytes_: int) -> None:
+        """The reference node is known."""
+        self.reference_cores, self.reference_bytes = cores, bytes_
+        self.places.reference_cores = cores
+
+    def memory_bytes(self, request: JobRequest) -> int:
+        """A task's requirement."""
+        return request.memory_bytes or self.settings.default_memory_bytes
+
+    def spec(self, job: JobRecord) -> TaskSpec:
+        """What the job's tasks run."""
+        request = job.request
+        environment = dict(request.environment)
+        if job.array_index is not None:
+            environment["DFRS_ARRAY_INDEX"] = str(job.array_index)
+        return TaskSpec(
+            command=request.command,
+            directory=request.directory,
+            environment=environment,
+            tasks=request.tasks,
+            peers=tuple(self.nodes[task.target].hello.address for task in job.tasks),
+            memory_bytes=self.memory_bytes(request),
+            account=job.user,
+            time_limit_s=request.time_limit_s,
+            profile=request.profile,
+        )
+
+    def user_number(self, user: str) -> int:
+        """By which the core tells users apart."""
+        return zlib.crc32(user.encode())
+
+    def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
+        """Let it wait for the jobs that must end before it; `ended` has the states of those that are not in memory."""
+        for name in job.request.after:
+            if name in self.jobs:
+                job.waits_for.add(name)
+                self.dependents.setdefault(name, set()).add(job.id)
+                continue
+            found = self.ended[name].state if name in self.ended else JobState(ended[name])
+            if found is not JobState.DONE:
+                job.failed = failed_after(name, found)
+                self.places.dirty.add(job.id)
+
+    def add_ended(self, job: Job) -> None:
+        """Keep an ended job, instead of the one that ended longest ago."""
+        self.ended[job.id] = job
+        self.ended_counts[job.state] += 1
+        while len(self.ended) > MOST_ENDED:
+            name, _ = self.ended.popitem(last=False)
+            self.chronicle.forget(name)
+
+    def decide(self, events: list[Event], now_s: float) -> list[Decided]:
+        """Let the core handle events. Runs in a thread: nothing else touches the core meanwhile."""
+        begin_s = time.perf_counter()
+        decided: list[Decided] = []
+        for event in events:
+            before, commands, problem = self.core.decisions, NOTHING, ""
+            try:
+                commands = self.core.handle(event, now_s)
+            except PolicyError as error:
+                problem = f"policy {self.settings.policy or type(self.policy).__name__}: {error}"
+            except DfrsError as error:
+                problem = f"event refused: {error}"
+            except Exception as error:
+                problem = f"the core failed: {type(error).__name__}: {error}"
+            target = self.core.target
+            made = "" if self.core.decisions == before or target is None else digest(target)
+            decided.append(Decided(event, commands, made, problem))
+        self.decision_s = time.perf_counter() - begin_s
+        return decided
+
+    def look(self) -> tuple[Picture, tuple[str, ...]]:
+        """The core's present, and the texts of the reasons in its commands since the last look."""
+        reasons = self.core.journal.events().reasons
+        # What it noted so far stands in the events: kept for ever, it would fill the memory.
+        self.core.journal = CoreLog()
+        return take_picture(self.core), reasons
+
+    def apply(self, decided: Decided, *, replaying: bool = False) -> set[int]:
+        """Take in what became of an event; jobs that are concerned. `picture` must be of a later moment."""
+        event, places = decided.event, self.places
+        job = self.jobs.get(getattr(event, "job_id", -1))
+        if decided.problem.startswith("event refused"):
+            self.refused += 1
+            return set()
+        if isinstance(event, NodeChange) and event.condition is Condition.DOWN:
+            places.lose(event.node)
+        elif isinstance(event, Ready) and replaying:
+            self._confirm(event)
+        elif job is not None:
+            if isinstance(event, Complete):
+                # It has not ended: its tasks are gone, and it is about to be submitted once more.
+                places.begin_anew(job)
+            elif isinstance(event, Submit | Revise):
+                job.need = event.need
+                places.touch(job)
+            elif isinstance(event, Hold):
+                job.placed, job.paused, job.yield_ = False, bool(job.tasks), 0.0
+                places.touch(job)
+        touched = places.obey(decided.commands, replaying=replaying)
+        if decided.problem:
+            touched |= self._resync(replaying=replaying)
+        return touched
+
+    def _confirm(self, event: Ready) -> None:
+        snapshot = self.core.snapshot()
+        rows = np.searchsorted(snapshot.jobs["serial"], event.serials)
+        for serial, row in zip(event.serials.tolist(), rows.tolist(), strict=True):
+            if row < len(snapshot.jobs) and snapshot.jobs["serial"][row] == serial:
+                job = self.jobs.get(int(snapshot.jobs["id"][row]))
+                if job is not None:
+                    self.places.confirm(job)
+
+    def _resync(self, *, replaying: bool) -> set[int]:
+        """Where the policy failed, what the event itself changed was not said: found by comparing."""
+        snapshot = self.core.snapshot()
+        rows = {name: row for row, name in enumerate(snapshot.jobs["id"].tolist())}
+        touched: set[int] = set()
+        for job in self.jobs.values():
+            row = rows.get(job.id)
+            if not job.told or row is None:
+                continue
+            state = int(snapshot.jobs["state"][row])
+            if state == RUNNING:
+                nodes = snapshot.task_nodes[snapshot.first[row] : snapshot.first[row + 1]].tolist()
+                self.places.place(job, nodes, float(snapshot.jobs["yield_"][row]), replaying=replaying)
+            elif job.placed and state == PAUSED:
+                job.placed, job.paused, job.yield_ = False, True, 0.0
+                self.places.touch(job)
+            elif job.placed:
+                self.places.begin_anew(job)
+            touched.add(job.id)
+        return touched
+
+
+def failed_after(name: int, state: JobState) -> str:
+    """How a job ends that waited for one that did not end well."""
+    return f"after job {name}, which {'failed' if state is JobState.FAILED else 'was cancelled'}"

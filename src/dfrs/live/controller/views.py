@@ -1,0 +1,370 @@
+"""The controller's state as users see it."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dfrs.live.controller import reasons
+from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome, Task
+from dfrs.live.controller.snapshot_copy import virtual_s
+from dfrs.live.controller.state import State
+from dfrs.live.drivers.base import TaskState
+from dfrs.live.protocol.resources import Cluster, Job, JobRequest, JobState, Node, NodeState, NodeTask, Point
+from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
+from dfrs.model.errors import InputError
+from dfrs.model.nodes import Condition, most_tasks
+from dfrs.version import __version__
+
+LATEST_START_S = 10 * 366 * 86400.0
+"""So far ahead a requested start may be."""
+KEPT_S = 86400.0
+"""So long a lost node is still shown."""
+LEAST_ERROR_CORES = 0.01
+"""Error bars are not shown any shorter."""
+LEAST_S = 10.0
+"""Flow and virtual times count as at least so long in a stretch."""
+VERSION = __version__
+
+
+def first_need(state: State, request: JobRequest) -> float:
+    """Need of a task, as a fraction of the reference node, when the core is told of it; above 1: more than it has.
+
+    A need that nobody declared begins as all of the node where it will be found out, or else as one core.
+    """
+    assert state.reference_cores is not None
+    if request.cpu_cores is not None:
+        return request.cpu_cores / state.reference_cores
+    if state.settings.discovery != "NONE" and not state.exclusive:
+        return 1.0
+    return min(1.0, 1.0 / state.reference_cores)
+
+
+def too_large(state: State, request: JobRequest) -> str:
+    """Why a request fits on no set of the nodes known, and what would; "" if it fits."""
+    if state.reference_cores is None or state.reference_bytes is None:
+        return ""
+    cpu, memory = first_need(state, request), state.memory_bytes(request) / state.reference_bytes
+    if cpu > 1:
+        return f"cpu_cores: {request.cpu_cores:g}: a task can need at most {state.reference_cores:g} cores here"
+    nodes = [node for node in present_nodes(state) if _counts(state, node)]
+    reference = state.reference_bytes
+    largest = min(reference, max((node.hello.memory_bytes for node in nodes), default=reference))
+    if memory > 1 or state.memory_bytes(request) > largest:
+        mib = largest / (1 << 20)
+        return (
+            f"memory_bytes: {state.memory_bytes(request)}: a task can have at most {largest} bytes ({mib:.0f} MiB) here"
+        )
+    sizes = [(node.hello.cpus, node.hello.memory_bytes) for node in nodes]
+    capacity = np.array(sizes).reshape(-1, 2) / (state.reference_cores, state.reference_bytes)
+    most = most_tasks(capacity, cpu, memory, exclusive=state.exclusive)
+    if nodes and request.tasks > most:
+        return f"tasks: {request.tasks}: all nodes together hold at most {most:g} such tasks"
+    return ""
+
+
+def _counts(state: State, node: NodeRecord) -> bool:
+    """Whether jobs may be meant for a node: it is there, or may well come back."""
+    where = node_state(state, node)
+    return where is not NodeState.LOST and not (where is NodeState.SILENT and node.drained)
+
+
+def check_fits(state: State, request: JobRequest) -> None:
+    """Raise InputError where it starts too far ahead, or can never run on the nodes known; before any are, all may."""
+    latest = state.settings.clock() + LATEST_START_S
+    if request.start_at is not None and request.start_at > latest:
+        raise InputError(f"start_at: {request.start_at:.0f}: must be at most 10 years ahead")
+    problem = too_large(state, request)
+    if problem:
+        raise InputError(problem)
+
+
+def job_state(state: State, job: JobRecord) -> JobState:
+    """Where a job that has not ended is in its life."""
+    if job.outcome is not None:
+        return JobState.ENDING
+    if job.held:
+        return JobState.HELD
+    if not job.told:
+        start_at = job.request.start_at
+        waits = job.waits_for or (start_at is not None and start_at > state.settings.clock())
+        return JobState.PENDING if waits else JobState.WAITING
+    row = state.picture.row(job.id)
+    if row is None or row["state"] not in {RUNNING, PAUSED}:
+        return JobState.WAITING
+    if row["state"] == PAUSED:
+        return JobState.PAUSED
+    started = job.tasks and all(task.started for task in job.tasks)
+    return JobState.RUNNING if started else JobState.STARTING
+
+
+def why(state: State, job: JobRecord, now: JobState) -> str:
+    """In words: why it is where it is."""
+    if now is JobState.PENDING:
+        if job.waits_for:
+            return f"waits for job {', '.join(str(name) for name in sorted(job.waits_for)[:5])} to end"
+        return reasons.requested_start(job.request.start_at or 0.0, state.settings.clock())
+    if now is JobState.WAITING:
+        return _why_waiting(state, job)
+    if now is JobState.HELD:
+        return job.why or "held since its submission"
+    errors = [sight.error for task in job.tasks for sight in task.at.values() if sight.error]
+    if errors and now in {JobState.STARTING, JobState.ENDING, JobState.RUNNING}:
+        return errors[0]
+    if now is JobState.STARTING and job.old:
+        names = {state.nodes[number].name for task in job.old for number in task.at}
+        return f"waits until its last attempt has ended on {', '.join(sorted(names))}"
+    if now is JobState.STARTING:
+        return f"is being started on {_names(places(state, job))}"
+    return job.why
+
+
+def _why_waiting(state: State, job: JobRecord) -> str:
+    if not state.nodes:
+        return "waits: no node has joined yet"
+    row = state.picture.rows.get(job.id)
+    if not job.told or row is None:
+        return "waits: it was just submitted"
+    if state.policy_problem is not None:
+        return f"waits: {state.policy_problem}"
+    if not state.picture.snapshot.open.any():
+        found = Counter(node_state(state, each).value for each in present_nodes(state))
+        words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
+        return f"waits: no node takes new tasks now{f' ({words})' if words else ''}"
+    return reasons.waiting(state, job, row)
+
+
+def _names(nodes: Sequence[str], most: int = 3) -> str:
+    """Each once; the first ones, and how many more."""
+    names = list(dict.fromkeys(nodes))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def used_cores(tasks: Sequence[Task]) -> float | None:
+    """CPU in the last seconds; None where nothing is known."""
+    known = [task.used_cores for task in tasks if task.used_cores is not None and task.exit is None]
+    return sum(known) if known else None
+
+
+def cpu_s(job: JobRecord) -> float:
+    """CPU time used by all tasks of this attempt."""
+    total = 0.0
+    for task in job.tasks:
+        if task.exit is not None and task.exit.cpu_s is not None:
+            total += task.exit.cpu_s
+        elif task.usage is not None:
+            total += task.usage.cpu_s
+    return total
+
+
+def need_cores(state: State, job: JobRecord) -> float:
+    """What a task is taken to need."""
+    if job.told and job.need:
+        return job.need * (state.reference_cores or 1.0)
+    if state.reference_cores is None:
+        return job.request.cpu_cores or 1.0
+    return first_need(state, job.request) * state.reference_cores
+
+
+def job(state: State, record: JobRecord, *, now: float | None = None, outcome: Outcome | None = None) -> Job:
+    """A job; with `outcome`, as it ended `now`."""
+    ended_at = now if outcome is not None else None
+    at = state.settings.clock() if now is None else now
+    where = job_state(state, record) if outcome is None else outcome.state
+    request, need = record.request, need_cores(state, record)
+    row = state.picture.row(record.id)
+    known = record.row if row is None else row
+    virtual = 0.0
+    if known is not None and record.told:
+        then_s = state.picture.snapshot.now_s if row is not None else at - state.epoch
+        virtual = virtual_s(known, then_s, at - state.epoch)
+    used, flow_s = used_cores(record.tasks), max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
+    samples = [task.usage for task in record.tasks if task.usage is not None and task.exit is None]
+    return Job(
+        id=record.id,
+        name=record.name,
+        user=record.user,
+        state=where,
+        why=why(state, record, where) if outcome is None else outcome.exit,
+        command=request.command,
+        tasks=request.tasks,
+        cpu_cores=request.cpu_cores,
+        need_cores=need,
+        need_error_cores=_error_cores(state, record),
+        memory_bytes=state.memory_bytes(request),
+        minimum_yield=request.minimum_yield,
+        yield_granted=record.yield_ if record.placed else None,
+        yield_measured=None if used is None else min(1.0, used / (need * request.tasks)),
+        used_cores=used,
+        used_bytes=sum(sample.memory_bytes for sample in samples) if samples else None,
+        cpu_s=cpu_s(record),
+        nodes=places(state, record),
+        submitted_at=record.submitted_at,
+        started_at=record.started_at,
+        ended_at=ended_at,
+        start_at=request.start_at,
+        virtual_s=virtual,
+        stretch=max(LEAST_S, flow_s) / max(LEAST_S, virtual),
+        estimate_s=request.estimate_s,
+        after=request.after,
+        array_index=record.array_index,
+        incarnation=record.incarnation,
+        pauses=0 if known is None else int(known["pauses"]),
+        migrations=0 if known is None else int(known["migrations"]),
+        exit="" if outcome is None else outcome.exit,
+        exit_code=None if outcome is None else outcome.code,
+        profile=request.profile,
+    )
+
+
+def _error_cores(state: State, record: JobRecord) -> float | None:
+    if record.request.cpu_cores is not None or record.need_error is None:
+        return None
+    return max(LEAST_ERROR_CORES, record.need_error * (state.reference_cores or 1.0))
+
+
+def places(state: State, record: JobRecord) -> tuple[str, ...]:
+    """Names of its nodes, one a task; nothing before its first placement."""
+    return tuple(state.nodes[task.target].name for task in record.tasks if task.target >= 0)
+
+
+def node_state(state: State, node: NodeRecord) -> NodeState:
+    """What a node is to the controller."""
+    if node.condition is Condition.DOWN:
+        return NodeState.LOST
+    if state.settings.steady() - node.seen_at >= state.settings.silent_s:
+        return NodeState.SILENT
+    return NodeState.DRAINING if node.drained else NodeState.UP
+
+
+def node(state: State, record: NodeRecord) -> Node:
+    """A node."""
+    tasks: list[NodeTask] = []
+    held_bytes = 0
+    for task in state.places.on(record.number):
+        owner = state.jobs.get(task.id.job)
+        sight = task.at[record.number]
+        if owner is None or sight.state is TaskState.EXITED:
+            continue
+        held_bytes += state.memory_bytes(owner.request)
+        desired = record.desired.get(task.id)
+        tasks.append(
+            NodeTask(
+                job=owner.id,
+                rank=task.id.rank,
+                user=owner.user,
+                name=owner.name,
+                share_cores=0.0 if desired is None else desired.share_cores,
+                used_cores=task.used_cores,
+                paused=owner.paused,
+            )
+        )
+    hello = record.hello
+    seen_at = state.settings.clock() - (state.settings.steady() - record.seen_at)
+    return Node(
+        name=record.name,
+        host=hello.host,
+        state=node_state(state, record),
+        cpus=hello.cpus,
+        memory_bytes=hello.memory_bytes,
+        memory_free_bytes=max(0, hello.memory_bytes - held_bytes),
+        used_cores=sum(task.used_cores or 0.0 for task in tasks),
+        granted_cores=sum(task.share_cores for task in tasks if not task.paused),
+        tasks=tuple(tasks),
+        shares=hello.abilities.shares,
+        caps=hello.abilities.caps,
+        pause_frees_memory=hello.abilities.pause_frees_memory,
+        notes=hello.abilities.notes,
+        seen_at=seen_at,
+        version=hello.version,
+    )
+
+
+def present_nodes(state: State) -> list[NodeRecord]:
+    """Nodes by name, without those whose name another host has now, and those that have been lost for long."""
+    return sorted((node for node in state.nodes if is_present(state, node)), key=lambda node: node.name)
+
+
+def is_present(state: State, node: NodeRecord) -> bool:
+    """Whether a node is still taken for one."""
+    if state.numbers[node.name] != node.number:
+        return False
+    return node.condition is not Condition.DOWN or state.settings.steady() - node.seen_at < KEPT_S
+
+
+def happiness(state: State) -> tuple[float | None, float | None, float | None]:
+    """Minimum, median and Jain's index of the yields of all jobs that the policy sees and that could run by now."""
+    yields = due(state).jobs["yield_"]
+    if not len(yields):
+        return None, None, None
+    squares = float((yields * yields).sum())
+    jain = 1.0 if squares == 0.0 else float(yields.sum()) ** 2 / (len(yields) * squares)
+    return float(yields.min()), float(np.median(yields)), min(1.0, jain)
+
+
+def due(state: State) -> Snapshot:
+    """The present without jobs whose requested start is to come."""
+    snapshot = state.picture.snapshot
+    kept = ~(snapshot.jobs["requested_start_s"] > state.settings.clock() - state.epoch)
+    if kept.all():
+        return snapshot
+    jobs = snapshot.jobs[kept]
+    return replace(
+        snapshot,
+        jobs=jobs,
+        first=np.concatenate(([0], np.cumsum(jobs["tasks"]))),
+        subject=-1,
+        task_nodes=snapshot.task_nodes[np.repeat(kept, snapshot.jobs["tasks"])],
+    )
+
+
+def total_used(state: State) -> float:
+    """Cores that all tasks use."""
+    return math.fsum(task.used_cores or 0.0 for job in state.jobs.values() for task in job.tasks if task.exit is None)
+
+
+def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
+    """The whole."""
+    least, median, jain = happiness(state)
+    counts = Counter(job_state(state, record) for record in state.jobs.values())
+    counts += state.ended_counts
+    nodes = present_nodes(state)
+    return Cluster(
+        name=state.settings.cluster,
+        version=VERSION,
+        policy=state.settings.policy,
+        discovery=state.settings.discovery,
+        shadow=state.settings.shadow,
+        now=state.settings.clock(),
+        started_at=state.started_at,
+        jobs={each: counts.get(each, 0) for each in JobState},
+        nodes=dict(Counter(node_state(state, each) for each in nodes)),
+        cpus=sum(each.hello.cpus for each in nodes if each.condition is not Condition.DOWN),
+        used_cores=total_used(state),
+        minimum_yield=least,
+        median_yield=median,
+        jain=jain,
+        bound=state.bound,
+        decisions=decisions,
+        decision_s=state.decision_s,
+        shadow_differs=shadow_differs,
+    )
+
+
+def point(state: State, now: float) -> Point:
+    """This instant."""
+    least, median, jain = happiness(state)
+    running = int((state.picture.jobs["state"] == RUNNING).sum())
+    return Point(
+        time=now,
+        minimum_yield=least,
+        median_yield=median,
+        jain=jain,
+        bound=state.bound,
+        running=running,
+        waiting=sum(1 for job in state.jobs.values() if job.outcome is None) - running,
+        used_cores=total_used(state),
+    )

@@ -1,0 +1,198 @@
+"""What the controller offers to those who serve it: the API on one side, connections of agents on the other.
+
+Everything runs on one event loop. Reads answer from memory at once; what changes something returns when it is durable.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from dfrs.live.drivers.base import Stream
+from dfrs.live.protocol.resources import (
+    Bar,
+    Cluster,
+    Explanation,
+    Happening,
+    Job,
+    JobRequest,
+    JobState,
+    NewToken,
+    Node,
+    OutputPart,
+    Point,
+    Role,
+    ShadowChoice,
+    TokenInfo,
+    TokenRequest,
+)
+from dfrs.live.protocol.wire import FromAgent, FromController, Hello
+from dfrs.model.errors import DfrsError
+
+
+class NotFoundError(DfrsError):
+    """There is no such job, node, task or token."""
+
+
+class ConflictError(DfrsError):
+    """It cannot be done to something in this state."""
+
+
+class UnavailableError(DfrsError):
+    """Not now: the database cannot be written, or the node is away. Trying again later makes sense."""
+
+
+class Identity(Protocol):
+    """Who asks."""
+
+    @property
+    def user(self) -> str:
+        """Their name."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """What they may do."""
+        ...
+
+
+class Service(Protocol):
+    """The controller as the API sees it. Who may ask for what is the API's matter; `by` is only recorded."""
+
+    async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        """Job ids: one, or one for each of an array. InputError where it can never run; UnavailableError."""
+        ...
+
+    async def cancel(self, job: int, by: str) -> None:
+        """End it. NotFoundError; ConflictError if it has ended."""
+        ...
+
+    async def hold(self, job: int, by: str) -> None:
+        """Keep it from running until released. NotFoundError, ConflictError."""
+        ...
+
+    async def release(self, job: int, by: str) -> None:
+        """The opposite of hold. NotFoundError, ConflictError."""
+        ...
+
+    async def drain(self, node: str, by: str) -> None:
+        """Let nothing more come to it. NotFoundError."""
+        ...
+
+    async def undrain(self, node: str, by: str) -> None:
+        """The opposite of drain. NotFoundError."""
+        ...
+
+    def job(self, job: int) -> Job:
+        """NotFoundError."""
+        ...
+
+    def owner(self, job: int) -> str:
+        """The user whose job it is; cheap. NotFoundError."""
+        ...
+
+    def jobs(
+        self,
+        *,
+        user: str | None = None,
+        states: frozenset[JobState] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        """The latest first; `before` is a job id to go on from. Without `states`: those that have not ended."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """By name."""
+        ...
+
+    def cluster(self) -> Cluster:
+        """The whole."""
+        ...
+
+    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Happening]:
+        """The latest `limit` of those with a greater sequence number, in order."""
+        ...
+
+    def points(self, since: float) -> Sequence[Point]:
+        """History since that wall-clock time, thinned to at most some hundreds."""
+        ...
+
+    def bars(self, since: float) -> Sequence[Bar]:
+        """Where tasks were since that wall-clock time."""
+        ...
+
+    def explain(self, job: int) -> Explanation:
+        """NotFoundError."""
+        ...
+
+    def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
+        """The latest differences, latest first."""
+        ...
+
+    async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
+        """A piece of output, fetched from its node. NotFoundError, UnavailableError."""
+        ...
+
+    def changes(self) -> AsyncIterator[int]:
+        """Yields the sequence number of the latest happening whenever something changed, at most four times a second.
+
+        Also yields it every 15 seconds when nothing changed.
+        """
+        ...
+
+    def log(self) -> AsyncIterator[str]:
+        """Lines of the durable log, each a JSON object: a header, every event the core was told, every job.
+
+        Header: {"format": "dfrs-log/1", "policy", "discovery", "epoch" (wall clock of time 0), "reference_cores",
+        "reference_bytes", "command_limit", "version"}. Event: {"time_s", "event" (as `control.log.encode`), "digest"
+        (as `control.log.digest` of the target decided because of it, "" where none was)}. Start of a controller:
+        {"time_s", "restart": {"policy" (that decides from then on), "version"}}. Job: {"job": as `resources.Job`}.
+        """
+        ...
+
+    def healthy(self) -> str | None:
+        """None, or what is wrong: the database cannot be written, the engine stopped."""
+        ...
+
+    async def create_token(self, request: TokenRequest, by: str) -> NewToken:
+        """A new token. Its secret is stored nowhere."""
+        ...
+
+    async def revoke_token(self, token: int, by: str) -> None:
+        """NotFoundError."""
+        ...
+
+    def tokens(self) -> Sequence[TokenInfo]:
+        """All, without secrets."""
+        ...
+
+    def identify(self, secret: str) -> Identity | None:
+        """Whose token this is, in constant time; None if it is unknown, expired or revoked."""
+        ...
+
+    def attach(self, hello: Hello, link: "Link") -> "Attachment":
+        """A node's agent has come. Raises ConflictError if another live connection has its name."""
+        ...
+
+
+class Link(Protocol):
+    """The way to one agent."""
+
+    def send(self, message: FromController) -> None:
+        """Queue a message; never blocks. After close: nothing happens."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """End the connection."""
+        ...
+
+
+class Attachment(Protocol):
+    """The controller's side of one agent's connection."""
+
+    def receive(self, message: FromAgent) -> None:
+        """Take a message. InputError where it contradicts what is known: the connection is then closed."""
+        ...
+
+    def detach(self) -> None:
+        """The connection is gone. May be called more than once."""
+        ...

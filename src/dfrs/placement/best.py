@@ -1,0 +1,92 @@
+"""BEST: the documents' packings first, then annealing and, where small, exact search, until time or gap is used up.
+
+It contains the 14 vector packings of 000 section 4.2.5 and, where all of them fail, the 49 greedy algorithms; it is
+never worse than any that it had time to run, and says which those were. The first one always runs to its end.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dfrs.kernels.packing import SUM, pack_first_fit, sort_order
+from dfrs.model import tolerances
+from dfrs.model.allocation import Outcome, Status
+from dfrs.model.instance import Instance, Ints
+from dfrs.placement.bounds import upper_bound
+from dfrs.placement.greedy import greedy_best
+from dfrs.placement.improve import Effort, Search, warm
+from dfrs.placement.outcome import found, tightest
+from dfrs.placement.packing import VECTOR_PACKINGS
+
+_FIRST = ("VP_CPSUM", "VP_FFSUM", "VP_PPMAX", "VP_BFSUM")
+MEMBERS = (*_FIRST, *(name for name in VECTOR_PACKINGS if name not in _FIRST))
+"""In the order they run: those that find something most often, and the best, first."""
+
+FIRST_SHARE = 0.25
+"""Of the time: for a quick descent before exact search."""
+RESCUE_SHARE = 0.6
+"""Of the time: for the first descent where no member found a placement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """Anytime portfolio; repeats bit for bit when bounded by `rounds` instead of seconds."""
+
+    time_limit_s: float = 1.0
+    rounds: int | None = None
+    on_improvement: Callable[[float], None] | None = None
+
+    def __call__(self, instance: Instance, rng: np.random.Generator, /) -> Outcome:
+        """The best placement found within the limit."""
+        warm()
+        effort = Effort(time_limit_s=self.time_limit_s, rounds=self.rounds)
+        search = Search(instance, upper_bound(instance), effort, int(rng.integers(2**62)))
+        search.on_improvement = self.on_improvement
+        members = run_members(search, rng)
+        if not search.done:
+            search.exact(0.0)
+        if not search.done and (search.small or search.place is None):
+            search.anneal(some_start(search, rng), FIRST_SHARE if search.place is not None else RESCUE_SHARE)
+        if not search.done:
+            search.exact()
+        if not search.done:
+            search.anneal(some_start(search, rng))
+        details = {"winner": search.source, "members": members}
+        outcome = found(instance, search.place, optimal=search.proven, details=details)
+        if search.place is None and search.proven:
+            return replace(
+                outcome,
+                status=Status.INFEASIBLE,
+                details={**details, "reason": f"exact search: no placement exists; {tightest(instance)}"},
+            )
+        return outcome
+
+
+def some_start(search: Search, rng: np.random.Generator) -> Ints:
+    """The incumbent (T,), or, where there is none, first fit at yield 0 with what is left on nodes drawn at random."""
+    if search.place is not None:
+        return search.place
+    instance = search.instance
+    place = np.empty(len(instance.need), dtype=np.int64)
+    order = sort_order(instance.base, SUM, False, instance.lexicographic)
+    pack_first_fit(instance.base, order, instance.capacity, tolerances.CAPACITY, True, place)
+    return np.where(place < 0, rng.integers(len(instance.nodes), size=len(place)), place)
+
+
+def run_members(search: Search, rng: np.random.Generator) -> list[str]:
+    """Offer each member's placement to `search` while there is time; the names of those that ran."""
+    place = np.full(len(search.instance.need), -1, dtype=np.int64)
+    ran: list[str] = []
+    for name in MEMBERS:
+        if search.done or (ran and search.effort.used() >= 1.0):
+            return ran
+        if VECTOR_PACKINGS[name].search(search.instance, place, search.upper) >= 0:
+            search.offer(place, name)
+        ran.append(name)
+    if search.place is None and search.effort.used() < 1.0:
+        greedy = greedy_best(search.instance, rng)
+        if greedy.allocation is not None:
+            search.offer(greedy.allocation.place, "GREEDY")
+        ran.append("GREEDY")
+    return ran

@@ -1,0 +1,223 @@
+"""What BEST and ADAPT share: a deadline, the incumbent, annealing in rounds, and exact search where small."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from dfrs.kernels.exact import branch_and_bound
+from dfrs.kernels.local_search import climb
+from dfrs.kernels.sorting import stable_order
+from dfrs.model import tolerances
+from dfrs.model.instance import Floats, Instance, Ints
+from dfrs.model.resources import Kind, Resource
+from dfrs.placement.outcome import placement_yield
+from dfrs.placement.packing import VECTOR_PACKINGS
+
+HEAT = (0.02, 3e-4)
+"""First and last temperature, in node capacities of overload."""
+RISE = 0.01
+"""Share of the distance to the bound by which a success raises the yield aimed at."""
+ROUND_STEPS = 20_000
+"""Proposals in a round: the unit of work of `--rounds`, and the first guess of a timed round's size."""
+ROUND_S = 0.02
+"""Length of a timed round: how soon the temperature follows the clock, and Ctrl-C is heard."""
+TRIALS_PER_S = 1.5e7
+"""Trials of exact search a second, on the slow side; bounds its share of the time."""
+FEWEST_TRIALS = 100_000
+"""Trials that exact search may have in any case: a few milliseconds."""
+SMALL = 1e12
+"""Placements, up to exchanging equal nodes, below which exact search is tried."""
+
+
+@dataclass(kw_only=True)
+class Effort:
+    """How long to search: seconds of wall clock, or a number of rounds, which repeats bit for bit."""
+
+    time_limit_s: float = 1.0
+    rounds: int | None = None
+    started_s: float = field(default_factory=time.perf_counter)
+
+    def used(self) -> float:
+        """Fraction of the time used; 0 where rounds count."""
+        if self.rounds is not None:
+            return 0.0
+        return min(1.0, (time.perf_counter() - self.started_s) / self.time_limit_s)
+
+    def left_s(self) -> float:
+        """Seconds left; infinite where rounds count."""
+        if self.rounds is not None:
+            return math.inf
+        return max(0.0, self.started_s + self.time_limit_s - time.perf_counter())
+
+
+class Search:
+    """The best placement so far, under a bound on what moving away from `present` may cost.
+
+    `present` (T,), -1 for tasks that run nowhere yet; `cost` (T,) of moving each; `budget` for all together.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        upper: float,
+        effort: Effort,
+        seed: int,
+        present: Ints | None = None,
+        cost: Floats | None = None,
+        budget: float = math.inf,
+    ) -> None:
+        tasks = len(instance.need)
+        self.instance = instance
+        self.upper = upper
+        self.effort = effort
+        self.bound_to_present = present is not None
+        self.present = np.full(tasks, -1, dtype=np.int64) if present is None else present
+        self.cost = np.zeros(tasks) if cost is None else cost
+        self.budget = budget * (1.0 + 1e-12)
+        self.place: Ints | None = None
+        self.value = -1.0
+        self.source = ""
+        self.proven = False
+        self._state = np.array([(seed * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
+        self.on_improvement: Callable[[float], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing better can be found."""
+        return self.proven or self.value >= self.upper - tolerances.CAPACITY
+
+    @property
+    def small(self) -> bool:
+        """Whether exact search is worth a try."""
+        symmetry = sum(math.lgamma(int(k) + 1) for k in np.bincount(self._kinds()))
+        return len(self.present) * math.log(len(self.instance.nodes)) - symmetry <= math.log(SMALL)
+
+    def _kinds(self) -> Ints:
+        """(N,) equal numbers for nodes that may be exchanged: none may where tasks already run somewhere."""
+        if self.bound_to_present:
+            return np.arange(len(self.instance.nodes))
+        return np.unique(self.instance.capacity, axis=0, return_inverse=True)[1].reshape(-1)
+
+    def price(self, place: Ints) -> float:
+        """Cost of going from the present placement to `place` (T,)."""
+        return float(self.cost[(self.present >= 0) & (self.present != place)].sum())
+
+    def offer(self, place: Ints, source: str) -> bool:
+        """Keep `place` (T,) if it is within budget, valid and better than what there is."""
+        if self.price(place) > self.budget:
+            return False
+        value = placement_yield(self.instance, place)
+        if value <= self.value:
+            return False
+        self.place, self.value, self.source = place.copy(), value, source
+        if self.on_improvement:
+            self.on_improvement(value)
+        return True
+
+    def anneal(self, start: Ints, share: float = 1.0) -> None:
+        """Anneal from `start` (T,) for `share` of the time (or rounds) that is left."""
+        instance, effort = self.instance, self.effort
+        place = start.copy()
+        best = np.empty_like(place)
+        value = max(placement_yield(instance, place), -1.0)
+        target = 0.0 if value < 0 else value + RISE * (self.upper - value)
+        begun, length = time.perf_counter(), effort.left_s() * share
+        rounds = max(1, round(share * effort.rounds)) if effort.rounds is not None else 0
+        steps, done = ROUND_STEPS, 0
+        while not self.done:
+            if effort.rounds is not None:
+                if done == rounds:
+                    return
+                now, then = done / rounds, (done + 1) / rounds
+            else:
+                now = (time.perf_counter() - begun) / length if length > 0 else 1.0
+                if now >= 1.0:
+                    return
+                then = min(1.0, now + ROUND_S / length)
+            heat = (HEAT[0] * (HEAT[1] / HEAT[0]) ** now, HEAT[0] * (HEAT[1] / HEAT[0]) ** then)
+            before = time.perf_counter()
+            found, target = climb(
+                instance.base,
+                instance.slope,
+                instance.capacity,
+                tolerances.CAPACITY,
+                (target, RISE, self.upper),
+                place,
+                self.present,
+                self.cost,
+                self.budget,
+                steps,
+                heat,
+                self._state,
+                best,
+            )
+            done += 1
+            if effort.rounds is None:
+                pace = steps / max(time.perf_counter() - before, 1e-6)
+                steps = int(np.clip(pace * min(ROUND_S, effort.left_s()), 500, 1e7))
+            if found > self.value:
+                self.offer(best, "annealing")
+
+    def exact(self, share: float = 1.0) -> None:
+        """Branch and bound within `share` of what is left, if the instance is small; sets `proven` if it ends.
+
+        It has FEWEST_TRIALS in any case: enough for a handful of tasks, at no cost to speak of.
+        """
+        if not self.small:
+            return
+        instance = self.instance
+        tasks = len(instance.need)
+        kind = self._kinds()
+        order = stable_order((instance.need / instance.capacity.max(axis=0).clip(1e-12)).max(axis=1), False)
+        twin = np.zeros(tasks, dtype=np.bool_)
+        if not self.bound_to_present:
+            same = (instance.base[order[1:]] == instance.base[order[:-1]]) & (
+                instance.slope[order[1:]] == instance.slope[order[:-1]]
+            )
+            twin[1:] = same.all(axis=1)
+        seconds = self.effort.left_s() * share if self.effort.rounds is None else self.effort.rounds * ROUND_S
+        best = np.empty(tasks, dtype=np.int64)
+        incumbent = self.value + tolerances.CAPACITY if self.value >= 0 else -tolerances.CAPACITY
+        most = max(FEWEST_TRIALS, int(TRIALS_PER_S * seconds))
+        found, complete, _ = branch_and_bound(
+            instance.base,
+            instance.slope,
+            instance.capacity,
+            tolerances.CAPACITY,
+            order,
+            twin,
+            kind,
+            self.present,
+            self.cost,
+            self.budget,
+            (incumbent, self.upper, most),
+            best,
+        )
+        if found >= 0:
+            self.offer(best, "exact search")
+        self.proven = complete
+
+
+@cache
+def warm() -> None:
+    """Load or compile the kernels used in searching, so that a time limit is spent on the search."""
+    instance = Instance(
+        resources=(Resource(name="cpu", kind=Kind.FLUID),),
+        nodes=("n0",),
+        capacity=np.ones((1, 1)),
+        services=("s0",),
+        minimum_yield=np.zeros(1),
+        service_of=np.zeros(1, dtype=np.int64),
+        need=np.full((1, 1), 2.0),
+        rigid=np.zeros((1, 1), dtype=np.bool_),
+        move_cost=np.ones(1),
+    )
+    search = Search(instance, 1.0, Effort(rounds=1), 0)
+    place = np.zeros(1, dtype=np.int64)
+    VECTOR_PACKINGS["VP_CPSUM"].search(instance, place, 1.0)
+    search.anneal(place)
+    search.exact()

@@ -1,0 +1,1 @@
+"""Policies that give whole nodes: backfilling, and sets of jobs."""

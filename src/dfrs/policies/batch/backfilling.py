@@ -1,0 +1,157 @@
+"""Batch scheduling, what DFRS is compared with (000 section 5.3.1), and EQUIPARTITION (000 section 5.1.2, Theorem 4).
+
+FCFS, EASY and CONSERVATIVE give a job nodes for itself, at yield 1, until it is done. Tasks of the same job share a
+node as far as their memory and full need allow, so a job whose tasks need half a node's CPU and at most half its memory
+occupies half as many nodes as it has tasks. It takes the free open nodes of lowest index; on clusters with nodes of
+several capacities, those of the first node's capacity first, and so on. Jobs on nodes never move; a node that holds any
+task, of whatever policy, is not free. A job that another policy left with a yield below 1 gets, in order of submission,
+what its nodes have to spare.
+
+EASY and CONSERVATIVE plan with the users' estimates: a running job is expected to end when its virtual time, at yield
+1, reaches its estimate. One that is past its estimate is expected to end at any moment: now, though its nodes are not
+free yet. All reservations are made anew at every decision, from the queue as it is.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+
+from dfrs.kernels import batch as kernels
+from dfrs.kernels.equipartition import equipartition
+from dfrs.model import tolerances
+from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target
+from dfrs.model.errors import InputError
+from dfrs.model.instance import Ints
+from dfrs.policies.fractional.expand import on_free_nodes
+
+
+class MissingEstimateError(PolicyError, InputError):
+    """A job has no estimate of its processing time, and the policy plans with one.
+
+    Give every job an estimate (field 9 of SWF), simulate with perfect estimates, or choose a policy that needs none.
+    Exit status 2.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Fcfs:
+    """First come, first served: jobs start strictly in order of submission, each as soon as enough nodes are free."""
+
+    exclusive: ClassVar[bool] = True
+    """A job can run only where all of its full need fits."""
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot; reason QUEUE_HEAD."""
+        return _on_whole_nodes(snapshot, kernels.FCFS, "FCFS")
+
+
+@dataclass(frozen=True, slots=True)
+class Easy:
+    """FCFS with backfilling: a later job may go ahead if it does not delay the reservation of the first in the queue.
+
+    The first job that finds too few nodes has a reservation at the earliest time at which, by the estimates, it has
+    enough. Later jobs start, in order, if they end by then, or if it has enough nodes then without theirs. A job that
+    wants more nodes than are open has no reservation, and holds nobody up.
+
+    Raises MissingEstimateError for a job submitted without an estimate, or where one of a job already there is wanted.
+    """
+
+    exclusive: ClassVar[bool] = True
+    """A job can run only where all of its full need fits."""
+    elastic: bool = False
+    """Users' commands on jobs are processed: EASY-E of 002."""
+
+    def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
+        """Free nodes for more tasks of a running job, before any waiting job has them."""
+        return on_free_nodes(snapshot, row, more)
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot; reasons QUEUE_HEAD and BACKFILLED."""
+        return _on_whole_nodes(snapshot, kernels.EASY, "EASY-E" if self.elastic else "EASY")
+
+
+@dataclass(frozen=True, slots=True)
+class Conservative:
+    """Backfilling that delays nobody's reservation: every job in the queue has one, made in order of submission.
+
+    Having no memory it makes all of them anew each time, so when jobs end before their estimates a reservation may come
+    out later than it did before. Raises MissingEstimateError as Easy does.
+    """
+
+    exclusive: ClassVar[bool] = True
+    """A job can run only where all of its full need fits."""
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot; reason RESERVED."""
+        return _on_whole_nodes(snapshot, kernels.CONSERVATIVE, "CONSERVATIVE")
+
+
+@dataclass(frozen=True, slots=True)
+class Equipartition:
+    """Every job at once, with an equal part of its nodes' CPU: on one node, m jobs get 1/m each (000 section 5.1.2).
+
+    On several nodes, a waiting job's tasks are placed one after the other on the open node with the fewest tasks among
+    those whose memory has room (ties: lowest index), if all find one; else it waits, and later jobs may go ahead. A
+    task's part of a node is its capacity over its number of tasks; a job has the smallest part of its tasks, and what
+    it cannot use is left over. Placed jobs never move.
+    """
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot; reason ROOM for the job just submitted, FREED for one that waited."""
+        after, yields, reasons = _blank(snapshot)
+        changed = equipartition(
+            snapshot.jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            snapshot.capacity,
+            snapshot.open,
+            tolerances.CAPACITY,
+            snapshot.subject,
+            after,
+            yields,
+            reasons,
+        )
+        return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)
+
+
+BATCH: Mapping[str, Callable[[], Policy]] = MappingProxyType(
+    {"FCFS": Fcfs, "EASY": Easy, "CONSERVATIVE": Conservative, "EQUIPARTITION": Equipartition}
+)
+"""How to make each policy of this module, by its name."""
+
+_Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _blank(snapshot: Snapshot) -> _Arrays:
+    """Task nodes, yields and reasons for a kernel to fill."""
+    rows = len(snapshot.jobs)
+    return np.empty(len(snapshot.task_nodes), np.int64), np.empty(rows), np.zeros(rows, np.int64)
+
+
+def _unchanged(snapshot: Snapshot) -> Target:
+    return Target(snapshot.task_nodes, snapshot.jobs["yield_"])
+
+
+def _on_whole_nodes(snapshot: Snapshot, rule: int, name: str) -> Target:
+    """The target by a rule of the kernel. Raises MissingEstimateError."""
+    after, yields, reasons = _blank(snapshot)
+    changed = kernels.whole_nodes(
+        rule,
+        snapshot.jobs,
+        snapshot.first,
+        snapshot.task_nodes,
+        snapshot.capacity,
+        snapshot.open,
+        tolerances.CAPACITY,
+        snapshot.now_s,
+        snapshot.subject,
+        after,
+        yields,
+        reasons,
+    )
+    if changed < 0:
+        raise MissingEstimateError(int(snapshot.jobs["id"][-1 - changed]), f"has no estimate, which {name} plans with")
+    return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)

@@ -1,0 +1,1 @@
+"""Policies that find out what jobs need by watching them."""

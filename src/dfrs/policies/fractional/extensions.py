@@ -1,0 +1,161 @@
+"""Parts that go beyond the documents, as 000 section 8.3.1 asks: weights, decay, deadlines, a budget of migrations."""
+
+from dataclasses import dataclass
+from math import floor, inf
+
+import numpy as np
+
+from dfrs.kernels.shares import fill
+from dfrs.model.decisions import RUNNING, Snapshot
+from dfrs.model.instance import Bools, Floats, Instance, Ints
+from dfrs.model.resources import Kind, Resource
+from dfrs.placement.adapt import Adapt, Budget
+from dfrs.policies.fractional.actions import Action
+from dfrs.policies.fractional.objective import YieldLines, next_multiple
+
+ROUNDS = 20
+"""Effort of ADAPT at each wake that would pass the budget; rounds and not seconds, so that runs repeat to the bit."""
+NO_LIMIT_S = 1e9
+RESOURCES = (Resource(name="cpu", kind=Kind.FLUID), Resource(name="memory", kind=Kind.RIGID))
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledLines(YieldLines):
+    """The level is a yield divided by what the job is due: its weight, less with every second it has run.
+
+    A job's part is weight / largest weight of those present with `weighted`, times 1 / (1 + virtual time / `decay_s`).
+    Where nodes have CPU to spare everybody still goes up to yield 1.
+    """
+
+    weighted: bool = False
+    decay_s: float = inf
+
+    def __call__(self, snapshot: Snapshot, /) -> tuple[Floats, Floats]:
+        """Yield = level * part."""
+        jobs = snapshot.jobs
+        part = 1.0 / (1.0 + jobs["virtual_s"] / self.decay_s)
+        if self.weighted and len(jobs):
+            part *= jobs["weight"] / jobs["weight"].max()
+        return np.zeros(len(jobs)), part
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Wakes when some job's estimated stretch reaches the next power of 2, at a multiple of `least_s` at the earliest.
+
+    The estimate is flow time / virtual time, with the present yields until then, and 1 for a job that has only started.
+    A job without progress and without nodes is due at once.
+    """
+
+    least_s: float
+
+    def __call__(self, snapshot: Snapshot, yields: Floats, /) -> float | None:
+        """When to wake; None where no stretch can double."""
+        flow, virtual = snapshot.flow_s, snapshot.jobs["virtual_s"]
+        if not len(flow):
+            return None
+        started = virtual > 0
+        if (~started & (yields == 0)).any():
+            return next_multiple(snapshot.now_s, self.least_s)
+        stretch = np.divide(flow, virtual, out=np.ones(len(flow)), where=started)
+        due = np.exp2(np.floor(np.log2(np.maximum(stretch, 1.0))) + 1.0)
+        gain = 1.0 - due * yields
+        wait = np.where(gain > 0.0, np.maximum(due * virtual - flow, 0.0) / np.where(gain > 0.0, gain, 1.0), inf)
+        soonest = float(wait.min())
+        if soonest == inf:
+            return None
+        latest = self.least_s * floor((snapshot.now_s + soonest) / self.least_s)
+        return max(next_multiple(snapshot.now_s, self.least_s), latest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgeted:
+    """A remapping that migrates at most `amount` of memory in any hour, in reference nodes; beyond it, ADAPT chooses.
+
+    The jobs that the remapping puts on nodes are kept. Where their migrations would pass what is left of the hour's
+    budget, ADAPT looks for the placement with the largest minimum yield within it, from where they run now (000
+    section 6.2); where it finds none, everything stays as it is.
+    """
+
+    remap: Action
+    amount: float
+
+    def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
+        """As the remapping, within the budget."""
+        trial, why = slots.copy(), reasons.copy()
+        self.remap(snapshot, trial, why)
+        left = max(self.amount - snapshot.moved, 0.0)
+        if _moved(snapshot, trial) > left:
+            within = self._adapted(snapshot, trial, left)
+            if within is None:
+                return
+            trial = within
+        slots[:] = trial
+        reasons[:] = why
+
+    def _adapted(self, snapshot: Snapshot, trial: Ints, left: float) -> Ints | None:
+        rows = np.flatnonzero(trial[snapshot.first[:-1]] >= 0)
+        owner = np.repeat(np.arange(len(snapshot.jobs)), np.diff(snapshot.first))
+        chosen = np.isin(owner, rows)
+        usable = np.flatnonzero(snapshot.open)
+        index = np.full(len(snapshot.open), -1, np.int64)
+        index[usable] = np.arange(len(usable))
+        present = np.where(snapshot.task_nodes >= 0, index[snapshot.task_nodes], -1)[chosen]
+        jobs = snapshot.jobs[owner[chosen]]
+        memory = np.ascontiguousarray(jobs["memory"])
+        instance = Instance(
+            resources=RESOURCES,
+            nodes=tuple(map(str, usable.tolist())),
+            capacity=snapshot.capacity[usable],
+            services=tuple(map(str, rows.tolist())),
+            minimum_yield=np.zeros(len(rows)),
+            service_of=np.searchsorted(rows, owner[chosen]),
+            need=np.column_stack([jobs["need"], memory]),
+            rigid=np.tile([False, True], (len(memory), 1)),
+            move_cost=memory,
+        )
+        search = Adapt(present=present, budget=Budget(unit="cost", amount=left), time_limit_s=NO_LIMIT_S, rounds=ROUNDS)
+        allocation = search(instance, np.random.default_rng(0)).allocation
+        if allocation is None:
+            return None
+        within = np.full(len(trial), -1, np.int64)
+        within[chosen] = usable[allocation.place]
+        return within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improving:
+    """A remapping that is adopted only where it improves the minimum yield by more than `threshold`, relative to it.
+
+    Or where it leaves fewer jobs without nodes; never where it leaves more (000 section 7.2.2).
+    """
+
+    remap: Action
+    threshold: float
+
+    def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
+        """As the remapping, or nothing."""
+        trial, why = slots.copy(), reasons.copy()
+        self.remap(snapshot, trial, why)
+        less, least = _standing(snapshot, slots)
+        less_then, least_then = _standing(snapshot, trial)
+        if less_then < less or (less_then == less and least_then > least * (1.0 + self.threshold)):
+            slots[:] = trial
+            reasons[:] = why
+
+
+def _standing(snapshot: Snapshot, slots: Ints) -> tuple[int, float]:
+    """How many jobs are without nodes, and the largest minimum yield of the others."""
+    rows = len(snapshot.jobs)
+    yields = np.empty(rows)
+    fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros(rows), np.ones(rows), 0.0, True, yields)
+    placed = slots[snapshot.first[:-1]] >= 0
+    return int((~placed).sum()), float(yields[placed].min(initial=1.0))
+
+
+def _moved(snapshot: Snapshot, trial: Ints) -> float:
+    """Memory of the tasks that would change their node, in reference nodes."""
+    running: Bools = snapshot.jobs["state"] == RUNNING
+    owner = np.repeat(np.arange(len(snapshot.jobs)), np.diff(snapshot.first))
+    moves = running[owner] & (trial >= 0) & (trial != snapshot.task_nodes)
+    return float(snapshot.jobs["memory"][owner[moves]].sum())

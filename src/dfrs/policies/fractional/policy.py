@@ -1,0 +1,107 @@
+"""Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares (000 section 5.2)."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dfrs.model.decisions import Cause, Snapshot, Target
+from dfrs.model.instance import Floats, Ints
+from dfrs.policies.fractional.actions import Action, Admit, Mode, Priority, Readmit
+from dfrs.policies.fractional.expand import on_shared_nodes
+from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving
+from dfrs.policies.fractional.objective import next_multiple
+from dfrs.policies.fractional.reserve import dedicated_present, reserve
+from dfrs.policies.fractional.shares import Shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dfrs:
+    """One action for each cause, None for nothing; yields are given out anew whatever the cause.
+
+    A submission without an action changes nothing at all; a user's command on a job is as a completion. Dedicated jobs
+    have their share reserved (`dfrs.policies.fractional.reserve`).
+    """
+
+    dedicated: ClassVar[bool] = True
+    elastic: ClassVar[bool] = True
+
+    name: str
+    on_submission: Action | None
+    on_completion: Action | None
+    on_wake: Action | None
+    on_nodes: Action | None
+    """When a node failed, is being drained or came back."""
+    shares: Shares
+    on_needs: Action | None = None
+    """When needs were revised; None: as on a completion, which uses CPU that is found to be free."""
+    period_s: float | None = None
+    """Wakes are at the multiples of this, while there are jobs."""
+    deadlines: Deadlines | None = None
+    """Wakes are at these instead."""
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot."""
+        action = self._action(snapshot.cause)
+        if not dedicated_present(snapshot):
+            return self._share(snapshot, action, idle=action is None)
+        reserved = reserve(snapshot, self._priority, migrates=self._migrates)
+        if not reserved.event:
+            action = None
+        return reserved.joined(self._share(reserved.rest, action, idle=action is None and not reserved.changed))
+
+    def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
+        """(more,) nodes for more tasks, as `dfrs.policies.fractional.expand.on_shared_nodes`."""
+        return on_shared_nodes(snapshot, row, more)
+
+    def _action(self, cause: Cause) -> Action | None:
+        if cause is Cause.SUBMISSION:
+            return self.on_submission
+        if cause is Cause.COMPLETION or cause is Cause.COMMAND:
+            return self.on_completion
+        if cause is Cause.NEEDS:
+            return self.on_completion if self.on_needs is None else self.on_needs
+        return self.on_wake if cause is Cause.WAKE else self.on_nodes
+
+    def _share(self, snapshot: Snapshot, action: Action | None, *, idle: bool) -> Target:
+        """What `action` and the shares make of the snapshot; a submission where all is `idle` leaves it as it is."""
+        slots = snapshot.task_nodes.copy()
+        if idle and snapshot.cause is Cause.SUBMISSION:
+            yields = snapshot.jobs["yield_"].copy()
+            return Target(slots, yields, self._wake_at(snapshot, yields))
+        reasons = np.zeros(len(snapshot.jobs), np.int64)
+        if action is not None:
+            action(snapshot, slots, reasons)
+        yields = self.shares(snapshot, slots)
+        return Target(slots, yields, self._wake_at(snapshot, yields), reasons)
+
+    @property
+    def _actions(self) -> list[Action]:
+        """Those there are; a remapping within a budget stands for the one it limits."""
+        actions = (self.on_submission, self.on_completion, self.on_wake, self.on_nodes, self.on_needs)
+        return [
+            action.remap if isinstance(action, Budgeted | Improving) else action
+            for action in actions
+            if action is not None
+        ]
+
+    @property
+    def _migrates(self) -> bool:
+        """Whether any action ever moves a running job."""
+        still = [
+            isinstance(a, Readmit) or (isinstance(a, Admit) and a.mode is not Mode.GREEDY_PM) for a in self._actions
+        ]
+        return not all(still)
+
+    @property
+    def _priority(self) -> Priority:
+        """By which the actions choose among jobs."""
+        found = (getattr(action, "priority", None) for action in self._actions)
+        return next((each for each in found if each is not None), Priority.FLOW_VIRTUAL_SQUARED)
+
+    def _wake_at(self, snapshot: Snapshot, yields: Floats) -> float | None:
+        if self.deadlines is not None:
+            return self.deadlines(snapshot, yields)
+        if self.period_s is None or not len(snapshot.jobs):
+            return None
+        return next_multiple(snapshot.now_s, self.period_s)

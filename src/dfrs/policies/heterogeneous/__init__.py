@@ -1,0 +1,1 @@
+"""Policies for clusters of unequal groups of nodes."""

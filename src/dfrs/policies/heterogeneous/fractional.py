@@ -1,0 +1,273 @@
+"""DFRS-FARM: fractional sharing of a farm of unequal sub-clusters by predicted speeds (000 chapter 5 on 003's farm).
+
+A job's effective yield is its yield times its predicted relative speed where it is, 1 on the hardware that suits it
+best; what DFRS does for the yield is done for that. Nothing is known of a job before it was profiled: until then its
+speed counts as 1 everywhere, and nothing is known at all where the snapshot has no farm.
+
+    DFRS-FARM[/PERIOD=SECONDS][/MVT=SECONDS]
+
+A submitted job is placed greedily; where memory leaves no room, jobs of low priority give way, as under GreedyPM. On a
+completion those that wait or are paused are placed greedily. Every period all are packed anew, and the packing is taken
+if it is worth its migrations. What CPU is left over then raises the least happy first.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads, remap
+from dfrs.kernels.shares import fill
+from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target
+from dfrs.model.errors import InputError
+from dfrs.model.farm import FarmView
+from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.policies.fractional.actions import MARGIN
+from dfrs.policies.fractional.objective import next_multiple
+
+NAME = "DFRS-FARM"
+PERIOD_S = 600.0
+MVT_S = 60.0
+"""About what a migration costs a job of four processes (003 section 8): it must have been worth its present place."""
+GAIN = 0.1
+"""Part by which the least effective yield, or with the same least one the average, must improve for a remapping."""
+NEAR = 0.05
+"""Part of the best level found that may be given up so that those that run stay."""
+
+SPARE = 1.1 + 1e-6
+"""Memory required by a profile over memory declared, up to which the declaration is right."""
+
+RULES = np.array(
+    [
+        (farm_packing.WHOLE, farm_packing.FASTEST, farm_packing.LEAST_LOADED),
+        (farm_packing.REGRET, farm_packing.FASTEST, farm_packing.LEAST_LOADED),
+        (farm_packing.LARGEST, farm_packing.FASTEST, farm_packing.BEST_FIT),
+        (farm_packing.REGRET, farm_packing.FASTEST, farm_packing.COMPLEMENT),
+        (farm_packing.WHOLE, farm_packing.EMPTIEST, farm_packing.LEAST_LOADED),
+        (farm_packing.LARGEST, farm_packing.EMPTIEST, farm_packing.COMPLEMENT),
+    ]
+)
+"""What packs: any of them (`dfrs.kernels.farm_packing`)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outlook:
+    """What a snapshot says about speeds, as the kernels take it."""
+
+    site: farm_speeds.Site
+    speed: Floats
+    """(R, C, 2) relative speeds, 1 for the best and where nothing is known."""
+    memory: Floats
+    """(R,) of a task: what it declared, or what it is known to want if that is more and some sub-cluster has it."""
+    best: Floats
+    """(R,) the best relative speed that a packing can give the row by itself; 0 where it must stay, or wait."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Outlook":
+        """The farm's, or one sub-cluster of equal nodes where there is none."""
+        view = snapshot.farm or _plain(snapshot)
+        site = (view.cluster, view.machine, snapshot.capacity, snapshot.open)
+        speed = np.empty(view.speed.shape)
+        farm_speeds.relative_speeds(view.speed, speed)
+        memory = snapshot.jobs["memory"].copy()
+        wants = np.nan_to_num(view.required, nan=0.0)
+        # What profiling says is 10 % above what was seen (003 section 6): only beyond that is a declaration wrong.
+        wrong = wants > SPARE * memory
+        if wrong.any():
+            # No job waits for what no sub-cluster has for all of its tasks; one that runs may be on closed nodes.
+            everywhere = (*site[:3], np.ones_like(snapshot.open))
+            now, ever = (_best(snapshot, np.where(wrong, wants, memory), speed, s) for s in (site, everywhere))
+            wrong &= np.where(snapshot.jobs["state"] == RUNNING, ever, now) > 0.0
+            memory = np.where(wrong, wants, memory)
+        return cls(site, speed, memory, _best(snapshot, memory, speed, site))
+
+    def shares(self, snapshot: Snapshot, slots: Ints) -> tuple[Floats, Floats]:
+        """(R,) yields that raise the least effective yield, then the next, and (R,) the effective yields they are."""
+        rows = len(snapshot.jobs)
+        at, yields = np.empty(rows), np.empty(rows)
+        farm_speeds.speeds_at(snapshot.first, slots, self.speed, self.site, at)
+        fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros_like(at), 1.0 / at, 0.0, False, yields)
+        return yields, np.where(self.thrashing(snapshot, slots), farm_speeds.SLOWEST, 1.0) * yields * at
+
+    def has_place(self, snapshot: Snapshot) -> Bools:
+        """(R,) whether a row runs, or could if nobody else were there."""
+        return (self.best > 0.0) | (snapshot.jobs["state"] == RUNNING)
+
+    def thrashing(self, snapshot: Snapshot, slots: Ints) -> Bools:
+        """(R,) whether a task of a row is known to want more memory than its node has; what it gets is then in vain."""
+        wanted = np.repeat(self.memory, snapshot.jobs["tasks"])
+        over = (slots >= 0) & (wanted > snapshot.capacity[slots, MEMORY] + MARGIN)
+        return np.add.reduceat(over.astype(np.int64), snapshot.first[:-1]) > 0
+
+
+def _best(snapshot: Snapshot, memory: Floats, speed: Floats, site: farm_speeds.Site) -> Floats:
+    best = np.empty(len(memory))
+    farm_speeds.best_reachable(snapshot.jobs["tasks"].astype(np.int64), memory, speed, site, MARGIN, best)
+    return best
+
+
+def _plain(snapshot: Snapshot) -> FarmView:
+    nodes, rows = len(snapshot.capacity), len(snapshot.jobs)
+    return FarmView(
+        cluster=np.zeros(nodes, np.int64),
+        machine=np.arange(nodes),
+        node_memory=snapshot.capacity[:, MEMORY],
+        speed=np.full((rows, 1, 2), np.nan),
+        required=np.full(rows, np.nan),
+        swapping=np.zeros(rows, np.bool_),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DfrsFarm:
+    """A pure function of the snapshot and what it says of the farm."""
+
+    clustered: ClassVar[bool] = True
+
+    name: str = NAME
+    period_s: float = PERIOD_S
+    mvt_s: float = MVT_S
+    """A running job with less virtual time is not moved by a packing, unless it thrashes; it may be paused."""
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        """The target for this snapshot."""
+        rows = len(snapshot.jobs)
+        if not rows:
+            return Target(snapshot.task_nodes.copy(), np.zeros(0))
+        outlook = Outlook.of(snapshot)
+        order = np.empty(rows, np.int64)
+        loads.by_priority(snapshot.jobs, snapshot.now_s, loads.FLOW_VIRTUAL_SQUARED, order)
+        slots, reasons = snapshot.task_nodes.copy(), np.zeros(rows, np.int64)
+        why: dict[JobId, str] = {}
+        if snapshot.cause is Cause.SUBMISSION and snapshot.subject >= 0:
+            farm_placing.admit(
+                snapshot.jobs,
+                snapshot.first,
+                snapshot.task_nodes,
+                snapshot.subject,
+                order,
+                outlook.speed,
+                outlook.memory,
+                outlook.site,
+                MARGIN,
+                slots,
+                reasons,
+            )
+        else:
+            farm_placing.readmit(
+                snapshot.jobs,
+                snapshot.first,
+                order,
+                outlook.speed,
+                outlook.memory,
+                outlook.site,
+                MARGIN,
+                slots,
+                reasons,
+            )
+        if snapshot.cause in {Cause.WAKE, Cause.NODES}:
+            slots, reasons, why = self._packed(snapshot, outlook, order, slots, reasons)
+        yields, _ = outlook.shares(snapshot, slots)
+        return Target(slots, yields, next_multiple(snapshot.now_s, self.period_s), reasons, why)
+
+    def _packed(
+        self, snapshot: Snapshot, outlook: Outlook, order: Ints, slots: Ints, reasons: Ints
+    ) -> tuple[Ints, Ints, dict[JobId, str]]:
+        """All packed anew if that is worth it, else `slots`, in which those that run have stayed; reasons and words."""
+        after, reasons_after = self.pack(snapshot, outlook, order)
+        _, kept = outlook.shares(snapshot, slots)
+        _, moved = outlook.shares(snapshot, after)
+        # Who can be placed nowhere, whatever the others do, is no reason to move them.
+        some = outlook.has_place(snapshot)
+        if not some.any() or not _worth(kept[some], moved[some]):
+            return slots, reasons, {}
+        told = f"the least one {moved[some].min():.2f} instead of {kept[some].min():.2f}"
+        told += f", the average {moved[some].mean():.2f} instead of {kept[some].mean():.2f}"
+        names = snapshot.jobs["id"].tolist()
+        why = {
+            names[r]: f"effective yield {moved[r]:.2f} instead of {kept[r]:.2f}, {told}"
+            for r in np.flatnonzero(_changed(snapshot, after)).tolist()
+        }
+        return after, reasons_after, why
+
+    def pack(self, snapshot: Snapshot, outlook: Outlook, order: Ints) -> tuple[Ints, Ints]:
+        """All packed anew as far as they may be moved: (slots, (R,) reasons); `order` is by decreasing priority."""
+        jobs, rows = snapshot.jobs, len(snapshot.jobs)
+        pinned, at = np.empty(rows, np.bool_), np.empty(rows)
+        remap.find_pinned(jobs, snapshot.now_s, remap.PIN_VIRTUAL, self.mvt_s, pinned)
+        pinned &= ~outlook.thrashing(snapshot, snapshot.task_nodes)
+        # Who can be packed nowhere stays where it runs, or waits: nobody gives way to it in vain.
+        chosen = outlook.has_place(snapshot)
+        stuck = chosen & (outlook.best <= 0.0)
+        farm_speeds.speeds_at(snapshot.first, snapshot.task_nodes, outlook.speed, outlook.site, at)
+        pinned, best = pinned | stuck, np.where(stuck, at, outlook.best)
+        slots, reasons = np.full(len(snapshot.task_nodes), -1, np.int64), np.zeros(rows, np.int64)
+        farm_packing.search_level(
+            jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            chosen,
+            pinned,
+            outlook.speed,
+            outlook.memory,
+            best,
+            order[chosen[order]],
+            RULES.copy(),
+            NEAR,
+            outlook.site,
+            MARGIN,
+            slots,
+        )
+        remap.settle(jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons)
+        return slots, np.where(_changed(snapshot, slots), reasons, Reason.NONE)
+
+
+def _changed(snapshot: Snapshot, slots: Ints) -> Bools:
+    """(R,) whether a row has other nodes than before."""
+    differs = slots != snapshot.task_nodes
+    return np.add.reduceat(differs.astype(np.int64), snapshot.first[:-1]) > 0
+
+
+def _worth(kept: Floats, moved: Floats) -> bool:
+    """Whether effective yields `moved` (R,) are worth the migrations that `kept` (R,) do without.
+
+    Where both leave jobs out, those of low priority must give way in turn.
+    """
+    if kept.min() <= 0.0:
+        return True
+    if moved.min() <= 0.0:
+        return False
+    least = moved.min() >= (1.0 + GAIN) * kept.min()
+    return bool(least or (moved.min() >= kept.min() - 1e-9 and moved.mean() >= (1.0 + GAIN) * kept.mean()))
+
+
+_PART = re.compile(r"(PERIOD|MVT)=(.+)")
+
+
+def find_dfrs_farm(name: str) -> DfrsFarm:
+    """The policy of that name. Raises InputError, naming the part and its rule."""
+    head, *parts = name.split("/")
+    if head != NAME:
+        raise InputError(f'policy "{name}": must be {NAME}, with /PERIOD=SECONDS and /MVT=SECONDS where wanted')
+    given: dict[str, float] = {}
+    for part in parts:
+        found = _PART.fullmatch(part)
+        if found is None:
+            raise InputError(f'policy "{name}": /{part}: must be /PERIOD=SECONDS or /MVT=SECONDS')
+        label, text = found.groups()
+        if label in given:
+            raise InputError(f'policy "{name}": /{label}= stands twice')
+        given[label] = _seconds(name, part, text, above=label == "PERIOD")
+    return DfrsFarm(name=name, period_s=given.get("PERIOD", PERIOD_S), mvt_s=given.get("MVT", MVT_S))
+
+
+def _seconds(name: str, part: str, text: str, *, above: bool) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not (value > 0.0 or (value == 0.0 and not above)) or value == np.inf:
+        least = "above 0" if above else "at least 0"
+        raise InputError(f'policy "{name}": /{part}: must be a number of seconds {least}')
+    return value

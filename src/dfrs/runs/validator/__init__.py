@@ -1,0 +1,1 @@
+"""Checks runs and allocations. Shares no code with what it checks."""

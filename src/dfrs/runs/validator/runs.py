@@ -1,0 +1,187 @@
+"""An independent checker of runs: replays a log and judges every instant, every job and the stated metrics.
+
+It reads the files of a run itself and shares no code with the simulator, the policies or the metrics. See
+`dfrs.runs.validator.replay` for the log and `dfrs.runs.validator.commands` for users' commands.
+"""
+
+import math
+from collections import Counter
+from pathlib import Path
+
+from dfrs.model.errors import InputError
+from dfrs.runs.validator.allocations import FORGIVEN, Report
+from dfrs.runs.validator.farm import read_farm
+from dfrs.runs.validator.files import Command, Settings, read_commands, read_jobs, read_settings
+from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, UNIT, Job
+from dfrs.runs.validator.replay import Replay
+
+_COPIED = ("starting_time", "finish_time")
+
+
+def run_directories(path: Path) -> list[Path]:
+    """`path` if it is a run directory, else all run directories below it, sorted. Raises InputError if none is."""
+    if any((path / name).is_file() for name in ("summary.json", "jobs.csv", "events.csv")):
+        return [path]
+    found = {file.parent for name in ("jobs.csv", "events.csv") for file in path.rglob(name)}
+    if not found:
+        raise InputError(f"{path}: no run directory: must have summary.json, jobs.csv and events.csv, or one below it")
+    return sorted(found)
+
+
+def validate_run(directory: Path) -> Report:
+    """Check a run directory. Raises InputError where a file cannot be read or a value is not of its kind."""
+    settings = read_settings(directory / "summary.json")
+    jobs = _read_jobs(directory / "jobs.csv", len(settings.capacity))
+    commands = read_commands(directory / "commands.csv")
+    report = Report()
+    farm = read_farm(directory / "farm.json", len(settings.capacity), list(jobs)) if settings.farm else None
+    replay = Replay(settings, jobs, commands, report, farm)
+    changes = replay.run(directory / "events.csv")
+    _check_jobs(settings, jobs, report)
+    _check_summary(settings, jobs, commands, replay, report)
+    report.summary = f"{len(jobs)} jobs, {changes} events on {len(settings.capacity)} nodes, {report.checks} checks"
+    return report
+
+
+def _read_jobs(path: Path, nodes: int) -> dict[int, Job]:
+    jobs: dict[int, Job] = {}
+    for line, stated in read_jobs(path, nodes):
+        name, submit_s, requested_s = stated["job_id"], stated["submission_time"], stated["requested_start_time"]
+        jobs[name] = Job(
+            line=line,
+            stated=stated,
+            id=name,
+            tasks=stated["requested_number_of_resources"],
+            submit_s=submit_s,
+            release_s=submit_s if requested_s is None else max(submit_s, requested_s),
+            process_s=stated["processing_time"],
+            need=stated["cpu_need"],
+            memory=round(stated["memory"] * UNIT),
+        )
+    return jobs
+
+
+def _check_jobs(settings: Settings, jobs: dict[int, Job], report: Report) -> None:
+    """jobs.csv against the log."""
+    refused = set(settings.refused)
+    before = -math.inf
+    for job in jobs.values():
+        where = f"jobs.csv line {job.line}: job {job.id}"
+        stated = job.stated
+        report.check(job.submit_s >= before, f"{where}: submitted before the row above it")
+        before = job.submit_s
+        if settings.complete and job.id not in refused:
+            report.check(job.state == FINISHED, f"{where}: never finishes: it is {job.state} at the end")
+        start, finish = job.start_s, job.finish_s
+        flow = None if finish is None else finish - job.release_s
+        truth: dict[str, float | None] = {
+            "success": int(finish is not None),
+            "starting_time": start,
+            "finish_time": finish,
+            "execution_time": None if finish is None or start is None else finish - start,
+            "waiting_time": None if start is None else start - job.release_s,
+            "turnaround_time": flow,
+            "stretch": None if flow is None else _ratio(flow, job.process_s),
+            "pauses": job.pauses,
+            "migrations": job.migrations,
+        }
+        for column, value in truth.items():
+            # The two times are copied from the log, so that nothing is forgiven; the others are computed from them.
+            same = stated[column] == value if column in _COPIED else _same(stated[column], value)
+            report.check(same, f"{where}: {column} = {stated[column]!r}: by the log {value!r}")
+        report.check(
+            abs(stated["virtual_time"] - job.virtual_s) <= FORGIVEN_S,
+            f"{where}: virtual_time = {stated['virtual_time']!r}: by the log {job.virtual_s!r}",
+        )
+        report.check(
+            stated["allocated_resources"] == job.placement,
+            f"{where}: allocated_resources: not its last nodes by the log",
+        )
+
+
+def _check_summary(
+    settings: Settings, jobs: dict[int, Job], commands: list[Command], replay: Replay, report: Report
+) -> None:
+    """summary.json against the log."""
+    count = settings.workload.get("jobs")
+    report.check(count == len(jobs), f"summary.json: workload.jobs = {count!r}: jobs.csv has {len(jobs)}")
+    count, rows = settings.workload.get("commands", len(commands)), len(commands)
+    answered = count == rows or (not settings.complete and isinstance(count, int) and count >= rows)
+    report.check(answered, f"summary.json: workload.commands = {count!r}: commands.csv has {rows}")
+    for name in settings.refused:
+        job = jobs.get(name)
+        report.check(job is not None, f"summary.json: refused: job {name} is not in jobs.csv")
+        if job is not None:
+            room = _room(settings, replay, job)
+            report.check(room < job.tasks, f"summary.json: refused: job {name} fits: {job.tasks} tasks on {room} nodes")
+    for name, value in _metrics(settings, jobs, commands, replay).items():
+        if name not in settings.metrics:
+            report.check(False, f"summary.json: metrics.{name} is missing: by the log {value!r}")
+        else:
+            stated = settings.metrics[name]
+            report.check(_same(stated, value), f"summary.json: metrics.{name} = {stated!r}: by the log {value!r}")
+
+
+def _room(settings: Settings, replay: Replay, job: Job) -> int:
+    """How many nodes can have a task of the job; where it must be within a sub-cluster, the most of one."""
+    fits = [n for n, (c, m) in enumerate(settings.capacity) if c >= job.need and m * UNIT >= job.memory]
+    if replay.farm is None or not settings.clustered:
+        return len(fits)
+    return max(Counter(replay.farm.cluster[n] for n in fits).values(), default=0)
+
+
+def _metrics(
+    settings: Settings, jobs: dict[int, Job], commands: list[Command], replay: Replay
+) -> dict[str, float | None]:
+    done = [(j, j.finish_s, j.finish_s - j.release_s) for j in jobs.values() if j.finish_s is not None]
+    tau = settings.tau_s
+    bounded = [max(flow, tau) / max(job.process_s, tau) for job, _, flow in done]
+    stretch = [flow / job.process_s for job, _, flow in done if job.process_s > 0]
+    waits = [job.start_s - job.release_s for job, _, _ in done if job.start_s is not None]
+    wait_s, run_s = math.fsum(waits), math.fsum(job.process_s for job, _, _ in done)
+    whole = {name: math.fsum(parts) for name, parts in replay.integrals.items()}
+    gigabytes = {name: moved * settings.node_bytes / 1e9 for name, moved in replay.moved_memory.items()}
+    return {
+        "jobs_finished": len(done),
+        "stretch_max": max(stretch, default=None),
+        "stretch_mean": _ratio(math.fsum(stretch), len(done)),
+        "bounded_stretch_max": max(bounded, default=None),
+        "wait_mean_s": _ratio(wait_s, len(done)),
+        "run_mean_s": _ratio(run_s, len(done)),
+        "slowdown_of_means": _ratio(wait_s + run_s, run_s),
+        "flow_mean_s": _ratio(math.fsum(flow for _, _, flow in done), len(done)),
+        "makespan_s": max((finish for _, finish, _ in done), default=replay.first_s) - replay.first_s if done else None,
+        "pauses": sum(job.pauses for job in jobs.values()),
+        "migrations": sum(job.migrations for job in jobs.values()),
+        "cpu_utilisation": _ratio(whole["cpu"], whole["offered cpu"]),
+        "memory_utilisation": _ratio(whole["memory"], whole["offered memory"]),
+        "minimum_yield_mean": _ratio(whole["minimum yield"], whole["busy"]),
+        "pause_gb": gigabytes["pause"],
+        "pause_and_resume_gb": gigabytes["pause"] + gigabytes["resume"],
+        "migration_gb": gigabytes["migrate"],
+    } | _elastic_metrics(jobs, commands)
+
+
+def _elastic_metrics(jobs: dict[int, Job], commands: list[Command]) -> dict[str, float | None]:
+    dedicated = [job for job in jobs.values() if job.stated["requested_start_time"] is not None]
+    delays = [job.start_s - job.release_s for job in dedicated if job.start_s is not None]
+    granted = sum(command.answer in {"granted", "cut"} for command in commands)
+    return {
+        "dedicated_jobs": len(dedicated),
+        "dedicated_on_time": sum(delay <= FORGIVEN for delay in delays),
+        "dedicated_delay_mean_s": _ratio(math.fsum(delays), len(delays)),
+        "dedicated_delay_max_s": max(delays, default=None),
+        "commands": len(commands),
+        "commands_granted": granted,
+        "commands_refused": len(commands) - granted,
+    }
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+def _same(stated: object, value: float | None) -> bool:
+    if value is None or not isinstance(stated, int | float) or isinstance(stated, bool):
+        return stated is None and value is None
+    return math.isclose(stated, value, rel_tol=1e-9, abs_tol=FORGIVEN)

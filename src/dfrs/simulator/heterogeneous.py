@@ -1,0 +1,226 @@
+"""A simulated farm: how fast jobs are where they are, what moving costs, what profiling says (003 sections 5 and 8).
+
+`FarmSettings` is what a user gives to `dfrs.simulator.simulation.Settings`; the world stands on a `Ground` made of it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfrs.engine.commands import Commands
+from dfrs.engine.events import Predicted
+from dfrs.model.decisions import MEMORY
+from dfrs.model.errors import InputError
+from dfrs.model.farm import Farm
+from dfrs.model.instance import Floats, Ints
+from dfrs.model.jobs import Workload
+from dfrs.model.nodes import most_tasks
+from dfrs.model.run import Action
+from dfrs.model.true_speeds import FarmTruth
+
+TAU_S = 50.0
+"""Seconds for which a job is profiled (003 section 8)."""
+TOLERANCE = 1.1
+"""A task's memory and 10 % count as required (003 section 6)."""
+
+Predictor = Callable[[int, int, bool], Floats]
+"""Told the job, by index in the workload, its sub-cluster and whether it is co-located there: (C, 2) speeds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FarmSettings:
+    """A farm's truth for each job of the workload, and what profiling a job makes of it.
+
+    `prediction` is (J, C, 2, C, 2): the speeds (C, 2) that a profile taken on one sub-cluster, spread or co-located,
+    predicts; or says them when asked; None: they are the true rates. Of a job that is thrashing, or across
+    sub-clusters, no speed is predicted.
+    """
+
+    truth: FarmTruth
+    prediction: Floats | Predictor | None = None
+    tau_s: float = TAU_S
+    """So long after a job was placed, or its migration was over, its profile is complete."""
+
+    def check(self, jobs: int, nodes: int) -> None:
+        """Raise InputError where this is not of a workload of that many jobs on that many nodes."""
+        truth = self.truth
+        if len(truth) != jobs:
+            raise InputError(f"farm: rate has {len(truth)} rows: the workload has {jobs} jobs")
+        if len(truth.cluster) != nodes:
+            raise InputError(f"farm: {len(truth.cluster)} nodes: the capacity is of {nodes}")
+        if not (np.isfinite(self.tau_s) and self.tau_s > 0):
+            raise InputError(f"farm: tau_s = {self.tau_s}: must be above 0 and finite")
+        clusters = len(truth.clusters)
+        if isinstance(self.prediction, np.ndarray) and self.prediction.shape != (jobs, clusters, 2, clusters, 2):
+            raise InputError(
+                f"farm: prediction of shape {self.prediction.shape}: must be ({jobs}, {clusters}, 2, {clusters}, 2)"
+            )
+
+    def predicted(self, job: int, cluster: int, shape: int) -> Floats:
+        """(C, 2) speeds of a job by a profile taken there; NaN across sub-clusters."""
+        if cluster < 0:
+            return np.full((len(self.truth.clusters), 2), np.nan)
+        if self.prediction is None:
+            return self.truth.rate[job]
+        if isinstance(self.prediction, np.ndarray):
+            return self.prediction[job, cluster, shape]
+        return np.asarray(self.prediction(job, cluster, bool(shape)), dtype=np.float64)
+
+
+def farm_capacity(farm: Farm, reference_bytes: float | None = None) -> Floats:
+    """(N, 2) capacity of a farm's nodes: one CPU each, memory relative to `reference_bytes` (default: the largest).
+
+    CPUs count alike, as a job's need is of one CPU wherever it is; how fast that CPU is for it is in its rates.
+    """
+    memory = farm.node_memory_bytes
+    reference = float(memory.max()) if reference_bytes is None else reference_bytes
+    return np.column_stack([np.ones(len(memory)), memory / reference])
+
+
+def fits_a_cluster(workload: Workload, capacity: Floats, cluster: Ints, *, exclusive: bool) -> np.ndarray:
+    """(J,) whether each job could run alone within some sub-cluster; if `exclusive`, with a node for each task."""
+    parts = [capacity[cluster == c] for c in np.unique(cluster)]
+    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory]), axis=0, return_inverse=True)
+    slots = np.zeros(len(workload))
+    for k, (need, memory) in enumerate(shapes.tolist()):
+        most = max(_most(part, need, memory, exclusive=exclusive) for part in parts)
+        slots[shape_of.reshape(-1) == k] = most
+    return slots >= workload.tasks
+
+
+def _most(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> float:
+    if not exclusive:
+        return most_tasks(capacity, need, memory, exclusive=False)
+    return float(sum(most_tasks(node[None], need, memory, exclusive=True) >= 1.0 for node in capacity))
+
+
+class Ground:
+    """What holds of the jobs on the farm's nodes now. `jobs` (J,) are their indices in the settings' truth."""
+
+    def __init__(self, settings: FarmSettings, capacity: Floats, jobs: Ints) -> None:
+        self._settings = settings
+        self._jobs = jobs
+        self._truth = settings.truth.select(jobs)
+        self._memory: Floats = capacity[:, MEMORY]
+        self._at: dict[int, tuple[int, ...]] = {}
+        """Nodes of each job that runs."""
+        self._speed: dict[int, float] = {}
+        self.due_s: Floats = np.full(len(jobs), np.inf)
+        """(J,) when each job's profile is complete; infinite where none is being taken."""
+        self._news: list[int] = []
+        machines = int(self._truth.machine.max(initial=-1)) + 1
+        self._plan_s = -np.inf
+        self._moving: dict[int, tuple[float, float]] = {}
+        """Jobs of the last plan that are where it brought them: (old, new) rate."""
+        self._leaving, self._arriving = np.zeros((2, machines), np.int64)
+        """(machines,) tasks of the last plan."""
+        self._planned = False
+
+    def perform(self, commands: Commands, now_s: float) -> Floats:
+        """Put jobs where `commands` say; (K,) the rates of those placed, 1 for other commands."""
+        speeds = np.ones(len(commands))
+        bounds, nodes = commands.first.tolist(), commands.nodes.tolist()
+        self._planned = False
+        for k, (action, job) in enumerate(zip(commands.action.tolist(), commands.serial.tolist(), strict=True)):
+            if action in {Action.PAUSE, Action.LOST}:
+                self.leave(job)
+            elif action in {Action.START, Action.RESUME, Action.MIGRATE}:
+                where = tuple(nodes[bounds[k] : bounds[k + 1]])
+                speeds[k] = self._truth.rate_on(job, where, self._memory)
+                if action == Action.MIGRATE:
+                    self._move(job, where, speeds[k], now_s)
+                self._at[job], self._speed[job] = where, float(speeds[k])
+        return speeds
+
+    def leave(self, job: int) -> None:
+        """The job is on no node any more."""
+        self._at.pop(job, None)
+        self._speed.pop(job, None)
+        self._moving.pop(job, None)
+        self.due_s[job] = np.inf
+
+    def _move(self, job: int, nodes: tuple[int, ...], rate: float, now_s: float) -> None:
+        if now_s != self._plan_s:
+            self._plan_s = now_s
+            self._moving.clear()
+            self._leaving[:] = self._arriving[:] = 0
+        self._planned = True
+        before, after = Counter(self._at[job]), Counter(nodes)
+        for count, gone in ((self._leaving, before - after), (self._arriving, after - before)):
+            for node, tasks in gone.items():
+                count[self._truth.machine[node]] += tasks
+        self._moving[job] = self._speed[job], float(rate)
+
+    def _costs(self) -> tuple[float, float]:
+        """(seconds that the last plan takes, by how much it stretches the wall clock of each of its jobs)."""
+        truth = self._truth
+        stream = int(max(self._leaving.max(), self._arriving.max()))
+        tasks = stream if truth.parallel else int(self._arriving.sum())
+        return truth.copy_s * tasks, truth.stretch_s * tasks
+
+    def delays(self, now_s: float) -> dict[int, float]:
+        """When the jobs of this instant's plan make progress; none where the last commands moved nobody.
+
+        Who was moved earlier in the same instant is of the same plan, which has become longer.
+        """
+        if not self._planned:
+            return {}
+        took_s, stretch_s = self._costs()
+        return {
+            job: now_s + stretch_s + took_s * (1.0 - min(old, new) / new) for job, (old, new) in self._moving.items()
+        }
+
+    def watch(self, ready_s: Mapping[int, float], now_s: float) -> None:
+        """Begin to profile the jobs that were placed, each from when its migration is over."""
+        over_s = now_s + sum(self._costs()) if self._planned else now_s
+        for job, begin_s in ready_s.items():
+            if job in self._at:
+                begin_s = over_s if self._planned and job in self._moving else begin_s  # noqa: PLW2901
+                self.due_s[job] = begin_s + self._settings.tau_s
+                self._news.append(job)
+
+    def news(self) -> Iterable[tuple[float, int]]:
+        """(time, job) of the profiles begun since this was last asked."""
+        news, self._news = self._news, []
+        return [(float(self.due_s[job]), job) for job in news]
+
+    def pending(self) -> Iterable[tuple[float, int]]:
+        """(time, job) of all profiles that are being taken."""
+        return [(float(self.due_s[job]), job) for job in np.flatnonzero(np.isfinite(self.due_s)).tolist()]
+
+    def profiled(self, job: int, job_id: int) -> Predicted:
+        """What the job's profile, which is complete, says. It is not taken again until the job is placed anew."""
+        self.due_s[job] = np.inf
+        nodes = self._at[job]
+        swapping = self._truth.thrashing(job, nodes, self._memory)
+        cluster, shape = self._truth.where(nodes)
+        speed = self._settings.predicted(int(self._jobs[job]), -1 if swapping else cluster, shape)
+        return Predicted(job_id, speed, float(self._truth.memory[job]) * TOLERANCE, swapping)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything, as arrays, for `restore`."""
+        moving = [(job, *rates) for job, rates in self._moving.items()]
+        return {
+            "jobs": np.array(list(self._at), np.int64),
+            "speed": np.array(list(self._speed.values())),
+            "widths": np.array([len(nodes) for nodes in self._at.values()], np.int64),
+            "nodes": np.array([node for nodes in self._at.values() for node in nodes], np.int64),
+            "due_s": self.due_s.copy(),
+            "plan_s": np.array(self._plan_s),
+            "moving": np.array(moving, np.float64).reshape(-1, 3),
+            "machines": np.array([self._leaving, self._arriving]),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue where `state` was taken."""
+        ends = np.cumsum(state["widths"]).tolist()
+        nodes, jobs = state["nodes"].tolist(), state["jobs"].tolist()
+        begins = [0, *ends[:-1]]
+        self._at = {job: tuple(nodes[a:b]) for job, a, b in zip(jobs, begins, ends, strict=False)}
+        self._speed = dict(zip(jobs, state["speed"].tolist(), strict=True))
+        self.due_s, self._plan_s = np.array(state["due_s"]), float(state["plan_s"])
+        self._moving = {int(job): (old, new) for job, old, new in state["moving"].tolist()}
+        self._leaving, self._arriving = np.array(state["machines"])
+        self._news = []

@@ -1,0 +1,248 @@
+"""A live cluster's log, decided again: the same events through a fresh core, and the run that they make.
+
+The run speaks of each job's *last* need: while a job is watched its need is an estimate that changes, and yields mean
+nothing without the need they are a fraction of. So yields are told anew as the same share of CPU over the last need, at
+most 1. A job's processing time is then the integral of those yields over the time it was on nodes: moves cost
+nothing more than the time they took, which is in it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dfrs.engine.codec import Mismatch, decode, digest
+from dfrs.engine.core import Core
+from dfrs.model.decisions import Policy
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.jobs import Workload
+from dfrs.model.nodes import Condition, NodeChange
+from dfrs.model.run import Action, Events, Penalty, Run
+from dfrs.workloads.live_log import Entry, LiveLog
+
+LEAST_RUN_S = 1e-6
+"""Processing time of a job that ended at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recorded:
+    """What came of it."""
+
+    run: Run
+    """Jobs that ended on nodes."""
+    node_events: tuple[tuple[float, NodeChange], ...]
+    """When nodes came and went, for a simulation of the same jobs."""
+    decisions: int
+    mismatch: Mismatch | None
+    """The first decision that differs from the recorded one, or None."""
+    left_out: int
+    """Jobs that have not ended, or not on nodes."""
+    missing: tuple[str, ...]
+    """Names of policies that decided and are no more."""
+
+
+def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live") -> Recorded:
+    """Replay the log's events through a core under the policies that made it, found by name, comparing every target.
+
+    Raises InputError where the log is damaged (an event that cannot be true, or no node) or its last policy is no more.
+    """
+    policies, missing = _policies(log, find)
+    core = Core(policies.pop(log.policies[0][0]), np.zeros((0, 2)), log.command_limit)
+    decided_by = [core.policy, *policies.values()]
+    needs: dict[int, float] = {}
+    """By serial number: the need of every job now."""
+    serials: dict[int, int] = {}
+    """By id: the serial number of the job's last submission."""
+    rows: list[Floats] = []
+    mismatch: Mismatch | None = None
+    submitted = 0
+    for k, entry in enumerate(log.entries):
+        if k in policies:
+            core.hand_over(policies[k])
+        event = decode(entry.event)
+        kind = entry.event["event"]
+        if kind == "submit":
+            serials[int(entry.event["job_id"])] = submitted
+            submitted += 1
+        if kind in {"submit", "revise"}:
+            job = int(entry.event["job_id"])
+            if job not in serials:
+                raise InputError(f"event {k + 1} of the log: job {job} was not submitted")
+            needs[serials[job]] = float(entry.event["need"])
+        before, logged = core.decisions, len(core.journal)
+        try:
+            core.handle(event, entry.time_s)
+        except InputError as error:
+            raise InputError(f"event {k + 1} of the log: {error}") from None
+        except DfrsError as error:
+            mismatch = mismatch or _mismatch(k, entry, event, "", str(error))
+        made = digest(core.target) if core.decisions > before and core.target is not None else ""
+        if mismatch is None and made != entry.digest:
+            mismatch = _mismatch(k, entry, event, made, "")
+        rows.append(_needs_of(core, logged, needs))
+    if core.capacity.size == 0:
+        raise InputError("the log names no node: nothing ran")
+    events = core.journal.events()
+    final = np.array([needs[serial] for serial in range(submitted)])
+    told = _in_last_needs(events, np.concatenate([np.zeros(0), *rows]), final)
+    last = np.isin(np.arange(submitted), list(serials.values()))
+    run, left_out = _run(log, core, decided_by, told, final, last, name)
+    return Recorded(
+        run=run,
+        node_events=tuple(_node_events(log)),
+        decisions=core.decisions,
+        mismatch=mismatch,
+        left_out=left_out,
+        missing=missing,
+    )
+
+
+def _policies(log: LiveLog, find: Callable[[str], Policy]) -> tuple[dict[int, Policy], tuple[str, ...]]:
+    """By the index of its first event, and the names of those that are no more, for which the next one decides.
+
+    Raises what `find` raises for the last.
+    """
+    found: dict[int, Policy] = {}
+    missing: list[str] = []
+    later: Policy | None = None
+    for index, name in reversed(log.policies):
+        try:
+            later = find(name)
+        except InputError:
+            if later is None:
+                raise
+            missing.append(name)
+        found[index] = later
+    return found, tuple(missing[::-1])
+
+
+def _mismatch(index: int, entry: Entry, event: Any, replayed: str, problem: str) -> Mismatch:  # noqa: ANN401
+    return Mismatch(
+        index=index, now_s=entry.time_s, event=event, recorded=entry.digest, replayed=replayed, problem=problem
+    )
+
+
+def _needs_of(core: Core, begin: int, needs: Mapping[int, float]) -> Floats:
+    """The present need of the job of each row of the journal from `begin` on; NaN for nodes."""
+    jobs = core.journal.jobs(begin)
+    return np.array([needs.get(job, np.nan) for job in jobs.tolist()], dtype=np.float64)
+
+
+def _in_last_needs(events: Events, need: Floats, final: Floats) -> Events:
+    """The same shares of CPU as fractions of each job's last need."""
+    known = events.job >= 0
+    ratio = np.ones(len(events))
+    ratio[known] = need[known] / final[events.job[known]]
+    return replace(events, yield_=np.minimum(events.yield_ * ratio, 1.0))
+
+
+def _run(
+    log: LiveLog, core: Core, policies: Sequence[Policy], events: Events, final: Floats, last: Bools, name: str
+) -> tuple[Run, int]:
+    """The run of the jobs that ended on nodes, and how many others there are.
+
+    A job that lost its node counts from its last attempt, and one that was submitted anew from its last submission.
+    """
+    count = len(final)
+    run_s, kept = _processing_s(events, count)
+    kept &= last
+    workload = _workload(log, final, run_s, kept, len(core.capacity), name)
+    end_s = float(events.time_s[-1]) if len(events) else 0.0
+    run = Run(
+        workload=workload,
+        policy=log.policy,
+        capacity=core.capacity.copy(),
+        penalty=Penalty(),
+        events=_of_kept(events, kept),
+        complete=True,
+        end_s=end_s,
+        configuration={
+            "order": "completions-first",
+            "exclusive": all(getattr(policy, "exclusive", False) for policy in policies),
+            "dedicated": all(getattr(policy, "dedicated", False) for policy in policies),
+            "command_limit": log.command_limit,
+            "discovery": log.discovery,
+            "live": True,
+        },
+    )
+    return run, int(last.sum() - kept.sum())
+
+
+def _processing_s(events: Events, count: int) -> tuple[Floats, Bools]:
+    """(count,) integral of the yield of each job since it last began anew; (count,) whether it ended on nodes."""
+    done, rate, since = np.zeros(count), np.zeros(count), np.zeros(count)
+    placed, ended = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    for row in np.flatnonzero(events.job >= 0).tolist():
+        job, action, time_s = int(events.job[row]), int(events.action[row]), float(events.time_s[row])
+        done[job] += rate[job] * (time_s - since[job])
+        since[job] = time_s
+        if action == Action.FINISH:
+            ended[job] = placed[job]
+        placed[job] = action not in {Action.PAUSE, Action.FINISH, Action.LOST}
+        rate[job] = events.yield_[row] if placed[job] else 0.0
+        if action == Action.LOST:
+            done[job] = 0.0
+    return np.maximum(done, LEAST_RUN_S), ended
+
+
+def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int, name: str) -> Workload:
+    submits = [(entry.time_s, entry.event) for entry in log.entries if entry.event["event"] == "submit"]
+    names = sorted({str(log.jobs.get(int(event["job_id"]), {}).get("user", "")) for _, event in submits})
+
+    def column(of: Callable[[float, Mapping[str, Any]], object], dtype: str) -> np.ndarray:
+        return np.array([of(time_s, event) for time_s, event in submits], dtype=dtype)[kept]
+
+    return Workload(
+        job_id=column(lambda _, event: event["job_id"], "i8"),
+        submit_s=column(lambda time_s, _: time_s, "f8"),
+        tasks=column(lambda _, event: event["tasks"], "i8"),
+        need=need[kept],
+        memory=column(lambda _, event: event["memory"], "f8"),
+        run_s=run_s[kept],
+        estimate_s=column(lambda _, event: float(event.get("estimate_s", "nan")), "f8"),
+        user=column(lambda _, event: names.index(str(log.jobs.get(int(event["job_id"]), {}).get("user", ""))), "i8"),
+        weight=column(lambda _, event: event.get("weight", 1.0), "f8"),
+        requested_start_s=column(lambda _, event: float(event.get("requested_start_s", "nan")), "f8"),
+        nodes=nodes,
+        name=name,
+    )
+
+
+def _of_kept(events: Events, kept: Bools) -> Events:
+    """The rows of nodes and of the last attempts of kept jobs, with jobs by their index among those kept."""
+    begin = np.zeros(len(kept), np.int64)
+    lost = np.flatnonzero(events.action == Action.LOST)
+    begin[events.job[lost]] = lost + 1
+    at = np.arange(len(events))
+    known = np.flatnonzero(events.job >= 0)
+    shown = np.ones(len(events), np.bool_)
+    shown[known] = kept[events.job[known]] & (at[known] >= begin[events.job[known]])
+    rows = np.flatnonzero(shown)
+    index: Ints = np.append(np.cumsum(kept) - 1, -1)
+    nodes = [events.nodes_of(row) for row in rows.tolist()]
+    return replace(
+        events,
+        time_s=events.time_s[rows],
+        action=events.action[rows],
+        yield_=events.yield_[rows],
+        why=events.why[rows],
+        job=index[events.job[rows]],
+        first=np.concatenate([[0], np.cumsum([len(each) for each in nodes], dtype=np.int64)]),
+        nodes=np.concatenate([np.zeros(0, np.int64), *nodes]),
+    )
+
+
+def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange]]:
+    """Nodes that come late are down from the beginning until they do."""
+    begin = next((entry.time_s for entry in log.entries if entry.event["event"] == "submit"), 0.0)
+    joined = 0
+    for entry in log.entries:
+        if entry.event["event"] == "join":
+            if entry.time_s > begin:
+                yield begin, NodeChange(joined, Condition.DOWN)
+                yield entry.time_s, NodeChange(joined, Condition.UP)
+            joined += 1
+        elif entry.event["event"] == "node":
+            yield entry.time_s, NodeChange(int(entry.event["node"]), Condition(entry.event["condition"]))

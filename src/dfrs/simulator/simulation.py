@@ -1,0 +1,312 @@
+"""One workload under one policy, from the first submission to the last completion."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dfrs.engine.core import Core
+from dfrs.engine.events import Change, Complete, Event, Submit, Wake
+from dfrs.model.decisions import Policy, PolicyError
+from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.instance import Bools, Floats
+from dfrs.model.jobs import Workload
+from dfrs.model.nodes import NodeChange, most_tasks
+from dfrs.model.run import Penalty, Run
+from dfrs.simulator.clock import Clock, Order, Profiled
+from dfrs.simulator.heterogeneous import FarmSettings, Ground, fits_a_cluster
+from dfrs.simulator.world import World
+
+IDLE_WAKES = 100
+"""A policy that is asked so often while no job makes progress and none is to come will never place them."""
+FRUITLESS_WAKES = 100_000
+"""So many wakes in a row without progress of any job: jobs are moved more often than a penalty lasts."""
+WATCHED = 256
+"""Events between two looks at `watch`."""
+
+Watch = Callable[[int], bool]
+"""Told how many jobs are done; its answer is whether to go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Settings:
+    """How a cluster is simulated. `capacity` (N, 2) defaults to the workload's number of reference nodes."""
+
+    capacity: Floats | None = None
+    penalty: Penalty = field(default_factory=Penalty)
+    order: Order = "completions-first"
+    node_events: Sequence[tuple[float, NodeChange]] = ()
+    command_limit: int | None = None
+    """How many commands on one job are granted; None: any number."""
+    seed: int = 0
+    notes: Mapping[str, object] = field(default_factory=dict[str, object])
+    """What else the summary shall say: how the workload was annotated, for instance."""
+    farm: FarmSettings | None = None
+    """How fast each job of the workload is on which sub-cluster; `capacity` is then of the farm's nodes, in its order,
+    see `dfrs.simulator.heterogeneous.farm_capacity`. Migrations cost what it says; resumes cost the `penalty`."""
+
+
+class StoppedError(DfrsError):
+    """A policy ended its run: the message names policy, job and time. `run` holds the log up to there."""
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class Simulation:
+    """A run that can be stopped, saved and continued. Same input, same bytes."""
+
+    def __init__(self, workload: Workload, policy: Policy, name: str, settings: Settings | None = None) -> None:
+        self.workload = workload
+        self.name = name
+        self.settings = settings or Settings()
+        self.capacity = self._checked_capacity()
+        knows_dedicated = getattr(policy, "dedicated", False)
+        whole = np.full(len(workload), getattr(policy, "exclusive", False)) | (workload.dedicated & knows_dedicated)
+        fits = self._fits(policy, whole)
+        told_s = workload.submit_s if knows_dedicated else workload.release_s
+        self._accepted = np.flatnonzero(fits)
+        self._accepted = self._accepted[np.argsort(told_s[fits], kind="stable")]
+        self._jobs = workload.select(fits).with_columns(submit_s=told_s[fits])
+        self.refused = tuple(np.flatnonzero(~fits).tolist())
+        farm, self._ground = self.settings.farm, None
+        if farm is not None:
+            self._ground = Ground(farm, self.capacity, self._accepted)
+        self._core = Core(policy, self.capacity, self.settings.command_limit, None if farm is None else farm.truth)
+        self._world = World(self._jobs, self.settings.penalty, self._ground)
+        self._clock = Clock(self.settings.order)
+        self._submitted = 0
+        self._node_events = sorted(self.settings.node_events, key=lambda pair: pair[0])
+        for time_s, change in self._node_events:
+            if not 0 <= change.node < len(self.capacity):
+                raise InputError(f"node event at {time_s} s: node {change.node}: there are {len(self.capacity)}")
+        self._node_events_seen = 0
+        self._commands_seen = 0
+        self.done = 0
+        self.now_s = -np.inf
+        self._schedule_submission()
+        self._schedule_command()
+        self._schedule_node_events()
+
+    def run(self, watch: Watch | None = None) -> Run:
+        """Go on until every job is done or `watch` says stop. Raises StoppedError where the policy ends it."""
+        steps = idle = since_progress = 0
+        while self._core.present or self._submitted < len(self._jobs):
+            completion_s, job = self._world.next_completion()
+            if self._clock.before(completion_s):
+                now_s, event = self._clock.pop()
+            elif job >= 0:
+                now_s, event = completion_s, Complete(int(self._jobs.job_id[job]))
+            else:
+                raise self._stopped(self._starving("is never placed, and nothing more will happen"))
+            if isinstance(event, Profiled):
+                self._profile(event.job, now_s)
+                continue
+            waking = isinstance(event, Wake)
+            if waking and now_s != self._core.wake_at_s:
+                continue
+            got_on = waking and self._core.gets_on(now_s)
+            changes = self._step(now_s, event, job)
+            idle = idle + 1 if waking and not changes and not self._hopeful() else 0
+            since_progress = since_progress + 1 if waking and not got_on else 0
+            if idle > IDLE_WAKES:
+                raise self._stopped(self._starving(f"is not placed, though the policy was asked {IDLE_WAKES} times"))
+            if since_progress > FRUITLESS_WAKES:
+                raise self._stopped(self._starving(f"makes no headway: {FRUITLESS_WAKES} rounds and no job was done"))
+            steps += 1
+            if watch is not None and steps % WATCHED == 0 and not watch(self.done):
+                return self._result(complete=False)
+        self._answer_late_commands()
+        return self._result(complete=True)
+
+    def _step(self, now_s: float, event: Event, job: int) -> int:
+        core, world = self._core, self._world
+        if isinstance(event, Complete):
+            world.complete(job)
+            self.done += 1
+            one_by_one = self.settings.order == "submissions-first"
+            event = Complete(event.job_id, last=one_by_one or world.next_completion()[0] > now_s)
+        elif isinstance(event, Submit):
+            self._submitted += 1
+            self._schedule_submission()
+        elif isinstance(event, Change):
+            self._commands_seen += 1
+            self._schedule_command()
+        elif isinstance(event, NodeChange):
+            self._node_events_seen += 1
+            left = self._node_events[self._node_events_seen :]
+            event = replace(event, last=not left or left[0][0] > now_s)
+        due_s = core.wake_at_s
+        self.now_s = now_s
+        try:
+            commands = core.handle(event, now_s)
+        except PolicyError as error:
+            if isinstance(error, InputError):
+                raise
+            if isinstance(event, Change):
+                self._amend(event, now_s)
+            raise self._stopped(error) from error
+        if isinstance(event, Change):
+            self._amend(event, now_s)
+        if len(commands):
+            world.perform(commands, now_s)
+            ready = world.acknowledgement()
+            if ready is not None:
+                core.handle(ready, now_s)
+            if self._ground is not None:
+                self._schedule_profiles(self._ground.news())
+        if core.wake_at_s is not None and (core.wake_at_s != due_s or isinstance(event, Wake)):
+            self._clock.schedule(core.wake_at_s, Wake())
+        return len(commands)
+
+    def _schedule_submission(self) -> None:
+        jobs, k = self._jobs, self._submitted
+        if k < len(jobs):
+            event = Submit(
+                int(jobs.job_id[k]),
+                int(jobs.tasks[k]),
+                float(jobs.need[k]),
+                float(jobs.memory[k]),
+                float(jobs.estimate_s[k]),
+                float(jobs.weight[k]),
+                int(jobs.user[k]),
+                float(jobs.requested_start_s[k]),
+            )
+            self._clock.schedule(float(jobs.submit_s[k]), event)
+
+    def _schedule_profiles(self, begun: Iterable[tuple[float, int]]) -> None:
+        for due_s, job in begun:
+            self._clock.schedule(due_s, Profiled(job))
+
+    def _profile(self, job: int, now_s: float) -> None:
+        """Tell the core what a job's profile says, unless the job has been placed anew, or is gone."""
+        if self._ground is not None and self._ground.due_s[job] == now_s:
+            self.now_s = now_s
+            self._core.handle(self._ground.profiled(job, int(self._jobs.job_id[job])), now_s)
+
+    def _schedule_command(self) -> None:
+        commands, k = self.workload.commands, self._commands_seen
+        if k < len(commands):
+            event = Change(int(commands.job_id[k]), CommandKind(commands.kind[k]), float(commands.amount[k]))
+            self._clock.schedule(float(commands.time_s[k]), event)
+
+    def _amend(self, command: Change, now_s: float) -> None:
+        """Let the world's job have the time that a granted command gives it."""
+        if command.kind in TIME_KINDS and self._core.answers.last in GRANTS:
+            job = int(np.flatnonzero(self._jobs.job_id == command.job_id)[0])
+            amount_s = command.amount if command.kind == CommandKind.ET else -command.amount
+            self._core.answers.settle(self._world.amend(job, amount_s, now_s))
+
+    def _answer_late_commands(self) -> None:
+        """Those after the last job's end change nothing, but have their answer."""
+        commands = self.workload.commands
+        for k in range(self._commands_seen, len(commands)):
+            command = Change(int(commands.job_id[k]), CommandKind(commands.kind[k]), float(commands.amount[k]))
+            self._core.handle(command, float(commands.time_s[k]))
+        self._commands_seen = len(commands)
+
+    def _schedule_node_events(self) -> None:
+        for time_s, event in self._node_events[self._node_events_seen :]:
+            self._clock.schedule(time_s, event)
+
+    def _hopeful(self) -> bool:
+        """Whether something other than the policy can still change the state."""
+        more = self._submitted < len(self._jobs) or self._node_events_seen < len(self._node_events)
+        more = more or self._commands_seen < len(self.workload.commands)
+        return more or self._core.running or self._core.booked
+
+    def _starving(self, problem: str) -> PolicyError:
+        waiting = self._core.snapshot().jobs
+        idle = waiting["id"][waiting["yield_"] == 0]
+        return PolicyError(int(idle[0] if len(idle) else waiting["id"][0]), problem)
+
+    def _stopped(self, error: PolicyError) -> StoppedError:
+        return StoppedError(f"policy {self.name} at {self.now_s:.17g} s: {error}", self._result(complete=False))
+
+    def _result(self, *, complete: bool) -> Run:
+        events = self._core.journal.events()
+        jobs = np.where(events.job >= 0, self._accepted[events.job], -1) if len(self._accepted) else events.job
+        return Run(
+            workload=self.workload,
+            policy=self.name,
+            capacity=self.capacity,
+            penalty=self.settings.penalty,
+            events=replace(events, job=jobs),
+            complete=complete,
+            end_s=self.now_s if np.isfinite(self.now_s) else 0.0,
+            refused=self.refused,
+            answers=self._core.answers.answers(),
+            seed=self.settings.seed,
+            configuration={
+                "order": self.settings.order,
+                "exclusive": getattr(self._core.policy, "exclusive", False),
+                "dedicated": getattr(self._core.policy, "dedicated", False),
+                "command_limit": self.settings.command_limit,
+                **self._farm_notes(),
+                **self.settings.notes,
+            },
+            farm=None if self.settings.farm is None else self.settings.farm.truth,
+        )
+
+    def _farm_notes(self) -> Mapping[str, object]:
+        farm = self.settings.farm
+        if farm is None:
+            return {}
+        clustered = getattr(self._core.policy, "clustered", False)
+        return {"farm": farm.truth.name, "clustered": clustered, "profile_s": farm.tau_s}
+
+    def _fits(self, policy: Policy, whole: Bools) -> Bools:
+        """(J,) whether each job could run alone; for policies that keep to sub-clusters, within one of them."""
+        fits, farm = _fits(self.workload, self.capacity, whole), self.settings.farm
+        if farm is None:
+            return fits
+        farm.check(len(self.workload), len(self.capacity))
+        if len(self.workload.commands):
+            raise InputError(f"farm: the workload has {len(self.workload.commands)} commands: must have none on a farm")
+        if not getattr(policy, "clustered", False):
+            return fits
+        exclusive = getattr(policy, "exclusive", False)
+        return fits & fits_a_cluster(self.workload, self.capacity, farm.truth.cluster, exclusive=exclusive)
+
+    def _checked_capacity(self) -> Floats:
+        given, farm = self.settings.capacity, self.settings.farm
+        nodes = self.workload.nodes if farm is None else len(farm.truth.cluster)
+        capacity = np.ones((nodes, 2)) if given is None else np.array(given, dtype=np.float64)
+        if capacity.ndim != 2 or capacity.shape[1] != 2 or not len(capacity):
+            raise InputError(f"capacity of shape {capacity.shape}: must be (nodes, 2), the columns CPU and memory")
+        if not (np.isfinite(capacity) & (capacity >= 0)).all():
+            raise InputError("capacity: must be finite numbers of at least 0")
+        return capacity
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that changes, as arrays, for `restore`."""
+        own = np.array([self._submitted, self._node_events_seen, self._commands_seen, self.done])
+        core = {f"core_{name}": array for name, array in self._core.state().items()}
+        world = {f"world_{name}": array for name, array in self._world.state().items()}
+        return {"counts": own, "now_s": np.array(self.now_s)} | core | world
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue where `state` was taken: the same workload, policy and settings are the caller's duty."""
+        self._submitted, self._node_events_seen, self._commands_seen, self.done = state["counts"].tolist()
+        self.now_s = float(state["now_s"])
+        self._core.restore({name[5:]: array for name, array in state.items() if name.startswith("core_")})
+        self._world.restore({name[6:]: array for name, array in state.items() if name.startswith("world_")})
+        self._clock = Clock(self.settings.order)
+        self._schedule_submission()
+        self._schedule_command()
+        self._schedule_node_events()
+        if self._ground is not None:
+            self._schedule_profiles(self._ground.pending())
+        if self._core.wake_at_s is not None:
+            self._clock.schedule(self._core.wake_at_s, Wake())
+
+
+def _fits(workload: Workload, capacity: Floats, whole: Bools) -> Bools:
+    """(J,) whether each job could run alone: its tasks' memory fits and, for jobs `whole` (J,), all of their CPU."""
+    slots = np.zeros(len(workload))
+    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory, whole]), axis=0, return_inverse=True)
+    for k, (need, memory, exclusive) in enumerate(shapes.tolist()):
+        slots[shape_of.reshape(-1) == k] = most_tasks(capacity, need, memory, exclusive=bool(exclusive))
+    return slots >= workload.tasks

@@ -1,0 +1,108 @@
+"""The simulated cluster: performs commands, charges the penalty, and knows when each job will be done."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dfrs.engine.commands import Commands
+from dfrs.engine.events import Ready
+from dfrs.kernels import progress
+from dfrs.model.elastic import LEAST_S
+from dfrs.model.instance import Floats
+from dfrs.model.jobs import Workload
+from dfrs.model.run import Penalty
+from dfrs.simulator.heterogeneous import Ground
+
+JOB = np.dtype(
+    [
+        (name, "f8")
+        for name in ("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s", "speed")
+    ]
+)  # fmt: skip
+"""See `dfrs.kernels.progress`."""
+
+_ALIKE: Floats = np.zeros(0)
+
+
+class World:
+    """Jobs are numbered in the order of submission, as in the workload. Only the world knows their processing times.
+
+    On a farm its `ground` says how fast jobs are where, and what it costs to move them.
+    """
+
+    def __init__(self, workload: Workload, penalty: Penalty, ground: Ground | None = None) -> None:
+        self._penalty_s = penalty.seconds
+        self._copy_s = 0.0 if penalty.bytes_per_s is None else penalty.node_bytes / penalty.bytes_per_s
+        self._ground = ground
+        self._table = np.zeros(len(workload), JOB)
+        self._table["run_s"] = workload.run_s
+        self._table["memory"] = workload.memory
+        self._table["finish_s"] = np.inf
+        self._table["speed"] = 1.0
+        self._running = np.zeros(max(len(workload), 1), np.int64)
+        self._count = 0
+        self._ready: Ready | None = None
+
+    def perform(self, commands: Commands, now_s: float, /) -> None:
+        """Carry out `commands`; what became of them is in `acknowledgement`."""
+        ground = self._ground
+        serials = np.empty(len(commands), np.int64)
+        ready_s = np.empty(len(commands))
+        speeds = _ALIKE if ground is None else ground.perform(commands, now_s)
+        self._count, placed = progress.perform(
+            self._table,
+            self._running,
+            self._count,
+            now_s,
+            (commands.action, commands.serial, commands.yields, commands.moved),
+            self._penalty_s,
+            self._copy_s,
+            speeds,
+            serials,
+            ready_s,
+        )
+        told = dict(zip(serials[:placed].tolist(), ready_s[:placed].tolist(), strict=True)) if ground else None
+        if ground is not None and told is not None:
+            delays = ground.delays(now_s)
+            for job, until_s in delays.items():
+                progress.delay(self._table, job, until_s, now_s)
+            told |= delays
+            ground.watch(told, now_s)
+            serials, ready_s, placed = np.array(list(told), np.int64), np.array(list(told.values())), len(told)
+        self._ready = Ready(serials[:placed], ready_s[:placed]) if placed else None
+
+    def acknowledgement(self) -> Ready | None:
+        """From when on the jobs placed by the last commands make progress; None if there were none. Told once."""
+        ready, self._ready = self._ready, None
+        return ready
+
+    def next_completion(self) -> tuple[float, int]:
+        """(time, number) of the job that will be done first; (infinity, -1) if none will."""
+        return progress.next_completion(self._table, self._running, self._count)
+
+    def complete(self, job: int) -> None:
+        """Take a job that is done off the nodes."""
+        self._count = progress.drop(self._running, self._count, job)
+        self._table[job]["progress_s"] = self._table[job]["run_s"]
+        if self._ground is not None:
+            self._ground.leave(job)
+
+    def amend(self, job: int, amount_s: float, now_s: float) -> float:
+        """Give a job so much more or less to do, but never less than it has done, nor than LEAST_S; the change."""
+        return progress.amend(self._table, job, amount_s, LEAST_S, now_s)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything, as arrays, for `restore`."""
+        own = {"table": self._table, "running": self._running[: self._count]}
+        if self._ground is None:
+            return own
+        return own | {f"ground_{name}": array for name, array in self._ground.state().items()}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue where `state` was taken."""
+        self._table = np.array(state["table"])
+        self._count = len(state["running"])
+        self._running[: self._count] = state["running"]
+        if self._ground is not None:
+            begin = "ground_"
+            self._ground.restore({name[len(begin) :]: a for name, a in state.items() if name.startswith(begin)})
