@@ -11,7 +11,7 @@ from statistics import median
 
 import uvicorn
 
-import dfrs.live
+import dfrs.live.api
 from dfrs.live.api.routes import create_app
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import (
@@ -29,7 +29,7 @@ from dfrs.live.protocol.resources import (
     ShadowChoice,
 )
 
-PAGE = Path(dfrs.live.__file__).parent / "page"
+PAGE = Path(dfrs.live.api.__file__).parent / "page"
 NASTY = '<img src=x onerror="window.hacked=1">'
 SPAN_S = 6 * 3600.0
 

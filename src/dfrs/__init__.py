@@ -10,8 +10,6 @@ A name loads what it needs when it is first used: `dfrs queue` or an agent are n
 """
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -88,14 +86,3 @@ if not TYPE_CHECKING:
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *_HOME})
-
-
-class _Library(ModuleType):
-    """Keeps `dfrs.allocate` the function: importing a module of the package dfrs/allocate would bind the package."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Library

@@ -157,7 +157,7 @@ FARM = Kind(
     name="farm",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "farm", "kernels", "runs/metrics", "model", "policies", "simulator",
+        "placement", "bounds", "engine", "farm", "kernels", "runs", "model", "policies", "simulator",
         "workloads",
         "experiments/kinds/farm.py", "experiments/kinds/farm_runs.py",
     ),

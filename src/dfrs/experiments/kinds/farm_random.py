@@ -145,7 +145,7 @@ HETERO = Kind(
     name="hetero",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "farm", "kernels", "runs/metrics", "model", "policies", "runs/directory.py",
+        "placement", "bounds", "engine", "farm", "kernels", "runs", "model", "policies",
         "simulator", "workloads",
         "experiments/kinds/farm_random.py", "experiments/kinds/farm_workloads.py", "experiments/simulations.py",
     ),
