@@ -1,4 +1,4 @@
-"""Dynamic Fractional Resource Scheduling: share a cluster in fractions, look after the least happy job.
+"""Dynamic Fractional Resource Scheduling: share a cluster in fractions, maximise the minimum yield.
 
 >>> import dfrs
 >>> instance = dfrs.generate_services(nodes=8, services=20, seed=1)

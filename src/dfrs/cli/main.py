@@ -46,7 +46,7 @@ BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130
 app = typer.Typer(
     name="dfrs",
     help="""[bold]Dynamic Fractional Resource Scheduling[/bold]: share a cluster in fractions,
-look after the least happy.
+maximise the minimum yield.
 
 Every service gets a [bold]yield[/bold], the fraction of its needs that it receives.
 dfrs maximises the smallest one, and says beside each answer how far from the best possible it is.""",
@@ -96,7 +96,7 @@ LIVE, CLUSTER, ALLOCATE, REPLAY, LOOK, MAKE, MANY = (
     "Place services on nodes",
     "Replay traces under policies",
     "Look and check",
-    "Make problems",
+    "Generate workloads",
     "Run many, and repeat published results",
 )
 

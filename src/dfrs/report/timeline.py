@@ -242,7 +242,7 @@ def _tails(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequen
         axes.axvline(bound, color=LIMIT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
     if known:
         axes.annotate(
-            "no worst below",
+            "lower bound",
             (known[0], 1.0),
             (4, -2),
             textcoords="offset points",

@@ -27,7 +27,7 @@ DATABASE = "DFRS_DATABASE"
 LISTEN = "127.0.0.1:7070"
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 DISCOVERY = "OBSERVE"
-SAFETY, LIMITS = "Who may come", "What is assumed"
+SAFETY, LIMITS = "Access", "Defaults"
 
 
 def serve(
@@ -35,7 +35,7 @@ def serve(
         Path | None,
         typer.Option(help="Directory of its own; default: DFRS_STATE, or ~/.local/state/dfrs.", show_default=False),
     ] = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Beyond loopback with TLS only.")] = LISTEN,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="TLS is required except on loopback.")] = LISTEN,
     policy: Annotated[str, typer.Option("--policy", "-p", help="Who gets what; see: dfrs policies.")] = POLICY,
     discovery: Annotated[
         str, typer.Option(help="How needs are found: NONE, DYNAMIC, DYNAMIC+MIGRATION or OBSERVE.")

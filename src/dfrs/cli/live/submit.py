@@ -139,7 +139,7 @@ def submit(
     tasks: Annotated[int, typer.Option("--tasks", "-n", help="Identical tasks, started together.", min=1)] = 1,
     cpu: Annotated[
         float | None,
-        typer.Option(help="Cores that each task needs; default: found out by watching.", show_default=False),
+        typer.Option(help="Cores that each task needs; default: estimated at run time.", show_default=False),
     ] = None,
     memory: Annotated[
         int | None,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dfrs.workloads.oddities import Report
     from dfrs.workloads.swf import Swf
 
-app = typer.Typer(help="Look at traces and change them.", no_args_is_help=True, rich_markup_mode="rich")
+app = typer.Typer(help="Inspect and transform traces.", no_args_is_help=True, rich_markup_mode="rich")
 
 Trace = Annotated[Path, typer.Argument(help="SWF file, .gz or plain.", show_default=False)]
 AnyTrace = Annotated[Path, typer.Argument(help="SWF or CWF file, .gz or plain.", show_default=False)]

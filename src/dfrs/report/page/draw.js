@@ -222,7 +222,7 @@ function drawTail(place, stretches, bound) {
   svg.append(make("text", { x: x(sorted[n - 1]) - 8, y: y(1 / n) - 7, "text-anchor": "end" }, `worst ${sorted[n - 1].toFixed(2)}`));
   if (bound) {
     svg.append(make("line", { x1: x(bound), x2: x(bound), y1: top, y2: base, stroke: "var(--red)", "stroke-dasharray": "4 3" }));
-    svg.append(make("text", { x: x(bound) + 5, y: top + 9 }, "no worst below"));
+    svg.append(make("text", { x: x(bound) + 5, y: top + 9 }, "lower bound"));
   }
   svg.append(make("text", { x: (left + right) / 2, y: h - 1, "text-anchor": "middle" }, "stretch"));
   place.replaceChildren(svg);

@@ -1,4 +1,4 @@
-// The reader's settings, kept in the browser: theme, range of time, keys of one letter.
+// The reader's settings, kept in the browser: theme, range of time, single-key shortcuts.
 
 import { $, attribute, h, text } from "./dom.js";
 
