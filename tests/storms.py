@@ -190,6 +190,8 @@ def main():
     parser.add_argument("--quiet", action="store_true", help="only those that went wrong")
     options = parser.parse_args()
     first, _, end = options.seeds.partition(":")
+    if not (first.isdecimal() and (end.isdecimal() or not end)) or (end and int(end) <= int(first)):
+        parser.error(f'seeds "{options.seeds}": must be one number, as 8, or FIRST:END with END above FIRST, as 0:1000')
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     if options.trace:
         trace(int(first), options.trace)
