@@ -21,7 +21,7 @@ RUN = (
     "import os, signal, sys\n"
     "from dfrs.experiments import simulations\n"
     "from dfrs.cli.main import main\n"
-    "from dfrs.simulator import run\n"
+    "from dfrs.simulator import simulation as run\n"
     "number, jobs = int(sys.argv.pop(1)), int(sys.argv.pop(1))\n"
     "run.WATCHED, simulations.SAVE_EVERY_S = 1, 0.0\n"
     "whole = run.Simulation.run\n"
