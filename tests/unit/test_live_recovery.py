@@ -309,7 +309,7 @@ def test_a_task_that_is_lost_between_two_nodes_is_not_waited_for(tmp_path, monke
     run(story())
 
 
-def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path):
+def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path, monkeypatch):
     """Whatever was heard of it: the controller was killed before it could record anything."""
 
     async def story():
@@ -317,6 +317,7 @@ def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path):
         node = world.node("n1")
         controller = await begin(tmp_path, world)
         await until(controller.nodes)
+        monkeypatch.setattr(node, "say", lambda message: None)
         (job,) = await controller.submit(request(cpu_cores=1.0, restart="never"), "ann", "ann")
         await until(lambda: world.starts)
         await abandon(controller)
@@ -337,8 +338,8 @@ def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
         controller = await begin(tmp_path, world)
         await until(controller.nodes)
         node.cut()
-        (job,) = await controller.submit(request(cpu_cores=1.0), "ann", "ann")
-        await until(lambda: controller.job(job).nodes == ("n1",))
+        (job,) = await controller.submit(request(cpu_cores=1.0, restart="never"), "ann", "ann")
+        await until(lambda: controller.job(job).nodes == ("n1",) and controller.state.places.on(0))
         node.reboot()
         node.attach(controller)
         await until(lambda: controller.job(job).state is JobState.RUNNING)
