@@ -167,7 +167,8 @@ def test_the_record_replays_to_the_same_decisions(tmp_path):
         controller = await begin(tmp_path, world)
         await until(lambda: len(controller.nodes()) == 2)
         for k in range(12):
-            await controller.submit(request("sleep", str(k % 4 + 1), cpu_cores=1.0 + k % 3), "ann", "ann")
+            (job,) = await controller.submit(request("sleep", str(k % 4 + 1), cpu_cores=1.0 + k % 3), "ann", "ann")
+            await until(lambda job=job: job in controller.state.picture.rows)
         await until(lambda: len(world.running()) == 12)
         for _ in range(6):
             world.tick(0.7)
