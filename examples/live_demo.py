@@ -24,7 +24,7 @@ from rich.live import Live
 
 from dfrs.cli.live.views import frame, yields_words
 from dfrs.live.client import Client, find_endpoint
-from dfrs.live.protocol.resources import Point
+from dfrs.live.protocol.resources import TimePoint
 
 ROOT = Path(__file__).resolve().parents[1]
 JOBS = ROOT / "examples" / "jobs"
@@ -85,9 +85,7 @@ def watch(client: Client, console: Console, until: float) -> None:
     """Show the cluster until all jobs have ended: each second a picture, or a line now and then without a terminal."""
 
     def look(height: int):  # noqa: ANN202
-        return frame(
-            client.cluster(), client.nodes(), client.jobs(), client.happenings(limit=20), console.width, height
-        )
+        return frame(client.cluster(), client.nodes(), client.jobs(), client.activity(limit=20), console.width, height)
 
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as screen:
@@ -101,7 +99,7 @@ def watch(client: Client, console: Console, until: float) -> None:
         time.sleep(5)
 
 
-def average(points: Sequence[Point], field: str) -> float:
+def average(points: Sequence[TimePoint], field: str) -> float:
     """The mean over time of a column of the cluster's history, where there were jobs."""
     spans = ((here, there.time - here.time) for here, there in pairwise(points))
     known = [(here, span_s) for here, span_s in spans if here.minimum_yield is not None]
@@ -119,7 +117,7 @@ def main() -> None:
             submit_all()
             with Client(find_endpoint()) as client:
                 watch(client, Console(), begin + LONGEST_S)
-                points = client.points(begin)
+                points = client.timeseries(begin)
             print(dfrs("explain", "1"), end="")
             print(dfrs("history", "--since", "1h"), end="")
             least, bound = average(points, "minimum_yield"), average(points, "bound")

@@ -6,30 +6,28 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 import uvicorn
 
-import dfrs.live.api
 from dfrs.live.api.routes import create_app
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import (
     ENDED,
-    Bar,
+    Activity,
     Cluster,
     Explanation,
-    Happening,
+    GanttBar,
     Job,
     JobState,
     Node,
     NodeState,
     OutputPart,
-    Point,
     ShadowChoice,
+    TimePoint,
 )
+from dfrs.live.web.files import PAGE
 
-PAGE = Path(dfrs.live.api.__file__).parent / "page"
 NASTY = '<img src=x onerror="window.hacked=1">'
 SPAN_S = 6 * 3600.0
 
@@ -56,9 +54,9 @@ class Told:
     now0: float
     nodes_: dict[str, Node] = field(default_factory=dict)
     jobs_: dict[int, Job] = field(default_factory=dict)
-    bars_: list[Bar] = field(default_factory=list)
-    points_: list[Point] = field(default_factory=list)
-    happenings_: list[Happening] = field(default_factory=list)
+    bars_: list[GanttBar] = field(default_factory=list)
+    points_: list[TimePoint] = field(default_factory=list)
+    activity_: list[Activity] = field(default_factory=list)
     shadow_: list[ShadowChoice] = field(default_factory=list)
     asked: list[tuple[str, object, str]] = field(default_factory=list)
     shadow_policy: str | None = "EASY"
@@ -67,9 +65,9 @@ class Told:
     def tell(
         self, action: str, why: str = "", *, job: int | None = None, node: str | None = None, **more: object
     ) -> None:
-        sequence = len(self.happenings_) + 1
+        sequence = len(self.activity_) + 1
         fields = {"time": time.time(), **more}
-        self.happenings_.append(Happening(sequence=sequence, job=job, node=node, action=action, why=why, **fields))
+        self.activity_.append(Activity(sequence=sequence, job=job, node=node, action=action, why=why, **fields))
 
     def change(self, job: int, **fields: object) -> None:
         self.jobs_[job] = self.job(job).model_copy(update=fields)
@@ -118,20 +116,18 @@ class Told:
             shadow_differs=len(self.shadow_) * 9,
         )
 
-    def happenings(self, *, after=0, job=None, limit=200) -> Sequence[Happening]:
-        return [one for one in self.happenings_ if one.sequence > after and job in (None, one.job)][-limit:]
+    def activity(self, *, after=0, job=None, limit=200) -> Sequence[Activity]:
+        return [one for one in self.activity_ if one.sequence > after and job in (None, one.job)][-limit:]
 
-    def points(self, since: float) -> Sequence[Point]:
+    def timeseries(self, since: float) -> Sequence[TimePoint]:
         found = [point for point in self.points_ if point.time >= since]
         return found[:: max(1, len(found) // 300)]
 
-    def bars(self, since: float) -> Sequence[Bar]:
+    def gantt(self, since: float) -> Sequence[GanttBar]:
         return [bar for bar in self.bars_ if bar.end is None or bar.end >= since]
 
     def explain(self, job: int) -> Explanation:
-        return Explanation(
-            job=self.job(job), now=self.job(job).why, history=tuple(self.happenings(job=job)), bound=0.71
-        )
+        return Explanation(job=self.job(job), now=self.job(job).why, history=tuple(self.activity(job=job)), bound=0.71)
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         return self.shadow_[:limit]
@@ -173,8 +169,8 @@ class Told:
     async def changes(self) -> AsyncIterator[int]:
         seen = -1
         while True:
-            if len(self.happenings_) != seen:
-                seen = len(self.happenings_)
+            if len(self.activity_) != seen:
+                seen = len(self.activity_)
                 yield seen
             await asyncio.sleep(0.05)
 

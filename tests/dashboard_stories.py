@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from dfrs.live.protocol.resources import Bar, Job, JobState, Node, NodeState, NodeTask, Point, ShadowChoice
+from dfrs.live.protocol.resources import GanttBar, Job, JobState, Node, NodeState, NodeTask, ShadowChoice, TimePoint
 from tests.dashboard_server import NASTY, SPAN_S, Told
 
 GIB = 1 << 30
@@ -67,7 +67,7 @@ def job_of(story: Story, state: JobState, why: str, now: float, granted: float |
         "estimate_s": None,
         "after": (),
         "array_index": None,
-        "incarnation": 0,
+        "attempt": 0,
         "pauses": len(story.pauses),
         "migrations": 0,
         "exit": "",
@@ -129,7 +129,7 @@ def make_stories(names: Sequence[str], now: float, rng: np.random.Generator, cou
 
 def tell_history(told: Told, stories: Sequence[Story], queued: Sequence[Story], cpus: float, now: float) -> None:
     times = sorted({t for s in stories for t in (s.begin, s.end, *(x for p in s.pauses for x in p)) if t < now} | {now})
-    latest: dict[tuple[int, int], Bar] = {}
+    latest: dict[tuple[int, int], GanttBar] = {}
     events: list[tuple[float, str, Story, float | None, str]] = []
     for begin, end in pairwise(times):
         at = (begin + end) / 2
@@ -145,7 +145,7 @@ def tell_history(told: Told, stories: Sequence[Story], queued: Sequence[Story], 
                     if on and rank == 0 and share > 0 and not last.paused:
                         events.append((begin, "share", story, now_yields[story.id], ""))
                 if on and (story.id, rank) not in latest:
-                    latest[story.id, rank] = Bar(
+                    latest[story.id, rank] = GanttBar(
                         job=story.id,
                         rank=rank,
                         name=story.name,
@@ -160,7 +160,7 @@ def tell_history(told: Told, stories: Sequence[Story], queued: Sequence[Story], 
         values = list(now_yields.values())
         least = min(values, default=None)
         told.points_ += [
-            Point(
+            TimePoint(
                 time=t,
                 minimum_yield=least,
                 median_yield=median(values) if values else None,
@@ -271,7 +271,7 @@ def large_cluster(nodes: int = 1000, count: int = 10_000) -> Told:
         task = NodeTask(job=k, rank=0, user=story.user, name=story.name, share_cores=0.25, used_cores=0.2, paused=False)
         tasks[n].append(task)
         for begin, end, share in ((now - 1800, now - 600, 0.3), (now - 600, None, 0.25)):
-            bar = Bar(
+            bar = GanttBar(
                 job=k,
                 rank=0,
                 name=story.name,
@@ -288,7 +288,7 @@ def large_cluster(nodes: int = 1000, count: int = 10_000) -> Told:
         fair = [task.model_copy(update={"share_cores": share, "used_cores": 0.8 * share}) for task in tasks[n]]
         told.nodes_[f"n{n:04d}"] = node_of(f"n{n:04d}", now, fair if state is not NodeState.LOST else (), state=state)
     told.points_ = [
-        Point(
+        TimePoint(
             time=now - 3600 + 12 * k,
             minimum_yield=0.5,
             median_yield=0.7,

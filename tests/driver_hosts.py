@@ -44,8 +44,8 @@ def until(condition, timeout_s=15.0, every_s=0.005):
     return value
 
 
-def task(job=1, rank=0, incarnation=0):
-    return TaskId(job=job, rank=rank, incarnation=incarnation)
+def task(job=1, rank=0, attempt=0):
+    return TaskId(job=job, rank=rank, attempt=attempt)
 
 
 def processes(mark):
@@ -132,10 +132,10 @@ def running(driver, which):
         if status.pid is None:
             return None
         try:
-            shim = "shim.py" in Path(f"/proc/{status.pid}/cmdline").read_text()
+            supervisor = "supervisor.py" in Path(f"/proc/{status.pid}/cmdline").read_text()
         except OSError:
             return None
-        return None if shim else status.pid
+        return None if supervisor else status.pid
 
     return until(program)
 

@@ -49,7 +49,7 @@ class FakeTask:
     error: str = ""
     cpu_s: float = 0.0
     left_s: float = float("inf")
-    told: tuple = ()
+    reported: tuple = ()
     since_s: float = 0.0
 
 
@@ -256,11 +256,11 @@ class FakeAgent:
                     break
                 todo = plan(task.desired, task.state, share_cores=task.share, was_here=task.was_here)
                 task.error = todo.problem
-                if todo.step is None:
+                if todo.action is None:
                     if not todo.problem:
                         task.brought = task.desired.version
                     break
-                if not self._perform(task, todo.step):
+                if not self._perform(task, todo.action):
                     break
             self._tell(task)
 
@@ -329,9 +329,9 @@ class FakeAgent:
         )
 
     def _tell(self, task):
-        tale = (task.state, task.exit, task.error, task.brought)
-        if tale != task.told:
-            task.told = tale
+        report = (task.state, task.exit, task.error, task.brought)
+        if report != task.reported:
+            task.reported = report
             self.world.history.append(("says", self.name, task.id, task.state.value, task.brought))
             self.say(self._status(task))
 
@@ -418,12 +418,12 @@ def make(path, policy=POLICY, **settings):
 async def abandon(controller):
     """As kill -9 does: it stops in the middle of whatever it does, and stores nothing more."""
     controller._running.cancel()
-    journal = controller.journal
-    journal._closed = True
-    if isinstance(journal._writer, VirtualExecutor):
-        journal._writer.kill()
-        journal._disconnect()
+    database = controller.database
+    database._closed = True
+    if isinstance(database._writer, VirtualExecutor):
+        database._writer.kill()
+        database._disconnect()
     else:
-        journal._writer.submit(journal._disconnect)
-        journal._writer.shutdown(wait=False)
+        database._writer.submit(database._disconnect)
+        database._writer.shutdown(wait=False)
     await asyncio.sleep(0)

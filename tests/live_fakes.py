@@ -26,8 +26,8 @@ PATIENCE_S = 30.0
 NO_END = float("inf")
 
 
-def task_id(job=1, rank=0, incarnation=0):
-    return TaskId(job=job, rank=rank, incarnation=incarnation)
+def task_id(job=1, rank=0, attempt=0):
+    return TaskId(job=job, rank=rank, attempt=attempt)
 
 
 def task_spec(*, seconds=NO_END, need=1.0, code=0, memory_bytes=1 << 26, tasks=1, account=None):

@@ -148,9 +148,9 @@ class LiveCluster:
 
     def leftovers(self, text=""):
         """Processes that belong to tasks of this cluster: their supervisors, and what those run."""
-        shims = processes_with(f"{self.directory}/host/{text}")
+        supervisors = processes_with(f"{self.directory}/host/{text}")
         agents = {agent.pid for agent in self.agents.values()}
-        return [pid for pid in {*shims, *(p for s in shims for p in descendants(s))} if pid not in agents]
+        return [pid for pid in {*supervisors, *(p for s in supervisors for p in descendants(s))} if pid not in agents]
 
     def groups(self):
         """Control groups of tasks that this cluster has: some hierarchies have them below their node's."""

@@ -11,10 +11,10 @@ from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
-    Bar,
+    Activity,
     Cluster,
     Explanation,
-    Happening,
+    GanttBar,
     Job,
     JobRequest,
     JobState,
@@ -22,9 +22,9 @@ from dfrs.live.protocol.resources import (
     Node,
     NodeState,
     OutputPart,
-    Point,
     Role,
     ShadowChoice,
+    TimePoint,
     TokenInfo,
     TokenRequest,
 )
@@ -200,13 +200,13 @@ class FakeService:
             shadow_differs=0,
         )
 
-    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Happening]:
+    def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Activity]:
         rows = range(max(after, self.sequence - limit) + 1, self.sequence + 1)
-        return [Happening(sequence=i, time=1.0, job=job or i, node=None, action="submit") for i in rows]
+        return [Activity(sequence=i, time=1.0, job=job or i, node=None, action="submit") for i in rows]
 
-    def points(self, since: float) -> Sequence[Point]:
+    def timeseries(self, since: float) -> Sequence[TimePoint]:
         return [
-            Point(
+            TimePoint(
                 time=since,
                 minimum_yield=None,
                 median_yield=None,
@@ -218,8 +218,8 @@ class FakeService:
             )
         ]
 
-    def bars(self, since: float) -> Sequence[Bar]:
-        return [Bar(job=1, rank=0, name="a", user="u", node="n", begin=since, end=None, share_cores=0.5)]
+    def gantt(self, since: float) -> Sequence[GanttBar]:
+        return [GanttBar(job=1, rank=0, name="a", user="u", node="n", begin=since, end=None, share_cores=0.5)]
 
     def explain(self, job: int) -> Explanation:
         return Explanation(job=self.job(job), now="it waits", history=(), bound=None)
@@ -313,7 +313,7 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         estimate_s=request.estimate_s,
         after=request.after,
         array_index=None,
-        incarnation=0,
+        attempt=0,
         pauses=0,
         migrations=0,
         exit="",

@@ -153,7 +153,7 @@ def test_a_lost_node(tmp_path):
         gone = cluster.wait_for(never, "failed")
         assert "n1" in gone["exit"]
         for job in cluster.wait_ended(again):
-            assert (job["state"], job["incarnation"]) == ("done", 1)
+            assert (job["state"], job["attempt"]) == ("done", 1)
             assert set(job["nodes"]) <= {"n0"}
             for rank in range(2):
                 told = notes(cluster, job["id"], rank)
@@ -166,14 +166,14 @@ def test_a_lost_node(tmp_path):
 def test_a_job_is_queued_again_only_once(tmp_path):
     with LiveCluster(tmp_path, nodes=1, serve=("--lost-after", "4")) as cluster:
         job = submit(cluster, 60)
-        for incarnation in range(2):
-            wait_until(lambda count=incarnation: notes(cluster, job)["begin"] > count, "it begins")
+        for attempt in range(2):
+            wait_until(lambda count=attempt: notes(cluster, job)["begin"] > count, "it begins")
             cluster.kill_node("n0")
             wait_until(lambda: not cluster.up(), "the node is missed")
             wait_until(lambda: cluster.job(job)["state"] in {"waiting", "failed"}, "the node is lost")
             cluster.start_agent("n0")
         ended = cluster.wait_for(job, "failed")
-        assert (ended["incarnation"], notes(cluster, job)["twice"]) == (1, 0)
+        assert (ended["attempt"], notes(cluster, job)["twice"]) == (1, 0)
         check_nothing_left(cluster)
 
 

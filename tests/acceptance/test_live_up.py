@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from dfrs.cli.live import down, local
-from dfrs.cli.live.agent import default_cluster
-from dfrs.cli.live.local import agent_root
 from dfrs.cli.quantities import show_cores
 from dfrs.live import home
+from dfrs.live.drivers.opening import cluster_name
+from dfrs.live.local.cluster import agent_root
 from dfrs.live.protocol.ports import UnavailableError
 from tests.live_processes import processes_with
 from tests.processes import alive, until
@@ -85,7 +85,7 @@ class User:
 
     def groups(self):
         """Control groups of this cluster."""
-        return list(GROUPS.glob(f"*/dfrs/{default_cluster(agent_root(self.state))}*"))
+        return list(GROUPS.glob(f"*/dfrs/{cluster_name(agent_root(self.state))}*"))
 
 
 @pytest.fixture

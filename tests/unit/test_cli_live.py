@@ -16,7 +16,7 @@ from dfrs.cli.live import logs, views
 from dfrs.live import client as clients
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
-from dfrs.live.protocol.resources import Happening, JobRequest, JobState, NodeTask, OutputPart
+from dfrs.live.protocol.resources import Activity, JobRequest, JobState, NodeTask, OutputPart
 from tests.live_service import FakeService
 
 URL = "http://127.0.0.1:7070"
@@ -50,7 +50,7 @@ class Controller(FakeService):
         )
 
     def explain(self, job):
-        event = Happening(
+        event = Activity(
             sequence=1,
             time=time.time(),
             job=job,
@@ -436,7 +436,7 @@ def test_top_without_a_terminal_is_one_frame(dfrs, cluster):
     assert max(map(len, out.splitlines())) <= 80
     for text in ("fake", "FCFS", "minimum yield 0.25", "node-1", "relaxatio", "submit"):
         assert text in out
-    assert set(json.loads(dfrs("top", "--json")[1])) == {"cluster", "nodes", "jobs", "happenings"}
+    assert set(json.loads(dfrs("top", "--json")[1])) == {"cluster", "nodes", "jobs", "activity"}
 
 
 @pytest.mark.parametrize("height", [12, 24, 50])
@@ -450,7 +450,7 @@ def test_a_frame_fits_the_screen(cluster, width, height):
         cluster.cluster(),
         cluster.nodes(),
         cluster.jobs(),
-        cluster.happenings(),
+        cluster.activity(),
         width,
         height,
     )

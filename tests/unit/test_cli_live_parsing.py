@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dfrs.cli.live.machine import partition
 from dfrs.cli.live.script import read_script
 from dfrs.cli.live.submit import environment
 from dfrs.cli.quantities import (
@@ -26,6 +25,7 @@ from dfrs.cli.quantities import (
 from dfrs.live.agent.capacity import Capacity
 from dfrs.live.agent.connection import Server
 from dfrs.live.client import UnreachableError, find_endpoint, state_directory
+from dfrs.live.local.machine import partition
 from dfrs.model.errors import InputError
 
 

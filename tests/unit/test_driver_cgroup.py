@@ -21,7 +21,7 @@ from dfrs.live.drivers.cgroup import (
 )
 from dfrs.live.drivers.cgroup_v1 import NodeV1
 from dfrs.live.drivers.cgroup_v2 import NodeV2
-from dfrs.live.drivers.shim import pack, unpack
+from dfrs.live.drivers.supervisor import pack, unpack
 from tests.driver_hosts import (
     BUSY,
     PYTHON,

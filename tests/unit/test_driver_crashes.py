@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from dfrs.live.drivers import shim
+from dfrs.live.drivers import supervisor
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from tests.driver_hosts import (
     BUSY,
@@ -189,7 +189,7 @@ def test_supervisor_killed(host):
     node.start(task(), host.shell("setsid sleep 60 & setsid -f sleep 60; wait"), 0.5)
     running(node, task())
     until(lambda: len(processes(host.cluster)) >= 3)
-    os.kill(int(node.files.shim(task()).split()[0]), signal.SIGKILL)
+    os.kill(int(node.files.supervisor(task()).split()[0]), signal.SIGKILL)
     lost = ended(node, task())
     assert (lost.kind, lost.message) == (ExitKind.LOST, "its supervisor was killed")
     assert until(lambda: not processes(host.cluster), 2.0)
@@ -204,10 +204,10 @@ def test_machine_started_anew(host, same_boot):
     node = host.node()
     node.start(task(), host.spec("/bin/sleep", "60"), 0.5)
     running(node, task())
-    os.kill(int(node.files.shim(task()).split()[0]), signal.SIGKILL)
+    os.kill(int(node.files.supervisor(task()).split()[0]), signal.SIGKILL)
     other = subprocess.Popen(["/bin/sleep", "60"])
-    boot = node.files.shim(task()).split()[2] if same_boot else "another-boot"
-    for name in ("shim.pid", "task.pid"):
+    boot = node.files.supervisor(task()).split()[2] if same_boot else "another-boot"
+    for name in ("supervisor.pid", "task.pid"):
         (host.root / "tasks/1.0.0" / name).write_text(f"{other.pid} 12345 {boot}")
     again = host.node()
     lost = ended(again, task())
@@ -241,7 +241,7 @@ def test_handing_while_it_forks(host):
         assert cpu_s > 0
     # All of it is there, also what it forked meanwhile: paused, it shows every process that it has.
     target.pause(task())
-    every = {*processes(host.cluster), shim.living(target.files.shim(task()))}
+    every = {*processes(host.cluster), supervisor.living(target.files.supervisor(task()))}
     assert every == set(target.groups.group("1.0.0").members())
     target.resume(task())
     with pytest.raises(DriverError, match="has not handed"):

@@ -118,7 +118,7 @@ def test_supervisor_killed(host):
     node.start(task(), host.shell("sleep 60 & sleep 60 & wait"), 0.5)
     running(node, task())
     until(lambda: len(processes(host.cluster)) >= 3)
-    os.kill(int(node.files.shim(task()).split()[0]), signal.SIGKILL)
+    os.kill(int(node.files.supervisor(task()).split()[0]), signal.SIGKILL)
     assert ended(node, task()).kind is ExitKind.LOST
     assert until(lambda: not processes(host.cluster), 2.0)
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from dfrs.live.drivers import shim
+from dfrs.live.drivers import supervisor
 from dfrs.live.drivers.base import DriverError, ExitKind
 from tests.driver_hosts import (
     BUSY,
@@ -56,11 +56,11 @@ def test_output_is_rotated_and_counted(host):
 
 def copier(driver, which):
     """The process that copies a task's output."""
-    return shim.living(driver.files.shim(which))
+    return supervisor.living(driver.files.supervisor(which))
 
 
 def group_of(pid, controller):
-    lines = (line.split(":", 2) for line in shim.read_text(f"/proc/{pid}/cgroup").splitlines())
+    lines = (line.split(":", 2) for line in supervisor.read_text(f"/proc/{pid}/cgroup").splitlines())
     return next((path for _, names, path in lines if controller in names.split(",")), None)
 
 
@@ -89,7 +89,7 @@ def test_copying_of_output_is_charged_to_the_task_and_nothing_else_of_it_holds_t
 
 
 def ticks_of(*pids):
-    return sum(int(ticks) for pid in pids for ticks in shim.stat_fields(pid)[11:13])
+    return sum(int(ticks) for pid in pids for ticks in supervisor.stat_fields(pid)[11:13])
 
 
 def test_endless_output_stays_in_its_share(host, alone):

@@ -10,7 +10,7 @@ from dfrs.live.drivers.base import DriverError, RefusedError, TaskId, TaskSpec
 from dfrs.live.drivers.directory import Owner, TaskDirectory
 from dfrs.live.drivers.profiles import ENTRY, Profiles
 
-TASK = TaskId(job=1, rank=0, incarnation=0)
+TASK = TaskId(job=1, rank=0, attempt=0)
 SPEC = TaskSpec(
     command=("true",),
     directory="/",

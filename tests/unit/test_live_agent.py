@@ -193,7 +193,7 @@ def test_nonsense_is_passed_over():
                 await talk.status(state=RUNNING)
                 nonsense = (
                     "", "{", "[]", "null", '{"kind": "desire"}', '{"kind": "hello"}', b"\xff\x00", '{"kind": 7}',
-                    '{"kind": "desire", "tasks": [{"task": {"job": 0, "rank": 0, "incarnation": 0}}]}',
+                    '{"kind": "desire", "tasks": [{"task": {"job": 0, "rank": 0, "attempt": 0}}]}',
                     '{"kind":"welcome","report_s":NaN,"desired":[]}',
                 )  # fmt: skip
                 for text in nonsense:

@@ -13,8 +13,9 @@ import pytest
 import structlog
 import uvicorn
 
-from dfrs.cli.live.agent import default_cluster, read_token
+from dfrs.cli.live.agent import read_token
 from dfrs.live.agent.capacity import measure, parse_cpus
+from dfrs.live.drivers.opening import cluster_name
 from dfrs.live.logs import set_up
 from dfrs.model.errors import InputError
 from tests.processes import kill
@@ -173,7 +174,7 @@ def options(tmp_path):
 def groups_removed(tmp_path):
     """What agents of this test leave of their nodes' control groups."""
     yield
-    for mounted in Path("/sys/fs/cgroup").glob(f"**/dfrs/{default_cluster((tmp_path / 'root').resolve())}"):
+    for mounted in Path("/sys/fs/cgroup").glob(f"**/dfrs/{cluster_name((tmp_path / 'root').resolve())}"):
         for path in (*mounted.glob("*"), mounted):
             if path.is_dir():
                 path.rmdir()

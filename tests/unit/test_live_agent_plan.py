@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.live.agent.next_action import DONE, Plan, Step, Verb, plan, plan_fenced
+from dfrs.live.agent.next_action import DONE, NextAction, TaskAction, Verb, plan, plan_fenced
 from dfrs.live.drivers.base import TaskState
 from tests.live_fakes import desired
 
@@ -19,7 +19,7 @@ A, S, R, P, H, E = (
 
 
 def step(verb, **fields):
-    return Plan(step=Step(verb=verb, **fields))
+    return NextAction(action=TaskAction(verb=verb, **fields))
 
 
 CASES = [
@@ -67,7 +67,7 @@ def test_the_next_step(wanted, state, expected):
 )
 def test_what_no_step_solves_is_said(wanted, was_here, says):
     planned = plan(wanted, A, share_cores=None, was_here=was_here)
-    assert planned.step is None
+    assert planned.action is None
     assert says in planned.problem
 
 
@@ -98,10 +98,10 @@ def test_steps_lead_to_what_is_desired_and_end(state, wanted, take, share):
     was_here = state is not A
     for _ in range(4):
         planned = plan(goal, state, share_cores=share, was_here=was_here)
-        if planned.step is None:
+        if planned.action is None:
             break
-        verb = planned.step.verb
-        share = planned.step.share_cores if verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE} else share
+        verb = planned.action.verb
+        share = planned.action.share_cores if verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE} else share
         state = EFFECTS.get(verb, state)
         was_here = was_here or state is not A
     else:

@@ -59,7 +59,7 @@ def line(answer):
     "path",
     ["jobs/{}", "jobs/{}/explain", "jobs/{}/output", "jobs?before={}", "jobs?limit={}", "jobs?state={}", "jobs?user={}",
      "jobs/1/output?offset={}", "jobs/1/output?rank={}", "jobs/1/output?limit={}", "points?since={}", "bars?since={}",
-     "happenings?after={}", "happenings?job={}", "shadow?limit={}", "{}"],
+     "activity?after={}", "activity?job={}", "shadow?limit={}", "{}"],
 )  # fmt: skip
 def test_odd_values_are_refused_in_one_line_and_never_upset_it(path, odd):
     async def test(service, client):
@@ -343,4 +343,4 @@ def test_the_client_of_the_command_line_understands_it():
     assert next(json.loads(row) for row in root.log()) == {"format": "dfrs-log/1"}
     assert viewer.me() == {"user": "wall", "role": "viewer"}
     assert viewer.cluster().decisions == 7
-    assert [h.sequence for h in viewer.happenings(after=1)] == [2]
+    assert [h.sequence for h in viewer.activity(after=1)] == [2]

@@ -43,7 +43,7 @@ def hello(node="node1", **changes):
 
 def status(job=1):
     return Status(
-        task=TaskId(job=job, rank=0, incarnation=0), version=0, state=TaskState.RUNNING, since_s=1.0
+        task=TaskId(job=job, rank=0, attempt=0), version=0, state=TaskState.RUNNING, since_s=1.0
     ).model_dump_json()
 
 
@@ -108,7 +108,7 @@ def test_an_agent_comes_reports_is_told_and_goes():
             await socket.send(REPORT)
             (attached,) = service.attachments
             await until(lambda: attached.received, "its report")
-            wanted = Desired(task=TaskId(job=1, rank=0, incarnation=0), version=1, state=TaskState.ABSENT)
+            wanted = Desired(task=TaskId(job=1, rank=0, attempt=0), version=1, state=TaskState.ABSENT)
             attached.link.send(Desire(tasks=(wanted,)))
             assert from_controller(await socket.recv()).tasks == (wanted,)
             assert app.state.meters.agents._value.get() == 1
@@ -245,7 +245,7 @@ def test_an_agent_that_takes_nothing_is_cut_off_and_others_are_not(monkeypatch):
         async with connect(url, additional_headers=bearer(token)) as good:
             await introduced(good, "good")
             link = service.agents["stuck"].link
-            task = TaskId(job=1, rank=0, incarnation=0)
+            task = TaskId(job=1, rank=0, attempt=0)
             many = Desire(tasks=tuple(Desired(task=task, version=1, state=TaskState.ABSENT) for _ in range(5000)))
             for _ in range(1000):
                 link.send(many)
@@ -264,7 +264,7 @@ def test_messages_that_wait_are_sent_before_an_orderly_end():
         async with connect(url, additional_headers=bearer(token)) as socket:
             await introduced(socket)
             link = service.agents["node1"].link
-            task = TaskId(job=1, rank=0, incarnation=0)
+            task = TaskId(job=1, rank=0, attempt=0)
             for version in range(1, 101):
                 link.send(Desire(tasks=(Desired(task=task, version=version, state=TaskState.ABSENT),)))
             link.close("moved elsewhere")

@@ -48,7 +48,7 @@ class Begun:
         return self.controller.job(job)
 
     def actions(self, job):
-        return [each.action for each in self.controller.happenings(job=job)]
+        return [each.action for each in self.controller.activity(job=job)]
 
 
 def test_a_job_starts_runs_and_ends(tmp_path):
@@ -447,7 +447,7 @@ def test_a_lost_node(tmp_path):
             await until(lambda: controller.nodes()[0].state is NodeState.LOST)
             assert (await live.reaches(never, JobState.FAILED)).exit == "its node n1 was lost"
             for job in (again, parallel):
-                await until(lambda job=job: controller.job(job).incarnation == 1)
+                await until(lambda job=job: controller.job(job).attempt == 1)
                 assert set((await live.reaches(job, JobState.RUNNING)).nodes) == {"n2"}
             assert "lost" in live.actions(again)
             world.nodes["n2"].die()
@@ -466,10 +466,10 @@ def test_a_lost_node_that_comes_back_ends_what_it_has(tmp_path):
             node.cut()
             live.world.tick(200)
             await until(lambda: live.controller.nodes()[0].state is NodeState.LOST)
-            await until(lambda: live.controller.job(job).incarnation == 1)
+            await until(lambda: live.controller.job(job).attempt == 1)
             node.attach(live.controller)
             await live.reaches(job, JobState.RUNNING)
-            assert [task.incarnation for task, _ in live.world.running(job)] == [1]
+            assert [task.attempt for task, _ in live.world.running(job)] == [1]
 
     run(story())
 
@@ -484,9 +484,9 @@ def test_a_rebooted_node_lost_what_it_had(tmp_path):
             await live.controller.hold(held, "ann")
             live.world.nodes["n1"].reboot()
             live.world.nodes["n1"].attach(live.controller)
-            await until(lambda: live.controller.job(job).incarnation == 1)
+            await until(lambda: live.controller.job(job).attempt == 1)
             await live.reaches(job, JobState.RUNNING)
-            await until(lambda: live.controller.job(held).incarnation == 1)
+            await until(lambda: live.controller.job(held).attempt == 1)
             assert live.controller.job(held).state is JobState.HELD
             await live.controller.release(held, "ann")
             await live.reaches(held, JobState.RUNNING)
@@ -637,6 +637,6 @@ def test_needs_that_nobody_declared_are_found_out(tmp_path, discovery):
             assert live.controller.job(declared).need_cores == 1.0
             assert live.controller.job(declared).need_error_cores is None
             again = live.controller.state
-            assert any(key[0] == unknown for key in again.places.overrides)
+            assert any(key[0] == unknown for key in again.placement.overrides)
 
     run(story())

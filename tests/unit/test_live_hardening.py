@@ -46,7 +46,7 @@ def test_a_wall_clock_that_is_set_changes_nothing(tmp_path, jump_s):
             steps = live.controller.engine.steps
             await until(lambda: live.controller.engine.steps > steps + 3)
             assert [node.state for node in live.controller.nodes()] == [NodeState.UP] * 2
-            assert live.controller.job(job).incarnation == 0
+            assert live.controller.job(job).attempt == 0
             assert live.controller.state.now_s() == pytest.approx(before + 5)
 
     run(story())
@@ -78,12 +78,12 @@ def test_a_lost_node_that_blinks_keeps_nobody_waiting(tmp_path):
             name = (await live.reaches(job, JobState.RUNNING)).nodes[0]
             live.world.nodes[name].die()
             live.world.tick(200)
-            await until(lambda: live.controller.job(job).incarnation == 1)
+            await until(lambda: live.controller.job(job).attempt == 1)
             # Back for a moment only, with what it had: that is not to be waited for for ever.
-            record, places = live.controller.engine.comings.find(name), live.controller.state.places
-            old = Task(TaskId(job=job, rank=0, incarnation=0), started=True)
+            record, placement = live.controller.engine.lifecycle.find(name), live.controller.state.placement
+            old = Task(TaskId(job=job, rank=0, attempt=0), started=True)
             live.controller.state.jobs[job].old.append(old)
-            places.restore(old, [record.number])
+            placement.restore(old, [record.number])
             record.seen_at = live.world.clock()
             live.world.tick(200)
             assert (await live.reaches(job, JobState.RUNNING)).nodes[0] != name
@@ -133,7 +133,7 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
             job = await live.submit(cpu_cores=1.0)
             there = (await live.reaches(job, JobState.RUNNING)).nodes[0]
             liar = next(node for node in live.world.nodes.values() if node.name != there)
-            task = TaskId(job=job, rank=0, incarnation=0)
+            task = TaskId(job=job, rank=0, attempt=0)
             ended = Status(
                 task=task,
                 version=1,
@@ -143,8 +143,8 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
             )
             liar.attachment.receive(ended)
             state = live.controller.state
-            record = live.controller.engine.comings.find(liar.name)
-            state.places.welcome(record, record.hello.model_copy(update={"tasks": (ended,)}))
+            record = live.controller.engine.lifecycle.find(liar.name)
+            state.placement.welcome(record, record.hello.model_copy(update={"tasks": (ended,)}))
             steps = live.controller.engine.steps
             live.controller.engine.poke()
             await until(lambda: live.controller.engine.steps > steps)
@@ -166,7 +166,7 @@ def test_only_who_was_asked_answers(tmp_path):
                         reads.answer, self, Output(request=message.request, data="dHJ1ZQ==")
                     )
 
-            found = await reads.read(Silent(), TaskId(job=1, rank=0, incarnation=0), "out", 0, 10)
+            found = await reads.read(Silent(), TaskId(job=1, rank=0, attempt=0), "out", 0, 10)
             assert found.data == "dHJ1ZQ=="
 
     run(story())
@@ -178,7 +178,7 @@ def test_a_drain_in_the_same_plan_as_another_change_is_remembered(tmp_path):
             live.world.nodes["n1"].cut()
             live.world.now += 20
             await live.controller.drain("n1", "root")
-            await until(lambda: live.controller.engine.comings.find("n1").drained)
+            await until(lambda: live.controller.engine.lifecycle.find("n1").drained)
             steps = live.controller.engine.steps
             await until(lambda: live.controller.engine.steps > steps + 2)
             path, world = live.path, live.world
@@ -186,7 +186,7 @@ def test_a_drain_in_the_same_plan_as_another_change_is_remembered(tmp_path):
 
         again = make(path, clock=world.clock)
         await again.start()
-        assert again.engine.comings.find("n1").drained
+        assert again.engine.lifecycle.find("n1").drained
         await again.stop()
 
     run(story())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dfrs.live.controller.observing import Observer
-from dfrs.live.controller.records import JobRecord, Sight, Task
+from dfrs.live.controller.records import JobRecord, Observation, Task
 from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.live.protocol.wire import Sample
@@ -40,14 +40,14 @@ def job(number, nodes, **request):
         need=0.5,
     )
     for rank, node in enumerate(nodes):
-        task = Task(TaskId(job=number, rank=rank, incarnation=0))
+        task = Task(TaskId(job=number, rank=rank, attempt=0))
         arrive(task, node)
         record.tasks.append(task)
     return record
 
 
 def arrive(task, node):
-    task.target, task.at = node, {node: Sight(state=TaskState.RUNNING)}
+    task.target, task.at = node, {node: Observation(state=TaskState.RUNNING)}
 
 
 def used(record, rank, time_s, cpu_s):
@@ -62,7 +62,7 @@ def step(observer, table_and_usage, now_s):
 def shares(*jobs):
     observer = Observer(Equal())
     revision = step(observer, observer.regroup(jobs, CAPACITY), 1.0)
-    return observer.take(revision, CAPACITY)
+    return observer.apply(revision, CAPACITY)
 
 
 def test_weights_divide_a_node():
@@ -88,12 +88,12 @@ def test_more_promised_than_there_is_is_cut_alike():
 
 def test_what_was_seen_belongs_to_those_who_were_there():
     observer, first = Observer(Equal()), job(1, [0])
-    observer.take(step(observer, observer.regroup([first], CAPACITY), 1.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([first], CAPACITY), 1.0), CAPACITY)
     used(first, 0, 10.0, 5.0)
-    observer.take(step(observer, observer.observe(CAPACITY, 2.0), 2.0), CAPACITY)
+    observer.apply(step(observer, observer.observe(CAPACITY, 2.0), 2.0), CAPACITY)
     used(first, 0, 12.0, 6.0)
     observer.keep(step(observer, observer.observe(CAPACITY, 2.0), 3.0))
-    observer.take(step(observer, observer.regroup([first, job(2, [0])], CAPACITY), 3.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([first, job(2, [0])], CAPACITY), 3.0), CAPACITY)
     usage = [usage for _, _, usage in observer.discovery.seen]
     assert [len(each) for each in usage] == [1, 1, 1, 2]
     assert not usage[1]["seconds"].any()
@@ -103,16 +103,16 @@ def test_what_was_seen_belongs_to_those_who_were_there():
 
 def test_what_was_used_under_other_weights_is_not_looked_at():
     observer, one = Observer(Equal()), job(1, [0])
-    observer.take(step(observer, observer.regroup([one], CAPACITY), 1.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([one], CAPACITY), 1.0), CAPACITY)
     used(one, 0, 10.0, 5.0)
     used(one, 0, 11.0, 5.9)
     other = job(2, [0])
-    observer.take(step(observer, observer.regroup([one, other], CAPACITY), 2.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([one, other], CAPACITY), 2.0), CAPACITY)
     used(one, 0, 11.1, 6.0)
     used(one, 0, 12.1, 6.5)
     _, usage = observer.observe(CAPACITY, 1.0)
     assert (usage["seconds"][0], usage["used_s"][0]) == pytest.approx((1.0, 0.5))
-    observer.take(step(observer, observer.regroup([one, other], CAPACITY), 3.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([one, other], CAPACITY), 3.0), CAPACITY)
     used(one, 0, 13.1, 7.0)
     _, usage = observer.observe(CAPACITY, 1.0)
     assert (usage["seconds"][0], usage["used_s"][0]) == pytest.approx((1.0, 0.5))
@@ -120,7 +120,7 @@ def test_what_was_used_under_other_weights_is_not_looked_at():
 
 def test_a_task_that_moved_is_seen_from_there_on():
     observer, moving = Observer(Equal()), job(1, [0])
-    observer.take(step(observer, observer.regroup([moving], CAPACITY), 1.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([moving], CAPACITY), 1.0), CAPACITY)
     used(moving, 0, 10.0, 5.0)
     observer.observe(CAPACITY, 1.0)
     arrive(moving.tasks[0], 1)
@@ -136,7 +136,7 @@ def test_a_task_that_moved_is_seen_from_there_on():
 
 def test_who_ended_is_watched_no_more():
     observer = Observer(Equal())
-    observer.take(step(observer, observer.regroup([job(1, [0, 1])], CAPACITY), 1.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([job(1, [0, 1])], CAPACITY), 1.0), CAPACITY)
     assert len(observer.state()) == 2
-    observer.take(step(observer, observer.regroup([], CAPACITY), 2.0), CAPACITY)
+    observer.apply(step(observer, observer.regroup([], CAPACITY), 2.0), CAPACITY)
     assert len(observer.state()) == 0

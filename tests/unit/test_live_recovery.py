@@ -304,7 +304,7 @@ def test_a_task_that_is_lost_between_two_nodes_is_not_waited_for(tmp_path, monke
         if restart == "never":
             await until(lambda: any(controller.job(job).state is JobState.FAILED for job in jobs))
         else:
-            await until(lambda: any(controller.job(job).incarnation == 1 for job in jobs))
+            await until(lambda: any(controller.job(job).attempt == 1 for job in jobs))
         await controller.stop()
 
     run(story())
@@ -340,7 +340,7 @@ def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
         await until(controller.nodes)
         node.cut()
         (job,) = await controller.submit(request(cpu_cores=1.0, restart="never"), "ann", "ann")
-        await until(lambda: controller.job(job).nodes == ("n1",) and controller.state.places.on(0))
+        await until(lambda: controller.job(job).nodes == ("n1",) and controller.state.placement.on(0))
         node.reboot()
         node.attach(controller)
         await until(lambda: controller.job(job).state is JobState.RUNNING)

@@ -24,18 +24,18 @@ from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.addresses import must_be_secret
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
-    Bar,
+    Activity,
     Cluster,
     Explanation,
-    Happening,
+    GanttBar,
     Job,
     JobRequest,
     JobState,
     NewToken,
     Node,
     OutputPart,
-    Point,
     ShadowChoice,
+    TimePoint,
     TokenInfo,
     TokenRequest,
 )
@@ -252,17 +252,17 @@ class Client:
         """The whole."""
         return self._get("/cluster", Cluster)
 
-    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> list[Happening]:
+    def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> list[Activity]:
         """The latest of those with a greater sequence number, in order."""
-        return self._get("/happenings", list[Happening], after=after, job=job, limit=limit)
+        return self._get("/activity", list[Activity], after=after, job=job, limit=limit)
 
-    def points(self, since: float) -> list[Point]:
+    def timeseries(self, since: float) -> list[TimePoint]:
         """History since that wall-clock time."""
-        return self._get("/points", list[Point], since=since)
+        return self._get("/timeseries", list[TimePoint], since=since)
 
-    def bars(self, since: float) -> list[Bar]:
+    def gantt(self, since: float) -> list[GanttBar]:
         """Where tasks were since that wall-clock time."""
-        return self._get("/bars", list[Bar], since=since)
+        return self._get("/gantt", list[GanttBar], since=since)
 
     def shadow(self, limit: int = 100) -> list[ShadowChoice]:
         """What the shadow policy would have done differently, the latest first."""

@@ -3,7 +3,6 @@
 import os
 import stat
 from enum import StrEnum
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,6 +88,7 @@ def agent(
     from dfrs.live.agent.agent import Settings, check_name, host_identity, host_name
     from dfrs.live.agent.capacity import measure
     from dfrs.live.agent.connection import Server
+    from dfrs.live.drivers.opening import cluster_name
     from dfrs.live.logs import set_up
 
     set_up(log_level.value)
@@ -107,7 +107,7 @@ def agent(
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
         version=__version__,
     )
-    group = default_cluster(place) if cluster is None else check_name(cluster, "cluster")
+    group = cluster_name(place) if cluster is None else check_name(cluster, "cluster")
     _keep(settings, place, group, capacity.cpu_list, shares)
 
 
@@ -131,11 +131,6 @@ def _default_root() -> Path:
     from dfrs.live.client import state_directory
 
     return state_directory() / "host"
-
-
-def default_cluster(root: Path) -> str:
-    """A name for the control groups of all nodes that share `root`, and of no others."""
-    return f"host-{sha256(os.fsencode(root)).hexdigest()[:8]}"
 
 
 def _keep(settings: "Settings", root: Path, cluster: str, cpus: str, shares: Shares) -> None:

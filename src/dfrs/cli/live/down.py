@@ -25,8 +25,8 @@ def down(state: State = None, as_json: Json = False) -> None:
 
     Example: dfrs down
     """
-    from dfrs.cli.live.local import begun
     from dfrs.live.client import state_directory
+    from dfrs.live.local.cluster import begun
 
     place = (state or state_directory()).absolute()
     if not begun(place):
@@ -61,8 +61,8 @@ class _End:
 
 def _end(place: Path, tell: Callable[[str], None]) -> _End:
     """End all. A controller that is away is started to be told of it; if it cannot be told, tasks are ended yet."""
-    from dfrs.cli.live.local import Choice, LocalCluster, finish, free_port, holder, locked, sweep
     from dfrs.live.client import CLIENT_FILE, UnreachableError
+    from dfrs.live.local.cluster import Choice, LocalCluster, finish, free_port, holder, locked, sweep
 
     jobs: int | None = None
     why = ""
@@ -97,8 +97,8 @@ def _end(place: Path, tell: Callable[[str], None]) -> _End:
 
 
 def _end_jobs(place: Path, tell: Callable[[str], None]) -> int:
-    from dfrs.cli.live.local import end_jobs
     from dfrs.live.client import Client, read_client_file
+    from dfrs.live.local.cluster import end_jobs
 
     endpoint = read_client_file(place)
     if endpoint is None:
@@ -109,7 +109,7 @@ def _end_jobs(place: Path, tell: Callable[[str], None]) -> int:
 
 def _end_process(place: Path) -> None:
     """Ask the one that holds the state directory to end, and wait until it has let go of it. Raises DfrsError."""
-    from dfrs.cli.live.local import holder
+    from dfrs.live.local.cluster import holder
 
     end_s = time.monotonic() + END_S
     process = holder(place)

@@ -87,7 +87,7 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
     if as_json:
         print_json(found.model_dump(mode="json"))
         return
-    from dfrs.cli.live.views import happening_line, yields_words
+    from dfrs.cli.live.views import activity_line, yields_words
     from dfrs.live.protocol.resources import ENDED
 
     cluster, subject = client.cluster(), found.job
@@ -95,7 +95,7 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
     if found.now != subject.state:
         out.print(found.now, markup=False, soft_wrap=True)
     for event in found.history:
-        out.print(happening_line(event, cluster.now, with_job=False), soft_wrap=True)
+        out.print(activity_line(event, cluster.now, with_job=False), soft_wrap=True)
     if subject.state in ENDED:
         words = "" if subject.stretch is None else f"stretch {subject.stretch:.2f}, "
         out.print(f"{words}paused {subject.pauses} times, moved {subject.migrations} times", style="dim")

@@ -250,11 +250,11 @@ class _Plan:
 
 
 async def _serve(plan: _Plan, controller: "Controller") -> None:
-    from dfrs.live import api
     from dfrs.live.api.routes import ApiSettings, create_app
     from dfrs.live.api.server import bind
     from dfrs.live.api.server import serve as run
     from dfrs.live.home import leave_files
+    from dfrs.live.web.files import PAGE
 
     certificates = plan.certificates()
     tls: ssl.SSLContext | None = None if certificates is None else certificates.context()
@@ -264,7 +264,7 @@ async def _serve(plan: _Plan, controller: "Controller") -> None:
     authority = None if certificates is None else certificates.authority
     app = create_app(
         controller,
-        page=Path(api.__path__[0]) / "page",
+        page=PAGE,
         settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics),
     )
 

@@ -73,6 +73,6 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
         ("array index", "" if job.array_index is None else str(job.array_index)),
         ("estimate", "" if job.estimate_s is None else show_seconds(job.estimate_s)),
         ("paused, moved", f"{job.pauses}, {job.migrations}"),
-        ("queued again", str(job.incarnation) if job.incarnation else ""),
+        ("queued again", str(job.attempt) if job.attempt else ""),
         ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
     ]

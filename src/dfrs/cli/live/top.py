@@ -56,7 +56,7 @@ def _look(client: "Client", height: int) -> "RenderableType":
     from dfrs.cli.live.views import frame
 
     return frame(
-        client.cluster(), client.nodes(), client.jobs(limit=200), client.happenings(limit=EVENTS), out.width, height
+        client.cluster(), client.nodes(), client.jobs(limit=200), client.activity(limit=EVENTS), out.width, height
     )
 
 
@@ -66,7 +66,7 @@ def _document(client: "Client") -> None:
             "cluster": client.cluster().model_dump(mode="json"),
             "nodes": [node.model_dump(mode="json") for node in client.nodes()],
             "jobs": [job.model_dump(mode="json") for job in client.jobs(limit=200)],
-            "happenings": [event.model_dump(mode="json") for event in client.happenings(limit=EVENTS)],
+            "activity": [event.model_dump(mode="json") for event in client.activity(limit=EVENTS)],
         }
     )
 

@@ -16,7 +16,7 @@ from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores, show_count
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
-    from dfrs.cli.live.local import Choice
+    from dfrs.live.local.cluster import Choice
 
 LOOK_S = 0.3
 _UP, _BAD = "up", "bad input: "
@@ -71,8 +71,8 @@ def up(
 
         dfrs up --nodes 4 --policy 'GreedyPM*/per/OPT=MIN/MVT=600' --detach
     """
-    from dfrs.cli.live.local import Choice, begun, free_port, prepare
     from dfrs.live.client import state_directory
+    from dfrs.live.local.cluster import Choice, begun, free_port, prepare
 
     place = (state or state_directory()).absolute()
     begun(place)
@@ -118,7 +118,7 @@ def _check(policy: str | None, discovery: str | None) -> None:
 
 def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None]) -> None:
     """Start all, call `ready`, and keep all running until a signal comes."""
-    from dfrs.cli.live.local import LocalCluster, begin, locked
+    from dfrs.live.local.cluster import LocalCluster, begin, locked
 
     stop = threading.Event()
 
@@ -206,8 +206,8 @@ def _jobs_left(place: Path) -> int:
 
 def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> None:
     """Where everything is, and what to do next."""
-    from dfrs.cli.live.local import Choice, node_name
     from dfrs.live.client import CLIENT_FILE, Client, read_client_file, state_directory
+    from dfrs.live.local.cluster import Choice, node_name
 
     endpoint = read_client_file(place)
     assert endpoint is not None

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
-from dfrs.live.protocol.resources import ENDED, Cluster, Happening, Job, JobState, Node, NodeState
+from dfrs.live.protocol.resources import ENDED, Activity, Cluster, Job, JobState, Node, NodeState
 
 WIDE = 100
 """Columns from which on there is room for whole names."""
@@ -193,7 +193,7 @@ def yields_words(least: float | None, median: float | None, bound: float | None)
     return f"minimum yield {least:.2f}{beside}" + ("" if median is None else f", median {median:.2f}")
 
 
-def happening_line(event: Happening, now: float, *, with_job: bool = True) -> Text:
+def activity_line(event: Activity, now: float, *, with_job: bool = True) -> Text:
     """One thing that happened, in a line."""
     text = Text(show_instant(event.time, now), style="dim")
     subject = f"job {event.job}" if event.job is not None else f"node {event.node}" if event.node else "cluster"
@@ -262,7 +262,7 @@ def frame(
     cluster: Cluster,
     nodes: Sequence[Node],
     jobs: Sequence[Job],
-    happenings: Sequence[Happening],
+    activity: Sequence[Activity],
     width: int,
     height: int,
 ) -> RenderableType:
@@ -277,8 +277,8 @@ def frame(
     parts.append(job_table(present[:job_rows], cluster.now, width))
     if hidden := len(nodes) - node_rows + len(present) - job_rows:
         parts.append(Text(f"… {hidden} more do not fit here: dfrs nodes, dfrs queue", style="dim"))
-    recent = list(happenings)[-event_rows:] if event_rows else []
-    lines = [happening_line(event, cluster.now) for event in reversed(recent)]
+    recent = list(activity)[-event_rows:] if event_rows else []
+    lines = [activity_line(event, cluster.now) for event in reversed(recent)]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return Group(*parts, Text(), *lines)

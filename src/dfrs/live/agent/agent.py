@@ -25,9 +25,9 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
-from dfrs.live.agent.task_reconciler import Keeper
+from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.drivers.base import Driver, DriverError, Usage
-from dfrs.live.drivers.shim import BOOT
+from dfrs.live.drivers.supervisor import BOOT
 from dfrs.live.protocol.wire import (
     PROTOCOL,
     Desire,
@@ -110,7 +110,7 @@ class Agent:
         self._settings = settings
         self._hello = _hello(driver, settings)
         self._outbox = Outbox()
-        self._keeper = Keeper(driver, self._outbox.put, accounts=settings.accounts)
+        self._reconciler = TaskReconciler(driver, self._outbox.put, accounts=settings.accounts)
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="dfrs-read")
         self._stopped = asyncio.Event()
         self._contact_s = time.monotonic()
@@ -125,7 +125,7 @@ class Agent:
         """Serve until stopped, whatever becomes of the controller. Raises RefusedError."""
         self._contact_s = time.monotonic()
         try:
-            await first_of(self._keeper.run(), self._stay_connected(), self._watch(), _ended(self._stopped))
+            await first_of(self._reconciler.run(), self._stay_connected(), self._watch(), _ended(self._stopped))
         finally:
             self._readers.shutdown(wait=False, cancel_futures=True)
 
@@ -139,7 +139,7 @@ class Agent:
             await asyncio.sleep(max(0.02, self._contact_s + limit_s - time.monotonic()))
             away_s = time.monotonic() - self._contact_s
             if away_s >= limit_s:
-                live = self._keeper.fence()
+                live = self._reconciler.fence()
                 if live:
                     log.warning("no contact to the controller: tasks are stopped", away_s=round(away_s, 1), tasks=live)
                 await asyncio.sleep(min(1.0, limit_s))
@@ -147,7 +147,7 @@ class Agent:
     async def _stay_connected(self) -> None:
         backoff = Backoff(self._settings.first_retry_s, self._settings.last_retry_s)
         told = ""
-        await self._keeper.looked.wait()
+        await self._reconciler.looked.wait()
         while True:
             try:
                 async with self._settings.server.connect(self._settings.open_s) as connection:
@@ -174,7 +174,7 @@ class Agent:
         self._outbox.clear()
         hello = self._hello.model_copy(
             update={
-                "tasks": self._keeper.statuses(),
+                "tasks": self._reconciler.statuses(),
                 "address": self._settings.address or str(connection.local_address[0]),
             }
         )
@@ -192,7 +192,7 @@ class Agent:
 
     async def _serve(self, connection: ClientConnection, welcome: Welcome) -> None:
         self._contact_s = time.monotonic()
-        self._keeper.desire(welcome.desired, complete=True)
+        self._reconciler.desire(welcome.desired, complete=True)
         await first_of(
             self._receive(connection),
             self._outbox.send_all(connection),
@@ -222,10 +222,10 @@ class Agent:
     def _take(self, message: Welcome | Desire | Refuse) -> None:
         match message:
             case Desire():
-                self._keeper.desire(message.tasks)
+                self._reconciler.desire(message.tasks)
             case Welcome():
                 # Only the first of a connection is complete; a copy that comes late knows less than was said since.
-                self._keeper.desire(message.desired)
+                self._reconciler.desire(message.desired)
             case Refuse():
                 raise self._refusal(message)
 
@@ -269,9 +269,9 @@ class Agent:
                     log.warning("the driver cannot tell what tasks use", error=failing)
             self._outbox.put(_report(rows))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._keeper.shared.wait(), max(0.0, next_s - loop.time()))
+                await asyncio.wait_for(self._reconciler.shared.wait(), max(0.0, next_s - loop.time()))
             await asyncio.sleep(TOGETHER_S)
-            self._keeper.shared.clear()
+            self._reconciler.shared.clear()
 
     async def _ping(self, connection: ClientConnection) -> None:
         while True:
@@ -282,7 +282,7 @@ class Agent:
     async def _tell_again(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tell_again_s)
-            self._keeper.tell_again()
+            self._reconciler.tell_again()
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class TaskAction:
     """One call of the driver."""
 
     verb: Verb
@@ -48,17 +48,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A step to take, or a problem that no step solves, or neither: the task is what it shall be."""
+class NextAction:
+    """An action, or a problem that no action solves, or neither: the task is as desired."""
 
-    step: Step | None = None
+    action: TaskAction | None = None
     problem: str = ""
 
 
-DONE = Plan()
+DONE = NextAction()
 
 
-def plan(desired: Desired, state: TaskState, *, share_cores: float | None, was_here: bool) -> Plan:
+def plan(desired: Desired, state: TaskState, *, share_cores: float | None, was_here: bool) -> NextAction:
     """What brings a task from `state` nearer to `desired`.
 
     `share_cores` is the share it was given last, None if that is not known; `was_here` says that this node had it
@@ -73,23 +73,23 @@ def plan(desired: Desired, state: TaskState, *, share_cores: float | None, was_h
         case TaskState.RUNNING | TaskState.PAUSED:
             return _present(desired, state, share_cores, was_here)
         case _:
-            return Plan(problem=f"desired state {desired.state}: must be running, paused, handed or absent")
+            return NextAction(problem=f"desired state {desired.state}: must be running, paused, handed or absent")
 
 
-def plan_fenced(state: TaskState, grace_s: float) -> Plan:
+def plan_fenced(state: TaskState, grace_s: float) -> NextAction:
     """What ends a task without forgetting how it ended, and starts none."""
-    return Plan(step=Step(verb=Verb.STOP, grace_s=grace_s)) if state in LIVE else DONE
+    return NextAction(action=TaskAction(verb=Verb.STOP, grace_s=grace_s)) if state in LIVE else DONE
 
 
-def _absent(state: TaskState, grace_s: float) -> Plan:
+def _absent(state: TaskState, grace_s: float) -> NextAction:
     if state is TaskState.ABSENT:
         return DONE
     if state is TaskState.EXITED:
         return _do(Verb.FORGET)
-    return Plan(step=Step(verb=Verb.STOP, grace_s=grace_s))
+    return NextAction(action=TaskAction(verb=Verb.STOP, grace_s=grace_s))
 
 
-def _present(desired: Desired, state: TaskState, share_cores: float | None, was_here: bool) -> Plan:
+def _present(desired: Desired, state: TaskState, share_cores: float | None, was_here: bool) -> NextAction:
     share = desired.share_cores
     match state:
         case TaskState.EXITED:
@@ -108,17 +108,17 @@ def _present(desired: Desired, state: TaskState, share_cores: float | None, was_
             return DONE
 
 
-def _arrive(desired: Desired, was_here: bool) -> Plan:
+def _arrive(desired: Desired, was_here: bool) -> NextAction:
     if desired.take:
         return _do(Verb.TAKE, desired.share_cores)
     if desired.state is TaskState.PAUSED:
-        return Plan(problem="there is no such task on this node to pause")
+        return NextAction(problem="there is no such task on this node to pause")
     if was_here:
-        return Plan(problem="what this node knew of it is gone: not started a second time")
+        return NextAction(problem="what this node knew of it is gone: not started a second time")
     if desired.spec is None:
-        return Plan(problem="spec: must be given for a task that is to be started")
+        return NextAction(problem="spec: must be given for a task that is to be started")
     return _do(Verb.START, desired.share_cores)
 
 
-def _do(verb: Verb, share_cores: float = 0.0) -> Plan:
-    return Plan(step=Step(verb=verb, share_cores=share_cores))
+def _do(verb: Verb, share_cores: float = 0.0) -> NextAction:
+    return NextAction(action=TaskAction(verb=verb, share_cores=share_cores))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dfrs.live.agent.next_action import DONE, LIVE, Plan, Step, Verb, plan, plan_fenced
+from dfrs.live.agent.next_action import DONE, LIVE, NextAction, TaskAction, Verb, plan, plan_fenced
 from dfrs.live.drivers.base import (
     Driver,
     DriverError,
@@ -69,11 +69,11 @@ class _Task:
     busy: bool = False
     """A call of the driver is under way."""
     seen_after: int = 0
-    """Looks at the driver up to this one began before its last step ended, and say nothing."""
-    last: Step | None = None
+    """Looks at the driver up to this one began before its last action ended, and say nothing."""
+    last: TaskAction | None = None
     retry_at: float = 0.0
     retry_s: float = FIRST_RETRY_S
-    told: tuple[TaskState, Exit | None, str, int] | None = None
+    reported: tuple[TaskState, Exit | None, str, int] | None = None
 
     @property
     def wanted(self) -> Desired | None:
@@ -83,8 +83,8 @@ class _Task:
         return self.desired
 
     @property
-    def tale(self) -> tuple[TaskState, Exit | None, str, int]:
-        """What there is to tell of it."""
+    def report(self) -> tuple[TaskState, Exit | None, str, int]:
+        """What the controller is to know of it."""
         return self.state, self.exit, self.error, self.brought
 
     @property
@@ -93,7 +93,7 @@ class _Task:
         wanted = self.wanted
         return (wanted is None or wanted.state is TaskState.ABSENT) and self.state is TaskState.ABSENT
 
-    def plan(self) -> Plan:
+    def plan(self) -> NextAction:
         """What to do next."""
         if self.fenced:
             return plan_fenced(self.state, FENCE_GRACE_S)
@@ -127,8 +127,8 @@ class _Task:
         )
 
 
-class Keeper:
-    """The tasks of one node. `tell` is called with the status of a task whenever it has changed.
+class TaskReconciler:
+    """The tasks of one node. `send` is called with the status of a task whenever it has changed.
 
     With `accounts` each task runs under the account that its spec names, and must name one that is not root's, or it
     ends as not started; without, all run as the agent does.
@@ -136,14 +136,14 @@ class Keeper:
     """
 
     def __init__(
-        self, driver: Driver, tell: Callable[[Status], None], *, accounts: bool = False, poll_s: float = POLL_S
+        self, driver: Driver, send: Callable[[Status], None], *, accounts: bool = False, poll_s: float = POLL_S
     ) -> None:
         self.looked = asyncio.Event()
         """Set once it is known what the driver has."""
         self.shared = asyncio.Event()
         """Set whenever a share has changed; who waits for it clears it."""
         self._driver = driver
-        self._tell_controller = tell
+        self._send_status = send
         self._accounts = accounts
         self._poll_s = poll_s
         self._tasks: dict[TaskId, _Task] = {}
@@ -178,13 +178,13 @@ class Keeper:
         return live
 
     def statuses(self) -> tuple[Status, ...]:
-        """All tasks that this node has, to be told at once. What else is known is told again by `tell`."""
+        """All tasks that this node has, to be sent at once. What else is known is sent again."""
         here: list[Status] = []
         for task in self._tasks.values():
             if task.state is TaskState.ABSENT:
-                task.told = None
+                task.reported = None
             else:
-                task.told = task.tale
+                task.reported = task.report
                 here.append(task.status())
         self._poke.set()
         return tuple(here)
@@ -192,7 +192,7 @@ class Keeper:
     def tell_again(self) -> None:
         """Tell the status of each task that is here or has been lately, in case a message was lost or overtaken."""
         for task in self._tasks.values():
-            task.told = None
+            task.reported = None
         self._poke.set()
 
     async def run(self) -> None:
@@ -229,7 +229,7 @@ class Keeper:
 
     def _accept(self, task: _Task, desired: Desired, complete: bool) -> None:
         # Told again in any case: who repeats a message has not heard, or is behind.
-        task.told = None
+        task.reported = None
         if desired.version > task.version:
             task.version, task.desired = desired.version, desired
             task.dismissed = False
@@ -254,44 +254,44 @@ class Keeper:
         self.looked.set()
 
     def _advance(self, task: _Task) -> None:
-        step = (planned := task.plan()).step
-        if step is None:
+        action = (planned := task.plan()).action
+        if action is None:
             task.error = planned.problem
             task.last = None
             if not planned.problem and not task.fenced:
                 task.was_here &= not task.is_over
                 task.brought = task.brought if task.dismissed else task.version
-        elif step != task.last or time.monotonic() >= task.retry_at:
+        elif action != task.last or time.monotonic() >= task.retry_at:
             task.busy = True
-            running = asyncio.get_running_loop().create_task(self._perform(task, step, task.desired))
+            running = asyncio.get_running_loop().create_task(self._perform(task, action, task.desired))
             self._steps.add(running)
             running.add_done_callback(self._steps.discard)
         self._tell(task)
 
-    async def _perform(self, task: _Task, step: Step, desired: Desired | None) -> None:
+    async def _perform(self, task: _Task, action: TaskAction, desired: Desired | None) -> None:
         loop = asyncio.get_running_loop()
-        if step != task.last:
+        if action != task.last:
             task.retry_s = FIRST_RETRY_S
-        task.last = step
+        task.last = action
         try:
-            await loop.run_in_executor(self._callers, self._call, task.task, step, desired)
+            await loop.run_in_executor(self._callers, self._call, task.task, action, desired)
         except RefusedError as error:
             task.refused = Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message=_line(error)[:ERROR_CHARS])
             task.error = ""
         except Exception as error:
             # A bug of the driver ends no agent either: it is told to the operator, with all that is known of it.
             if not isinstance(error, DriverError | OSError):
-                log.exception("the driver failed", task=str(task.task), step=step.verb)
-            task.error = f"{step.verb}: {_line(error)}"[:ERROR_CHARS]
+                log.exception("the driver failed", task=str(task.task), action=action.verb)
+            task.error = f"{action.verb}: {_line(error)}"[:ERROR_CHARS]
             task.retry_at = time.monotonic() + task.retry_s
             task.retry_s = min(LAST_RETRY_S, 2 * task.retry_s)
         else:
             task.error = ""
-            task.retry_at = time.monotonic() + step.patience_s
-            if step.verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE}:
-                task.share_cores = step.share_cores
+            task.retry_at = time.monotonic() + action.patience_s
+            if action.verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE}:
+                task.share_cores = action.share_cores
                 self.shared.set()
-            elif step.verb is Verb.FORGET:
+            elif action.verb is Verb.FORGET:
                 task.refused = None
         finally:
             task.busy = False
@@ -300,17 +300,17 @@ class Keeper:
         if task.error:
             self._tell(task)
 
-    def _call(self, task: TaskId, step: Step, desired: Desired | None) -> None:
+    def _call(self, task: TaskId, action: TaskAction, desired: Desired | None) -> None:
         driver = self._driver
-        match step.verb:
+        match action.verb:
             case Verb.START:
                 assert desired is not None
                 assert desired.spec is not None
-                driver.start(task, self._under_account(desired.spec), step.share_cores)
+                driver.start(task, self._under_account(desired.spec), action.share_cores)
             case Verb.TAKE:
-                driver.take(task, step.share_cores)
+                driver.take(task, action.share_cores)
             case Verb.SET_SHARE:
-                driver.set_share(task, step.share_cores)
+                driver.set_share(task, action.share_cores)
             case Verb.HAND:
                 driver.hand(task)
             case Verb.PAUSE:
@@ -318,7 +318,7 @@ class Keeper:
             case Verb.RESUME:
                 driver.resume(task)
             case Verb.STOP:
-                driver.stop(task, step.grace_s)
+                driver.stop(task, action.grace_s)
             case Verb.FORGET:
                 driver.forget(task)
 
@@ -336,9 +336,9 @@ class Keeper:
         return spec
 
     def _tell(self, task: _Task) -> None:
-        if task.told != task.tale:
-            task.told = task.tale
-            self._tell_controller(task.status())
+        if task.reported != task.report:
+            task.reported = task.report
+            self._send_status(task.status())
 
     def _retire(self, task: _Task) -> None:
         del self._tasks[task.task]

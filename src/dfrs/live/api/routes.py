@@ -17,36 +17,36 @@ from dfrs.live.api import agents, prometheus
 from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, read, reply
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
 from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
-from dfrs.live.api.static import add_page
 from dfrs.live.api.stream import Stream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.ports import NotFoundError, Service
 from dfrs.live.protocol.resources import (
-    Bar,
+    Activity,
     Cluster,
     Explanation,
-    Happening,
+    GanttBar,
     Job,
     JobRequest,
     JobState,
     NewToken,
     Node,
     OutputPart,
-    Point,
     Problem,
     Resource,
     Role,
     ShadowChoice,
+    TimePoint,
     TokenInfo,
     TokenRequest,
 )
 from dfrs.live.protocol.wire import Name
+from dfrs.live.web.files import add_page
 
 PREFIX = "/api/v1"
 MOST_LISTED = 1000
-"""Jobs or happenings in one answer."""
+"""Jobs or activity in one answer."""
 MOST_OUTPUT = 1 << 20
 """Bytes of output in one answer."""
 HISTORY_S = 3600.0
@@ -212,31 +212,31 @@ async def cluster(caller: Reader) -> Response:
     return reply(caller.service.cluster())
 
 
-@api.get("/happenings", tags=["cluster"], response_model=list[Happening], responses=problems())
-async def happenings(
+@api.get("/activity", tags=["cluster"], response_model=list[Activity], responses=problems())
+async def activity(
     caller: Reader,
     after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Only greater sequence numbers.")] = 0,
     job: Annotated[Number | None, Query(description="Only of this job.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 200,
 ) -> Response:
     """What happened, in order: the latest `limit`."""
-    return reply(caller.service.happenings(after=after, job=job, limit=limit))
+    return reply(caller.service.activity(after=after, job=job, limit=limit))
 
 
 def _since(since: float | None) -> float:
     return time.time() - HISTORY_S if since is None else since
 
 
-@api.get("/points", tags=["cluster"], response_model=list[Point], responses=problems())
-async def points(caller: Reader, since: Since = None) -> Response:
+@api.get("/timeseries", tags=["cluster"], response_model=list[TimePoint], responses=problems())
+async def timeseries(caller: Reader, since: Since = None) -> Response:
     """The cluster's history, thinned to some hundreds of instants."""
-    return reply(caller.service.points(_since(since)))
+    return reply(caller.service.timeseries(_since(since)))
 
 
-@api.get("/bars", tags=["cluster"], response_model=list[Bar], responses=problems())
-async def bars(caller: Reader, since: Since = None) -> Response:
+@api.get("/gantt", tags=["cluster"], response_model=list[GanttBar], responses=problems())
+async def gantt(caller: Reader, since: Since = None) -> Response:
     """Where tasks were, and with what share: the bars of a Gantt chart."""
-    return reply(caller.service.bars(_since(since)))
+    return reply(caller.service.gantt(_since(since)))
 
 
 @api.get("/shadow", tags=["cluster"], response_model=list[ShadowChoice], responses=problems())

@@ -60,7 +60,7 @@ async def _gone(receive: Receive) -> None:
 
 
 async def change_events(caller: Caller, meters: Meters) -> AsyncGenerator[bytes]:
-    """Server-sent events: the number of the latest happening whenever something changed, while the token is good."""
+    """Server-sent events: the number of the latest activity whenever something changed, while the token is good."""
     with meters.watchers.track_inprogress():
         yield b"retry: 2000\n\n"
         async with _closing(caller.service.changes()) as changes:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dfrs.live.protocol.resources import Bar, Happening, Point
+from dfrs.live.protocol.resources import Activity, GanttBar, TimePoint
 
-MOST_HAPPENINGS = 20_000
+MOST_ACTIVITY = 20_000
 MOST_OF_A_JOB = 200
 MOST_POINTS = 6 * 3600
 SHOWN_POINTS = 600
@@ -33,44 +33,44 @@ class _Open:
     paused: bool
 
 
-class Chronicle:
+class ActivityFeed:
     """Everything is kept in order of time."""
 
     def __init__(self) -> None:
         self.sequence = 0
-        """Of the last happening that was given a number."""
+        """Of the last activity that was given a number."""
         self.shown = 0
         """Of the last one that is durable."""
-        self._happenings: deque[Happening] = deque(maxlen=MOST_HAPPENINGS)
-        self._of_job: dict[int, list[Happening]] = {}
-        self._points: deque[Point] = deque(maxlen=MOST_POINTS)
+        self._activity: deque[Activity] = deque(maxlen=MOST_ACTIVITY)
+        self._of_job: dict[int, list[Activity]] = {}
+        self._points: deque[TimePoint] = deque(maxlen=MOST_POINTS)
         self._stored_at = 0.0
         self._open: dict[tuple[int, int], _Open] = {}
-        self._bars: deque[Bar] = deque(maxlen=MOST_BARS)
+        self._bars: deque[GanttBar] = deque(maxlen=MOST_BARS)
         self._listeners: set[asyncio.Event] = set()
 
-    def number(self, happening: Mapping[str, Any]) -> Happening:
+    def number(self, one: Mapping[str, Any]) -> Activity:
         """Give it the next number; it is shown by `show`, when it is durable."""
         self.sequence += 1
-        return Happening(sequence=self.sequence, **happening)
+        return Activity(sequence=self.sequence, **one)
 
     @staticmethod
-    def row(happening: Happening) -> Mapping[str, Any]:
+    def row(one: Activity) -> Mapping[str, Any]:
         """As a row of the database."""
         return {
-            "sequence": happening.sequence,
-            "job": happening.job,
-            "body": happening.model_dump_json(exclude={"sequence"}),
+            "sequence": one.sequence,
+            "job": one.job,
+            "body": one.model_dump_json(exclude={"sequence"}),
         }
 
-    def show(self, happenings: Iterable[Happening]) -> None:
+    def show(self, activity: Iterable[Activity]) -> None:
         """Let them be seen."""
-        for happening in happenings:
-            self._happenings.append(happening)
-            self.shown = max(self.shown, happening.sequence)
-            if happening.job is not None:
-                of_job = self._of_job.setdefault(happening.job, [])
-                of_job.append(happening)
+        for one in activity:
+            self._activity.append(one)
+            self.shown = max(self.shown, one.sequence)
+            if one.job is not None:
+                of_job = self._of_job.setdefault(one.job, [])
+                of_job.append(one)
                 if len(of_job) > MOST_OF_A_JOB:
                     del of_job[1 : len(of_job) // 2]
         self.changed()
@@ -84,15 +84,15 @@ class Chronicle:
         """A job that ended long ago."""
         self._of_job.pop(job, None)
 
-    def happenings(self, after: int, job: int | None, limit: int) -> Sequence[Happening]:
+    def activity(self, after: int, job: int | None, limit: int) -> Sequence[Activity]:
         """The latest `limit` of those with a greater number, in order."""
         if limit < 1:
             return ()
-        found: list[Happening] = []
-        for happening in reversed(self._happenings if job is None else self._of_job.get(job, [])):
-            if happening.sequence <= after or len(found) >= limit:
+        found: list[Activity] = []
+        for one in reversed(self._activity if job is None else self._of_job.get(job, [])):
+            if one.sequence <= after or len(found) >= limit:
                 break
-            found.append(happening)
+            found.append(one)
         return found[::-1]
 
     async def changes(self) -> AsyncIterator[int]:
@@ -109,7 +109,7 @@ class Chronicle:
         finally:
             self._listeners.discard(listener)
 
-    def point(self, point: Point) -> Mapping[str, Any] | None:
+    def point(self, point: TimePoint) -> Mapping[str, Any] | None:
         """Take one in; its row where it is to be stored."""
         self._points.append(point)
         if point.time < self._stored_at + STORED_EVERY_S:
@@ -117,15 +117,15 @@ class Chronicle:
         self._stored_at = point.time
         return {"time": point.time, "body": point.model_dump_json()}
 
-    def restore(self, happenings: Iterable[Happening], points: Iterable[Point]) -> None:
+    def restore(self, activity: Iterable[Activity], points: Iterable[TimePoint]) -> None:
         """What the database has."""
-        self.show(happenings)
+        self.show(activity)
         self.sequence = max(self.sequence, self.shown)
         self._points.extend(points)
         if self._points:
             self._stored_at = self._points[-1].time
 
-    def points(self, since: float) -> Sequence[Point]:
+    def timeseries(self, since: float) -> Sequence[TimePoint]:
         """Those since then, at most some hundreds."""
         found = [point for point in self._points if point.time >= since]
         step = -(-len(found) // SHOWN_POINTS) or 1
@@ -148,14 +148,14 @@ class Chronicle:
         if open_ is not None and now > open_.begin:
             self._bars.append(_bar(key, open_, now))
 
-    def bars(self, since: float) -> Sequence[Bar]:
+    def gantt(self, since: float) -> Sequence[GanttBar]:
         """Those that end later than that."""
         ended = [bar for bar in self._bars if bar.end is not None and bar.end >= since]
         return ended + [_bar(key, open_, None) for key, open_ in self._open.items()]
 
 
-def _bar(key: tuple[int, int], open_: _Open, end: float | None) -> Bar:
-    return Bar(
+def _bar(key: tuple[int, int], open_: _Open, end: float | None) -> GanttBar:
+    return GanttBar(
         job=key[0],
         rank=key[1],
         name=open_.name,

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable
 
 from dfrs.live.controller.engine import Engine
-from dfrs.live.controller.node_lifecycle import Comer
+from dfrs.live.controller.node_lifecycle import PendingAgent
 from dfrs.live.controller.records import NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Stream, TaskId
@@ -47,24 +47,26 @@ class Reads:
 class AgentAttachment:
     """One connection. After a newer one of the same node has come, it is deaf."""
 
-    def __init__(self, state: State, engine: Engine, reads: Reads, comer: Comer, reject: Callable[[], None]) -> None:
+    def __init__(
+        self, state: State, engine: Engine, reads: Reads, agent: PendingAgent, reject: Callable[[], None]
+    ) -> None:
         self._state = state
         self._engine = engine
         self._reads = reads
-        self._comer = comer
-        self._link: Link = comer.link
+        self._pending = agent
+        self._link: Link = agent.link
         self._reject = reject
 
     @property
     def _node(self) -> NodeRecord | None:
         """Its node, while this is its connection."""
-        node = self._engine.comings.find(self._comer.hello.node)
+        node = self._engine.lifecycle.find(self._pending.hello.node)
         return node if node is not None and node.link is self._link else None
 
     @property
     def _waits(self) -> bool:
         """Whether it has not been welcomed yet."""
-        return self._engine.comers.get(self._comer.hello.node) is self._comer
+        return self._engine.pending.get(self._pending.hello.node) is self._pending
 
     def receive(self, message: FromAgent) -> None:
         """Take a message. Raises InputError where it cannot be."""
@@ -83,25 +85,25 @@ class AgentAttachment:
         if isinstance(message, Report):
             self._observe(node, message)
         else:
-            self._state.places.hear(node, message)
+            self._state.placement.on_status(node, message)
             self._engine.poke()
 
     def _amend(self, status: Status) -> None:
         """What it said of a task in its hello has changed since."""
-        hello = self._comer.hello
+        hello = self._pending.hello
         others = tuple(each for each in hello.tasks if each.task != status.task)
-        self._comer.hello = hello.model_copy(update={"tasks": (*others, status)})
+        self._pending.hello = hello.model_copy(update={"tasks": (*others, status)})
 
     def _observe(self, node: NodeRecord, report: Report) -> None:
         for sample in report.samples:
-            task = self._state.places.find(sample.task)
+            task = self._state.placement.find(sample.task)
             if task is not None and node.number in task.at:
                 task.observe(report.time_s, sample)
 
     def detach(self) -> None:
         """The connection is gone; the node is silent from now on, and others have time to notice."""
         if self._waits:
-            del self._engine.comers[self._comer.hello.node]
+            del self._engine.pending[self._pending.hello.node]
         node = self._node
         if node is not None:
             node.link = None

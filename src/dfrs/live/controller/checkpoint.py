@@ -14,13 +14,13 @@ from sqlalchemy.engine import Connection, Row
 from dfrs.engine.codec import decode
 from dfrs.engine.core import Core
 from dfrs.live.controller import tables
-from dfrs.live.controller.activity import MOST_HAPPENINGS, MOST_POINTS
+from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome, Task
 from dfrs.live.controller.state import MOST_ENDED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId
-from dfrs.live.protocol.resources import Happening, Job, JobRequest, JobState, Point, TokenInfo
+from dfrs.live.protocol.resources import Activity, Job, JobRequest, JobState, TimePoint, TokenInfo
 from dfrs.live.protocol.wire import Hello
 from dfrs.model.decisions import JOB, Policy
 from dfrs.model.errors import InputError
@@ -74,14 +74,14 @@ def shell(state: State) -> str:
 
 def _of_job(job: JobRecord) -> Mapping[str, Any]:
     return {
-        "incarnation": job.incarnation,
+        "attempt": job.attempt,
         "placed": job.placed,
         "paused": job.paused,
         "yield": job.yield_,
         "need": job.need,
         "why": job.why,
         "tasks": [[task.target, task.started, list(task.at)] for task in job.tasks],
-        "old": [[task.id.rank, task.id.incarnation, list(task.at)] for task in job.old],
+        "old": [[task.id.rank, task.id.attempt, list(task.at)] for task in job.old],
     }
 
 
@@ -91,16 +91,16 @@ def restore_shell(state: State, text: str) -> None:
         job = state.jobs.get(int(name))
         if job is None:
             continue
-        job.incarnation, job.placed, job.paused = found["incarnation"], found["placed"], found["paused"]
+        job.attempt, job.placed, job.paused = found["attempt"], found["placed"], found["paused"]
         job.yield_, job.need, job.why = found["yield"], found["need"], found["why"]
         for rank, (target, started, nodes) in enumerate(found["tasks"]):
-            task = Task(TaskId(job=job.id, rank=rank, incarnation=job.incarnation), target=target, started=started)
+            task = Task(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)
             job.tasks.append(task)
-            state.places.restore(task, nodes)
-        for rank, incarnation, nodes in found["old"]:
-            task = Task(TaskId(job=job.id, rank=rank, incarnation=incarnation), started=True)
+            state.placement.restore(task, nodes)
+        for rank, attempt, nodes in found["old"]:
+            task = Task(TaskId(job=job.id, rank=rank, attempt=attempt), started=True)
             job.old.append(task)
-            state.places.restore(task, nodes)
+            state.placement.restore(task, nodes)
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class Stored:
     events: Sequence[Row[Any]]
     """After the checkpoint."""
     last_event: int
-    happenings: Sequence[Row[Any]]
+    activity: Sequence[Row[Any]]
     points: Sequence[str]
     tokens: Sequence[Row[Any]]
 
@@ -145,7 +145,7 @@ def load(connection: Connection) -> Stored:
         sa.select(jobs.c.state, sa.func.count()).where(jobs.c.state != "open").group_by(jobs.c.state)
     )
     ended = sa.select(jobs.c.final).where(jobs.c.state != "open").order_by(jobs.c.ended_at.desc()).limit(MOST_ENDED)
-    happenings = sa.select(tables.happenings).order_by(tables.happenings.c.sequence.desc()).limit(MOST_HAPPENINGS)
+    activity = sa.select(tables.activity).order_by(tables.activity.c.sequence.desc()).limit(MOST_ACTIVITY)
     points = sa.select(tables.points.c.body).order_by(tables.points.c.time.desc()).limit(MOST_POINTS)
     return Stored(
         meta={row.key: row.value for row in connection.execute(sa.select(tables.meta))},
@@ -159,7 +159,7 @@ def load(connection: Connection) -> Stored:
         checkpoint=stored,
         events=connection.execute(sa.select(events).where(events.c.sequence > after).order_by(events.c.sequence)).all(),
         last_event=last[0] or 0,
-        happenings=connection.execute(happenings).all()[::-1],
+        activity=connection.execute(activity).all()[::-1],
         points=list(connection.execute(points).scalars())[::-1],
         tokens=connection.execute(sa.select(tables.tokens)).all(),
     )
@@ -198,9 +198,9 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
         deciding = json.loads(stored.checkpoint.shell).get("policy", deciding)
     missing = _replay(state, stored.events, deciding, find)
     state.sequence = stored.last_event
-    state.picture, _ = state.look()
+    state.picture, _ = state.inspect()
     for job in state.jobs.values():
-        state.places.touch(job)
+        state.placement.touch(job)
     return missing
 
 
@@ -217,14 +217,14 @@ def _restore_jobs(state: State, stored: Stored) -> None:
             row.owner,
             row.submitted_at,
             array_index=row.array_index,
-            told=row.told,
+            registered=row.registered,
             held=row.held,
             outcome=Outcome.of(row.outcome),
             started_at=row.started_at,
         )
     for job in state.jobs.values():
         state.link(job, stored.dependencies)
-        if not job.told:
+        if not job.registered:
             state.candidates[job.id] = None
 
 
@@ -233,9 +233,9 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
         state.add_ended(Job.model_validate_json(text))
     state.ended_counts.clear()
     state.ended_counts.update({JobState(name): count for name, count in stored.ended_counts.items()})
-    state.chronicle.restore(
-        [Happening(sequence=row.sequence, **json.loads(row.body)) for row in stored.happenings],
-        [Point.model_validate_json(text) for text in stored.points],
+    state.activity.restore(
+        [Activity(sequence=row.sequence, **json.loads(row.body)) for row in stored.activity],
+        [TimePoint.model_validate_json(text) for text in stored.points],
     )
     for row in stored.tokens:
         info = TokenInfo(
@@ -286,5 +286,5 @@ def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -
     if deciding != state.settings.policy:
         core.hand_over(state.policy)
     if state.mismatches:
-        state.places.suspect()
+        state.placement.suspect()
     return missing

@@ -55,7 +55,7 @@ class _Entry:
     done: asyncio.Future[None] = field(repr=False)
 
 
-class Journal:
+class Database:
     """A database. `open` before all else.
 
     `writer` runs the transactions, one at a time and in the order in which they were submitted; by default it is a
@@ -70,7 +70,7 @@ class Journal:
         """Time of the last transaction."""
         self._url = url
         self._engine: Engine | None = None
-        self._writer = ThreadPoolExecutor(1, "dfrs-journal") if writer is None else writer
+        self._writer = ThreadPoolExecutor(1, "dfrs-database") if writer is None else writer
         self._waiting: deque[_Entry] = deque()
         self._connection: Connection | None = None
         self._owner = token_hex(8)
@@ -84,7 +84,7 @@ class Journal:
         try:
             self._engine = _engine(self._url)
             with self._engine.connect() as connection:
-                _migrate(connection)
+                migrate(connection)
                 with connection.begin():
                     self._take_over(connection)
         except (SQLAlchemyError, OSError, ImportError) as error:
@@ -276,13 +276,14 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-def _migrate(connection: Connection) -> None:
+def migrate(connection: Connection, revision: str = "head") -> None:
+    """Bring the tables up to a revision; what they have is kept."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
     with connection.begin():
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
 
 
 def _line(error: BaseException) -> str:

@@ -18,15 +18,15 @@ from dfrs.engine.codec import encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Event
 from dfrs.live.controller import checkpoint, tables, views
-from dfrs.live.controller.database import Change, Journal, ReplacedError
-from dfrs.live.controller.node_lifecycle import Comer, Comings
+from dfrs.live.controller.database import Change, Database, ReplacedError
+from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
 from dfrs.live.controller.observing import SAME_SHARE, Observer
-from dfrs.live.controller.planner import Plan, Planner, Request, in_order
-from dfrs.live.controller.snapshot_copy import Picture
+from dfrs.live.controller.planner import ControllerPlan, Planner, Request, in_order
+from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.state import Decided, State
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.protocol.ports import UnavailableError
-from dfrs.live.protocol.resources import Happening
+from dfrs.live.protocol.resources import Activity
 from dfrs.model.decisions import Snapshot
 from dfrs.model.needs import Revision
 from dfrs.model.run import Action
@@ -48,19 +48,19 @@ Bound = Callable[[Snapshot], float]
 class Engine:
     """Changes the state, and is the only one to do so beside what nodes say."""
 
-    def __init__(self, state: State, journal: Journal, observer: Observer, bound: Bound | None) -> None:
+    def __init__(self, state: State, database: Database, observer: Observer, bound: Bound | None) -> None:
         self.state = state
         self.trouble: str | None = None
         """Why it does not get on; None if it does."""
         self.steps = 0
         self.checkpoints = 0
-        self._journal = journal
+        self._database = database
         self._observer = observer
         self._bound = bound
         self._bounding: asyncio.Task[None] | None = None
         self._planner = Planner(state)
-        self.comings = Comings(state, self._planner)
-        self.comers: dict[str, Comer] = {}
+        self.lifecycle = NodeLifecycle(state, self._planner)
+        self.pending: dict[str, PendingAgent] = {}
         self._requests: deque[Request] = deque()
         self._poke = asyncio.Event()
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
@@ -159,23 +159,23 @@ class Engine:
             self._tick_at = state.settings.steady() + state.settings.report_s
             self._tick(now)
         self._welcome()
-        if self._journal.trouble is not None:
+        if self._database.trouble is not None:
             # Whether it works again shows only when something is written.
-            await self._journal.write([])
+            await self._database.write([])
         revision = await self._discover()
-        plan, comers = self._plan(revision)
+        plan, pending = self._plan(revision)
         if not plan.empty:
             await self._perform(plan, revision)
             self._welcome()
         elif revision is not None:
             self._take(revision)
         if plan.again:
-            state.places.dirty |= plan.again
+            state.placement.dirty |= plan.again
             self.poke()
-        if comers:
+        if pending:
             self.poke()
-        state.places.settle()
-        state.places.flush()
+        state.placement.sync()
+        state.placement.flush()
         await self._store(now)
 
     # Nodes that come.
@@ -193,51 +193,53 @@ class Engine:
     def _welcome(self) -> None:
         """Greet nodes that the core knows."""
         state = self.state
-        for name, comer in list(self.comers.items()):
-            node = self.comings.known(comer.hello)
+        for name, agent in list(self.pending.items()):
+            node = self.lifecycle.known(agent.hello)
             if node is None:
                 continue
-            del self.comers[name]
-            if node.link is not None and node.link is not comer.link:
+            del self.pending[name]
+            if node.link is not None and node.link is not agent.link:
                 node.link.close("its agent has come anew")
-            node.link, node.seen_at = comer.link, state.settings.steady()
-            hello = comer.hello.model_copy(update={"tasks": ()})
+            node.link, node.seen_at = agent.link, state.settings.steady()
+            hello = agent.hello.model_copy(update={"tasks": ()})
             rebooted = "" not in {hello.boot, node.hello.boot} and hello.boot != node.hello.boot
-            lost = state.places.welcome(node, comer.hello, rebooted=rebooted)
+            lost = state.placement.welcome(node, agent.hello, rebooted=rebooted)
             if hello != node.hello:
                 node.hello = hello
                 self._hellos[node.number] = self._hellos.get(node.number, set()) | lost
-            state.places.settle()
-            state.places.greet(node, state.settings.report_s)
+            state.placement.sync()
+            state.placement.greet(node, state.settings.report_s)
             self.poke()
 
     # Plans.
 
-    def _plan(self, revision: Revision | None) -> tuple[Plan, list[Comer]]:
+    def _plan(self, revision: Revision | None) -> tuple[ControllerPlan, list[PendingAgent]]:
         state = self.state
-        plan = Plan(state.now_s())
+        plan = ControllerPlan(state.now_s())
         rows, self._rows = self._rows, []
         plan.rows = list(rows)
         requests, self._requests = list(self._requests), deque[Request]()
-        dirty, state.places.dirty = state.places.dirty, set()
+        dirty, state.placement.dirty = state.placement.dirty, set()
         try:
             return plan, self._fill(plan, requests, dirty, revision)
         except Exception:
             self._requests.extendleft(reversed(requests))
             self._rows = rows
-            state.places.dirty |= dirty
+            state.placement.dirty |= dirty
             raise
 
-    def _fill(self, plan: Plan, requests: Sequence[Request], dirty: set[int], revision: Revision | None) -> list[Comer]:
+    def _fill(
+        self, plan: ControllerPlan, requests: Sequence[Request], dirty: set[int], revision: Revision | None
+    ) -> list[PendingAgent]:
         """Put everything into the plan that there is to do; nodes that come."""
         planner = self._planner
         # One that came since the last welcome may well be known: it is welcomed at the next.
-        comers = [comer for comer in self.comers.values() if self.comings.known(comer.hello) is None]
-        self.comings.join(plan, comers)
-        self.comings.take(plan, [each for each in requests if isinstance(each.subject, str)])
-        self.comings.watch(plan)
-        self._requests.extend(planner.take(plan, [each for each in requests if isinstance(each.subject, int)]))
-        planner.look(plan, dirty)
+        pending = [agent for agent in self.pending.values() if self.lifecycle.known(agent.hello) is None]
+        self.lifecycle.join(plan, pending)
+        self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
+        self.lifecycle.watch(plan)
+        self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))
+        planner.inspect(plan, dirty)
         self._record_hellos(plan)
         planner.submit(plan)
         if revision is not None and not self.state.exclusive:
@@ -246,9 +248,9 @@ class Engine:
         plan.events = in_order(plan.events)
         if self._requests:
             self.poke()
-        return comers
+        return pending
 
-    def _record_hellos(self, plan: Plan) -> None:
+    def _record_hellos(self, plan: ControllerPlan) -> None:
         """What nodes now are: no sooner than the loss of tasks, which shows only by what they were before."""
         recorded = [
             number for number, lost in self._hellos.items() if not any(self._unsettled(plan, name) for name in lost)
@@ -263,20 +265,20 @@ class Engine:
 
         plan.after.append(after)
 
-    def _unsettled(self, plan: Plan, name: TaskId) -> bool:
+    def _unsettled(self, plan: ControllerPlan, name: TaskId) -> bool:
         """Whether neither this plan nor another node says what became of the task."""
-        task = self.state.places.find(name)
+        task = self.state.placement.find(name)
         if task is None or name.job in plan.fates:
             return False
-        return all(sight.state is None for sight in task.at.values())
+        return all(observation.state is None for observation in task.at.values())
 
-    async def _perform(self, plan: Plan, revision: Revision | None) -> None:
+    async def _perform(self, plan: ControllerPlan, revision: Revision | None) -> None:
         """Record the plan, let the core decide, record that."""
         state = self.state
         try:
-            await self._journal.write([*self._event_rows(plan.events, plan.now_s), *plan.changes()])
+            await self._database.write([*self._event_rows(plan.events, plan.now_s), *plan.changes()])
         except Exception as error:
-            state.places.dirty |= plan.seen | plan.again
+            state.placement.dirty |= plan.seen | plan.again
             for request in plan.answered:
                 if not request.done.done():
                     request.done.set_exception(UnavailableError(str(error)))
@@ -289,14 +291,14 @@ class Engine:
             log.exception("what is recorded was not done")
             raise ReplacedError(f"the controller failed ({type(error).__name__}) and stops: start it again") from error
 
-    async def _carry_out(self, plan: Plan, revision: Revision | None) -> None:
+    async def _carry_out(self, plan: ControllerPlan, revision: Revision | None) -> None:
         """What is durable now is done, all of it."""
         state = self.state
         state.sequence += len(plan.events)
-        state.places.advance(state.sequence)
+        state.placement.advance(state.sequence)
         for after in plan.after:
             after()
-        state.chronicle.show(plan.happened)
+        state.activity.show(plan.happened)
         for request in plan.answered:
             if not request.done.done():
                 request.done.set_result(None)
@@ -313,11 +315,11 @@ class Engine:
         ]
         return [(tables.ADD_EVENT, rows)]
 
-    async def _decide(self, plan: Plan) -> None:
+    async def _decide(self, plan: ControllerPlan) -> None:
         state = self.state
         decided, picture, reasons, whys = await asyncio.to_thread(self._ask_core, plan.events, plan.now_s)
         touched: set[int] = set()
-        happened: list[Happening] = []
+        happened: list[Activity] = []
         for each in decided:
             touched |= state.apply(each)
             self._describe(each, reasons, plan.now_s, happened)
@@ -335,36 +337,36 @@ class Engine:
 
     def _ask_core(
         self, events: Sequence[Event], now_s: float
-    ) -> tuple[list[Decided], Picture, tuple[str, ...], Mapping[int, str]]:
+    ) -> tuple[list[Decided], SnapshotCopy, tuple[str, ...], Mapping[int, str]]:
         decided = self.state.decide(list(events), now_s)
-        picture, reasons = self.state.look()
+        picture, reasons = self.state.inspect()
         target = self.state.core.target
         return decided, picture, reasons, {} if target is None else target.why
 
-    async def _record(self, decided: Sequence[Decided], happened: Sequence[Happening]) -> None:
+    async def _record(self, decided: Sequence[Decided], happened: Sequence[Activity]) -> None:
         """Make the decision's digests durable, however long it takes: before that, no node is told."""
         state = self.state
         first = state.sequence - len(decided) + 1
         digests = [{"b_sequence": first + k, "b_digest": each.digest} for k, each in enumerate(decided) if each.digest]
         changes: list[Change] = [
             (tables.SET_DIGEST, digests),
-            (tables.ADD_HAPPENING, [state.chronicle.row(each) for each in happened]),
+            (tables.ADD_ACTIVITY, [state.activity.row(each) for each in happened]),
         ]
         if not digests and not happened:
-            state.chronicle.changed()
+            state.activity.changed()
             return
         while True:
             try:
-                await self._journal.write(changes)
+                await self._database.write(changes)
                 break
             except UnavailableError as error:
                 if self._stopping:
                     raise
                 await self._pause(error)
         self.trouble = None
-        state.chronicle.show(happened)
+        state.activity.show(happened)
 
-    def _describe(self, decided: Decided, reasons: Sequence[str], now_s: float, into: list[Happening]) -> None:
+    def _describe(self, decided: Decided, reasons: Sequence[str], now_s: float, into: list[Activity]) -> None:
         state, commands = self.state, decided.commands
         if not len(commands):
             return
@@ -377,7 +379,7 @@ class Engine:
             job.why = why
             names = tuple(state.nodes[node].name for node in command.nodes[:NODES_SHOWN])
             into.append(
-                state.chronicle.number(
+                state.activity.number(
                     {
                         "time": state.wall(now_s),
                         "job": job.id,
@@ -399,16 +401,16 @@ class Engine:
             for task in job.tasks:
                 key = (name, task.id.rank)
                 if task.target < 0 or task.exit is not None or job.outcome is not None:
-                    state.chronicle.end_bar(key, now)
+                    state.activity.end_bar(key, now)
                     continue
-                state.chronicle.bar(
+                state.activity.bar(
                     key,
                     now,
                     name=job.name,
                     user=job.user,
                     node=state.nodes[task.target].name,
                     paused=job.paused,
-                    share_cores=state.places.share_cores(job, task),
+                    share_cores=state.placement.share_cores(job, task),
                 )
 
     # Discovery.
@@ -448,14 +450,14 @@ class Engine:
         """Put the weights in force that discovery gives."""
         state = self.state
         capacity = state.picture.snapshot.capacity[:, 0]
-        shares = self._observer.take(revision, capacity)
-        before = state.places.overrides
-        state.places.overrides = {} if state.exclusive else shares
+        shares = self._observer.apply(revision, capacity)
+        before = state.placement.overrides
+        state.placement.overrides = {} if state.exclusive else shares
         for key, share in shares.items():
             was = before.get(key)
             job = state.jobs.get(key[0])
             if job is not None and (was is None or abs(share - was) > SAME_SHARE * max(share, was)):
-                state.places.settle_later(job)
+                state.placement.settle_later(job)
         for name, error in self._observer.errors().items():
             job = state.jobs.get(name)
             if job is not None:
@@ -465,12 +467,12 @@ class Engine:
 
     def _tick(self, now: float) -> None:
         state = self.state
-        row = state.chronicle.point(views.point(state, now))
+        row = state.activity.point(views.point(state, now))
         if row is not None:
             self._rows.append((tables.ADD_POINT, row))
         for name, job in state.jobs.items():
             start_at = job.request.start_at
-            if not job.told and start_at is not None and start_at <= now:
+            if not job.registered and start_at is not None and start_at <= now:
                 state.candidates.setdefault(name)
         if self._bound is not None and (self._bounding is None or self._bounding.done()):
             self._bounding = asyncio.create_task(self._find_bound(self._bound))
@@ -494,7 +496,7 @@ class Engine:
             (tables.ADD_CHECKPOINT, [{"sequence": state.sequence, "arrays": arrays, "shell": shell}]),
             (tables.DROP_CHECKPOINTS, [{"b_before": self._stored_sequence}]),
         ]
-        await self._journal.write(changes)
+        await self._database.write(changes)
         self._stored_sequence, self._stored_at_s = state.sequence, state.last_s
         self.checkpoints += 1
 

@@ -9,14 +9,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from dfrs.live.controller import checkpoint, tables, views
-from dfrs.live.controller.database import Journal
+from dfrs.live.controller.database import Database
 from dfrs.live.controller.state import State
 
 ROWS = 2000
 """Read at once."""
 
 
-async def lines(state: State, journal: Journal) -> AsyncIterator[str]:
+async def lines(state: State, database: Database) -> AsyncIterator[str]:
     """As `Service.log`: a header, every event until now, every job."""
     settings = state.settings
     yield json.dumps(
@@ -27,7 +27,7 @@ async def lines(state: State, journal: Journal) -> AsyncIterator[str]:
         }
     )  # fmt: skip
     after, last = 0, state.sequence
-    while rows := await journal.read(partial(_events, after=after, last=last)):
+    while rows := await database.read(partial(_events, after=after, last=last)):
         after = rows[-1].sequence
         for row in rows:
             document = json.loads(row.event)
@@ -41,7 +41,7 @@ async def lines(state: State, journal: Journal) -> AsyncIterator[str]:
     for document in open_.values():
         yield json.dumps({"job": document})
     after = 0
-    while found := await journal.read(partial(_ended, after=after)):
+    while found := await database.read(partial(_ended, after=after)):
         after = found[-1].id
         for row in found:
             if row.id not in open_:

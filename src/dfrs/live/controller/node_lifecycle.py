@@ -6,7 +6,7 @@ import structlog
 
 from dfrs.engine.events import Event
 from dfrs.live.controller import tables, views
-from dfrs.live.controller.planner import Plan, Planner, Request
+from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError
@@ -20,7 +20,7 @@ TAKEOVER_S = 5.0
 log = structlog.get_logger(__name__)
 
 
-class Comer:
+class PendingAgent:
     """An agent that has said hello and is not welcomed yet."""
 
     def __init__(self, hello: Hello, link: Link) -> None:
@@ -28,7 +28,7 @@ class Comer:
         self.link = link
 
 
-class Comings:
+class NodeLifecycle:
     """Plans for nodes."""
 
     def __init__(self, state: State, planner: Planner) -> None:
@@ -62,7 +62,7 @@ class Comings:
         node = self.find(hello.node)
         return node if node is not None and node.hello.host == hello.host else None
 
-    def take(self, plan: Plan, requests: Iterable[Request]) -> None:
+    def apply(self, plan: ControllerPlan, requests: Iterable[Request]) -> None:
         """Drain and undrain."""
         for request in requests:
             node = self.find(str(request.subject))
@@ -75,13 +75,13 @@ class Comings:
             plan.after.append(lambda node=node, wanted=wanted: setattr(node, "drained", wanted))
             plan.answered.append(request)
 
-    def join(self, plan: Plan, comers: Iterable[Comer]) -> None:
+    def join(self, plan: ControllerPlan, pending: Iterable[PendingAgent]) -> None:
         """Nodes that the core has never heard of."""
         state = self._state
         nodes = list(state.nodes)
         cores, bytes_ = state.reference_cores, state.reference_bytes
-        for comer in comers:
-            hello = comer.hello.model_copy(update={"tasks": ()})
+        for agent in pending:
+            hello = agent.hello.model_copy(update={"tasks": ()})
             if cores is None or bytes_ is None:
                 cores = state.settings.reference_cores or hello.cpus
                 bytes_ = state.settings.reference_bytes or hello.memory_bytes
@@ -96,7 +96,7 @@ class Comings:
             self._planner.note(plan, "join", node=node.name)
             plan.after.append(lambda node=node: self._add(node))
 
-    def _set_reference(self, plan: Plan, cores: float, bytes_: int) -> None:
+    def _set_reference(self, plan: ControllerPlan, cores: float, bytes_: int) -> None:
         plan.rows += [
             (tables.ADD_META, {"key": "reference_cores", "value": repr(float(cores))}),
             (tables.ADD_META, {"key": "reference_bytes", "value": str(bytes_)}),
@@ -114,7 +114,7 @@ class Comings:
         state.nodes.append(node)
         state.numbers[node.name] = node.number
 
-    def watch(self, plan: Plan) -> None:
+    def watch(self, plan: ControllerPlan) -> None:
         """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
         state, now = self._state, self._state.settings.steady()
         jobs_of_lost: set[int] = set()
@@ -122,9 +122,9 @@ class Comings:
             if state.numbers[node.name] != node.number:
                 continue
             gone = node.link is None and now - node.seen_at >= state.settings.lost_s
-            if node.condition is Condition.DOWN and gone and state.places.on(node.number):
+            if node.condition is Condition.DOWN and gone and state.placement.on(node.number):
                 # It came back for too short a time to be told so: what it said that it has is lost again.
-                state.places.lose(node.number)
+                state.placement.lose(node.number)
             condition = self.condition(node, now)
             if condition is not node.condition:
                 self._change(plan, node, condition, jobs_of_lost)
@@ -160,7 +160,7 @@ class Comings:
         held = (job for job in state.jobs.values() if job.held and any(t.target == node.number for t in job.tasks))
         return [state.jobs[name] for name in names] + [job for job in held if job.id not in names]
 
-    def _change(self, plan: Plan, node: NodeRecord, condition: Condition, jobs_of_lost: set[int]) -> None:
+    def _change(self, plan: ControllerPlan, node: NodeRecord, condition: Condition, jobs_of_lost: set[int]) -> None:
         if condition is Condition.DOWN:
             for job in self._jobs_on(node):
                 if job.id not in jobs_of_lost and job.outcome is None:
@@ -174,7 +174,7 @@ class Comings:
         self._planner.note(plan, "silent" if silent else words[condition], node=node.name)
         plan.after.append(lambda: setattr(node, "condition", condition))
 
-    def _lose(self, plan: Plan, job: JobRecord, node: NodeRecord) -> None:
+    def _lose(self, plan: ControllerPlan, job: JobRecord, node: NodeRecord) -> None:
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
         why = f"its node {node.name} was lost"
@@ -187,7 +187,7 @@ class Comings:
 
         def after() -> None:
             job.outcome, job.why = outcome, why
-            self._state.places.touch(job)
+            self._state.placement.touch(job)
 
         plan.after.append(after)
 

@@ -105,7 +105,7 @@ class Observer:
         for task, row in zip(self._tasks, revision.table, strict=True):
             self._rows[task.id.job, task.id.rank] = row.copy()
 
-    def take(self, revision: Revision, capacity: Floats) -> Mapping[Key, float]:
+    def apply(self, revision: Revision, capacity: Floats) -> Mapping[Key, float]:
         """As `keep`; shares of the reference node by (job, rank), if discovery gives weights.
 
         Minimum yields are promises that discovery knows nothing of: its weights divide what is left of a node beyond

@@ -9,7 +9,7 @@ attempt begins only when all nodes have said that they have nothing of the old o
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dfrs.engine.commands import DETACH, Commands
-from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Sight, Task, order_of
+from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observation, Task, order_of
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
 from dfrs.live.protocol.wire import MESSAGE_BYTES, Desire, Desired, Hello, Status, Welcome
 from dfrs.model.nodes import Condition
@@ -29,7 +29,7 @@ _PAUSE, _LOST = int(Action.PAUSE), int(Action.LOST)
 _UP = (TaskState.RUNNING, TaskState.PAUSED)
 
 
-class Places:
+class PlacementState:
     """All tasks of `jobs` on `nodes`. Sends nothing before `flush`."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Places:
     def _move(self, job: JobRecord, nodes: Sequence[int]) -> None:
         """Give each task one of `nodes`: its own, one that has it, one of its island, or any."""
         if not job.tasks:
-            job.tasks = [Task(TaskId(job=job.id, rank=k, incarnation=job.incarnation)) for k in range(len(nodes))]
+            job.tasks = [Task(TaskId(job=job.id, rank=k, attempt=job.attempt)) for k in range(len(nodes))]
         job.spec = None
         left = list(nodes)
         homeless: list[Task] = []
@@ -107,7 +107,7 @@ class Places:
         """This attempt is over: what is left of it is ended, and then there may be another one."""
         job.old += [task for task in job.tasks if task.at]
         job.tasks = []
-        job.incarnation += 1
+        job.attempt += 1
         job.placed = job.paused = False
         job.yield_ = 0.0
         job.spec = None
@@ -123,12 +123,12 @@ class Places:
             task.started = True
 
     def touch(self, job: JobRecord) -> None:
-        """See to it at the next `settle`, and look at it again."""
+        """See to it at the next `sync`, and look at it again."""
         self._waiting.add(job.id)
         self.dirty.add(job.id)
 
     def settle_later(self, job: JobRecord) -> None:
-        """See to it at the next `settle`."""
+        """See to it at the next `sync`."""
         self._waiting.add(job.id)
 
     def forget(self, job: JobRecord) -> None:
@@ -159,38 +159,38 @@ class Places:
 
     # What nodes say.
 
-    def hear(self, node: NodeRecord, status: Status) -> None:
+    def on_status(self, node: NodeRecord, status: Status) -> None:
         """Take in what a node says of a task."""
         task = self.find(status.task)
-        sight = None if task is None else task.at.get(node.number)
-        if task is None or sight is None:
+        observation = None if task is None else task.at.get(node.number)
+        if task is None or observation is None:
             row = node.desired.get(status.task)
             if row is not None and row.state is status.state is TaskState.ABSENT and status.version >= row.version:
                 del node.desired[status.task]
             return
-        if status.state is not TaskState.EXITED and order_of(status) < sight.order:
+        if status.state is not TaskState.EXITED and order_of(status) < observation.order:
             return
-        if sight.state is TaskState.EXITED and status.state in LIVE:
+        if observation.state is TaskState.EXITED and status.state in LIVE:
             # Late, whatever it is dated: clocks may be set back, and a task ends only once.
             return
-        sight.order = max(sight.order, order_of(status))
-        sight.error = status.error
-        self._see(node, task, sight, status)
+        observation.order = max(observation.order, order_of(status))
+        observation.error = status.error
+        self._see(node, task, observation, status)
         self.dirty.add(status.task.job)
         self._waiting.add(status.task.job)
 
-    def _see(self, node: NodeRecord, task: Task, sight: Sight, status: Status) -> None:
+    def _see(self, node: NodeRecord, task: Task, observation: Observation, status: Status) -> None:
         row = node.desired.get(status.task)
         heeded = row is not None and status.version >= row.version
         if status.state is TaskState.ABSENT:
             leaving = row is not None and row.state in {TaskState.ABSENT, TaskState.HANDED}
-            if row is None or (leaving and heeded) or (not leaving and sight.state in LIVE):
+            if row is None or (leaving and heeded) or (not leaving and observation.state in LIVE):
                 self._leave(node, task)
             return
         task.started = True
         if status.state is TaskState.HANDED and not (heeded and row is not None and row.state is TaskState.HANDED):
             return
-        sight.state = status.state
+        observation.state = status.state
         if status.state is TaskState.EXITED:
             task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
 
@@ -217,7 +217,7 @@ class Places:
             self.touch(self._jobs[task.id.job])
             if task.id in named:
                 continue
-            if rebooted and task.at[node.number].told:
+            if rebooted and task.at[node.number].sent:
                 task.started = True
                 lost.add(task.id)
             self._drop(task, node.number)
@@ -227,15 +227,16 @@ class Places:
                 continue
             task = self.find(status.task)
             if task is None:
-                if status.task.incarnation >= job.incarnation:
+                if status.task.attempt >= job.attempt:
                     continue
                 task = Task(status.task, started=True)
                 job.old.append(task)
             elif self._distance(task, node.number) > NEAR:
                 # Tasks do not move between islands: it never had it.
                 continue
-            sight = self._put(task, node.number)
-            sight.state, sight.order, sight.error, task.started = status.state, (0, 0.0), status.error, True
+            observation = self._put(task, node.number)
+            observation.state, observation.order, observation.error = status.state, (0, 0.0), status.error
+            task.started = True
             if status.state is TaskState.EXITED:
                 task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
             self.touch(job)
@@ -243,7 +244,7 @@ class Places:
 
     # What nodes are told.
 
-    def settle(self, jobs: Iterable[int] | None = None) -> None:
+    def sync(self, jobs: Iterable[int] | None = None) -> None:
         """Work out what nodes shall have of these jobs, or of all that something happened to."""
         if jobs is None:
             jobs, self._waiting = self._waiting, set()
@@ -273,8 +274,8 @@ class Places:
 
     def _keep(self, job: JobRecord, task: Task) -> None:
         """It has ended: its node keeps the record of that until the whole job is over."""
-        for node, sight in list(task.at.items()):
-            if sight.state is not TaskState.EXITED:
+        for node, observation in list(task.at.items()):
+            if observation.state is not TaskState.EXITED:
                 self._want(job, task, node, TaskState.ABSENT)
             elif task.id not in self._nodes[node].desired:
                 self._want(job, task, node, TaskState.RUNNING)
@@ -291,7 +292,7 @@ class Places:
                 ready = not others and not job.old and job.placed
             if not ready:
                 return
-            self._put(task, target).told = False
+            self._put(task, target).sent = False
         elif others and not task.started:
             return
         elif not others and self._in_vain(task, target):
@@ -303,10 +304,10 @@ class Places:
 
         It is then to hand it over itself: if it has it after all it says so and gets it back; if not, the task is lost.
         """
-        sight, row = task.at[target], self._nodes[target].desired.get(task.id)
-        if sight.state is not None or row is None:
+        observation, row = task.at[target], self._nodes[target].desired.get(task.id)
+        if observation.state is not None or row is None:
             return False
-        return row.state is TaskState.HANDED or (row.take and sight.error != "")
+        return row.state is TaskState.HANDED or (row.take and observation.error != "")
 
     def _want(self, job: JobRecord, task: Task, number: int, state: TaskState) -> None:
         node = self._nodes[number]
@@ -381,7 +382,7 @@ class Places:
         here = self._tasks_on.get(node.number, {})
         for one in desired:
             if one.task in here:
-                here[one.task].at[node.number].told = True
+                here[one.task].at[node.number].sent = True
         for part in _parts(desired):
             if node.link is not None:
                 node.link.send(Desire(tasks=part))
@@ -397,10 +398,10 @@ class Places:
         for number in nodes:
             self._put(task, number)
 
-    def _put(self, task: Task, number: int) -> Sight:
-        sight = task.at.setdefault(number, Sight())
+    def _put(self, task: Task, number: int) -> Observation:
+        observation = task.at.setdefault(number, Observation())
         self._tasks_on.setdefault(number, {})[task.id] = task
-        return sight
+        return observation
 
     def _drop(self, task: Task, number: int) -> None:
         task.at.pop(number, None)
@@ -413,7 +414,7 @@ class Places:
         job = self._jobs.get(name.job)
         if job is None:
             return None
-        if name.incarnation == job.incarnation:
+        if name.attempt == job.attempt:
             return job.tasks[name.rank] if name.rank < len(job.tasks) else None
         return next((task for task in job.old if task.id == name), None)
 

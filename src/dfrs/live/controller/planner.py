@@ -15,13 +15,13 @@ import structlog
 
 from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit, Unhold, Wake
 from dfrs.live.controller import tables, views
-from dfrs.live.controller.activity import Chronicle
+from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.database import Change
 from dfrs.live.controller.records import JobRecord, Outcome, Task, in_words
 from dfrs.live.controller.state import State, failed_after
 from dfrs.live.drivers.base import Exit, ExitKind
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
-from dfrs.live.protocol.resources import Happening, Job, JobState, Restart
+from dfrs.live.protocol.resources import Activity, Job, JobState, Restart
 from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import NodeChange
 
@@ -42,14 +42,14 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class Plan:
+class ControllerPlan:
     """What to record, and what to do then."""
 
     now_s: float
     events: list[Event] = field(default_factory=list[Event])
     rows: list[tuple[Any, Mapping[str, Any]]] = field(default_factory=list[tuple[Any, Mapping[str, Any]]])
     after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-    happened: list[Happening] = field(default_factory=list[Happening])
+    happened: list[Activity] = field(default_factory=list[Activity])
     answered: list[Request] = field(default_factory=list[Request])
     jobs: set[int] = field(default_factory=set[int])
     """Jobs that it is about."""
@@ -68,7 +68,7 @@ class Plan:
     def changes(self) -> list[Change]:
         """Rows of the database, by statement."""
         rows: list[Change] = [(statement, [row]) for statement, row in self.rows]
-        rows += [(tables.ADD_HAPPENING, [Chronicle.row(each) for each in self.happened])]
+        rows += [(tables.ADD_ACTIVITY, [ActivityFeed.row(each) for each in self.happened])]
         return rows
 
 
@@ -78,11 +78,11 @@ class Planner:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def note(self, plan: Plan, action: str, *, job: JobRecord | None = None, **more: object) -> None:
+    def note(self, plan: ControllerPlan, action: str, *, job: JobRecord | None = None, **more: object) -> None:
         """Something happens with this plan."""
         state = self._state
         plan.happened.append(
-            state.chronicle.number(
+            state.activity.number(
                 {"time": state.wall(plan.now_s), "job": None if job is None else job.id, "node": None}
                 | {"action": action}
                 | more
@@ -91,14 +91,14 @@ class Planner:
 
     # Users' requests.
 
-    def take(self, plan: Plan, requests: Iterable[Request]) -> list[Request]:
+    def apply(self, plan: ControllerPlan, requests: Iterable[Request]) -> list[Request]:
         """Do what is asked; those that have to wait for the next plan."""
         later: list[Request] = []
         for request in requests:
             if request.done.done():
                 continue
             try:
-                taken = self._take_of_job(plan, request)
+                taken = self._apply_to_job(plan, request)
             except DfrsError as error:
                 request.done.set_exception(error)
                 continue
@@ -108,7 +108,7 @@ class Planner:
                 later.append(request)
         return later
 
-    def _take_of_job(self, plan: Plan, request: Request) -> bool:
+    def _apply_to_job(self, plan: ControllerPlan, request: Request) -> bool:
         job = self.open_job(int(request.subject))
         if job.id in plan.jobs:
             return False
@@ -133,10 +133,10 @@ class Planner:
             raise ConflictError(f"job {number}: has ended: {ended.state}")
         raise NotFoundError(f"job {number}: there is no such job, or it ended long ago")
 
-    def _hold(self, plan: Plan, job: JobRecord, request: Request, *, wanted: bool) -> None:
+    def _hold(self, plan: ControllerPlan, job: JobRecord, request: Request, *, wanted: bool) -> None:
         if job.held == wanted:
             raise ConflictError(f"job {job.id}: is {'held already' if wanted else 'not held'}")
-        if job.told:
+        if job.registered:
             plan.events.append(Hold(job.id) if wanted else Unhold(job.id))
         plan.rows.append((tables.SET_JOB, {**job.columns(), "b_held": wanted}))
         self.note(plan, request.verb, job=job, by=request.by)
@@ -147,14 +147,14 @@ class Planner:
             job.why = f"held by {request.by}" if wanted else ""
             if wanted and row is not None:
                 job.row = row.copy()
-            if not wanted and not job.told:
+            if not wanted and not job.registered:
                 self._state.candidates[job.id] = None
 
         plan.after.append(after)
 
     # How jobs end.
 
-    def end(self, plan: Plan, job: JobRecord, outcome: Outcome, action: str, *, by: str = "") -> None:
+    def end(self, plan: ControllerPlan, job: JobRecord, outcome: Outcome, action: str, *, by: str = "") -> None:
         """It is to end that way: now if nothing of it is on any node, or else when nothing is."""
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
@@ -167,18 +167,20 @@ class Planner:
         def after() -> None:
             job.outcome = outcome
             job.why = outcome.exit
-            self._state.places.touch(job)
+            self._state.placement.touch(job)
 
         plan.after.append(after)
 
-    def finish(self, plan: Plan, job: JobRecord, outcome: Outcome, action: str | None, *, by: str = "") -> None:
+    def finish(
+        self, plan: ControllerPlan, job: JobRecord, outcome: Outcome, action: str | None, *, by: str = ""
+    ) -> None:
         """It has ended that way."""
         state = self._state
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
         now = state.wall(plan.now_s)
         final = views.job(state, job, now=now, outcome=outcome)
-        if job.told:
+        if job.registered:
             plan.events.append(Complete(job.id))
         plan.rows.append((tables.SET_JOB, {**job.columns(ended_at=now, final=final), "b_outcome": outcome.text()}))
         if action is not None:
@@ -187,12 +189,12 @@ class Planner:
 
     def _forget(self, job: JobRecord, final: Job, now: float) -> None:
         state = self._state
-        state.places.forget(job)
+        state.placement.forget(job)
         del state.jobs[job.id]
         state.add_ended(final)
         state.tasks_changed = True
         for task in job.tasks:
-            state.chronicle.end_bar((job.id, task.id.rank), now)
+            state.activity.end_bar((job.id, task.id.rank), now)
         for name in state.dependents.pop(job.id, ()):
             waiting = state.jobs.get(name)
             if waiting is None:
@@ -200,10 +202,10 @@ class Planner:
             waiting.waits_for.discard(job.id)
             if final.state is not JobState.DONE:
                 waiting.failed = failed_after(job.id, final.state)
-                state.places.dirty.add(name)
+                state.placement.dirty.add(name)
             state.candidates[name] = None
 
-    def look(self, plan: Plan, names: Iterable[int]) -> None:
+    def inspect(self, plan: ControllerPlan, names: Iterable[int]) -> None:
         """What became of jobs of which something new is known."""
         ready: list[JobRecord] = []
         for name in names:
@@ -214,17 +216,17 @@ class Planner:
                 plan.again.add(name)
                 continue
             plan.seen.add(name)
-            if self._look(plan, job):
+            if self._inspect(plan, job):
                 ready.append(job)
         self._make_ready(plan, ready)
 
-    def _look(self, plan: Plan, job: JobRecord) -> bool:
+    def _inspect(self, plan: ControllerPlan, job: JobRecord) -> bool:
         """Plan what its tasks make of it; whether it runs where it shall be."""
         if job.outcome is not None:
             if not any(task.exit is None and task.at for task in job.all_tasks):
                 self.finish(plan, job, job.outcome, None)
             return False
-        if job.failed and not job.told:
+        if job.failed and not job.registered:
             self.end(plan, job, Outcome(state=JobState.CANCELLED, exit=job.failed), "cancel")
             return False
         gone = next((task for task in job.tasks if _is_gone(task)), None)
@@ -243,12 +245,12 @@ class Planner:
             return unready and all(task.arrived for task in job.tasks)
         return False
 
-    def _failed(self, plan: Plan, job: JobRecord, rank: int, found: Exit) -> None:
+    def _failed(self, plan: ControllerPlan, job: JobRecord, rank: int, found: Exit) -> None:
         words = in_words(rank, len(job.tasks), found, job.request, self._state.memory_bytes(job.request))
         code = found.code if found.code is not None else 128 + (found.signal or 0) if found.signal else None
         self.end(plan, job, Outcome(state=JobState.FAILED, exit=words, code=code), "fail")
 
-    def _lost(self, plan: Plan, job: JobRecord, task: Task) -> None:
+    def _lost(self, plan: ControllerPlan, job: JobRecord, task: Task) -> None:
         """A node is there, or is back, and has lost a task: the job is submitted anew, or fails."""
         state = self._state
         where = state.nodes[task.target].name if task.target >= 0 else "a node"
@@ -267,9 +269,9 @@ class Planner:
         """Whether it is queued again if it is lost now."""
         if job.request.restart is Restart.NEVER:
             return False
-        return job.incarnation == 0 or not any(task.started for task in job.tasks)
+        return job.attempt == 0 or not any(task.started for task in job.tasks)
 
-    def _make_ready(self, plan: Plan, jobs: Sequence[JobRecord]) -> None:
+    def _make_ready(self, plan: ControllerPlan, jobs: Sequence[JobRecord]) -> None:
         if not jobs:
             return
         state = self._state
@@ -290,7 +292,7 @@ class Planner:
 
     # What the core is told by itself.
 
-    def submit(self, plan: Plan) -> None:
+    def submit(self, plan: ControllerPlan) -> None:
         """Tell the core of jobs that can be in its queue."""
         state = self._state
         told: list[JobRecord] = []
@@ -309,19 +311,19 @@ class Planner:
                 continue
             plan.jobs.add(job.id)
             plan.events.append(event)
-            plan.rows.append((tables.SET_JOB, {**job.columns(), "b_told": True}))
+            plan.rows.append((tables.SET_JOB, {**job.columns(), "b_registered": True}))
             told.append(job)
 
         def after() -> None:
             for job in told:
-                job.told = True
+                job.registered = True
                 state.candidates.pop(job.id, None)
 
         plan.after.append(after)
 
     def _eligible(self, job: JobRecord, now_s: float) -> bool:
         state = self._state
-        if job.told or job.held or job.waits_for or job.failed or job.outcome or state.reference_cores is None:
+        if job.registered or job.held or job.waits_for or job.failed or job.outcome or state.reference_cores is None:
             return False
         start_at = job.request.start_at
         return start_at is None or state.knows_dedicated or state.wall(now_s) >= start_at
@@ -344,14 +346,14 @@ class Planner:
             minimum=request.minimum_yield,
         )
 
-    def revise(self, plan: Plan, needs: Mapping[int, float]) -> None:
+    def revise(self, plan: ControllerPlan, needs: Mapping[int, float]) -> None:
         """Tell the core of needs that were found out."""
         for name, need in needs.items():
             job = self._state.jobs.get(name)
-            if job is not None and job.told and name not in plan.jobs:
+            if job is not None and job.registered and name not in plan.jobs:
                 plan.events.append(Revise(name, min(1.0, max(need, 1e-6))))
 
-    def wake(self, plan: Plan) -> None:
+    def wake(self, plan: ControllerPlan) -> None:
         """Ask the policy when it wanted to be asked."""
         wake_at_s = self._state.picture.wake_at_s
         if wake_at_s is not None and wake_at_s <= plan.now_s:

@@ -19,12 +19,12 @@ LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED})
 
 
 @dataclass(slots=True)
-class Sight:
+class Observation:
     """What a node last said of a task that it has or may have."""
 
     state: TaskState | None = None
     """None: nothing yet; it may have it, since it was told to."""
-    told: bool = True
+    sent: bool = True
     """It may have been told to have it."""
     order: tuple[int, float] = (0, 0.0)
     """Version and time of that word: older ones are passed over."""
@@ -38,7 +38,7 @@ class Task:
     id: TaskId
     target: int = -1
     """Number of the node where it is to be, -1 before it has any."""
-    at: dict[int, Sight] = field(default_factory=dict[int, Sight])
+    at: dict[int, Observation] = field(default_factory=dict[int, Observation])
     """Nodes, by number, that have it or may have it. It may be started only where no other one is in here."""
     started: bool = False
     """Some node had it: from now on it is only handed over."""
@@ -55,8 +55,8 @@ class Task:
         """Whether it runs where it is to be, or has ended."""
         if self.exit is not None:
             return True
-        sight = self.at.get(self.target)
-        return sight is not None and sight.state is TaskState.RUNNING
+        observation = self.at.get(self.target)
+        return observation is not None and observation.state is TaskState.RUNNING
 
     @property
     def usage(self) -> Sample | None:
@@ -111,12 +111,12 @@ class JobRecord:
     user: str
     submitted_at: float
     array_index: int | None = None
-    told: bool = False
+    registered: bool = False
     """The core knows it."""
     held: bool = False
     outcome: Outcome | None = None
     started_at: float | None = None
-    incarnation: int = 0
+    attempt: int = 0
     tasks: list[Task] = field(default_factory=list[Task])
     """Of this attempt, by rank; empty before the first placement."""
     old: list[Task] = field(default_factory=list[Task])
@@ -129,7 +129,7 @@ class JobRecord:
     """Of a task, as the core was told, as a fraction of the reference node."""
     need_error: float | None = None
     row: np.void | None = None
-    """What the core knew of it when it was last out of the policy's sight."""
+    """What the core knew of it when it was last out of the policy's observation."""
     why: str = ""
     """Of the last change."""
     waits_for: set[int] = field(default_factory=set[int])
@@ -159,15 +159,15 @@ class JobRecord:
         """Its first row in the database."""
         return {
             "id": self.id, "request": self.request_id, "owner": self.user, "array_index": self.array_index,
-            "submitted_at": self.submitted_at, "told": False, "held": self.held, "started_at": None, "outcome": None,
-            "ended_at": None, "state": "open", "final": None,
+            "submitted_at": self.submitted_at, "registered": False, "held": self.held, "started_at": None,
+            "outcome": None, "ended_at": None, "state": "open", "final": None,
         }  # fmt: skip
 
     def columns(self, *, ended_at: float | None = None, final: Job | None = None) -> Mapping[str, Any]:
         """Its row in the database, for the statement that changes it."""
         return {
             "b_id": self.id,
-            "b_told": self.told,
+            "b_registered": self.registered,
             "b_held": self.held,
             "b_started_at": self.started_at,
             "b_outcome": None if self.outcome is None else self.outcome.text(),

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.attachments import AgentAttachment, Reads
-from dfrs.live.controller.database import Change, Journal
+from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.engine import Bound, Engine
 from dfrs.live.controller.export import lines
-from dfrs.live.controller.node_lifecycle import Comer
+from dfrs.live.controller.node_lifecycle import PendingAgent
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.settings import ControllerSettings
@@ -26,19 +26,19 @@ from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.protocol.ports import Attachment, ConflictError, Link, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
-    Bar,
+    Activity,
     Cluster,
     Explanation,
-    Happening,
+    GanttBar,
     Job,
     JobRequest,
     JobState,
     NewToken,
     Node,
     OutputPart,
-    Point,
     Role,
     ShadowChoice,
+    TimePoint,
     TokenInfo,
     TokenRequest,
 )
@@ -75,14 +75,14 @@ class Controller:
         writer: Executor | None = None,
     ) -> None:
         self.settings = settings
-        self.journal = Journal(settings.database, writer)
+        self.database = Database(settings.database, writer)
         self.rejected = 0
         """Messages of agents that cannot be."""
         self._shadowed = None if shadow is None else Shadowed(policy, shadow, self._node_name, settings.clock)
         self.state = State(settings, policy if self._shadowed is None else self._shadowed)
         observed = None if discovery is None or discovery.name == "NONE" else discovery
         self._observer = Observer(observed)
-        self.engine = Engine(self.state, self.journal, self._observer, bound)
+        self.engine = Engine(self.state, self.database, self._observer, bound)
         self._find = find
         self._tokens = Tokens()
         self._reads = Reads()
@@ -92,8 +92,8 @@ class Controller:
 
     async def start(self) -> None:
         """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError."""
-        await asyncio.to_thread(self.journal.open)
-        stored = await self.journal.read(checkpoint.load)
+        await asyncio.to_thread(self.database.open)
+        stored = await self.database.read(checkpoint.load)
         missing = await asyncio.to_thread(
             checkpoint.restore, self.state, self._observer, self._tokens, stored, self._find
         )
@@ -116,9 +116,9 @@ class Controller:
         ]
         if fresh:
             changes.append((tables.ADD_META, [{"key": "epoch", "value": repr(state.epoch)}]))
-        await self.journal.write(changes)
+        await self.database.write(changes)
         state.sequence = sequence
-        state.places.advance(sequence)
+        state.placement.advance(sequence)
         self.engine.begin()
 
     async def stop(self) -> None:
@@ -132,13 +132,13 @@ class Controller:
             if whole:
                 with contextlib.suppress(DfrsError):
                     await self.engine.store()
-        await asyncio.to_thread(self.journal.close)
+        await asyncio.to_thread(self.database.close)
 
     def healthy(self) -> str | None:
         """As `Service.healthy`."""
         if self._running is None or self._running.done():
             return self.engine.trouble or "the controller does not run"
-        return self.journal.trouble or self.engine.trouble or self.state.policy_problem
+        return self.database.trouble or self.engine.trouble or self.state.policy_problem
 
     # Jobs.
 
@@ -164,21 +164,21 @@ class Controller:
             for name, k in zip(names, index, strict=True)
         ]
         noted = [
-            state.chronicle.number({"time": now, "job": name, "node": None, "action": "submit", "by": by})
+            state.activity.number({"time": now, "job": name, "node": None, "action": "submit", "by": by})
             for name in names
         ]
-        await self.journal.write(
+        await self.database.write(
             [
                 (tables.ADD_REQUEST, [{"id": names[0], "body": request.model_dump_json(exclude_defaults=True)}]),
                 (tables.ADD_JOB, [job.new_row() for job in jobs]),
-                (tables.ADD_HAPPENING, [state.chronicle.row(each) for each in noted]),
+                (tables.ADD_ACTIVITY, [state.activity.row(each) for each in noted]),
             ]
         )
         for job in jobs:
             state.jobs[job.id] = job
             state.link(job, ended)
             state.candidates[job.id] = None
-        state.chronicle.show(noted)
+        state.activity.show(noted)
         self.engine.poke()
         return list(names)
 
@@ -187,7 +187,7 @@ class Controller:
         old = {name for name in request.after if name not in self.state.jobs and name not in self.state.ended}
         if not old:
             return {}
-        found = await self.journal.read(lambda connection: checkpoint.states_of(connection, old))
+        found = await self.database.read(lambda connection: checkpoint.states_of(connection, old))
         for name in sorted(old - found.keys()):
             raise InputError(f"after: {name}: there is no such job")
         return found
@@ -272,14 +272,14 @@ class Controller:
         return self._finals(query.order_by(jobs.c.id.desc()).limit(limit))
 
     def _finals(self, query: sa.Select[Any]) -> list[Job]:
-        texts = self.journal.read_now(lambda connection: list(connection.execute(query).scalars()))
+        texts = self.database.read_now(lambda connection: list(connection.execute(query).scalars()))
         return [Job.model_validate_json(text) for text in texts if text is not None]
 
     def explain(self, job: int) -> Explanation:
         """As `Service.explain`."""
         found = self.job(job)
         now = found.why or found.state.value
-        return Explanation(job=found, now=now, history=tuple(self.happenings(job=job)), bound=self.state.bound)
+        return Explanation(job=found, now=now, history=tuple(self.activity(job=job)), bound=self.state.bound)
 
     async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
         """As `Service.output`."""
@@ -290,12 +290,12 @@ class Controller:
             return OutputPart(text="", offset=offset, next_offset=offset, ended=found.state in ENDED)
         record = self.state.jobs.get(job)
         task = None if record is None else record.tasks[rank]
-        node = self.engine.comings.find(found.nodes[rank])
+        node = self.engine.lifecycle.find(found.nodes[rank])
         if node is not None and task is not None and task.at and node.number not in task.at:
             node = self.state.nodes[next(iter(task.at))]
         if node is None or node.link is None:
             raise UnavailableError(f"node {found.nodes[rank]}: is away: its output can be read when it is back")
-        name = TaskId(job=job, rank=rank, incarnation=found.incarnation)
+        name = TaskId(job=job, rank=rank, attempt=found.attempt)
         answer = await self._reads.read(node.link, name, stream, offset, min(limit, MOST_READ))
         over = record is None or (task is not None and task.exit is not None)
         if answer.error:
@@ -326,14 +326,14 @@ class Controller:
 
     def attach(self, hello: Hello, link: Link) -> Attachment:
         """As `Service.attach`. The agent is welcomed by the engine, when its node is in the record."""
-        self.engine.comings.refuse(hello, self.settings.steady())
-        before = self.engine.comers.get(hello.node)
+        self.engine.lifecycle.refuse(hello, self.settings.steady())
+        before = self.engine.pending.get(hello.node)
         if before is not None:
             before.link.close("its agent has come anew")
-        comer = Comer(hello, link)
-        self.engine.comers[hello.node] = comer
+        agent = PendingAgent(hello, link)
+        self.engine.pending[hello.node] = agent
         self.engine.poke()
-        return AgentAttachment(self.state, self.engine, self._reads, comer, self._reject)
+        return AgentAttachment(self.state, self.engine, self._reads, agent, self._reject)
 
     def _reject(self) -> None:
         self.rejected += 1
@@ -348,17 +348,17 @@ class Controller:
         differs = 0 if self._shadowed is None else self._shadowed.differs
         return views.cluster(self.state, decisions=self.state.core.decisions, shadow_differs=differs)
 
-    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Happening]:
-        """As `Service.happenings`."""
-        return self.state.chronicle.happenings(after, job, limit)
+    def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Activity]:
+        """As `Service.activity`."""
+        return self.state.activity.activity(after, job, limit)
 
-    def points(self, since: float) -> Sequence[Point]:
-        """As `Service.points`."""
-        return self.state.chronicle.points(since)
+    def timeseries(self, since: float) -> Sequence[TimePoint]:
+        """As `Service.timeseries`."""
+        return self.state.activity.timeseries(since)
 
-    def bars(self, since: float) -> Sequence[Bar]:
-        """As `Service.bars`."""
-        return self.state.chronicle.bars(since)
+    def gantt(self, since: float) -> Sequence[GanttBar]:
+        """As `Service.gantt`."""
+        return self.state.activity.gantt(since)
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         """As `Service.shadow`."""
@@ -366,11 +366,11 @@ class Controller:
 
     def changes(self) -> AsyncIterator[int]:
         """As `Service.changes`."""
-        return self.state.chronicle.changes()
+        return self.state.activity.changes()
 
     def log(self) -> AsyncIterator[str]:
         """As `Service.log`."""
-        return lines(self.state, self.journal)
+        return lines(self.state, self.database)
 
     # Tokens.
 
@@ -381,9 +381,9 @@ class Controller:
     async def _create_token(self, request: TokenRequest, by: str) -> NewToken:
         made, row = self._tokens.make(request, self.settings.clock())
         noted = self._note("token", by, f"token {made.id} for {made.user}, role {made.role}")
-        await self.journal.write([(tables.ADD_TOKEN, [row]), noted[1]])
+        await self.database.write([(tables.ADD_TOKEN, [row]), noted[1]])
         self._tokens.add(row["hash"], TokenInfo(**made.model_dump(exclude={"token"})))
-        self.state.chronicle.show(noted[0])
+        self.state.activity.show(noted[0])
         return made
 
     async def revoke_token(self, token: int, by: str) -> None:
@@ -393,16 +393,16 @@ class Controller:
 
     async def _revoke_token(self, token: int, by: str) -> None:
         noted = self._note("revoke", by, f"token {token}")
-        await self.journal.write([(tables.REVOKE_TOKEN, [{"b_id": token}]), noted[1]])
+        await self.database.write([(tables.REVOKE_TOKEN, [{"b_id": token}]), noted[1]])
         self._tokens.revoke(token)
-        self.state.chronicle.show(noted[0])
+        self.state.activity.show(noted[0])
 
-    def _note(self, action: str, by: str, why: str) -> tuple[list[Happening], Change]:
-        chronicle = self.state.chronicle
-        made = chronicle.number(
+    def _note(self, action: str, by: str, why: str) -> tuple[list[Activity], Change]:
+        activity = self.state.activity
+        made = activity.number(
             {"time": self.settings.clock(), "job": None, "node": None, "action": action, "why": why, "by": by}
         )
-        return [made], (tables.ADD_HAPPENING, [chronicle.row(made)])
+        return [made], (tables.ADD_ACTIVITY, [activity.row(made)])
 
     def tokens(self) -> Sequence[TokenInfo]:
         """As `Service.tokens`."""

@@ -10,7 +10,7 @@ from dfrs.model.instance import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Picture:
+class SnapshotCopy:
     """Columns as in a snapshot; held jobs are not in it."""
 
     snapshot: Snapshot
@@ -43,7 +43,7 @@ class Picture:
         return self.jobs["id"][rows].tolist()
 
 
-def take_picture(core: Core) -> Picture:
+def copy_snapshot(core: Core) -> SnapshotCopy:
     """As it is now."""
     seen = core.snapshot()
     own = Snapshot(
@@ -58,7 +58,7 @@ def take_picture(core: Core) -> Picture:
         seen.moved,
     )
     names = own.jobs["id"].tolist()
-    return Picture(own, core.wake_at_s, dict(zip(names, range(len(names)), strict=True)))
+    return SnapshotCopy(own, core.wake_at_s, dict(zip(names, range(len(names)), strict=True)))
 
 
 def virtual_s(row: np.void, then_s: float, now_s: float) -> float:
@@ -69,6 +69,6 @@ def virtual_s(row: np.void, then_s: float, now_s: float) -> float:
     return float(row["virtual_s"]) + grown
 
 
-def yields(picture: Picture) -> Floats:
+def yields(picture: SnapshotCopy) -> Floats:
     """(R,) of all jobs that the policy sees; 0 for those without nodes."""
     return picture.jobs["yield_"]

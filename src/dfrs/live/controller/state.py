@@ -17,11 +17,11 @@ from dfrs.engine.commands import NOTHING, Commands
 from dfrs.engine.core import Core
 from dfrs.engine.event_log import Journal as CoreLog
 from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit
-from dfrs.live.controller.activity import Chronicle
-from dfrs.live.controller.placement_state import Places
+from dfrs.live.controller.activity import ActivityFeed
+from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.settings import ControllerSettings
-from dfrs.live.controller.snapshot_copy import Picture, take_picture
+from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.drivers.base import TaskSpec
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
 from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError
@@ -51,14 +51,14 @@ class State:
         self.settings = settings
         self.policy = policy
         self.core = Core(policy, np.zeros((0, 2)), settings.command_limit)
-        self.picture: Picture = take_picture(self.core)
+        self.picture: SnapshotCopy = copy_snapshot(self.core)
         self.jobs: dict[int, JobRecord] = {}
         self.ended: OrderedDict[int, Job] = OrderedDict()
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
-        self.places = Places(self.jobs, self.nodes, self.spec)
-        self.chronicle = Chronicle()
+        self.placement = PlacementState(self.jobs, self.nodes, self.spec)
+        self.activity = ActivityFeed()
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}
         """Jobs that the core may have to be told of, in the order in which they came to that."""
@@ -112,7 +112,7 @@ class State:
     def set_reference(self, cores: float, bytes_: int) -> None:
         """The reference node is known."""
         self.reference_cores, self.reference_bytes = cores, bytes_
-        self.places.reference_cores = cores
+        self.placement.reference_cores = cores
 
     def memory_bytes(self, request: JobRequest) -> int:
         """A task's requirement."""
@@ -150,7 +150,7 @@ class State:
             found = self.ended[name].state if name in self.ended else JobState(ended[name])
             if found is not JobState.DONE:
                 job.failed = failed_after(name, found)
-                self.places.dirty.add(job.id)
+                self.placement.dirty.add(job.id)
 
     def add_ended(self, job: Job) -> None:
         """Keep an ended job, instead of the one that ended longest ago."""
@@ -158,7 +158,7 @@ class State:
         self.ended_counts[job.state] += 1
         while len(self.ended) > MOST_ENDED:
             name, _ = self.ended.popitem(last=False)
-            self.chronicle.forget(name)
+            self.activity.forget(name)
 
     def decide(self, events: list[Event], now_s: float) -> list[Decided]:
         """Let the core handle events. Runs in a thread: nothing else touches the core meanwhile."""
@@ -180,16 +180,16 @@ class State:
         self.decision_s = time.perf_counter() - begin_s
         return decided
 
-    def look(self) -> tuple[Picture, tuple[str, ...]]:
+    def inspect(self) -> tuple[SnapshotCopy, tuple[str, ...]]:
         """The core's present, and the texts of the reasons in its commands since the last look."""
         reasons = self.core.journal.events().reasons
         # What it noted so far stands in the events: kept for ever, it would fill the memory.
         self.core.journal = CoreLog()
-        return take_picture(self.core), reasons
+        return copy_snapshot(self.core), reasons
 
     def apply(self, decided: Decided, *, replaying: bool = False) -> set[int]:
         """Take in what became of an event; jobs that are concerned. `picture` must be of a later moment."""
-        event, places = decided.event, self.places
+        event, places = decided.event, self.placement
         job = self.jobs.get(getattr(event, "job_id", -1))
         if decided.problem.startswith("event refused"):
             self.refused += 1
@@ -220,7 +220,7 @@ class State:
             if row < len(snapshot.jobs) and snapshot.jobs["serial"][row] == serial:
                 job = self.jobs.get(int(snapshot.jobs["id"][row]))
                 if job is not None:
-                    self.places.confirm(job)
+                    self.placement.confirm(job)
 
     def _resync(self, *, replaying: bool) -> set[int]:
         """Where the policy failed, what the event itself changed was not said: found by comparing."""
@@ -229,17 +229,17 @@ class State:
         touched: set[int] = set()
         for job in self.jobs.values():
             row = rows.get(job.id)
-            if not job.told or row is None:
+            if not job.registered or row is None:
                 continue
             state = int(snapshot.jobs["state"][row])
             if state == RUNNING:
                 nodes = snapshot.task_nodes[snapshot.first[row] : snapshot.first[row + 1]].tolist()
-                self.places.place(job, nodes, float(snapshot.jobs["yield_"][row]), replaying=replaying)
+                self.placement.place(job, nodes, float(snapshot.jobs["yield_"][row]), replaying=replaying)
             elif job.placed and state == PAUSED:
                 job.placed, job.paused, job.yield_ = False, True, 0.0
-                self.places.touch(job)
+                self.placement.touch(job)
             elif job.placed:
-                self.places.begin_anew(job)
+                self.placement.begin_anew(job)
             touched.add(job.id)
         return touched
 

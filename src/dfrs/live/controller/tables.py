@@ -27,7 +27,7 @@ events = Table(
     Column("event", Text, nullable=False),
     Column("digest", String(64), nullable=False),
 )
-"""All that the core was ever told, in order. `event` is JSON as `control.log` writes it, or of kind "restart"."""
+"""All that the core was ever told, in order. `event` is JSON as `engine.codec` writes it, or of kind "restart"."""
 
 checkpoints = Table(
     "checkpoints",
@@ -54,7 +54,7 @@ jobs = Table(
     Column("owner", String(64), nullable=False, index=True),
     Column("array_index", Integer),
     Column("submitted_at", Float, nullable=False),
-    Column("told", Boolean, nullable=False),
+    Column("registered", Boolean, nullable=False),
     Column("held", Boolean, nullable=False),
     Column("started_at", Float),
     Column("outcome", Text),
@@ -62,8 +62,8 @@ jobs = Table(
     Column("state", String(16), nullable=False, index=True),
     Column("final", Text),
 )
-"""`told`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open" until
-it has ended; then `final` is the job as users see it."""
+"""`registered`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open"
+until it has ended; then `final` is the job as users see it."""
 
 nodes = Table(
     "nodes",
@@ -77,8 +77,8 @@ nodes = Table(
 )
 """Nodes by their index in the core; `hello` is the last one without tasks. Of a name the highest number counts."""
 
-happenings = Table(
-    "happenings",
+activity = Table(
+    "activity",
     metadata,
     Column("sequence", BigInteger, primary_key=True, autoincrement=False),
     Column("job", BigInteger, index=True),
@@ -116,7 +116,7 @@ SET_JOB = (
     .values(
         {
             name: bindparam(f"b_{name}")
-            for name in ("told", "held", "started_at", "outcome", "ended_at", "state", "final")
+            for name in ("registered", "held", "started_at", "outcome", "ended_at", "state", "final")
         }
     )
 )
@@ -126,7 +126,7 @@ SET_CONDITION, SET_DRAINED, SET_HELLO = (
     nodes.update().where(nodes.c.number == bindparam("b_number")).values({name: bindparam(f"b_{name}")})
     for name in ("condition", "drained", "hello")
 )
-ADD_HAPPENING = happenings.insert()
+ADD_ACTIVITY = activity.insert()
 ADD_POINT = points.insert()
 ADD_TOKEN = tokens.insert()
 REVOKE_TOKEN = tokens.update().where(tokens.c.id == bindparam("b_id")).values(revoked=True)

@@ -12,7 +12,7 @@ from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome, Task
 from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.protocol.resources import Cluster, Job, JobRequest, JobState, Node, NodeState, NodeTask, Point
+from dfrs.live.protocol.resources import Cluster, Job, JobRequest, JobState, Node, NodeState, NodeTask, TimePoint
 from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, most_tasks
@@ -87,7 +87,7 @@ def job_state(state: State, job: JobRecord) -> JobState:
         return JobState.ENDING
     if job.held:
         return JobState.HELD
-    if not job.told:
+    if not job.registered:
         start_at = job.request.start_at
         waits = job.waits_for or (start_at is not None and start_at > state.settings.clock())
         return JobState.PENDING if waits else JobState.WAITING
@@ -110,7 +110,7 @@ def why(state: State, job: JobRecord, now: JobState) -> str:
         return _why_waiting(state, job)
     if now is JobState.HELD:
         return job.why or "held since its submission"
-    errors = [sight.error for task in job.tasks for sight in task.at.values() if sight.error]
+    errors = [observation.error for task in job.tasks for observation in task.at.values() if observation.error]
     if errors and now in {JobState.STARTING, JobState.ENDING, JobState.RUNNING}:
         return errors[0]
     if now is JobState.STARTING and job.old:
@@ -125,7 +125,7 @@ def _why_waiting(state: State, job: JobRecord) -> str:
     if not state.nodes:
         return "waits: no node has joined yet"
     row = state.picture.rows.get(job.id)
-    if not job.told or row is None:
+    if not job.registered or row is None:
         return "waits: it was just submitted"
     if state.policy_problem is not None:
         return f"waits: {state.policy_problem}"
@@ -162,7 +162,7 @@ def cpu_s(job: JobRecord) -> float:
 
 def need_cores(state: State, job: JobRecord) -> float:
     """What a task is taken to need."""
-    if job.told and job.need:
+    if job.registered and job.need:
         return job.need * (state.reference_cores or 1.0)
     if state.reference_cores is None:
         return job.request.cpu_cores or 1.0
@@ -178,7 +178,7 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: O
     row = state.picture.row(record.id)
     known = record.row if row is None else row
     virtual = 0.0
-    if known is not None and record.told:
+    if known is not None and record.registered:
         then_s = state.picture.snapshot.now_s if row is not None else at - state.epoch
         virtual = virtual_s(known, then_s, at - state.epoch)
     used, flow_s = used_cores(record.tasks), max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
@@ -211,7 +211,7 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: O
         estimate_s=request.estimate_s,
         after=request.after,
         array_index=record.array_index,
-        incarnation=record.incarnation,
+        attempt=record.attempt,
         pauses=0 if known is None else int(known["pauses"]),
         migrations=0 if known is None else int(known["migrations"]),
         exit="" if outcome is None else outcome.exit,
@@ -244,10 +244,10 @@ def node(state: State, record: NodeRecord) -> Node:
     """A node."""
     tasks: list[NodeTask] = []
     held_bytes = 0
-    for task in state.places.on(record.number):
+    for task in state.placement.on(record.number):
         owner = state.jobs.get(task.id.job)
-        sight = task.at[record.number]
-        if owner is None or sight.state is TaskState.EXITED:
+        observation = task.at[record.number]
+        if owner is None or observation.state is TaskState.EXITED:
             continue
         held_bytes += state.memory_bytes(owner.request)
         desired = record.desired.get(task.id)
@@ -354,11 +354,11 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
     )
 
 
-def point(state: State, now: float) -> Point:
+def point(state: State, now: float) -> TimePoint:
     """This instant."""
     least, median, jain = happiness(state)
     running = int((state.picture.jobs["state"] == RUNNING).sum())
-    return Point(
+    return TimePoint(
         time=now,
         minimum_yield=least,
         median_yield=median,

@@ -24,14 +24,14 @@ class Wire(BaseModel):
 
 
 class TaskId(Wire):
-    """One task of one attempt at a job. A re-queued job has the next `incarnation`."""
+    """One task of one attempt at a job. A re-queued job has the next `attempt`."""
 
     job: int = Field(ge=1, lt=1 << 63)
     rank: int = Field(ge=0, lt=1 << 31)
-    incarnation: int = Field(ge=0, lt=1 << 31)
+    attempt: int = Field(ge=0, lt=1 << 31)
 
     def __str__(self) -> str:
-        return f"{self.job}.{self.rank}.{self.incarnation}"
+        return f"{self.job}.{self.rank}.{self.attempt}"
 
 
 class TaskSpec(Wire):

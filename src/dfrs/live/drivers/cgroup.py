@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from dfrs.live.drivers.base import DriverError
-from dfrs.live.drivers.shim import Place, happened, read_text, write_control
+from dfrs.live.drivers.supervisor import Place, happened, read_text, write_control
 
 TOP = "dfrs"
 PERIOD_US = 200_000
@@ -70,12 +70,12 @@ class Group(Protocol):
         """The files into which a process writes 0 to enter it, in this order."""
         ...
 
-    def shared_with_shim(self) -> list[str]:
-        """The files by which its shim gets its CPU time from the task: none that pauses, kills or counts memory."""
+    def shared_with_supervisor(self) -> list[str]:
+        """The files by which its supervisor gets CPU time from the task: none that pauses, kills or counts memory."""
         ...
 
     def place(self) -> dict[str, str]:
-        """What a task's shim must know of it: the entries of `shim.Place`, and `oom`, `cpu`, `peak`."""
+        """What a task's supervisor must know of it: the entries of `supervisor.Place`, and `oom`, `cpu`, `peak`."""
         ...
 
     def members(self) -> list[int]:
@@ -119,7 +119,7 @@ class Node(Protocol):
     limits_memory: bool
     notes: tuple[str, ...]
     outside: str
-    """The file by which a shim leaves its task's share of the CPU; empty if it never has part in it."""
+    """The file by which a supervisor leaves its task's share of the CPU; empty if it never has part in it."""
 
     def create(self, cpus: str | None, cap_cores: float | None, cores: float) -> None:
         """Make it, on those CPUs, with that limit on all its tasks together; brings an old one to these values."""

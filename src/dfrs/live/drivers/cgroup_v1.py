@@ -30,7 +30,7 @@ from dfrs.live.drivers.cgroup import (
     waiting_s,
     worst_of,
 )
-from dfrs.live.drivers.shim import read_text, write_control
+from dfrs.live.drivers.supervisor import read_text, write_control
 
 SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
@@ -71,7 +71,7 @@ class GroupV1:
             paths.insert(0, self.node.cpuset)
         return [f"{path}/cgroup.procs" for path in paths]
 
-    def shared_with_shim(self) -> list[str]:
+    def shared_with_supervisor(self) -> list[str]:
         """See `cgroup.Group`. The CPUs first, as in `attach`; these trees have neither freezer nor memory."""
         paths = [self.node.cpuset, self.cpu]
         account = self.common.get("cpuacct")
@@ -96,7 +96,7 @@ class GroupV1:
         return entries
 
     def members(self) -> list[int]:
-        """Its processes on this node, its shim among them."""
+        """Its processes on this node, its supervisor among them."""
         return [int(pid) for pid in read_text(f"{self.cpu}/cgroup.procs").split()]
 
     def attach(self, pid: int) -> None:

@@ -30,7 +30,7 @@ from dfrs.live.drivers.cgroup import (
     waiting_s,
     worst_of,
 )
-from dfrs.live.drivers.shim import Place, read_text, write_control
+from dfrs.live.drivers.supervisor import Place, read_text, write_control
 
 WEIGHTS = (1, 10_000)
 CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")
@@ -64,7 +64,7 @@ class GroupV2:
         """One file."""
         return [f"{self.path}/cgroup.procs"]
 
-    def shared_with_shim(self) -> list[str]:
+    def shared_with_supervisor(self) -> list[str]:
         """None: in this version the group that gives CPU time is also the one that pauses and kills."""
         return []
 

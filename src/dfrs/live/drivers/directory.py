@@ -1,8 +1,8 @@
 """The directory in which the nodes of one host keep their tasks: what is on disk is all that a driver knows.
 
 A task's directory appears and vanishes whole, by rename. Its lock is held by whoever changes its owner or ends it, and
-by its shim from before the shim exists until it is on record in `shim.pid`; so whoever holds the lock and finds no
-`shim.pid` knows that no shim will come.
+by its supervisor from before that exists until it is on record in `supervisor.pid`; so whoever holds the lock and finds
+no `supervisor.pid` knows that no supervisor will come.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from dfrs.live.drivers.base import DriverError, Exit, ExitKind, Stream, TaskId
-from dfrs.live.drivers.shim import Place, living, pack, read_text, replace_file, unpack
+from dfrs.live.drivers.supervisor import Place, living, pack, read_text, replace_file, unpack
 
 TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
 BLOCK_BYTES = 4096
@@ -28,7 +28,7 @@ STALE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Which node has a task. `place` is for the shim; `carried` was counted before it came to this node."""
+    """Which node has a task. `place` is for the supervisor; `carried` was counted before it came to this node."""
 
     node: str
     handed: bool = False
@@ -62,7 +62,7 @@ class TaskDirectory:
     def ids(self) -> list[TaskId]:
         """All tasks of the host."""
         names = sorted(tuple(map(int, name.split("."))) for name in os.listdir(self.tasks) if TASK_NAME.fullmatch(name))
-        return [TaskId(job=job, rank=rank, incarnation=incarnation) for job, rank, incarnation in names]
+        return [TaskId(job=job, rank=rank, attempt=attempt) for job, rank, attempt in names]
 
     @contextlib.contextmanager
     def locked(self, task: TaskId) -> Generator[int | None]:
@@ -111,7 +111,7 @@ class TaskDirectory:
                 raise DriverError(f"task {task}: cannot write {self.path(task)}: {error}") from error
 
     def spec(self, task: TaskId) -> dict[str, str]:
-        """What its shim was told; of entries that repeat, the last."""
+        """What its supervisor was told; of entries that repeat, the last."""
         return dict(unpack(read_text(f"{self.path(task)}/spec")))
 
     def owner(self, task: TaskId) -> Owner | None:
@@ -146,7 +146,7 @@ class TaskDirectory:
             raise DriverError(f"task {task}: {self.path(task)}/{name}: {error.strerror}") from error
 
     def ask_to_stop(self, task: TaskId, grace_s: float) -> None:
-        """Leave the request for its shim; an earlier one stays. Raises DriverError."""
+        """Leave the request for its supervisor; an earlier one stays. Raises DriverError."""
         try:
             # A link needs no room for data: a task can be ended also when the disk is full.
             os.symlink(repr(grace_s), f"{self.path(task)}/stop")
@@ -155,14 +155,14 @@ class TaskDirectory:
         except OSError as error:
             raise DriverError(f"task {task}: {self.path(task)}/stop: {error.strerror}") from error
 
-    def shim(self, task: TaskId) -> str:
-        """The identity of its shim, living or not; empty if it never had one."""
-        return read_text(f"{self.path(task)}/shim.pid")
+    def supervisor(self, task: TaskId) -> str:
+        """The identity of its supervisor, living or not; empty if it never had one."""
+        return read_text(f"{self.path(task)}/supervisor.pid")
 
     def place(self, task: TaskId, owner: Owner) -> Place:
         """Where its processes are."""
         main = read_text(f"{self.path(task)}/task.pid")
-        return Place(dict(owner.place), living(self.shim(task)), main)
+        return Place(dict(owner.place), living(self.supervisor(task)), main)
 
     def exit(self, task: TaskId) -> Exit | None:
         """How it ended, if it has."""

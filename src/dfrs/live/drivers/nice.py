@@ -7,8 +7,8 @@ without privileges can lower a task's share but not raise it. Where the kernel g
 per session, of which a task has one unless it makes more, and can be raised again by anybody.
 
 There are no caps and no memory limits: an address space limit would hit programs that reserve and never use. A pause is
-SIGSTOP to every process below the task's shim, repeated until all have stopped; the task's own shells may see it. Times
-are those of living processes and of those that were waited for.
+SIGSTOP to every process below the task's supervisor, repeated until all have stopped; the task's own shells may see it.
+Times are those of living processes and of those that were waited for.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dfrs.live.drivers import shim
+from dfrs.live.drivers import supervisor
 from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
 from dfrs.live.drivers.cgroup import cpu_list
 from dfrs.live.drivers.directory import Owner
@@ -109,9 +109,9 @@ class NiceDriver(SupervisedDriver):
             # It may have ended, or be at a lower share from which only root may raise it.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, pid, level)
-            if fields := shim.stat_fields(pid):
+            if fields := supervisor.stat_fields(pid):
                 sessions[fields[3]] = pid
-        if self.by_session and not all(shim.set_session_level(pid, level) for pid in sessions.values()):
+        if self.by_session and not all(supervisor.set_session_level(pid, level) for pid in sessions.values()):
             raise DriverError(f"task {task}: the kernel takes one session's share in 0.1 s: try again")
 
     def _favour(self, pid: int) -> None:
@@ -119,16 +119,16 @@ class NiceDriver(SupervisedDriver):
 
     def usage(self) -> Sequence[Usage]:
         """One row for each running or paused task. One look at all processes of the host serves all tasks."""
-        parents = shim.parents()
+        parents = supervisor.parents()
         rows: list[Usage] = []
         for status in self.tasks():
-            root = shim.living(self.files.shim(status.task))
+            root = supervisor.living(self.files.supervisor(status.task))
             if root is None or status.state is TaskState.EXITED:
                 continue
-            # Fields 16 and 17 of the shim: what it has waited for; its own use is not the task's.
-            ticks, pages = sum(map(int, shim.stat_fields(root)[13:15])), 0
-            for pid in shim.descendants(root, parents):
-                if fields := shim.stat_fields(pid):
+            # Fields 16 and 17 of the supervisor: what it has waited for; its own use is not the task's.
+            ticks, pages = sum(map(int, supervisor.stat_fields(root)[13:15])), 0
+            for pid in supervisor.descendants(root, parents):
+                if fields := supervisor.stat_fields(pid):
                     ticks += sum(map(int, fields[11:15]))
                     pages += int(fields[21])
             rows.append(
@@ -143,6 +143,6 @@ class NiceDriver(SupervisedDriver):
 
 
 def _grouped_by_session() -> bool:
-    enabled = shim.read_text("/proc/sys/kernel/sched_autogroup_enabled").strip() == "1"
-    lines = [line.split(":") for line in shim.read_text("/proc/self/cgroup").splitlines()]
+    enabled = supervisor.read_text("/proc/sys/kernel/sched_autogroup_enabled").strip() == "1"
+    lines = [line.split(":") for line in supervisor.read_text("/proc/self/cgroup").splitlines()]
     return enabled and all(path == "/" for _, names, path in lines if not names or "cpu" in names.split(","))

@@ -1,5 +1,7 @@
 """The one place that decides by which mechanism a node runs its tasks."""
 
+import os
+from hashlib import sha256
 from pathlib import Path
 
 from dfrs.live.drivers.base import DriverError
@@ -42,3 +44,8 @@ def open_driver(
         output_bytes=output_bytes,
         groups=groups,
     )
+
+
+def cluster_name(root: Path) -> str:
+    """A name for the control groups of all nodes that share `root`, and of no others."""
+    return f"host-{sha256(os.fsencode(root)).hexdigest()[:8]}"

@@ -11,8 +11,8 @@ from typing import Literal
 from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
 from dfrs.live.drivers.cgroup import Node, add_counters, cpu_list, detect
 from dfrs.live.drivers.directory import Owner
-from dfrs.live.drivers.shim import read_text, write_control
 from dfrs.live.drivers.supervised import KEPT_OUTPUT_BYTES, MOVE_S, SupervisedDriver
+from dfrs.live.drivers.supervisor import read_text, write_control
 
 Shares = Literal["weights", "caps"]
 
@@ -73,7 +73,7 @@ class ProcessDriver(SupervisedDriver):
     def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
         group = self.groups.group(str(task))
         entries = [("enter", path) for path in group.entries()]
-        entries += [("join", path) for path in group.shared_with_shim()]
+        entries += [("join", path) for path in group.shared_with_supervisor()]
         if self.groups.outside:
             entries.append(("leave", self.groups.outside))
         # The agent's own affinity is not the task's; the CPU set narrows it, now and after a move.
@@ -116,8 +116,8 @@ class ProcessDriver(SupervisedDriver):
         """One row for each task that has not ended."""
         rows: list[Usage] = []
         for name in self.groups.names():
-            job, rank, incarnation = map(int, name.split("."))
-            task = TaskId(job=job, rank=rank, incarnation=incarnation)
+            job, rank, attempt = map(int, name.split("."))
+            task = TaskId(job=job, rank=rank, attempt=attempt)
             owner = self.files.owner(task)
             if owner is None or owner.node != self.node or not self._running(task):
                 continue

@@ -48,7 +48,7 @@ class Profiles:
 
     @contextmanager
     def prepared(self, task: TaskId, spec: TaskSpec) -> Generator[tuple[TaskSpec, list[tuple[str, str]]]]:
-        """The task as it is to be recorded, and what its shim is told beyond that; of one that is not profiled, itself.
+        """The task as it is to be recorded, and what else its supervisor is told; of one that is not profiled, itself.
 
         What was made for it is removed if recording it raises. Raises RefusedError, DriverError.
         """

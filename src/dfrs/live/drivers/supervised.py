@@ -1,4 +1,4 @@
-"""What all drivers of processes share: a shim for each task, and the life of a task from start to forgotten.
+"""What all drivers of processes share: a supervisor for each task, and the life of a task from start to forgotten.
 
 How shares, limits and counts are brought about is left to the class that is derived from it.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from dfrs.live.drivers import shim
+from dfrs.live.drivers import supervisor
 from dfrs.live.drivers.base import Abilities, DriverError, Exit, Stream, TaskId, TaskSpec, TaskState, TaskStatus, Usage
 from dfrs.live.drivers.directory import Owner, TaskDirectory
 from dfrs.live.drivers.profiles import Profiles
@@ -30,13 +30,13 @@ log = structlog.get_logger(__name__)
 
 
 class SupervisedDriver(ABC):
-    """A driver whose tasks are children of shims. `output_bytes` bounds the output of forgotten tasks on this host."""
+    """A driver whose tasks are children of supervisors. `output_bytes` bounds the output of forgotten tasks here."""
 
     def __init__(self, root: Path, node: str, cores: float, memory_bytes: int, output_bytes: int) -> None:
         self.node, self.cores, self.memory_bytes, self.output_bytes = node, cores, memory_bytes, output_bytes
         self.files = TaskDirectory(root)
         self.profiles = Profiles(root, self.files)
-        self._shims: dict[TaskId, subprocess.Popen[bytes]] = {}
+        self._supervisors: dict[TaskId, subprocess.Popen[bytes]] = {}
         self._ended: dict[TaskId, Exit] = {}
         self._damaged: set[TaskId] = set()
 
@@ -47,7 +47,7 @@ class SupervisedDriver(ABC):
                 owner = self._owner(task) if lock is not None else None
                 if owner is None or owner.node != self.node:
                     continue
-                if not self.files.shim(task):
+                if not self.files.supervisor(task):
                     self._discard(task, owner)
                 elif owner.came_from:
                     self._arrive(task, owner)
@@ -59,7 +59,7 @@ class SupervisedDriver(ABC):
 
     @abstractmethod
     def _place(self, task: TaskId) -> dict[str, str]:
-        """Where a task's processes are to be, for its shim."""
+        """Where a task's processes are to be, for its supervisor."""
 
     @abstractmethod
     def _prepare(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
@@ -67,7 +67,7 @@ class SupervisedDriver(ABC):
 
     @abstractmethod
     def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
-        """What its shim is told beyond what the task itself says."""
+        """What its supervisor is told beyond what the task itself says."""
 
     @abstractmethod
     def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
@@ -87,7 +87,7 @@ class SupervisedDriver(ABC):
 
     @abstractmethod
     def _favour(self, pid: int) -> None:
-        """Let a shim, which is to end its task, no longer depend on the share of the task."""
+        """Let a supervisor, which is to end its task, no longer depend on the share of the task."""
 
     @abstractmethod
     def usage(self) -> Sequence[Usage]:
@@ -116,20 +116,20 @@ class SupervisedDriver(ABC):
             return None
 
     def _collect(self) -> None:
-        for task in [task for task, process in list(self._shims.items()) if process.poll() is not None]:
-            self._shims.pop(task, None)
+        for task in [task for task, process in list(self._supervisors.items()) if process.poll() is not None]:
+            self._supervisors.pop(task, None)
 
     def _status(self, task: TaskId, owner: Owner) -> TaskStatus:
         ended = self._ended.get(task) or self.files.exit(task)
         if ended is not None:
             self._ended[task] = ended
             return TaskStatus(task=task, state=TaskState.EXITED, exit=ended)
-        name = self.files.shim(task)
-        if not name and not self.files.busy(task) and not self.files.shim(task):
+        name = self.files.supervisor(task)
+        if not name and not self.files.busy(task) and not self.files.supervisor(task):
             return TaskStatus(task=task, state=TaskState.ABSENT)
-        if name and shim.living(name) is None:
+        if name and supervisor.living(name) is None:
             return TaskStatus(task=task, state=TaskState.EXITED, exit=self._lost(task, owner, name))
-        number = shim.read_text(f"{self.files.path(task)}/task.pid").partition(" ")[0]
+        number = supervisor.read_text(f"{self.files.path(task)}/task.pid").partition(" ")[0]
         pid = int(number) if number else None
         if owner.handed:
             return TaskStatus(task=task, state=TaskState.HANDED, pid=pid)
@@ -140,9 +140,9 @@ class SupervisedDriver(ABC):
     def _lost(self, task: TaskId, owner: Owner, name: str) -> Exit:
         if ended := self.files.exit(task):
             return ended
-        here = name.endswith(shim.BOOT)
+        here = name.endswith(supervisor.BOOT)
         if here:
-            # Without its shim nobody would see it end.
+            # Without its supervisor nobody would see it end.
             self.files.place(task, owner).kill(KILL_S)
         return self.files.lose(task, "its supervisor was killed" if here else "the machine was started anew")
 
@@ -161,18 +161,18 @@ class SupervisedDriver(ABC):
                 raise DriverError(f"task {task}: was forgotten while it was started: start it again")
             if known.node != self.node:
                 raise DriverError(f"task {task}: node {known.node} of this host has it: hand it over first")
-            if self.files.shim(task) or self.files.exit(task):
+            if self.files.supervisor(task) or self.files.exit(task):
                 return
             self._prepare(task, spec, share_cores)
-            self._shims[task] = self._launch(self.files.path(task), lock)
+            self._supervisors[task] = self._launch(self.files.path(task), lock)
 
     @staticmethod
     def _launch(path: str, lock: int) -> subprocess.Popen[bytes]:
-        """Start the shim. It holds the lock, together with the caller, until it is on record."""
+        """Start the supervisor. It holds the lock, together with the caller, until it is on record."""
         try:
-            with open(f"{path}/shim.log", "wb") as log:
+            with open(f"{path}/supervisor.log", "wb") as log:
                 return subprocess.Popen(
-                    [sys.executable, "-I", "-S", shim.__file__, path, str(lock)],
+                    [sys.executable, "-I", "-S", supervisor.__file__, path, str(lock)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -258,10 +258,10 @@ class SupervisedDriver(ABC):
         if not self._running(task):
             return
         self.files.ask_to_stop(task, grace_s)
-        pid = shim.living(self.files.shim(task))
+        pid = supervisor.living(self.files.supervisor(task))
         if pid is not None:
             self._favour(pid)
-            shim.send([pid], shim.signal.SIGUSR1)
+            supervisor.send([pid], supervisor.signal.SIGUSR1)
 
     def forget(self, task: TaskId) -> None:
         """Remove every trace of it but its output; nothing if it is not here."""
@@ -270,9 +270,9 @@ class SupervisedDriver(ABC):
             if owner is None or owner.node != self.node:
                 return
             self._kill(task, owner)
-        # Its shim, which needs the lock to end, stores what the task said last.
+        # Its supervisor, which needs the lock to end, stores what the task said last.
         until = time.monotonic() + LAST_WORDS_S
-        while shim.living(self.files.shim(task)) and time.monotonic() < until:
+        while supervisor.living(self.files.supervisor(task)) and time.monotonic() < until:
             # The program may only just have been started.
             self._kill(task, owner)
             time.sleep(0.002)
@@ -288,17 +288,17 @@ class SupervisedDriver(ABC):
 
     def _discard(self, task: TaskId, owner: Owner) -> None:
         self._kill(task, owner)
-        if (pid := shim.living(self.files.shim(task))) is not None:
-            shim.send([pid], shim.signal.SIGKILL)
+        if (pid := supervisor.living(self.files.supervisor(task))) is not None:
+            supervisor.send([pid], supervisor.signal.SIGKILL)
         for node in filter(None, (owner.came_from, owner.node)):
             self._clear(task, node)
         until = time.monotonic() + KILL_S
-        while shim.living(self.files.shim(task)) and time.monotonic() < until:
+        while supervisor.living(self.files.supervisor(task)) and time.monotonic() < until:
             time.sleep(0.001)
         self.profiles.forget(task)
         self.files.remove(task)
         self._ended.pop(task, None)
-        if process := self._shims.pop(task, None):
+        if process := self._supervisors.pop(task, None):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(KILL_S)
 
@@ -318,7 +318,7 @@ class SupervisedDriver(ABC):
 
 
 def _entries(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]:
-    """What a shim is told of a task."""
+    """What a supervisor is told of a task."""
     added = {"DFRS_JOB_ID": str(task.job), "DFRS_RANK": str(task.rank), "DFRS_TASKS": str(spec.tasks)}
     added |= {"DFRS_PEERS": ",".join(spec.peers), "DFRS_NODE": node}
     entries = [("directory", spec.directory), ("output_bytes", str(spec.output_bytes))]

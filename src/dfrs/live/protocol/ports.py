@@ -8,19 +8,19 @@ from typing import Protocol
 
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.resources import (
-    Bar,
+    Activity,
     Cluster,
     Explanation,
-    Happening,
+    GanttBar,
     Job,
     JobRequest,
     JobState,
     NewToken,
     Node,
     OutputPart,
-    Point,
     Role,
     ShadowChoice,
+    TimePoint,
     TokenInfo,
     TokenRequest,
 )
@@ -108,15 +108,15 @@ class Service(Protocol):
         """The whole."""
         ...
 
-    def happenings(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Happening]:
+    def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Activity]:
         """The latest `limit` of those with a greater sequence number, in order."""
         ...
 
-    def points(self, since: float) -> Sequence[Point]:
+    def timeseries(self, since: float) -> Sequence[TimePoint]:
         """History since that wall-clock time, thinned to at most some hundreds."""
         ...
 
-    def bars(self, since: float) -> Sequence[Bar]:
+    def gantt(self, since: float) -> Sequence[GanttBar]:
         """Where tasks were since that wall-clock time."""
         ...
 
@@ -133,7 +133,7 @@ class Service(Protocol):
         ...
 
     def changes(self) -> AsyncIterator[int]:
-        """Yields the sequence number of the latest happening whenever something changed, at most four times a second.
+        """Yields the sequence number of the latest activity whenever something changed, at most four times a second.
 
         Also yields it every 15 seconds when nothing changed.
         """

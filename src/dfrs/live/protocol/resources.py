@@ -139,7 +139,7 @@ class Job(Resource):
     estimate_s: float | None
     after: tuple[int, ...]
     array_index: int | None
-    incarnation: int
+    attempt: int
     """How often it was queued again."""
     pauses: int
     migrations: int
@@ -195,7 +195,7 @@ class Node(Resource):
     version: str
 
 
-class Happening(Resource):
+class Activity(Resource):
     """One thing that happened: to a job, a node or the cluster."""
 
     sequence: int
@@ -239,7 +239,7 @@ class Cluster(Resource):
     """Decisions in which the shadow policy would have done something else."""
 
 
-class Point(Resource):
+class TimePoint(Resource):
     """One instant of the cluster's history."""
 
     time: float
@@ -252,7 +252,7 @@ class Point(Resource):
     used_cores: float
 
 
-class Bar(Resource):
+class GanttBar(Resource):
     """A stretch of time in which a job had the same place and share: one bar of a Gantt chart."""
 
     job: int
@@ -271,7 +271,7 @@ class Explanation(Resource):
 
     job: Job
     now: str
-    history: tuple[Happening, ...]
+    history: tuple[Activity, ...]
     bound: float | None
 
 

@@ -1,6 +1,7 @@
 """The database of a controller: groups, trouble and recovery from it, and PostgreSQL."""
 
 import asyncio
+import json
 import os
 import pwd
 import shutil
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from dfrs.live.controller import tables
-from dfrs.live.controller.database import Journal, ReplacedError
+from dfrs.live.controller.database import Database, ReplacedError, migrate
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.model.errors import InputError
@@ -37,36 +38,36 @@ def token(k):
     }
 
 
-def stored(journal):
-    return journal.read_now(lambda connection: set(connection.execute(sa.select(tables.tokens.c.id)).scalars()))
+def stored(database):
+    return database.read_now(lambda connection: set(connection.execute(sa.select(tables.tokens.c.id)).scalars()))
 
 
 def opened(path):
-    journal = Journal(f"sqlite:///{path}/x.db")
-    journal.open()
-    return journal
+    database = Database(f"sqlite:///{path}/x.db")
+    database.open()
+    return database
 
 
 def test_many_writers_share_a_transaction(tmp_path):
     async def story():
-        journal = opened(tmp_path)
-        await asyncio.gather(*(journal.write([(tables.ADD_TOKEN, [token(k)])]) for k in range(200)))
-        assert stored(journal) == set(range(200))
-        assert journal.commits < 100
-        journal.close()
+        database = opened(tmp_path)
+        await asyncio.gather(*(database.write([(tables.ADD_TOKEN, [token(k)])]) for k in range(200)))
+        assert stored(database) == set(range(200))
+        assert database.commits < 100
+        database.close()
 
     run(story())
 
 
 def test_the_tables_are_those_of_the_migrations(tmp_path):
-    journal = opened(tmp_path)
-    inspector = sa.inspect(journal._engine)
+    database = opened(tmp_path)
+    inspector = sa.inspect(database._engine)
     for name, table in tables.metadata.tables.items():
         assert [column["name"] for column in inspector.get_columns(name)] == [column.name for column in table.columns]
         assert {tuple(each["column_names"]) for each in inspector.get_indexes(name)} == {
             tuple(column.name for column in index.columns) for index in table.indexes
         }
-    journal.close()
+    database.close()
     again = opened(tmp_path)
     again.close()
 
@@ -95,9 +96,9 @@ def test_a_connection_lost_during_the_commit(tmp_path, came_through):
     """Whether the transaction counts is found out by looking."""
 
     async def story():
-        journal = opened(tmp_path)
-        await journal.write([(tables.ADD_TOKEN, [token(1)])])
-        connection = journal._connection
+        database = opened(tmp_path)
+        await database.write([(tables.ADD_TOKEN, [token(1)])])
+        connection = database._connection
         whole = connection.begin
 
         class Failing:
@@ -113,13 +114,13 @@ def test_a_connection_lost_during_the_commit(tmp_path, came_through):
 
         connection.begin = Failing
         if came_through:
-            await journal.write([(tables.ADD_TOKEN, [token(2)])])
+            await database.write([(tables.ADD_TOKEN, [token(2)])])
         else:
             with pytest.raises(UnavailableError, match="connection lost"):
-                await journal.write([(tables.ADD_TOKEN, [token(2)])])
-        assert stored(journal) == ({1, 2} if came_through else {1})
-        await journal.write([(tables.ADD_TOKEN, [token(3)])])
-        journal.close()
+                await database.write([(tables.ADD_TOKEN, [token(2)])])
+        assert stored(database) == ({1, 2} if came_through else {1})
+        await database.write([(tables.ADD_TOKEN, [token(3)])])
+        database.close()
 
     run(story())
 
@@ -128,21 +129,21 @@ class Full:
     """Makes the database full, as a full disk does, and lets it go on."""
 
     def __init__(self, controller):
-        self.journal = controller.journal
+        self.database = controller.database
 
     def __enter__(self):
-        self.whole, self.journal._transact = self.journal._transact, self._transact
+        self.whole, self.database._transact = self.database._transact, self._transact
         return self
 
     def __exit__(self, *_):
-        self.journal._transact = self.whole
+        self.database._transact = self.whole
 
     def _transact(self, changes):
-        if self.journal._connection is None:
-            self.journal._connection = self.journal._engine.connect()
-        pages = self.journal._connection.exec_driver_sql("PRAGMA page_count").scalar()
-        self.journal._connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
-        self.journal._connection.rollback()
+        if self.database._connection is None:
+            self.database._connection = self.database._engine.connect()
+        pages = self.database._connection.exec_driver_sql("PRAGMA page_count").scalar()
+        self.database._connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+        self.database._connection.rollback()
         big = {"id": 10**9 + time.monotonic_ns(), "body": "x" * 10**6}
         self.whole([*changes, (tables.ADD_REQUEST, [big])])
 
@@ -268,3 +269,26 @@ def test_postgresql_is_as_good(postgres, tmp_path):
         await again.stop()
 
     run(story())
+
+
+def test_tables_of_the_first_revision_keep_what_they_have(tmp_path):
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/x.db")
+    with engine.connect() as connection:
+        migrate(connection, "0001")
+        final = json.dumps({"id": 1, "incarnation": 2})
+        job = "INSERT INTO jobs VALUES (1, 1, 'ann', NULL, 0.0, 1, 0, NULL, NULL, 5.0, 'done', :final)"
+        connection.execute(sa.text(job), {"final": final})
+        connection.execute(sa.text("INSERT INTO happenings VALUES (7, 1, '{}')"))
+        connection.execute(sa.text("INSERT INTO checkpoints VALUES (3, '', '{}')"))
+        connection.commit()
+    database = opened(tmp_path)
+
+    def look(connection):
+        job = connection.execute(sa.select(tables.jobs)).one()
+        activity = connection.execute(sa.select(tables.activity)).one()
+        return job, activity, connection.execute(sa.select(tables.checkpoints)).all()
+
+    job, activity, checkpoints = database.read_now(look)
+    assert (job.registered, json.loads(job.final)) == (True, {"id": 1, "attempt": 2})
+    assert (activity.sequence, checkpoints) == (7, [])
+    database.close()

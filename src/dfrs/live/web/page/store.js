@@ -8,7 +8,7 @@
  * @property {object[]} jobs one page of them
  * @property {{states: string, user: string, before: number|null, newer: (number|null)[]}} asked which page
  * @property {object[]} queue
- * @property {object[]} happenings the latest, in order
+ * @property {object[]} activity the latest, in order
  * @property {object[]} points
  * @property {object[]} bars
  * @property {number} range seconds of the past that are drawn
@@ -18,7 +18,7 @@
 
 /** @returns {State} */
 const nothing = () => ({
-  me: null, cluster: null, nodes: [], jobs: [], queue: [], happenings: [], points: [], bars: [], range: 3600, selected: null,
+  me: null, cluster: null, nodes: [], jobs: [], queue: [], activity: [], points: [], bars: [], range: 3600, selected: null,
   asked: { states: "live", user: "", before: null, newer: [] }, link: { ok: true, at: null, why: "" },
 });
 

@@ -31,7 +31,7 @@ function facts(job, bound, now) {
     ["Stretch", job.stretch === null ? null : number(job.stretch)],
     ["Flow time", duration((job.ended_at ?? now) - job.submitted_at)],
     ["Pauses, moves", `${job.pauses}, ${job.migrations}`],
-    ["Queued again", job.incarnation > 0 ? `${job.incarnation} ×` : null],
+    ["Queued again", job.attempt > 0 ? `${job.attempt} ×` : null],
     ["After jobs", job.after.length ? job.after.join(", ") : null],
     ["Array index", job.array_index === null ? null : String(job.array_index)],
     ["Exit", job.exit ? `${job.exit}${job.exit_code === null ? "" : ` (${job.exit_code})`}` : null], ...times,

@@ -95,20 +95,20 @@ export class Feed {
   }
 
   async #ask(began) {
-    const { asked, happenings, range, me, cluster: before } = this.store.state, states = STATES[asked.states] ?? [asked.states];
-    const latest = happenings.at(-1)?.sequence ?? 0, waiting = { state: ["pending", "held", "waiting"], limit: QUEUE };
+    const { asked, activity, range, me, cluster: before } = this.store.state, states = STATES[asked.states] ?? [asked.states];
+    const latest = activity.at(-1)?.sequence ?? 0, waiting = { state: ["pending", "held", "waiting"], limit: QUEUE };
     const chosen = { state: asked.states === "live" ? null : states, user: asked.user || null, before: asked.before, limit: PAGE };
     const [who, cluster, nodes, jobs, queue, news] = await Promise.all([
       me ?? get("/me"), get("/cluster"), get("/nodes"), get("/jobs", chosen), get("/jobs", waiting),
-      get("/happenings", { after: latest, limit: EVENTS }),
+      get("/activity", { after: latest, limit: EVENTS }),
     ]);
     const found = { ...(me === null && { me: who }), cluster, nodes, jobs, queue: queue.sort((a, b) => a.submitted_at - b.submitted_at) };
     const restarted = before !== null && before.started_at !== cluster.started_at; // perhaps with another history
-    if (restarted) found.happenings = [];
-    else if (news.length) found.happenings = [...happenings, ...news].slice(-EVENTS);
+    if (restarted) found.activity = [];
+    else if (news.length) found.activity = [...activity, ...news].slice(-EVENTS);
     if (began - this.#history < HISTORY_MS && this.#history) return found;
     const since = cluster.now - range;
-    [found.points, found.bars] = await Promise.all([get("/points", { since }), get("/bars", { since })]);
+    [found.points, found.bars] = await Promise.all([get("/timeseries", { since }), get("/gantt", { since })]);
     this.#history = began;
     return found;
   }

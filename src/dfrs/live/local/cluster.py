@@ -13,16 +13,14 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dfrs.cli.live.agent import default_cluster
-from dfrs.cli.live.machine import Part, partition
-from dfrs.cli.live.supervise import Supervisor
-from dfrs.cli.quantities import show_count
 from dfrs.live.agent.capacity import measure
 from dfrs.live.client import Client, Endpoint, UnreachableError, read_client_file
 from dfrs.live.drivers.base import DriverError
-from dfrs.live.drivers.opening import open_driver
+from dfrs.live.drivers.opening import cluster_name, open_driver
 from dfrs.live.drivers.process import ProcessDriver
 from dfrs.live.home import AGENT_FILE, make_private, write_private
+from dfrs.live.local.children import ChildProcesses
+from dfrs.live.local.machine import Part, partition
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Node, NodeState
 from dfrs.model.errors import DfrsError, InputError
@@ -142,7 +140,7 @@ class LocalCluster:
     def __init__(self, state: Path, choice: Choice, say: Callable[[str], None]) -> None:
         self.state, self.choice = state, choice
         self.parts = partition(measure(), [node_name(number) for number in range(choice.nodes)], choice.memory_bytes)
-        self._children = Supervisor(state / "log", say)
+        self._children = ChildProcesses(state / "log", say)
 
     def start(self, tell: Callable[[str], None]) -> list[Node]:
         """Start all, and wait until the nodes are up. Raises ChildError, DfrsError. `tell` hears what is waited for."""
@@ -246,7 +244,7 @@ def end_jobs(client: Client, tell: Callable[[str], None]) -> int:
 
     def ended() -> bool | None:
         left = len(client.jobs(limit=1000))
-        tell(f"{show_count(left, 'job')} to end")
+        tell(f"{left} job{'' if left == 1 else 's'} to end")
         return True if left == 0 else None
 
     _wait(ended, "some jobs do not end: dfrs queue", JOBS_END_S)
@@ -272,9 +270,7 @@ def sweep(state: Path) -> tuple[int, list[str]]:
     problems: list[str] = []
     for name in sorted(nodes_ever(state)):
         try:
-            driver = open_driver(
-                root, default_cluster(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes
-            )
+            driver = open_driver(root, cluster_name(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes)
         except (DriverError, OSError) as error:
             problems.append(f"node {name}: {error}")
             continue
@@ -298,7 +294,7 @@ def sweep(state: Path) -> tuple[int, list[str]]:
 
 def _has_tasks(state: Path, name: str) -> bool:
     root, machine = agent_root(state), measure()
-    driver = open_driver(root, default_cluster(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes)
+    driver = open_driver(root, cluster_name(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes)
     try:
         return bool(driver.tasks())
     finally:

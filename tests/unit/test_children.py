@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from dfrs.cli.live import supervise
-from dfrs.cli.live.supervise import BoundedLog, ChildError, Supervisor
+from dfrs.live.local import children
+from dfrs.live.local.children import BoundedLog, ChildError, ChildProcesses
 from tests.processes import alive, kill, script, until
 
 SLEEP = (sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)")
@@ -20,7 +20,7 @@ def said():
 
 @pytest.fixture
 def supervisor(tmp_path, said):
-    made = Supervisor(tmp_path, said.append)
+    made = ChildProcesses(tmp_path, said.append)
     yield made
     made.stop(grace_s=1.0)
 
@@ -30,7 +30,7 @@ def pids(supervisor):
 
 
 def test_a_child_that_dies_is_started_again_and_that_is_said(supervisor, said, monkeypatch):
-    monkeypatch.setattr(supervise, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(children, "FIRST_PAUSE_S", 0.01)
     supervisor.start("agent", SLEEP)
     first = pids(supervisor)["agent"]
     supervisor.must_live()
@@ -82,8 +82,8 @@ def test_children_are_ended_and_stubborn_ones_killed(supervisor, tmp_path):
 
 def test_children_end_with_their_supervisor_however_that_ends(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from dfrs.cli.live.supervise import Supervisor\n"
-        "s = Supervisor(Path(sys.argv[1]), print)\n"
+        "import sys, time; from pathlib import Path; from dfrs.live.local.children import ChildProcesses\n"
+        "s = ChildProcesses(Path(sys.argv[1]), print)\n"
         "s.start('x', (sys.executable, '-c', 'import time; time.sleep(600)'))\n"
         "print(s._children['x'].process.pid, flush=True); time.sleep(600)"
     )

@@ -14,9 +14,9 @@ const link = (job) => h("a", { href: `#job=${job}` }, `job ${job}`);
 const commas = (nodes) => nodes.flatMap((node, k) => (k ? [", ", node] : [node]));
 
 /** Neighbours that are shares of the same decision make one group. */
-function groups(happenings) {
+function groups(activity) {
   const found = [];
-  for (const one of happenings) {
+  for (const one of activity) {
     const last = found.at(-1)?.at(-1);
     if (last && one.action === "share" && last.action === "share" && one.time - last.time < TOGETHER_S) found.at(-1).push(one);
     else found.push([one]);
@@ -62,8 +62,8 @@ async function shadow(details) {
 /** @param {import("./store.js").Store} store */
 export function eventsView(store) {
   const list = $("event-list"), details = $("shadow");
-  store.watch(["happenings", "cluster"], ({ happenings, cluster }) => {
-    const latest = groups(happenings).reverse().slice(0, DRAWN);
+  store.watch(["activity", "cluster"], ({ activity, cluster }) => {
+    const latest = groups(activity).reverse().slice(0, DRAWN);
     if (latest.length) keyed(list, latest, (group) => `${group[0].sequence}+${group.length}`, (group) => item(group), () => {});
     else if (cluster && !list.childElementCount) list.replaceChildren(h("li", { class: "empty" }, "Nothing yet."));
     details.hidden = !cluster?.shadow;

@@ -66,7 +66,7 @@ class Child:
     copier: threading.Thread = field(repr=False)
 
 
-class Supervisor:
+class ChildProcesses:
     """Keeps children running. `say` gets a line about each death. Children do not outlive this process.
 
     To be used on the main thread: children die with the thread that started them.

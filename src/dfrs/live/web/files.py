@@ -9,6 +9,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dfrs.live.api.answers import problem
 
+PAGE = Path(__file__).parent / "page"
+"""The dashboard."""
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "

@@ -1,14 +1,14 @@
 """The process that stands between an agent and one task, so that the task outlives the agent.
 
-Started as `python -I -S shim.py <task directory> <lock>`: standard library only, and little of it, since there is one
-for each task. It runs the task as its child, in the control groups that the driver made; keeps its output in files;
+Started as `python -I -S supervisor.py <task directory> <lock>`: standard library only, and little of it, since there is
+one for each task. It runs the task as its child, in the control groups that the driver made; keeps its output in files;
 ends it when its time is up or a file asks for it; and writes how it ended. It is the reaper of everything the task
 starts: the task has ended when the last of that has. Drivers import the functions that both sides need.
 
-Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`; shim: `shim.pid`, `task.pid`,
-`out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that was ever written; two are kept),
-`exit.json`. `spec` and `owner` are `key=value` entries that end in a zero byte, `stop` is a link whose text is the
-seconds of grace.
+Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`; supervisor: `supervisor.pid`,
+`task.pid`, `out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that was ever written; two are
+kept), `exit.json`. `spec` and `owner` are `key=value` entries that end in a zero byte, `stop` is a link whose text is
+the seconds of grace.
 """
 
 import contextlib
@@ -176,23 +176,23 @@ def locked(directory: str) -> Generator[None]:
 
 
 class Place:
-    """Where a task's processes are, and how to stop and end them all: in control groups, or below its shim.
+    """Where a task's processes are, and how to stop and end them all: in control groups, or below its supervisor.
 
     Made from the entries `procs`, `freeze`, `freeze_on`, `freeze_off`, `frozen`, `frozen_mark`, `kill` of `owner`, the
-    number of the shim if it lives, and the identity of the task's first process.
+    number of the supervisor if it lives, and the identity of the task's first process.
     """
 
-    def __init__(self, entries: dict[str, str], shim: int | None, main: str) -> None:
-        self.entries, self.shim, self.main = entries, shim, main
+    def __init__(self, entries: dict[str, str], supervisor: int | None, main: str) -> None:
+        self.entries, self.supervisor, self.main = entries, supervisor, main
 
     def members(self) -> list[int]:
         """Its processes."""
         if procs := self.entries.get("procs"):
             return [int(pid) for pid in read_text(procs).split()]
-        return self._session() if self.shim is None else descendants(self.shim)
+        return self._session() if self.supervisor is None else descendants(self.supervisor)
 
     def _session(self) -> list[int]:
-        """What is left of the session of a task whose shim was killed."""
+        """What is left of the session of a task whose supervisor was killed."""
         leader, _, rest = self.main.partition(" ")
         boot = rest.partition(" ")[2]
         # While anything is left of a session, no other process gets its leader's number.
@@ -303,7 +303,7 @@ class Stream:
         self.file, self.start = file, self.end
 
 
-class Shim:
+class Supervisor:
     """Runs one task to its end."""
 
     def __init__(self, directory: str) -> None:
@@ -405,7 +405,7 @@ class Shim:
             for number in (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
-            # Without the shim nobody would see the task end.
+            # Without the supervisor nobody would see the task end.
             control_process(SET_PDEATHSIG, signal.SIGKILL)
             if os.read(go, 1):
                 self._execute()
@@ -589,12 +589,12 @@ def _interpreter(path: str) -> str:
 
 
 def _register(directory: str) -> bool:
-    """Become the task's only shim; False if it has one already."""
-    temporary = f"{directory}/shim.pid.{os.getpid()}.tmp"
+    """Become the task's only supervisor; False if it has one already."""
+    temporary = f"{directory}/supervisor.pid.{os.getpid()}.tmp"
     with open(temporary, "w", encoding="ascii") as file:
         file.write(identity(os.getpid()))
     try:
-        os.link(temporary, f"{directory}/shim.pid")
+        os.link(temporary, f"{directory}/supervisor.pid")
     except FileExistsError:
         return False
     finally:
@@ -607,7 +607,7 @@ def _woken(number: int, frame: object) -> None:
 
 
 def main(directory: str, lock: int) -> None:
-    """Be the shim of a task. `lock` is the open lock of the task, let go when the shim is on record."""
+    """Be the supervisor of a task. `lock` is the open lock of the task, let go when the supervisor is on record."""
     os.chdir("/")
     wake, waker = os.pipe()
     for file in (wake, waker):
@@ -617,11 +617,11 @@ def main(directory: str, lock: int) -> None:
         signal.signal(number, _woken)
     control_process(SET_CHILD_SUBREAPER, 1)
     if _register(directory):
-        shim = Shim(directory)
+        supervisor = Supervisor(directory)
         # With the lock: who holds it next may move everything that is in the task's groups.
-        shim.enter_share()
+        supervisor.enter_share()
         os.close(lock)
-        shim.run(wake)
+        supervisor.run(wake)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a keeper does with messages and a driver: the same end whatever the order, no lost exits, faults outlasted."""
+"""What a reconciler does with messages and a driver: one end whatever the order, no lost exits, faults outlasted."""
 
 import asyncio
 import threading
@@ -7,8 +7,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.live.agent import task_reconciler as keeper
-from dfrs.live.agent.task_reconciler import Keeper
+from dfrs.live.agent import task_reconciler as reconciler
+from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from tests.live_fakes import PATIENCE_S, FakeDriver, FakeHost, desired, task_id, task_spec
 
@@ -23,7 +23,7 @@ ONE, TWO, THREE = task_id(1), task_id(2), task_id(3)
 
 
 class Kept:
-    """A keeper at work on a fake driver; `told` is the latest status of each task."""
+    """A reconciler at work on a fake driver; `told` is the latest status of each task."""
 
     def __init__(self, driver=None, **settings):
         self.driver = driver or FakeDriver()
@@ -32,7 +32,7 @@ class Kept:
         self._waited_for = {}
         self.did_before = {}
         """What had been done when a version was first told to be brought about."""
-        self.keeper = Keeper(self.driver, self._tell, poll_s=0.02, **settings)
+        self.reconciler = TaskReconciler(self.driver, self._tell, poll_s=0.02, **settings)
 
     def _tell(self, status):
         self.told[status.task] = status
@@ -41,8 +41,8 @@ class Kept:
             self.did_before[status.version] = self.did(status.task)
 
     async def __aenter__(self):
-        self.running = asyncio.create_task(self.keeper.run())
-        await asyncio.wait_for(self.keeper.looked.wait(), PATIENCE_S)
+        self.running = asyncio.create_task(self.reconciler.run())
+        await asyncio.wait_for(self.reconciler.looked.wait(), PATIENCE_S)
         return self
 
     async def __aexit__(self, *_):
@@ -86,18 +86,18 @@ class Kept:
 def test_a_life():
     async def live():
         async with Kept() as kept:
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             await kept.status(state=RUNNING, version=1)
-            kept.keeper.desire([desired(PAUSED, 2)])
+            kept.reconciler.desire([desired(PAUSED, 2)])
             await kept.status(state=PAUSED, version=2)
-            kept.keeper.desire([desired(RUNNING, 3, share=0.25)])
+            kept.reconciler.desire([desired(RUNNING, 3, share=0.25)])
             await kept.status(state=RUNNING, version=3)
             assert kept.driver.here[ONE].share == 0.25
             kept.driver.finish(ONE, code=7)
             status = await kept.status(state=EXITED)
             assert (status.exit.kind, status.exit.code, status.version) == (ExitKind.CODE, 7, 3)
             assert status.since_s == status.exit.time_s
-            kept.keeper.desire([desired(ABSENT, 4)])
+            kept.reconciler.desire([desired(ABSENT, 4)])
             await kept.status(state=ABSENT, version=4)
             assert kept.did() == ["start", "pause", "set_share", "resume", "forget"]
             assert [s.error for s in kept.history] == [""] * len(kept.history)
@@ -108,14 +108,14 @@ def test_a_life():
 def test_an_ended_task_is_kept_and_never_started_again_until_the_controller_knows():
     async def live():
         async with Kept() as kept:
-            kept.keeper.desire([desired(RUNNING, 1, spec=task_spec(seconds=0.0))])
+            kept.reconciler.desire([desired(RUNNING, 1, spec=task_spec(seconds=0.0))])
             await kept.status(state=EXITED, version=1)
-            kept.keeper.desire([desired(RUNNING, 2)])
+            kept.reconciler.desire([desired(RUNNING, 2)])
             await kept.status(state=EXITED, version=2)
-            kept.keeper.desire([desired(PAUSED, 3)])
+            kept.reconciler.desire([desired(PAUSED, 3)])
             await kept.status(state=EXITED, version=3)
             assert kept.did() == ["start"]
-            kept.keeper.desire([desired(ABSENT, 4)])
+            kept.reconciler.desire([desired(ABSENT, 4)])
             await kept.status(state=ABSENT, version=4)
             assert kept.did() == ["start", "forget"]
 
@@ -125,7 +125,7 @@ def test_an_ended_task_is_kept_and_never_started_again_until_the_controller_know
 def test_a_task_whose_record_is_gone_is_not_started_a_second_time():
     async def live():
         async with Kept() as kept:
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             await kept.status(state=RUNNING)
             kept.driver.here.clear()
             status = await kept.status(state=ABSENT)
@@ -140,8 +140,8 @@ def test_nothing_is_done_to_tasks_before_the_controller_has_spoken():
         driver = FakeDriver()
         driver.start(ONE, task_spec(), 0.5)
         async with Kept(driver) as kept:
-            assert [s.task for s in kept.keeper.statuses()] == [ONE]
-            kept.keeper.desire([desired(RUNNING, 1, TWO)])
+            assert [s.task for s in kept.reconciler.statuses()] == [ONE]
+            kept.reconciler.desire([desired(RUNNING, 1, TWO)])
             await kept.status(TWO, state=RUNNING)
             assert kept.did() == ["start"]
 
@@ -155,13 +155,13 @@ def test_a_complete_list_removes_strangers():
             driver.start(task, task_spec(), 0.5)
         driver.finish(THREE)
         async with Kept(driver) as kept:
-            kept.keeper.desire([desired(RUNNING, 5, ONE)], complete=True)
+            kept.reconciler.desire([desired(RUNNING, 5, ONE)], complete=True)
             await kept.until(lambda: list(driver.here) == [ONE])
             await kept.status(TWO, state=ABSENT, version=0)
             assert kept.did(TWO) == ["start", "stop", "forget"]
             assert kept.did(THREE) == ["start", "forget"]
             # They may come again, by a later message only.
-            kept.keeper.desire([desired(RUNNING, 1, TWO)])
+            kept.reconciler.desire([desired(RUNNING, 1, TWO)])
             await kept.status(TWO, state=RUNNING, version=1)
 
     asyncio.run(live())
@@ -170,16 +170,16 @@ def test_a_complete_list_removes_strangers():
 def test_a_late_copy_of_a_message_does_not_bring_back_a_task_that_was_dismissed():
     async def live():
         async with Kept() as kept:
-            kept.keeper.desire([desired(RUNNING, 3)])
+            kept.reconciler.desire([desired(RUNNING, 3)])
             await kept.status(state=RUNNING)
-            kept.keeper.desire([], complete=True)
+            kept.reconciler.desire([], complete=True)
             await kept.status(state=ABSENT)
-            kept.keeper.desire([desired(RUNNING, 3)])
-            kept.keeper.desire([desired(RUNNING, 1, TWO)])
+            kept.reconciler.desire([desired(RUNNING, 3)])
+            kept.reconciler.desire([desired(RUNNING, 1, TWO)])
             await kept.status(TWO, state=RUNNING)
             assert kept.told[ONE].state is ABSENT
             # But a complete list is the truth of now.
-            kept.keeper.desire([desired(RUNNING, 3), desired(RUNNING, 1, TWO)], complete=True)
+            kept.reconciler.desire([desired(RUNNING, 3), desired(RUNNING, 1, TWO)], complete=True)
             await kept.status(state=RUNNING, version=3)
 
     asyncio.run(live())
@@ -192,13 +192,13 @@ def test_a_failing_driver_is_asked_again_and_told_about():
             kept.driver.fail("set_share", OSError("no space"), times=1)
             kept.driver.fail("pause", RuntimeError("a bug"), times=1)
             kept.driver.fail("tasks", OSError("gone for a moment"), times=3)
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             assert "start is broken" in await kept.error()
             await kept.status(state=RUNNING, version=1, error="")
-            kept.keeper.desire([desired(RUNNING, 2, share=0.9)])
+            kept.reconciler.desire([desired(RUNNING, 2, share=0.9)])
             await kept.status(state=RUNNING, version=1, error="set_share: no space")
             await kept.status(state=RUNNING, version=2, error="")
-            kept.keeper.desire([desired(PAUSED, 3)])
+            kept.reconciler.desire([desired(PAUSED, 3)])
             await kept.status(error="pause: a bug")
             await kept.status(state=PAUSED, version=3, error="")
 
@@ -206,17 +206,17 @@ def test_a_failing_driver_is_asked_again_and_told_about():
 
 
 def test_a_newer_wish_does_not_wait_for_the_retry_of_an_older_one(monkeypatch):
-    monkeypatch.setattr(keeper, "FIRST_RETRY_S", 3600.0)
-    monkeypatch.setattr(keeper, "LAST_RETRY_S", 3600.0)
+    monkeypatch.setattr(reconciler, "FIRST_RETRY_S", 3600.0)
+    monkeypatch.setattr(reconciler, "LAST_RETRY_S", 3600.0)
 
     async def live():
         async with Kept() as kept:
             kept.driver.fail("start")
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             await kept.status(error="start: start is broken: mend it")
-            kept.keeper.desire([desired(RUNNING, 2)])
+            kept.reconciler.desire([desired(RUNNING, 2)])
             await kept.status(state=RUNNING, version=2)
-            kept.keeper.desire([desired(ABSENT, 3)])
+            kept.reconciler.desire([desired(ABSENT, 3)])
             await kept.status(state=ABSENT, version=3)
 
     asyncio.run(live())
@@ -226,17 +226,17 @@ def test_tasks_do_not_wait_for_a_slow_one_and_its_last_wish_counts():
     async def live():
         driver = FakeDriver()
         async with Kept(driver) as kept:
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             await kept.status(state=RUNNING)
             gate = driver.block("pause")
-            kept.keeper.desire([desired(PAUSED, 2)])
+            kept.reconciler.desire([desired(PAUSED, 2)])
             await kept.until(lambda: kept.did()[-1] == "pause")
-            kept.keeper.desire([desired(RUNNING, 3), desired(RUNNING, 1, TWO)])
+            kept.reconciler.desire([desired(RUNNING, 3), desired(RUNNING, 1, TWO)])
             await kept.status(TWO, state=RUNNING)
             kept.driver.finish(TWO)
             await kept.status(TWO, state=EXITED)
-            kept.keeper.desire([desired(PAUSED, 4, ONE)])
-            kept.keeper.desire([desired(RUNNING, 5, ONE, share=0.1)])
+            kept.reconciler.desire([desired(PAUSED, 4, ONE)])
+            kept.reconciler.desire([desired(RUNNING, 5, ONE, share=0.1)])
             gate.set()
             await kept.status(state=RUNNING, version=5)
             assert driver.here[ONE].share == 0.1
@@ -265,16 +265,16 @@ def test_what_was_seen_before_a_step_ended_is_not_believed():
     async def live():
         driver = LateDriver()
         async with Kept(driver) as kept:
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             await kept.status(state=RUNNING)
             gate = driver.block("pause")
-            kept.keeper.desire([desired(PAUSED, 2)])
+            kept.reconciler.desire([desired(PAUSED, 2)])
             await kept.until(lambda: kept.did()[-1] == "pause")
             driver.held = True
             await kept.until(lambda: driver.looked)
-            kept.keeper.desire([desired(RUNNING, 3)])
+            kept.reconciler.desire([desired(RUNNING, 3)])
             gate.set()
-            await kept.until(lambda: not kept.keeper._steps)
+            await kept.until(lambda: not kept.reconciler._steps)
             assert driver.here[ONE].state is PAUSED
             driver.held = False
             driver.let_go.set()
@@ -287,9 +287,9 @@ def test_what_was_seen_before_a_step_ended_is_not_believed():
 def test_a_stubborn_task_is_killed_after_its_grace_and_asked_once():
     async def live():
         async with Kept(FakeDriver(stubborn=True)) as kept:
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             await kept.status(state=RUNNING)
-            kept.keeper.desire([desired(ABSENT, 2, grace=0.3)])
+            kept.reconciler.desire([desired(ABSENT, 2, grace=0.3)])
             await kept.status(state=ABSENT, version=2)
             assert kept.did() == ["start", "stop", "forget"]
             assert EXITED in {status.state for status in kept.history}
@@ -301,21 +301,21 @@ def test_a_task_goes_from_node_to_node_of_a_host_whoever_hears_first():
     async def live():
         host = FakeHost()
         async with Kept(FakeDriver(host=host)) as left, Kept(FakeDriver(host=host)) as right:
-            left.keeper.desire([desired(RUNNING, 1)])
+            left.reconciler.desire([desired(RUNNING, 1)])
             await left.status(state=RUNNING)
-            right.keeper.desire([desired(RUNNING, 2, share=0.3, take=True)])
+            right.reconciler.desire([desired(RUNNING, 2, share=0.3, take=True)])
             assert "handed" in await right.error()
-            left.keeper.desire([desired(HANDED, 2)])
+            left.reconciler.desire([desired(HANDED, 2)])
             await right.status(state=RUNNING, version=2, error="")
             await left.status(state=ABSENT, version=2)
-            left.keeper.desire([desired(ABSENT, 3)])
+            left.reconciler.desire([desired(ABSENT, 3)])
             await left.status(state=ABSENT, version=3)
             assert right.driver.here[ONE].share == 0.3
             assert "start" not in right.did()
-            right.keeper.desire([desired(HANDED, 4)])
+            right.reconciler.desire([desired(HANDED, 4)])
             await right.status(state=HANDED, version=4)
             # Called back before anybody took it.
-            right.keeper.desire([desired(RUNNING, 5)])
+            right.reconciler.desire([desired(RUNNING, 5)])
             await right.status(state=RUNNING, version=5)
 
     asyncio.run(live())
@@ -325,17 +325,17 @@ def test_a_fence_ends_tasks_and_keeps_how_they_ended():
     async def live():
         async with Kept() as kept:
             kept.driver.fail("start", times=0)
-            kept.keeper.desire([desired(RUNNING, 1), desired(PAUSED, 1, TWO), desired(RUNNING, 1, THREE)])
+            kept.reconciler.desire([desired(RUNNING, 1), desired(PAUSED, 1, TWO), desired(RUNNING, 1, THREE)])
             await kept.status(ONE, state=RUNNING)
             await kept.status(THREE, state=RUNNING)
             kept.driver.finish(THREE)
             await kept.status(THREE, state=EXITED)
-            kept.keeper.desire([desired(RUNNING, 1, task_id(4), take=True)])
-            assert kept.keeper.fence() == 1
+            kept.reconciler.desire([desired(RUNNING, 1, task_id(4), take=True)])
+            assert kept.reconciler.fence() == 1
             assert (await kept.status(ONE, state=EXITED)).exit.kind is ExitKind.STOPPED
             assert set(kept.driver.here) == {ONE, THREE}
-            kept.keeper.desire([desired(RUNNING, 1, TWO)], complete=False)
-            kept.keeper.desire([desired(ABSENT, 2), desired(RUNNING, 2, TWO)], complete=True)
+            kept.reconciler.desire([desired(RUNNING, 1, TWO)], complete=False)
+            kept.reconciler.desire([desired(ABSENT, 2), desired(RUNNING, 2, TWO)], complete=True)
             await kept.status(TWO, state=RUNNING, version=2)
             await kept.status(ONE, state=ABSENT, version=2)
 
@@ -345,11 +345,11 @@ def test_a_fence_ends_tasks_and_keeps_how_they_ended():
 def test_accounts():
     async def live():
         async with Kept() as kept:
-            kept.keeper.desire([desired(RUNNING, 1, spec=task_spec(account="no-such-account"))])
+            kept.reconciler.desire([desired(RUNNING, 1, spec=task_spec(account="no-such-account"))])
             await kept.status(state=RUNNING)
             assert kept.driver.here[ONE].spec.account is None
         async with Kept(accounts=True) as kept:
-            kept.keeper.desire(
+            kept.reconciler.desire(
                 [
                     desired(RUNNING, 1, ONE, spec=task_spec(account="nobody")),
                     desired(RUNNING, 1, TWO, spec=task_spec(account="no-such-account")),
@@ -365,7 +365,7 @@ def test_accounts():
                 assert says in status.exit.message
             assert set(kept.driver.here) == {ONE}
             # It holds nothing, is told until the controller has it, and another attempt is another task.
-            kept.keeper.desire([desired(ABSENT, 2, TWO)])
+            kept.reconciler.desire([desired(ABSENT, 2, TWO)])
             await kept.status(TWO, state=ABSENT, version=2)
             assert kept.did(TWO) == ["forget"]
 
@@ -376,7 +376,7 @@ def test_errors_are_cut_to_what_a_message_takes():
     async def live():
         async with Kept() as kept:
             kept.driver.fail("start", DriverError("long\n" * 5000), times=1)
-            kept.keeper.desire([desired(RUNNING, 1)])
+            kept.reconciler.desire([desired(RUNNING, 1)])
             assert len(await kept.error()) == 2000
             await kept.status(state=RUNNING)
 
@@ -387,12 +387,12 @@ def test_hundreds_of_tasks():
     async def live():
         async with Kept(FakeDriver(cpus=1000.0)) as kept:
             ids = [task_id(job) for job in range(1, 301)]
-            kept.keeper.desire([desired(RUNNING, 1, task) for task in ids])
+            kept.reconciler.desire([desired(RUNNING, 1, task) for task in ids])
             await kept.until(lambda: sum(s.state is RUNNING for s in kept.told.values()) == 300)
             for task in ids:
                 kept.driver.finish(task)
             await kept.until(lambda: sum(s.state is EXITED for s in kept.told.values()) == 300)
-            kept.keeper.desire([], complete=True)
+            kept.reconciler.desire([], complete=True)
             await kept.until(lambda: not kept.driver.here)
 
     asyncio.run(live())
@@ -428,11 +428,11 @@ def test_any_order_with_copies_ends_as_the_right_order(history):
             driver.start(task, task_spec(), 0.5)
         async with Kept(driver) as kept:
             for message, wait in zip(order, waits, strict=False):
-                kept.keeper.desire([message])
+                kept.reconciler.desire([message])
                 if wait:
                     await asyncio.sleep(0.003)
             for message in order[len(waits) :]:
-                kept.keeper.desire([message])
+                kept.reconciler.desire([message])
             for task, message in final.items():
                 await kept.status(task, version=message.version, state=message.state)
         return {task: (fake.state, fake.share if fake.state is RUNNING else None) for task, fake in driver.here.items()}

@@ -1,0 +1,1 @@
+"""A cluster on one machine: its controller and agents as children of one process."""

@@ -1,0 +1,1 @@
+"""The dashboard: a page that loads nothing from elsewhere."""
