@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.cli.live import down, local
+from dfrs.cli.live import down
 from dfrs.cli.quantities import show_cores
 from dfrs.live import home
 from dfrs.live.drivers.opening import cluster_name
+from dfrs.live.local import cluster
 from dfrs.live.local.cluster import agent_root
 from dfrs.live.protocol.ports import UnavailableError
 from tests.live_processes import processes_with
@@ -188,9 +189,9 @@ def test_down_needs_no_room_on_the_disk(user, monkeypatch):
 
     with monkeypatch.context() as disk:
         disk.setattr(down, "_end_jobs", full)
-        for module in (home, local):
+        for module in (home, cluster):
             disk.setattr(module, "write_private", full_disk)
-        disk.setattr(local.os, "pwrite", full_disk)
+        disk.setattr(cluster.os, "pwrite", full_disk)
         words = user("down", status=1)
     assert "killed 1 task and ended agents and controller, but: the controller does not know it" in words
     assert "disk is full" in words

@@ -118,12 +118,12 @@ def test_task_of_version_2(fake, writes):
     group = fake.group("1.0.0")
     del writes[:]
     group.create(300 << 20)
-    group.weigh(0.25)
-    group.weigh(0.0)
-    group.weigh(1.0)
-    group.cap(0.125)
-    group.cap(0.002)
-    group.cap(None)
+    group.set_weight(0.25, 1.0)
+    group.set_weight(0.0, 1.0)
+    group.set_weight(1.0, 1.0)
+    group.set_cap(0.125)
+    group.set_cap(0.002)
+    group.set_cap(None)
     group.attach(42)
     written = [(os.path.relpath(path, fake.path), text) for path, text in writes]
     assert written == [
@@ -147,7 +147,7 @@ def test_task_of_version_2(fake, writes):
         waiting_s=1.25,
     )
     assert group.read() == expected
-    assert group.worst() == Counters(peak_bytes=2 << 20, oom_kills=2, refused_forks=4)
+    assert group.limit_events() == Counters(peak_bytes=2 << 20, oom_kills=2, refused_forks=4)
     assert fake.names() == ["1.0.0"]
     place = group.place()
     files = ("procs", "freeze", "frozen", "kill", "oom", "peak", "cpu", "forks")
@@ -235,7 +235,7 @@ def test_shares_of_version_1_are_clamped_and_fine(monkeypatch, tmp_path):
     node = NodeV1(points, None, "c", "n0")
     group = node.group("1.0.0")
     for share in (0.0, 0.5, 0.50002, 1.0, 9.0):
-        group.weigh(share)
+        group.set_weight(share, 1.0)
     assert [value for _, value in seen] == ["2", "32768", "32769", "65536", "262144"]
     assert node.joint
     assert group.account == group.cpu

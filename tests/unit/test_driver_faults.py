@@ -133,7 +133,7 @@ def test_memory_limit_counts_all_of_a_task_and_stays_after_a_move(host):
         assert second.usage()[0].memory_bytes > 24 * MIB
     gate.write_text("")
     group = second.groups.group("1.0.0")
-    assert until(lambda: group.worst().oom_kills > 0)
+    assert until(lambda: group.limit_events().oom_kills > 0)
     second.stop(task(), 1.0)
     gone = ended(second, task())
     assert gone.kind in (ExitKind.STOPPED, ExitKind.OUT_OF_MEMORY)

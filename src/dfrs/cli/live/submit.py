@@ -33,11 +33,11 @@ _OPTIONS = {
     "start_at": "--at", "array": "--array", "environment": "--env", "directory": "--directory", "command": "command",
 }  # fmt: skip
 _OF_JOB = {
-    "tasks", "cpu", "memory", "min_yield", "name", "user", "estimate", "limit", "after", "at", "array", "restart",
+    "tasks", "cpu_cores", "memory", "min_yield", "name", "user", "estimate", "limit", "after", "at", "array", "restart",
     "hold", "profile", "env", "directory",
 }  # fmt: skip
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
-_NUMBERS = {"tasks", "cpu", "min_yield", "after", "array"}
+_NUMBERS = {"tasks", "cpu_cores", "min_yield", "after", "array"}
 _RULES = {
     "name": "must be 1 to 128 printable characters",
     "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
@@ -137,9 +137,9 @@ def submit(
         typer.Argument(metavar="COMMAND...", help="Program and its arguments, or a script.", show_default=False),
     ],
     tasks: Annotated[int, typer.Option("--tasks", "-n", help="Identical tasks, started together.", min=1)] = 1,
-    cpu: Annotated[
+    cpu_cores: Annotated[
         float | None,
-        typer.Option(help="Cores that each task needs; default: estimated at run time.", show_default=False),
+        typer.Option("--cpu", help="Cores that each task needs; default: estimated at run time.", show_default=False),
     ] = None,
     memory: Annotated[
         int | None,
@@ -215,7 +215,7 @@ def submit(
         name=name or Path(command[0]).name,
         user=user,
         tasks=tasks,
-        cpu_cores=cpu,
+        cpu_cores=cpu_cores,
         memory_bytes=memory,
         minimum_yield=min_yield,
         estimate_s=estimate,

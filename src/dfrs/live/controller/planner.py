@@ -338,7 +338,7 @@ class Planner:
         return Submit(
             job.id,
             request.tasks,
-            views.first_need(state, request),
+            state.need(request),
             state.memory_bytes(request) / state.reference_bytes,
             estimate_s=math.nan if request.estimate_s is None else request.estimate_s,
             user=state.user_number(job.user),

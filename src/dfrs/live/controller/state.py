@@ -118,6 +118,18 @@ class State:
         """A task's requirement."""
         return request.memory_bytes or self.settings.default_memory_bytes
 
+    def need(self, request: JobRequest) -> float:
+        """Of a task, when the core is told of it: `cpu_cores` as a fraction of the reference node; above 1: too much.
+
+        A need that nobody declared begins as all of the node where it will be found out, or else as one core.
+        """
+        assert self.reference_cores is not None
+        if request.cpu_cores is not None:
+            return request.cpu_cores / self.reference_cores
+        if self.settings.discovery != "NONE" and not self.exclusive:
+            return 1.0
+        return min(1.0, 1.0 / self.reference_cores)
+
     def spec(self, job: JobRecord) -> TaskSpec:
         """What the job's tasks run."""
         request = job.request

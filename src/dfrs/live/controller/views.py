@@ -29,24 +29,11 @@ LEAST_S = 10.0
 VERSION = __version__
 
 
-def first_need(state: State, request: JobRequest) -> float:
-    """Need of a task, as a fraction of the reference node, when the core is told of it; above 1: more than it has.
-
-    A need that nobody declared begins as all of the node where it will be found out, or else as one core.
-    """
-    assert state.reference_cores is not None
-    if request.cpu_cores is not None:
-        return request.cpu_cores / state.reference_cores
-    if state.settings.discovery != "NONE" and not state.exclusive:
-        return 1.0
-    return min(1.0, 1.0 / state.reference_cores)
-
-
 def too_large(state: State, request: JobRequest) -> str:
     """Why a request fits on no set of the nodes known, and what would; "" if it fits."""
     if state.reference_cores is None or state.reference_bytes is None:
         return ""
-    cpu, memory = first_need(state, request), state.memory_bytes(request) / state.reference_bytes
+    cpu, memory = state.need(request), state.memory_bytes(request) / state.reference_bytes
     if cpu > 1:
         return f"cpu_cores: {request.cpu_cores:g}: a task can need at most {state.reference_cores:g} cores here"
     nodes = [node for node in present_nodes(state) if _counts(state, node)]
@@ -166,7 +153,7 @@ def need_cores(state: State, job: JobRecord) -> float:
         return job.need * (state.reference_cores or 1.0)
     if state.reference_cores is None:
         return job.request.cpu_cores or 1.0
-    return first_need(state, job.request) * state.reference_cores
+    return state.need(job.request) * state.reference_cores
 
 
 def job(state: State, record: JobRecord, *, now: float | None = None, outcome: Outcome | None = None) -> Job:

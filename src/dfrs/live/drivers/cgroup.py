@@ -86,23 +86,23 @@ class Group(Protocol):
         """Move a process into it. Raises ProcessLookupError if it has ended."""
         ...
 
-    def weigh(self, share: float) -> None:
-        """Its part of its node's CPU time, in [0, 1], among its siblings'."""
+    def set_weight(self, share_cores: float, node_cores: float) -> None:
+        """Its part of the CPU time of its node's tasks: `share_cores` of `node_cores`."""
         ...
 
-    def cap(self, cores: float | None) -> None:
+    def set_cap(self, share_cores: float | None) -> None:
         """The most CPU it may use; None: no limit."""
         ...
 
     def read(self) -> Counters:
-        """What it has used, but for what `worst` gives."""
+        """What it has used, but for what `limit_events` gives."""
         ...
 
-    def worst(self) -> Counters:
+    def limit_events(self) -> Counters:
         """The peak of its memory, and how many processes were killed for want of it, or refused."""
         ...
 
-    def adopt(self, other: "Group", timeout_s: float) -> None:
+    def move_from(self, other: "Group", timeout_s: float) -> None:
         """Move all processes of `other`, which goes on running or paused as it was, into this group."""
         ...
 

@@ -105,13 +105,15 @@ class GroupV1:
             write_control(f"{self.node.cpuset}/cgroup.procs", str(pid))
         write_control(f"{self.cpu}/cgroup.procs", str(pid))
 
-    def weigh(self, share: float) -> None:
+    def set_weight(self, share_cores: float, node_cores: float) -> None:
         """Set `cpu.shares`."""
-        set_file(f"{self.cpu}/cpu.shares", str(min(max(round(share * WHOLE_NODE), SHARES[0]), SHARES[1])))
+        set_file(
+            f"{self.cpu}/cpu.shares", str(min(max(round(share_cores / node_cores * WHOLE_NODE), SHARES[0]), SHARES[1]))
+        )
 
-    def cap(self, cores: float | None) -> None:
+    def set_cap(self, share_cores: float | None) -> None:
         """Set the quota."""
-        _cap(self.cpu, cores)
+        _cap(self.cpu, share_cores)
 
     def read(self) -> Counters:
         """What it has used."""
@@ -130,7 +132,7 @@ class GroupV1:
             waiting_s=waiting_s(f"{self.cpu}/tasks", f"{self.common.get('unified', '')}/cpu.pressure"),
         )
 
-    def worst(self) -> Counters:
+    def limit_events(self) -> Counters:
         """The counters of what ran out or nearly did."""
         return worst_of(self.place())
 
@@ -144,7 +146,7 @@ class GroupV1:
                 totals[words[1]] += int(words[2])
         return totals["Read"], totals["Write"]
 
-    def adopt(self, other: Group, timeout_s: float) -> None:
+    def move_from(self, other: Group, timeout_s: float) -> None:
         """Move all processes of the task's other group here."""
         move_all(other, self, timeout_s)
 
@@ -195,7 +197,7 @@ class NodeV1:
         except DriverError:
             # The kernel refuses less than a task's own limit.
             for task in self.names():
-                self.group(task).cap(None)
+                self.group(task).set_cap(None)
             _cap(self.cpu, cap_cores)
         for common in self.common.values():
             for path in (os.path.dirname(common), common):

@@ -89,15 +89,15 @@ class GroupV2:
         """Move a process into it."""
         write_control(f"{self.path}/cgroup.procs", str(pid))
 
-    def weigh(self, share: float) -> None:
+    def set_weight(self, share_cores: float, node_cores: float) -> None:
         """Set `cpu.weight`."""
         if "cpu" in self.node.controllers:
-            set_file(f"{self.path}/cpu.weight", str(_weight(share * WEIGHTS[1])))
+            set_file(f"{self.path}/cpu.weight", str(_weight(share_cores / node_cores * WEIGHTS[1])))
 
-    def cap(self, cores: float | None) -> None:
+    def set_cap(self, share_cores: float | None) -> None:
         """Set `cpu.max`."""
         if "cpu" in self.node.controllers:
-            set_file(f"{self.path}/cpu.max", _limit(cores))
+            set_file(f"{self.path}/cpu.max", _limit(share_cores))
 
     def read(self) -> Counters:
         """What it has used."""
@@ -115,7 +115,7 @@ class GroupV2:
             waiting_s=waiting_s(f"{self.path}/cgroup.threads", f"{self.path}/cpu.pressure"),
         )
 
-    def worst(self) -> Counters:
+    def limit_events(self) -> Counters:
         """The counters of what ran out or nearly did."""
         return worst_of(self.place())
 
@@ -129,7 +129,7 @@ class GroupV2:
                 totals[name] += int(value)
         return totals["rbytes"], totals["wbytes"]
 
-    def adopt(self, other: Group, timeout_s: float) -> None:
+    def move_from(self, other: Group, timeout_s: float) -> None:
         """Move all processes of the task's other group here."""
         if Place(other.place(), None, "").frozen():
             set_file(f"{self.path}/cgroup.freeze", "1")

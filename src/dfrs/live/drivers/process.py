@@ -83,10 +83,10 @@ class ProcessDriver(SupervisedDriver):
     def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
         old, new = self.groups.sibling(owner.node).group(str(task)), self.groups.group(str(task))
         new.create(self._limit(task))
-        new.adopt(old, MOVE_S)
-        worst = old.worst()
+        new.move_from(old, MOVE_S)
+        events = old.limit_events()
         counters = replace(
-            old.read(), peak_bytes=worst.peak_bytes, oom_kills=worst.oom_kills, refused_forks=worst.refused_forks
+            old.read(), peak_bytes=events.peak_bytes, oom_kills=events.oom_kills, refused_forks=events.refused_forks
         )
         before = add_counters(counters, owner.carried)
         counted = {name: getattr(before, name) for name in old.lost_by_move}
@@ -103,9 +103,9 @@ class ProcessDriver(SupervisedDriver):
 
     def _share(self, task: TaskId, share_cores: float) -> None:
         group = self.groups.group(str(task))
-        group.weigh(min(share_cores / self.cores, 1.0))
+        group.set_weight(min(share_cores, self.cores), self.cores)
         if self.shares == "caps":
-            group.cap(min(share_cores, self.cores))
+            group.set_cap(min(share_cores, self.cores))
 
     def _favour(self, pid: int) -> None:
         if self.groups.outside:
