@@ -43,7 +43,7 @@ test: $(READY) ## Style, types, imports, and the tests that prove the program in
 	@$(MAKE) --no-print-directory -j2 lint kernels
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not long and not slow' $(TESTS)
 
-test-all: $(READY) kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
+test-all: $(VENV)/.docs kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
 	$(PYTEST) -m 'not slow' $(TESTS)
 
 kernels: $(READY)
@@ -63,9 +63,12 @@ bench: $(READY) ## Speed, memory, and a peer in the same run
 reproduce: $(READY) ## Published tables and figures beside ours, into out/reproduce
 	$(BIN)/dfrs reproduce -o out/reproduce
 
-docs: $(READY) ## The documentation as a site that needs no network, into out/site; a warning or a broken link is an error
+$(VENV)/.docs: requirements-docs.lock $(READY)
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-docs.lock
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@touch $@
+
+docs: $(VENV)/.docs ## The documentation as a site, into out/site; a warning or a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock: $(READY) ## Renew requirements.lock and requirements-docs.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
