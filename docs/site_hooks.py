@@ -1,9 +1,9 @@
 """What MkDocs does beside building pages of docs/.
 
-Documents of the repository outside docs/ become pages of the site, too. Links are written as they work in the repository;
-here they are changed to where the page or file is on the site. A link to what the site does not have, such as a source
-file, becomes its plain text: the project has no address on the web to lead to. Code blocks that name a file, which the
-tests write, get it as their title.
+Documents of the repository outside docs/ become pages of the site, too. Links are written as they work in the
+repository; here they are changed to where the page or file is on the site. A link to what the site does not have,
+such as a source file, becomes its plain text: the project has no address on the web to lead to. Code blocks that name
+a file, which the tests write, get it as their title.
 """
 
 import posixpath
