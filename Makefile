@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce lock clean clean-kernels
+.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce docs lock clean clean-kernels
 
 # Tests start thousands of processes: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -43,7 +43,7 @@ test: $(READY) ## Style, types, imports, and the tests that prove the program in
 	@$(MAKE) --no-print-directory -j2 lint kernels
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not long and not slow' $(TESTS)
 
-test-all: $(READY) kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
+test-all: $(VENV)/.docs kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
 	$(PYTEST) -m 'not slow' $(TESTS)
 
 kernels: $(READY)
@@ -63,9 +63,17 @@ bench: $(READY) ## Speed, memory, and a peer in the same run
 reproduce: $(READY) ## Published tables and figures beside ours, into out/reproduce
 	$(BIN)/dfrs reproduce -o out/reproduce
 
-lock: $(READY) ## Renew requirements.lock from pyproject.toml
+$(VENV)/.docs: requirements-docs.lock $(READY)
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-docs.lock
+	@touch $@
+
+docs: $(VENV)/.docs ## The documentation as a site, into out/site; a warning or a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+lock: $(READY) ## Renew requirements.lock and requirements-docs.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --strip-extras --extra dask --extra postgres --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' | $(BIN)/pip-compile --quiet --strip-extras --constraint requirements.lock --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements-docs.lock -
 
 clean-kernels: ## Forget compiled kernels (after editing one that another calls)
 	find src -name '*.nb[ci]' -delete

@@ -98,6 +98,29 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_document_that_is_cited_leads_to_the_bibliography(page):
+    text = page.read_text()
+    keys = re.findall(r"^## (.*)$", (ROOT / "docs/reference/bibliography.md").read_text(), re.MULTILINE)
+    for key in keys:
+        if re.search(rf"\[{key}\](?![:(])", text):
+            (target,) = re.findall(rf"^\[{key}\]: (.*)$", text, re.MULTILINE)
+            assert (page.parent / target.partition("#")[0]).resolve() == ROOT / "docs/reference/bibliography.md"
+            assert target.partition("#")[2] == key.lower()
+
+
+def test_each_module_on_the_walk_of_one_value_names_it():
+    text = (ROOT / "docs/explanation/architecture.md").read_text()
+    walk = text.partition("## The walk of one value")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in walk.splitlines() if line.startswith("| `")]
+    assert len(rows) > 10
+    for _, modules, names, *_ in rows:
+        for module in re.findall(r"`([^`]+)`", modules):
+            code = (ROOT / "src/dfrs" / module).read_text()
+            for name in re.findall(r"`([^`]+)`", names):
+                assert re.search(rf"\b{re.escape(name)}\b", code), f"{module} does not name {name}"
+
+
 def test_every_algorithm_is_in_the_reference():
     text = (ROOT / "docs/reference/algorithms.md").read_text()
     for name, algorithm in ALGORITHMS.items():
