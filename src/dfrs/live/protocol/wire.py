@@ -19,6 +19,7 @@ MESSAGE_BYTES = 8 << 20
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Seconds = Annotated[float, Field(ge=0, le=1e15)]
+Cores = Annotated[float, Field(ge=0, le=1e15)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60)]
 Version = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -97,7 +98,7 @@ class Desired(Wire):
     task: TaskId
     version: int = Field(ge=1)
     state: TaskState
-    share_cores: Seconds = 0.0
+    share_cores: Cores = 0.0
     spec: TaskSpec | None = None
     """Always there for RUNNING and PAUSED."""
     take: bool = False
