@@ -72,7 +72,6 @@ def models() -> tuple[type[BaseModel], ...]:
     return tuple(dict.fromkeys(model for root in roots for model in _within(root)))
 
 
-@cache
 def _tags(experiment: Experiment) -> tuple[str, ...]:
     """Values of `model` that tell its sources from each other; none where it has only one."""
     held = [model for model in _within(experiment.study) if "model" in model.model_fields]

@@ -40,8 +40,8 @@ def _content(results: Results) -> Content:
     drawn = picture(
         "stillwell2008-figures-15-18",
         "All algorithms, large instances ([Stillwell2008] Figures 15 to 18)",
-        f"{len(sheet):,} instances of [Stillwell2008] section 4.1 ({len(rounding):,} for RRND and RRNZ, whose times are "
-        "not shown); yields over the instances that each algorithm solves; dashed: GB, SGB, RRNZ",
+        f"{len(sheet):,} instances of [Stillwell2008] section 4.1 ({len(rounding):,} for RRND and RRNZ, whose times "
+        "are not shown); yields over the instances that each algorithm solves; dashed: GB, SGB, RRNZ",
         curves,
         [(label, times) for label in _QUICK],
         bound=sheet,

@@ -5,8 +5,8 @@ from itertools import combinations
 
 import numpy as np
 import polars as pl
-from dfrs.experiments.kinds.sources import Source
 
+from dfrs.experiments.experiment import Source
 from dfrs.experiments.kinds.online import Entry
 from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
