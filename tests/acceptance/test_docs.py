@@ -23,7 +23,7 @@ from dfrs.policies.catalogue import CATALOGUE
 from dfrs.runs.validator.files import COMMANDS, EVENTS, JOBS
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "reproduction").rglob("*.md")])
 LONG = {
     "first-campaign.md",
     "big-campaigns.md",

@@ -37,9 +37,9 @@ _WHAT = (
     "The farm is that of [Atif2011] Table 1: sub-clusters A to D with 32 nodes. A workload has 200 jobs of four merged "
     "Lublin streams, each job a random NAS benchmark and class, and takes its time of the model on A; what it takes "
     "elsewhere is measured or modelled ([Atif2011] and ours), with a random error of 10 % for each job and sub-cluster "
-    "that no prediction knows. Loads are those the farm would have if jobs ran where they fall: 0.5 to 1.3, in turn, one for "
-    "each workload. Profiles take 50 s and are as wrong as those of [Atif2011]; migrating a process costs 0.7 s and "
-    f"10 s of copying, a resume after a pause {RESUME_S:g} s."
+    "that no prediction knows. Loads are those the farm would have if jobs ran where they fall: 0.5 to 1.3, in turn, "
+    "one for each workload. Profiles take 50 s and are as wrong as those of [Atif2011]; migrating a process costs 0.7 "
+    f"s and 10 s of copying, a resume after a pause {RESUME_S:g} s."
 )
 _STRETCH = (
     "The stretch of a job is its time from submission to end over its time alone where it is fastest. Bounded: times "
