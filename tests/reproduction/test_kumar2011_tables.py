@@ -26,7 +26,7 @@ from dfrs_reproduction.sizes import FULL, QUICK, STANDARD
 CWF = {"model": "cwf", "jobs": 60, "seeds": "1-2"}
 SMALL = ElasticTrace(seed=1, jobs=60, load=0.9, pd=0.5, pe=0.2, pr=0.1)
 SCHEMA = {"source": pl.String, "algorithm": pl.String, **ONLINE.columns}
-NAMES = [name for name in EXHIBITS if name.startswith("[Kumar2011]-")]
+NAMES = [name for name in EXHIBITS if name.startswith("kumar2011-")]
 
 
 def built(**source):
