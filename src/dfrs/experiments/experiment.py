@@ -71,6 +71,8 @@ class Experiment:
     """Columns that are summarised where a file does not say which."""
     along: tuple[str, ...]
     """What curves run along where a file does not say: the first of these columns that takes several values."""
+    usual: bool = False
+    """A study without sources is of this kind, where several have its entries."""
     drawn_by: str = "seed"
     """Results with the same value here are of one draw: bootstrap intervals draw them together."""
 

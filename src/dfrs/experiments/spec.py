@@ -213,6 +213,8 @@ def _experiment(document: Mapping[str, Any], where: str) -> Experiment:
     kinds = list(experiments().values())
     said = {word for kind in kinds for word in (kind.sources, kind.entries) if word in document}
     fitting = [kind for kind in kinds if said and said <= {kind.sources, kind.entries}]
+    if len(fitting) > 1:
+        fitting = [kind for kind in fitting if kind.usual]
     if len(fitting) == 1:
         return fitting[0]
     *others, last = sorted(f"{kind.sources} and {kind.entries}" for kind in kinds)

@@ -226,5 +226,6 @@ EXPERIMENT = Experiment(
     said=_said,
     measures=("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
     along=("target_load", "ps"),
+    usual=True,
     drawn_by="number",
 )
