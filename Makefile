@@ -16,12 +16,12 @@ TESTS ?=
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-$(READY): requirements.lock pyproject.toml
+$(READY): requirements.lock pyproject.toml reproduction/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "dfrs needs Python 3.11 or later: set PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "no venv module: apt-get install python3-venv"; exit 1; }
 	@echo "Setting up $(VENV) (once; a minute or two)."
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . -e reproduction
 	@touch $@
 
 demo: $(READY) ## Real programs on a live cluster of two nodes on this machine, a minute; then what EASY and FCFS had done
@@ -34,8 +34,8 @@ demo-replay: $(READY) ## Replay 1,000 jobs on 128 nodes under three policies: ta
 	$(BIN)/dfrs plot 'out/demo/GreedyPM+_per_OPT=MIN_MVT=600' -o out/demo
 
 lint: $(READY) ## Style, types, and who may import whom
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src reproduction tests benchmarks examples
+	$(BIN)/ruff format --check src reproduction tests benchmarks examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 

@@ -14,8 +14,9 @@ from rich.table import Table
 from benchmarks.common import console
 from dfrs.experiments.cells import Cell
 from dfrs.experiments.engine import Engine
-from dfrs.experiments.kinds.online import ONLINE, Entry, LublinTrace
+from dfrs.experiments.kinds.online import ONLINE, Entry
 from dfrs.experiments.runners import InProcess, Processes, Runner
+from dfrs.experiments.sources.traces import LublinTrace
 from dfrs.experiments.store import Store
 from dfrs.policies.names import TABLE_5_2
 

@@ -21,6 +21,7 @@ COPIED = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
+    "reproduction/README.md": "project/reproduction.md",
     "reproduction/results": "results",
 }
 """Files and folders of the repository, and where they are on the site. What is not there is left out."""

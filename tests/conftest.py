@@ -41,10 +41,11 @@ FIRST = (
 """The longest files, the longest first: none of them is still to be done when all others are."""
 LONG = (
     "acceptance/",
+    "reproduction/test_kumar2011_tables.py",
+    "reproduction/test_reproduce.py",
     "unit/test_cli_farm.py",
     "unit/test_control_fuzz.py",
     "unit/test_driver_crashes.py",
-    "unit/test_elastic_studies.py",
     "unit/test_engine.py",
     "unit/test_farm_packing.py",
     "unit/test_imports.py",

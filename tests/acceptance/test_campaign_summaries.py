@@ -8,7 +8,8 @@ import pytest
 
 from dfrs.experiments import kept
 from dfrs.experiments.cells import Cell, failure
-from dfrs.experiments.kinds.online import ONLINE, Entry, LublinTrace
+from dfrs.experiments.kinds.online import ONLINE, Entry
+from dfrs.experiments.sources.traces import LublinTrace
 from dfrs.experiments.store import Store
 from dfrs.report.dots import draw_dots
 from dfrs.report.tables import Cell as Number
@@ -75,7 +76,9 @@ def test_a_run_that_cannot_be_kept_ends_the_campaign_and_no_cell_is_blamed(dfrs,
 
 
 def test_a_table_of_cells_that_were_not_run_is_refused(dfrs):
-    status, _, err = dfrs("reproduce", "000-table-4.3", "--sample", "0.0001", "--retry-failed", "--workers", "1")
+    status, _, err = dfrs(
+        "reproduce", "stillwell2010-table-4.3", "--sample", "0.0001", "--retry-failed", "--workers", "1"
+    )
     assert status == 2
     assert "cells have no result yet" in err
 

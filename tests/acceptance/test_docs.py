@@ -17,13 +17,13 @@ from dfrs.experiments.kinds.needs import NEEDS
 from dfrs.experiments.kinds.offline import OFFLINE
 from dfrs.experiments.kinds.online import ONLINE
 from dfrs.experiments.results import NAMES
-from dfrs.experiments.spec import MODELS
+from dfrs.experiments.spec import models
 from dfrs.placement.registry import ALGORITHMS
 from dfrs.policies.catalogue import CATALOGUE
 from dfrs.runs.validator.files import COMMANDS, EVENTS, JOBS
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "reproduction").rglob("*.md")])
 LONG = {
     "first-campaign.md",
     "big-campaigns.md",
@@ -174,4 +174,4 @@ def test_every_column_of_results_and_every_field_of_a_campaign_file_is_in_the_re
     columns = {*NAMES, *OWN}.union(*(kind.schema for kind in (ONLINE, OFFLINE, NEEDS, FARM, HETERO)))
     assert columns - named <= metrics
     fields = {part.removesuffix("[]") for name in named for part in name.split(".")}
-    assert {name for model in MODELS for name in model.model_fields} - {"path", "paths"} <= fields
+    assert {name for model in models() for name in model.model_fields} - {"path", "paths"} <= fields

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.farm.files import read_farm, read_profile
-from dfrs.farm.predict import predict
+from dfrs.model.farm_files import read_farm, read_profile
+from dfrs.profiling.predict import predict
 from tests.mpi_links import compiled, link, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "complete")

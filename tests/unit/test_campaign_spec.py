@@ -13,22 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.experiments.cells import Cell
+from dfrs.experiments.fields import spread
 from dfrs.experiments.kinds import offline, online
-from dfrs.experiments.kinds.sources import (
+from dfrs.experiments.sources.instances import (
+    Case,
     DissertationSource,
-    LublinSource,
+    FileCase,
     ServicesSource,
     VirtualClusterSource,
-    spread,
 )
+from dfrs.experiments.sources.traces import LublinSource, LublinTrace, TracePart
 from dfrs.experiments.spec import LARGEST_FILE_BYTES, Campaign, Report, Study, build_campaign, read_campaign
 from dfrs.experiments.spec_text import campaign_toml
-from dfrs.experiments.tables.sizes import clusters, dissertation
 from dfrs.model.errors import InputError
 from dfrs.placement.registry import Options, expand
 from dfrs.policies.names import TABLE_5_1, TABLE_5_2, all_published
 from dfrs.workloads.files import instance_document
 from dfrs.workloads.services import LARGE_SERVICES, SMALL_SERVICES, Scenario, dissertation_instance
+from dfrs_reproduction.sizes import clusters, dissertation
 
 TRACE = "; MaxNodes: 8\n; MaxProcs: 8\n" + "".join(
     f"{k + 1} {k * 90_000} 0 {100 + k} {1 + k % 8} -1 -1 {1 + k % 8} 400 -1 1 1 1 1 1 1 -1 -1\n" for k in range(20)
@@ -91,7 +93,7 @@ def test_a_file_is_read_as_it_is_written(tmp_path):
     campaign = read_campaign(tmp_path / "c.toml")
     assert (campaign.name, campaign.description, campaign.keep_runs) == ("loads", "what for", True)
     assert campaign.report == Report(measures=("stretch_max",), baseline="EASY")
-    assert cases_of(campaign.studies[0]) == [online.LublinTrace(seed=7)]
+    assert cases_of(campaign.studies[0]) == [LublinTrace(seed=7)]
     assert campaign.studies[0].entries == (
         online.Entry(label="EASY", policy="EASY"),
         online.Entry(label="GreedyPM*", policy="GreedyPM*"),
@@ -273,19 +275,19 @@ GREEDY = online.Entry(label="a", policy="GreedyPM*/per/OPT=MIN/MVT=600", bandwid
 EASY = online.Entry(label="b", policy="EASY", penalty_s=0.0, order="submissions-first")
 BEST = offline.Entry(label="c", algorithm="BEST", options=Options(rounds=5, search="midpoints", pair_order="index"))
 PACKING = offline.Entry(label="d", algorithm="VP_CPSUM", second_phase="average")
-WEEK = online.TracePart(
+WEEK = TracePart(
     path=Path("somewhere/HPC2N-2002-2.2-cln.swf.gz"), digest="0123abcd" * 8, nodes=120, annotate="hpc2n", week=7
 )
-PART = online.TracePart(path=Path("t.swf"), digest="f" * 64, first=0, end=100, load=0.7, seed=3)
+PART = TracePart(path=Path("t.swf"), digest="f" * 64, first=0, end=100, load=0.7, seed=3)
 THICK = Scenario(nodes=64, services=100, dims=2, slack=0.1, sigma=0.25, rho=0.0)
 CELLS = (
-    Cell(kind=online.ONLINE, case=online.LublinTrace(seed=1), entry=GREEDY),
-    Cell(kind=online.ONLINE, case=online.LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY),
+    Cell(kind=online.ONLINE, case=LublinTrace(seed=1), entry=GREEDY),
+    Cell(kind=online.ONLINE, case=LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY),
     Cell(kind=online.ONLINE, case=WEEK, entry=GREEDY),
     Cell(kind=online.ONLINE, case=PART, entry=EASY, alone=True),
-    Cell(kind=offline.OFFLINE, case=offline.Case(scenario=THICK, seed=12), entry=BEST, alone=True),
+    Cell(kind=offline.OFFLINE, case=Case(scenario=THICK, seed=12), entry=BEST, alone=True),
     Cell(kind=offline.OFFLINE, case=clusters(1, large=False).cases()[0], entry=PACKING),
-    Cell(kind=offline.OFFLINE, case=offline.FileCase(path=Path("i.json"), digest="0" * 64), entry=PACKING),
+    Cell(kind=offline.OFFLINE, case=FileCase(path=Path("i.json"), digest="0" * 64), entry=PACKING),
 )
 GOLDEN = (
     (

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.experiments.tables.d003_predictions import cpu_profiles, message_profiles
-from dfrs.farm.files import arrive_f, write_farm, write_profile
+from dfrs.model.farm_files import write_farm, write_profile
+from dfrs_reproduction.atif2011.predictions import cpu_profiles, message_profiles
+from dfrs_reproduction.atif2011.programs import arrive_f
 
 DFRS = Path(sys.executable).with_name("dfrs")
 HEAD = "job,arrival_s,name,processes,expected_s\n"

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from dfrs.bounds.farm import farm_bound
 from dfrs.engine.check import check
 from dfrs.experiments.kinds.farm_random import Case, Entry, prepare, run, spanning
-from dfrs.experiments.kinds.farm_workloads import LONGEST_S, farm_workload
-from dfrs.farm.files import arrive_f
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.farm import FarmView
 from dfrs.policies.heterogeneous.fractional import MVT_S, PERIOD_S, DfrsFarm, Outlook
 from dfrs.policies.names import find_policy
+from dfrs.workloads.farm_random import LONGEST_S, farm_workload
+from dfrs_reproduction.atif2011.programs import PROGRAMS, arrive_f
 from tests import strategies
 from tests.frozen import frozen
 from tests.naive.farm_packing import farm_case
@@ -229,7 +229,7 @@ def test_nobody_there():
 
 def test_random_workloads_are_different_and_of_the_farm():
     farm = arrive_f()
-    one, same, other = (farm_workload(farm, seed=seed, jobs=60, load=0.9) for seed in (1, 1, 2))
+    one, same, other = (farm_workload(PROGRAMS, seed=seed, jobs=60, load=0.9) for seed in (1, 1, 2))
     assert one.workload.submit_s.tolist() == same.workload.submit_s.tolist()
     assert one.names == same.names
     assert one.names != other.names
@@ -248,7 +248,7 @@ def test_random_workloads_are_different_and_of_the_farm():
 @pytest.mark.parametrize("seed", [-1, 0])
 def test_bad_workloads(seed):
     with pytest.raises(InputError, match="seed = "):
-        farm_workload(arrive_f(), seed=seed, jobs=0 if seed == 0 else 5)
+        farm_workload(PROGRAMS, seed=seed, jobs=0 if seed == 0 else 5)
 
 
 @pytest.mark.parametrize("policy", ["DFRS-FARM", "DFRS-FARM/PERIOD=100/MVT=0", "ARRIVE-F", "EASY"])

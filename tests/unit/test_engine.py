@@ -14,9 +14,10 @@ from dfrs.experiments import engine as engine_module
 from dfrs.experiments.cells import FAILED, Work, perform
 from dfrs.experiments.engine import Engine
 from dfrs.experiments.kinds import offline, online
-from dfrs.experiments.kinds.sources import LublinSource, ServicesSource
 from dfrs.experiments.results import TIMES, study_frame
 from dfrs.experiments.runners import InProcess, Processes
+from dfrs.experiments.sources.instances import ServicesSource
+from dfrs.experiments.sources.traces import LublinSource
 from dfrs.experiments.spec import Study
 from dfrs.experiments.store import Store
 from dfrs.model.errors import InputError

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dfrs.farm.files import (
-    arrive_f,
+from dfrs.model.errors import InputError
+from dfrs.model.farm import Farm, Latency, Profile, SubCluster, Waits
+from dfrs.model.farm_files import (
     farm_document,
     farm_of,
     profile_document,
@@ -19,8 +20,7 @@ from dfrs.farm.files import (
     write_farm,
     write_profile,
 )
-from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm, Latency, Profile, SubCluster, Waits
+from dfrs_reproduction.atif2011.programs import arrive_f
 
 AMOUNTS = st.floats(0, 1e18)
 BYTES = st.integers(1, 2**40)

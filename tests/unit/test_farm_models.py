@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.farm.files import arrive_f
 from dfrs.model.errors import InputError
 from dfrs.model.farm import Farm, FarmView, Latency, Profile, SubCluster, Waits
+from dfrs_reproduction.atif2011.programs import arrive_f
 
 SIZES = st.lists(st.integers(1, 2**40), min_size=1, max_size=12, unique=True).map(sorted)
 

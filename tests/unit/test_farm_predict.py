@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.farm import published
-from dfrs.farm.files import arrive_f
-from dfrs.farm.predict import (
+from dfrs.model.errors import InputError
+from dfrs.model.farm import COLOCATED, SPREAD, Farm, Latency, Profile, SubCluster, Waits
+from dfrs.profiling.predict import (
     FREE,
     accuracy,
     blocking_time,
@@ -21,9 +21,18 @@ from dfrs.farm.predict import (
     saved_per_block,
     waiting_time,
 )
-from dfrs.farm.published import EVENTS_A_COUNT, MIGRATIONS, TABLE_2, TABLE_3, TABLE_4, TABLE_5, TABLE_6, TAU_S
-from dfrs.model.errors import InputError
-from dfrs.model.farm import COLOCATED, SPREAD, Farm, Latency, Profile, SubCluster, Waits
+from dfrs_reproduction.atif2011 import published
+from dfrs_reproduction.atif2011.programs import arrive_f
+from dfrs_reproduction.atif2011.published import (
+    EVENTS_A_COUNT,
+    MIGRATIONS,
+    TABLE_2,
+    TABLE_3,
+    TABLE_4,
+    TABLE_5,
+    TABLE_6,
+    TAU_S,
+)
 
 FARM = arrive_f()
 EVENTS = ("flop", "l1_miss", "l2_miss")

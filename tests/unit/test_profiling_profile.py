@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.farm.predict import cpu_time, predict
 from dfrs.model.farm import SECOND, Farm, Latency, SubCluster
 from dfrs.profiling.calibrate import REFERENCE_FLOPS, CpuRates, sub_cluster, with_cluster
 from dfrs.profiling.collectives import barriers_of, blocking_of, messages_of
 from dfrs.profiling.memory import ProcessUse, read_process
 from dfrs.profiling.picture import draw
+from dfrs.profiling.predict import cpu_time, predict
 from dfrs.profiling.reader import Moment, RankMoment, profile_of, totals
 from dfrs.profiling.records import Calls, RankFigures, Sizes
 

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 from scipy import stats
 
-from dfrs.experiments.tables import d000_figure_5_1, d000_figure_6_1, d000_table_5_2, d000_tables_b
-from dfrs.experiments.tables.measures import Sheet, distance_cells, mean_cell, mean_series
-from dfrs.experiments.tables.moves import MEASURES
-from dfrs.experiments.tables.policies import BEST, TOGETHER
-from dfrs.experiments.tables.published_b import algorithms
 from dfrs.model.errors import InputError
 from dfrs.report import curves
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Cell, Content, Grid, Report, brief_table, cells_csv, document, markdown
 from dfrs.runs.metrics.statistics import Interval, mean_interval, paired
+from dfrs_reproduction.measures import Sheet, distance_cells, mean_cell, mean_series
+from dfrs_reproduction.stillwell2010 import figure_5_1, figure_6_1, table_5_2, tables_b
+from dfrs_reproduction.stillwell2010.appendix_b import algorithms
+from dfrs_reproduction.stillwell2010.moves import MEASURES
+from dfrs_reproduction.stillwell2010.policies import BEST, TOGETHER
 
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-6)
 SAMPLES = st.lists(NUMBERS, min_size=2, max_size=30).map(np.array)
@@ -521,8 +521,8 @@ def test_policies_are_compared_on_the_same_traces(monkeypatch):
     columns |= {"EASY": 3.0 * shared, "FCFS": shared * np.where(np.arange(40) % 4, 2.0, 0.5)}
     columns["FCFS"][:4] = np.nan
     numbers = np.repeat(np.arange(10), 4)[np.random.default_rng(3).permutation(40)]
-    monkeypatch.setattr(d000_table_5_2, "degradation", lambda _, label: columns[label])
-    grid = d000_table_5_2._against_best({"scaled": Sheet(pl.DataFrame({"algorithm": BEST, "number": numbers}))})
+    monkeypatch.setattr(table_5_2, "degradation", lambda _, label: columns[label])
+    grid = table_5_2._against_best({"scaled": Sheet(pl.DataFrame({"algorithm": BEST, "number": numbers}))})
     cells = {(cell.row, cell.measure): cell for cell in grid.cells}
     assert BEST in grid.title
     assert BEST not in {cell.row for cell in grid.cells}
@@ -539,12 +539,12 @@ def test_policies_are_compared_on_the_same_traces(monkeypatch):
 
 
 MEANS = {
-    "Table 5.2": (d000_table_5_2.ITEM, 2 * 20),
-    "Table B.3": (d000_tables_b.ITEMS[2], 118),
-    "Table B.4": (d000_tables_b.ITEMS[3], 2 * 116),
-    "Table B.5": (d000_tables_b.ITEMS[4], 2 * 116),
-    "Figure 5.1": (d000_figure_5_1.ITEM, 2 * 2 * 10),
-    "Figure 6.1": (d000_figure_6_1.ITEM, 2 * 2 * 2 * 2),
+    "Table 5.2": (table_5_2.EXHIBIT, 2 * 20),
+    "Table B.3": (tables_b.EXHIBITS[2], 118),
+    "Table B.4": (tables_b.EXHIBITS[3], 2 * 116),
+    "Table B.5": (tables_b.EXHIBITS[4], 2 * 116),
+    "Figure 5.1": (figure_5_1.EXHIBIT, 2 * 2 * 10),
+    "Figure 6.1": (figure_6_1.EXHIBIT, 2 * 2 * 2 * 2),
 }
 """Pages, and how many means of one set of traces they show."""
 

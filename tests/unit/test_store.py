@@ -19,6 +19,8 @@ from dfrs.experiments.kinds.farm_random import HETERO
 from dfrs.experiments.kinds.offline import OFFLINE
 from dfrs.experiments.kinds.online import ONLINE
 from dfrs.experiments.runners import InProcess
+from dfrs.experiments.sources.instances import Case, FileCase
+from dfrs.experiments.sources.traces import LublinTrace, TracePart
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.store import FORMAT, Store
 from dfrs.model.errors import InputError
@@ -115,7 +117,7 @@ def test_a_flush_of_nothing_writes_nothing(tmp_path):
 def trace_cell(label="a", **settings):
     return Cell(
         kind=ONLINE,
-        case=online.LublinTrace(seed=3, jobs=60),
+        case=LublinTrace(seed=3, jobs=60),
         entry=online.Entry(label=label, policy="EASY", **settings),
     )
 
@@ -145,7 +147,7 @@ def test_key_and_seed_are_the_same_in_every_process_and_under_every_label():
 
 SCENARIO = Scenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, rho=0.5)
 CLUSTERS = VirtualClusterScenario(nodes=2, tasks=4, slack=0.5, memory_cov=0.25, cpu_cov=0.5)
-PART = online.TracePart(path=Path("t.swf"), digest="0" * 64, first=2, end=8)
+PART = TracePart(path=Path("t.swf"), digest="0" * 64, first=2, end=8)
 OTHER = {
     "annotate": "google", "estimates": "factor:2", "order": "submissions-first", "search": "midpoints",
     "pair_order": "index", "second_phase": "average", "options": Options(rounds=3), "algorithm": "GREEDY",
@@ -167,13 +169,13 @@ def changed(name, value):
 @pytest.mark.parametrize(
     ("whole", "free"),
     [
-        (online.LublinTrace(seed=3, load=0.7), set()),
+        (LublinTrace(seed=3, load=0.7), set()),
         (PART, {"path"}),
         (replace(PART, week=4, load=0.7, nodes=9), {"path"}),
         (online.Entry(label="a", policy="EASY"), {"label"}),
         (online.Entry(label="a", policy="EASY", bandwidth_gb_s=1.5), {"label"}),
-        (offline.Case(scenario=SCENARIO, seed=3), set()),
-        (offline.FileCase(path=Path("i.json"), digest="0" * 64), {"path"}),
+        (Case(scenario=SCENARIO, seed=3), set()),
+        (FileCase(path=Path("i.json"), digest="0" * 64), {"path"}),
         (offline.Entry(label="a", algorithm="GA"), {"label"}),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "name") else "",
@@ -187,7 +189,7 @@ def test_every_setting_is_in_the_name(whole, free):
 
 @pytest.mark.parametrize("scenario", [SCENARIO, CLUSTERS], ids=["services", "virtual-clusters"])
 def test_every_setting_of_a_scenario_is_in_the_name(scenario):
-    whole = offline.Case(scenario=scenario, seed=3)
+    whole = Case(scenario=scenario, seed=3)
     for field in fields(scenario):
         value = getattr(scenario, field.name)
         more = value + 2 if field.name == "dims" else changed(field.name, value)
@@ -320,10 +322,13 @@ def test_a_new_file_and_other_libraries_count_as_code(tmp_path, monkeypatch):
 NEVER_IN_A_RESULT = {
     "api.py",
     "experiments/cells.py",
+    "experiments/experiment.py",
+    "experiments/fields.py",
     "experiments/kept.py",
     "runs/directory.py",
 }
-"""The package's door; what names cells, whose keys and seeds a test of their own pins down; what writes kept runs."""
+"""The package's door; what names cells, whose keys and seeds a test of their own pins down; what reads
+campaign files into cells, whose names say all of it; what writes kept runs."""
 
 
 @pytest.mark.parametrize("kind", [ONLINE, OFFLINE, FARM, HETERO], ids=lambda kind: kind.name)

@@ -8,10 +8,11 @@ time limit allows.
 import ast
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,9 @@ OWN: Schema = {"key": pl.String, "cell": pl.String, "status": pl.String, "messag
 """Columns that the results of all kinds have: `cell` is the name, `cell_s` what the cell took with its preparation."""
 
 _MESSAGE = 500
+_GROUP = "group:"
+_MEANT = {".py", ".csv", ".json", ".toml"}
+"""Endings of the files of other packages that count."""
 _LIBRARIES = ("numpy", "numba", "highspy")
 """Their versions count as code."""
 _RULES = "cells/1"
@@ -78,7 +82,8 @@ class Kind:
     schema: Schema
     """Columns of its results beside OWN."""
     code: tuple[str, ...]
-    """Source files and directories, relative to the package, that results depend on."""
+    """Source files and directories, relative to the package, that results depend on; `group:NAME` stands for the
+    packages that the entry points of that group are in, with their data."""
     prepare: Callable[[Any], Any]
     """From a case to what `run` takes: done once for several entries."""
     run: Callable[[Any, Any, int, Path | None], Row]
@@ -215,14 +220,29 @@ def _digest(parts: tuple[str, ...], told: Callable[[bytes], bytes]) -> str:
     root = Path(dfrs.__file__).parent
     digest = hashlib.sha256()
     for part in parts:
-        path = root / part
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.relative_to(root).as_posix().encode())
-            digest.update(told(file.read_bytes()))
+        for name, file in _sources(root, part):
+            digest.update(name.encode())
+            content = file.read_bytes()
+            digest.update(told(content) if file.suffix == ".py" else content)
     digest.update(f"{_RULES} {' '.join(OWN)}".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {version(library)}".encode())
     return digest.hexdigest()[:12]
+
+
+def _sources(root: Path, part: str) -> Iterator[tuple[str, Path]]:
+    """The files of a part, with the names that they have wherever they are installed."""
+    if not part.startswith(_GROUP):
+        path = root / part
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            yield file.relative_to(root).as_posix(), file
+        return
+    for entry in sorted(entry_points(group=part.removeprefix(_GROUP)), key=lambda entry: entry.name):
+        package = entry.module.rpartition(".")[0] or entry.module
+        found = find_spec(package)
+        for folder in sorted(map(Path, (found and found.submodule_search_locations) or ())):
+            for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in _MEANT):
+                yield f"{entry.name}={package}/{file.relative_to(folder).as_posix()}", file
 
 
 def _meaning(source: bytes) -> bytes:

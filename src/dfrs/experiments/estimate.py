@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from dfrs.experiments.cells import Cell, Kind
-from dfrs.experiments.kinds.sources import spread
+from dfrs.experiments.fields import spread
 from dfrs.experiments.spec import Campaign
 from dfrs.experiments.store import Store
 

@@ -1,14 +1,17 @@
 """What the fields of a campaign file's sources may hold, and how it is written in a file."""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from dfrs.model.errors import InputError
+from dfrs.model.errors import DfrsError, InputError
+from dfrs.policies.names import find_policy
 from dfrs.workloads.annotate import Annotation, to_workload
 from dfrs.workloads.lublin import Lublin, generate
+from dfrs.workloads.programs import find_programs
 
 MOST_NUMBERS = 1_000_000
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
@@ -46,6 +49,28 @@ def _compact(numbers: Sequence[int]) -> str:
 def one_or_several(value: object) -> object:
     """A value alone stands for a list of one."""
     return value if isinstance(value, list | tuple) else [value]
+
+
+def named(field: str) -> Callable[[object], object]:
+    """A name alone stands for a table with that name in `field`."""
+    return lambda value: {field: value} if isinstance(value, str) else value
+
+
+def known_policy(name: str) -> str:
+    """The name of a policy. Raises ValueError with the nearest names for another."""
+    try:
+        find_policy(name)
+    except DfrsError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+def _installed(name: str) -> str:
+    try:
+        find_programs(name)
+    except InputError as error:
+        raise ValueError(str(error).partition(": ")[2]) from None
+    return name
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -101,6 +126,12 @@ Estimates = Annotated[str, AfterValidator(_estimates)]
 Slice = Annotated[str, AfterValidator(_slice)]
 """`FIRST:END`, counted from 0."""
 Weeks = Annotated[Numbers | None, AfterValidator(_from_one)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Limit = Annotated[int, Field(ge=0, strict=True)]
+PolicyName = Annotated[str, AfterValidator(known_policy)]
+ProgramsName = Annotated[str, AfterValidator(_installed)]
+"""Of measurements, see `dfrs.workloads.programs`."""
 Count = Annotated[int, Field(ge=1, strict=True)]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(one_or_several), AfterValidator(different)]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -126,3 +157,13 @@ def at_most(first: int, whole: int, what: str = "instances") -> None:
         raise InputError(f"first = {first:,}: there are {whole:,} {what}")
     if first > MOST_NUMBERS:
         raise InputError(f"{first:,} {what}: must be at most {MOST_NUMBERS:,}")
+
+
+def spread(settings: int, count: int) -> list[tuple[int, int]]:
+    """`count` pairs (setting, sample): all settings once before any twice, and any few of them spread evenly.
+
+    Steps of about the golden section of the number of settings, prime to it, visit the slow loops of a nested
+    list evenly and the fast ones in turn, which a division into equal parts would not.
+    """
+    step = next(s for s in range(round(settings * 0.618), settings + 1) if math.gcd(s, settings) == 1)
+    return [(k % settings * step % settings, k // settings) for k in range(count)]

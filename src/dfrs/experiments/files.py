@@ -1,9 +1,11 @@
 """Files that cells are run on are known by their content: they may move, but not change."""
 
 import hashlib
+import os
 from functools import lru_cache
 from pathlib import Path
 
+import dfrs
 from dfrs.model.errors import InputError
 
 
@@ -25,3 +27,22 @@ def check_digest(path: Path, digest: str) -> None:
 @lru_cache(maxsize=64)
 def _digest(path: Path, _changed_ns: int, _size: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def find_trace(name: str, beside: Path) -> Path:
+    """Where a trace file is: as named, or relative to `beside`, DFRS_TRACES, or shared/traces beside the checkout.
+
+    Raises InputError where it is in none of them.
+    """
+    checkout = Path(dfrs.__file__).parents[3] / "shared" / "traces"
+    places = [beside, Path(os.environ.get("DFRS_TRACES", checkout))]
+    for place in places:
+        if (path := (place / name).absolute()).is_file():
+            return path
+    looked = " and ".join(str(place) for place in places)
+    raise InputError(f"{name}: there is no such file (looked in {looked}; DFRS_TRACES says where traces are)")
+
+
+def directory_of(context: object) -> Path:
+    """The directory of the campaign's file, which pydantic is given as a context; the present one without."""
+    return Path(context["directory"]) if isinstance(context, dict) else Path()

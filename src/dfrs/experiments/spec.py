@@ -7,41 +7,27 @@ it without `[[studies]]`. `spec_text` turns what `Campaign` holds into a file ag
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import polars as pl
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from dfrs.experiments.cells import Cell, Kind
+from dfrs.experiments.cells import Cell, Entry, Kind
+from dfrs.experiments.experiment import Experiment, Source
 from dfrs.experiments.fields import Strict
-from dfrs.experiments.kinds import farm, farm_random, needs, offline, online
-from dfrs.experiments.kinds.farm_random_study import HeteroSettings, HeteroStudy
-from dfrs.experiments.kinds.farm_random_study import PolicyItem as HeteroPolicyItem
-from dfrs.experiments.kinds.farm_study import FarmStudy
-from dfrs.experiments.kinds.needs_study import MethodItem, NeedsSettings, NeedsStudy
-from dfrs.experiments.kinds.offline_study import (
-    AlgorithmItem,
-    AlgorithmSettings,
-    OfflineStudy,
-    algorithm_items,
-    offline_entry,
-)
-from dfrs.experiments.kinds.online_study import OnlineStudy, PolicyItem, PolicySettings, policy_items
-from dfrs.experiments.kinds.sources import SOURCES, Source
+from dfrs.experiments.kinds import experiments
 from dfrs.model.errors import InputError
 
 FORMAT = "dfrs-campaign/1"
 LARGEST_FILE_BYTES = 10_000_000
 _OWN = ("format", "name", "description", "keep_runs", "report")
 """What a file says about the whole; the rest is about its one study, where it has no `[[studies]]`."""
-Entry = online.Entry | offline.Entry | needs.Entry | farm.Entry | farm_random.Entry
 M = TypeVar("M", bound=Strict)
-E = TypeVar("E", online.Entry, needs.Entry, farm_random.Entry)
 
 
 Yes = Annotated[bool, Field(strict=True)]
@@ -67,42 +53,40 @@ class _File(Strict):
     studies: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
 
 
-MODELS: tuple[type[Strict], ...] = (
-    Report,
-    PolicySettings,
-    PolicyItem,
-    AlgorithmSettings,
-    AlgorithmItem,
-    OnlineStudy,
-    OfflineStudy,
-    _File,
-    NeedsSettings,
-    MethodItem,
-    NeedsStudy,
-    FarmStudy,
-    HeteroSettings,
-    HeteroPolicyItem,
-    HeteroStudy,
-    *SOURCES,
-)
-"""All that a file consists of."""
-_TAGS = {"lublin", "swf", "cwf", "services", "000", "001", "files"}
-"""Values of `model`."""
-_TAG_AT = 2
-"""Where pydantic puts them into places: workloads, number, model, field."""
-_FIELDS = {name for model in MODELS for name in model.model_fields}
+def _within(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model, and those that its fields hold."""
+    yield model
+    pending: list[Any] = [field.annotation for field in model.model_fields.values()]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            yield from _within(part)
+        else:
+            pending += get_args(part)
+
+
+@cache
+def models() -> tuple[type[BaseModel], ...]:
+    """All that a file consists of."""
+    roots = (Report, _File, *(experiment.study for experiment in experiments().values()))
+    return tuple(dict.fromkeys(model for root in roots for model in _within(root)))
+
+
+def _tags(experiment: Experiment) -> tuple[str, ...]:
+    """Values of `model` that tell its sources from each other; none where it has only one."""
+    held = [model for model in _within(experiment.study) if "model" in model.model_fields]
+    return tuple(str(model.model_fields["model"].default) for model in held) if len(held) > 1 else ()
+
+
 _PLAIN = {
     "missing": "is missing",
     "too_short": "must have at least one",
     "tuple_type": "must be a list",
     "model_type": "must be a table",
-    "union_tag_not_found": f"model is missing: must be one of {', '.join(sorted(_TAGS))}",
 }
 """What pydantic says in terms of Python."""
-_KINDS: Mapping[type, Kind] = {
-    online.Entry: online.ONLINE, offline.Entry: offline.OFFLINE, needs.Entry: needs.NEEDS, farm.Entry: farm.FARM,
-    farm_random.Entry: farm_random.HETERO,
-}  # fmt: skip
+_TAG_AT = 2
+"""Where pydantic puts the tag of a source into places: sources, number, model, field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +105,12 @@ class Study:
     @property
     def kind(self) -> Kind:
         """What its cells are."""
-        return _KINDS[type(self.entries[0])]
+        return self.experiment.kind
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is declared of that kind."""
+        return next(each for each in experiments().values() if isinstance(self.entries[0], each.entry))
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -203,34 +192,10 @@ def build_campaign(document: Mapping[str, Any], directory: Path) -> Campaign:
 
 
 def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
-    if "methods" in document or "scenes" in document:
-        spec = _validated(NeedsStudy, document, where, directory)
-        sources, kind = spec.scenes, "scenes"
-        items = [item.item() for item in spec.methods]
-        entries = [_entry(needs.Entry, *pair) for pair in _combined(items, spec.settings)]
-    elif "streams" in document:
-        spec = _validated(FarmStudy, document, where, directory)
-        sources, kind = spec.streams, "streams"
-        entries = [farm.Entry(**item.item()) for item in spec.policies]
-    elif "farms" in document:
-        spec = _validated(HeteroStudy, document, where, directory)
-        sources, kind = spec.farms, "farms"
-        items = [item.item() for item in spec.policies]
-        entries = [_entry(farm_random.Entry, *pair) for pair in _combined(items, spec.settings)]
-    elif ("policies" in document or "workloads" in document) == ("algorithms" in document or "instances" in document):
-        place = f"{where}: " if where else ""
-        raise InputError(
-            f"{place}must have either workloads and policies, instances and algorithms, scenes and methods, "
-            "streams, or farms"
-        )
-    elif "policies" in document or "workloads" in document:
-        spec = _validated(OnlineStudy, document, where, directory)
-        sources, items, kind = spec.workloads, policy_items(spec.policies), "workloads"
-        entries = [_entry(online.Entry, *pair) for pair in _combined(items, spec.settings)]
-    else:
-        spec = _validated(OfflineStudy, document, where, directory)
-        sources, items, kind = spec.instances, algorithm_items(spec.algorithms), "instances"
-        entries = [offline_entry(*pair) for pair in _combined(items, spec.settings)]
+    experiment = _experiment(document, where)
+    spec = _validated(experiment.study, document, where, directory, experiment)
+    sources: tuple[Source, ...] = getattr(spec, experiment.sources)
+    entries = tuple(experiment.build(spec))
     for what, names in (("labels", [e.label for e in entries]), ("names of sources", [s.name for s in sources])):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -239,29 +204,21 @@ def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
         try:
             source.cases()
         except InputError as error:
-            raise InputError(f"{where + '.' if where else ''}{kind}[{k}]: {error}") from None
-    return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=tuple(sources), entries=tuple(entries))
+            raise InputError(f"{where + '.' if where else ''}{experiment.sources}[{k}]: {error}") from None
+    return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=sources, entries=entries)
 
 
-def _combined(items: Iterable[dict[str, Any]], settings: Strict) -> Iterable[tuple[dict[str, Any], str]]:
-    """Each item with each combination of the settings it does not have itself, and what to add to its label."""
-    lists: dict[str, tuple[Any, ...]] = {
-        name: values for name, values in settings.model_dump().items() if values is not None
-    }
-    for item in items:
-        free = {name: values for name, values in lists.items() if name not in item}
-        for chosen in product(*free.values()):
-            setting = dict(zip(free, chosen, strict=True))
-            told = "".join(f" {name}={_brief(setting[name])}" for name, values in free.items() if len(values) > 1)
-            yield setting | item, told
-
-
-def _brief(value: object) -> str:
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def _entry(kind: type[E], item: Mapping[str, Any], told: str) -> E:
-    return kind(**{**item, "label": item["label"] + told})
+def _experiment(document: Mapping[str, Any], where: str) -> Experiment:
+    """The kind whose sources or entries are there. Raises InputError where these are of several kinds, or of none."""
+    kinds = list(experiments().values())
+    said = {word for kind in kinds for word in (kind.sources, kind.entries) if word in document}
+    fitting = [kind for kind in kinds if said and said <= {kind.sources, kind.entries}]
+    if len(fitting) > 1:
+        fitting = [kind for kind in fitting if kind.usual]
+    if len(fitting) == 1:
+        return fitting[0]
+    *others, last = sorted(f"{kind.sources} and {kind.entries}" for kind in kinds)
+    raise InputError(f"{where + ': ' if where else ''}must have either {', '.join(others)}, or {last}")
 
 
 def check_columns(campaign: Campaign, names: Iterable[str], place: str) -> None:
@@ -285,7 +242,9 @@ def _near(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def _validated(model: type[M], document: Mapping[str, Any], where: str, directory: Path) -> M:
+def _validated(
+    model: type[M], document: Mapping[str, Any], where: str, directory: Path, experiment: Experiment | None = None
+) -> M:
     """The model of a document. Raises InputError with one line for the first thing wrong."""
     try:
         return model.model_validate(document, context={"directory": directory})
@@ -299,18 +258,25 @@ def _validated(model: type[M], document: Mapping[str, Any], where: str, director
         if not any(place[: len(problem["loc"])] == problem["loc"] and place != problem["loc"] for place in places)
     ]
     first = told[0]
+    tags = () if experiment is None or first["loc"][:1] != (experiment.sources,) else _tags(experiment)
     place = where
     for k, part in enumerate(first["loc"]):
         if isinstance(part, int):
             place += f"[{part}]"
-        elif k != _TAG_AT or first["loc"][0] not in {"workloads", "instances"}:
+        elif k != _TAG_AT or part not in tags:
             place += f".{part}" if place else part
     more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
     kind, message = first["type"], first["msg"].removeprefix("Value error, ")
     value = "" if kind in {"missing", "extra_forbidden", "too_short"} else f" = {_short(first['input'])}"
     if kind == "extra_forbidden":
-        message = f"there is no such field{_near(str(first['loc'][-1]), _FIELDS)}"
+        message = f"there is no such field{_near(str(first['loc'][-1]), _fields())}"
+    elif kind == "union_tag_not_found":
+        message = f"model is missing: must be one of {', '.join(sorted(tags))}"
     raise InputError(f"{place}{value}: {_PLAIN.get(kind, message[0].lower() + message[1:])}{more}")
+
+
+def _fields() -> set[str]:
+    return {name for model in models() for name in model.model_fields}
 
 
 def _short(value: object) -> str:

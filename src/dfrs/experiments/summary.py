@@ -13,7 +13,7 @@ import polars as pl
 import dfrs
 from dfrs.experiments.cells import FAILED, Cell
 from dfrs.experiments.kept import front
-from dfrs.experiments.kinds.online import ONLINE
+from dfrs.experiments.kinds import experiments
 from dfrs.experiments.results import study_frame
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.experiments.store import Store
@@ -21,18 +21,6 @@ from dfrs.model.instance import Floats, Ints
 from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Measure, Point, Run, Summary
 from dfrs.runs.metrics.statistics import Interval, Paired, mean_interval, paired
 
-_MEASURES = {
-    "online": ("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
-    "offline": ("minimum_yield", "average_before", "utilization_before"),
-    "needs": ("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
-    "farm": ("wait_s", "turnaround_s", "total_s", "migrations"),
-    "hetero": ("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
-}
-_ALONG = {
-    "online": ("target_load", "ps"), "offline": ("slack", "services", "nodes"), "needs": ("hogs",),
-    "farm": ("experiment",), "hetero": ("target_load",),
-}  # fmt: skip
-"""What curves run along where the file does not say: the first that takes several values."""
 _HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished")
 """Parts of the names of measures of which more is better."""
 _TITLES = {
@@ -80,7 +68,7 @@ class Group:
 
     def clusters(self, frame: pl.DataFrame) -> Ints:
         """(I,) which rows are of one trace, or of instances drawn from one seed."""
-        own = pl.col("number" if self.study.kind is ONLINE else "seed")
+        own = pl.col(self.study.experiment.drawn_by)
         return frame.select(own.fill_null(-1 - pl.int_range(pl.len()))).to_series().to_numpy()
 
 
@@ -92,7 +80,7 @@ class Summaries:
     ) -> None:
         self.campaign = campaign
         self._store = store
-        usual = [name for kind in campaign.kinds for name in _MEASURES[kind.name]]
+        usual = [name for kind in campaign.kinds for name in experiments()[kind.name].measures]
         self.measures = tuple(measure(name) for name in measures or campaign.report.measures or usual)
         self._baseline = baseline or campaign.report.baseline
 
@@ -239,7 +227,7 @@ class Summaries:
         return next(iter(group.parts), None)
 
     def _x_of(self, group: Group) -> str | None:
-        named = (self.campaign.report.x,) if self.campaign.report.x else _ALONG[group.study.kind.name]
+        named = (self.campaign.report.x,) if self.campaign.report.x else group.study.experiment.along
         for name in named:
             if name in group.frame.columns and group.frame[name].drop_nulls().n_unique() > 1:
                 return name

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dfrs.farm.files import profile_document
 from dfrs.model.farm import Profile
+from dfrs.model.farm_files import profile_document
 from dfrs.profiling.reader import Moment, totals
 
 

@@ -205,7 +205,7 @@ def export(
             told = f"report of {len(page.runs):,} runs"
         else:
             frame = campaign_frame(summaries.campaign, kept)
-            frame = frame if times else frame.drop(TIMES)
+            frame = frame if times else frame.drop(TIMES, strict=False)
             write_bytes(output, _table_bytes(frame, ending))
             told = f"{len(frame):,} results"
     err.print(f"{output}: {told}", markup=False, style="dim", soft_wrap=True)

@@ -12,11 +12,10 @@ from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
+    from dfrs.experiments.exhibits import Exhibit, Sample
     from dfrs.experiments.runners import Runner
     from dfrs.experiments.spec import Campaign
     from dfrs.experiments.store import Store
-    from dfrs.experiments.tables.item import Item
-    from dfrs.experiments.tables.sizes import Size
     from dfrs.report.tables import Grid, Report
 
 
@@ -50,25 +49,25 @@ def reproduce(
 
         dfrs reproduce --list
 
-        dfrs reproduce 000-table-5.2 --sample 0.05
+        dfrs reproduce stillwell2010-table-5.2 --sample 0.05
 
-        dfrs reproduce 000-table-5.2 --full --only-files
+        dfrs reproduce stillwell2010-table-5.2 --full --only-files
 
-        dfrs reproduce '001-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
+        dfrs reproduce 'stillwell2008-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
     """
-    from dfrs.experiments.tables import choose
-    from dfrs.experiments.tables.sizes import parse_size
+    from dfrs.experiments.exhibits import find_exhibits
 
-    items = choose(names or [])
+    exhibits = find_exhibits()
+    chosen = exhibits.choose(names or [])
     if listed:
-        _list(items, as_json)
+        _list(chosen, as_json)
         return
-    size = parse_size("full" if full else sample)
+    size = exhibits.parse_size("full" if full else sample)
     if only_files:
-        _only_files(items, size, output, as_json)
+        _only_files(chosen, size, output, as_json)
         return
     with opened_runner(workers, dask, dask_local) as running:
-        reports, failed = _reports(items, size, output, running, retry_failed)
+        reports, failed = _reports(chosen, size, output, running, retry_failed)
     if as_json:
         from dfrs.report.tables import document
 
@@ -83,32 +82,34 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _only_files(items: "list[Item]", size: "Size", output: Path, as_json: bool) -> None:
-    written = [_write_campaign(item.campaign(size), output) for item in items]
+def _only_files(exhibits: "list[Exhibit]", size: "Sample", output: Path, as_json: bool) -> None:
+    written = [_write_campaign(exhibit.campaign(size), output) for exhibit in exhibits]
     if as_json:
-        print_json({item.name: None if path is None else str(path) for item, path in zip(items, written, strict=True)})
+        print_json(
+            {exhibit.name: None if path is None else str(path) for exhibit, path in zip(exhibits, written, strict=True)}
+        )
         return
-    for item, path in zip(items, written, strict=True):
-        told = f"{item.name}: left out, as its trace is not there" if path is None else str(path)
+    for exhibit, path in zip(exhibits, written, strict=True):
+        told = f"{exhibit.name}: left out, as its trace is not there" if path is None else str(path)
         out.print(told, markup=False, soft_wrap=True)
 
 
-def _list(items: "list[Item]", as_json: bool) -> None:
+def _list(exhibits: "list[Exhibit]", as_json: bool) -> None:
     if as_json:
-        print_json([{"name": item.name, "title": item.title, "source": item.source} for item in items])
+        print_json([{"name": exhibit.name, "title": exhibit.title, "source": exhibit.source} for exhibit in exhibits])
         return
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("name", "what", "source"):
         table.add_column(column, no_wrap=column == "name")
-    for item in items:
-        table.add_row(item.name, item.title, item.source)
+    for exhibit in exhibits:
+        table.add_row(exhibit.name, exhibit.title, exhibit.source)
     out.print(table)
 
 
 def _reports(
-    items: "list[Item]", size: "Size", output: Path, running: "Runner", retry_failed: bool
+    exhibits: "list[Exhibit]", size: "Sample", output: Path, running: "Runner", retry_failed: bool
 ) -> "tuple[list[Report], int]":
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
     from dfrs.experiments.engine import Engine
@@ -118,21 +119,21 @@ def _reports(
     from dfrs.report.dots import Dots, draw_dots
     from dfrs.report.tables import cells_csv, claims_csv, index, markdown
 
-    campaigns = {item.name: item.campaign(size) for item in items}
+    campaigns = {exhibit.name: exhibit.campaign(size) for exhibit in exhibits}
     every = {cell.key: cell for campaign in campaigns.values() for cell in campaign.cells}
     reports: list[Report] = []
     store = Store(output / "results")
     with closing(store), progress(len(every), counted=True) as (bar, task):
         engine = Engine(store, running, lambda cells: bar.advance(task, cells))
         left = dict(every)
-        for item in items:
-            bar.update(task, description=item.name)
-            mine = [left.pop(cell.key) for cell in campaigns[item.name].cells if cell.key in left]
+        for exhibit in exhibits:
+            bar.update(task, description=exhibit.name)
+            mine = [left.pop(cell.key) for cell in campaigns[exhibit.name].cells if cell.key in left]
             engine.run(mine, retry_failed=retry_failed)
-            _complete(item, campaigns[item.name], store)
-            report = item.report(size, lambda study: study_frame(study, store))
+            _complete(exhibit, campaigns[exhibit.name], store)
+            report = exhibit.report(size, lambda study: study_frame(study, store))
             _write(output / f"{report.name}.md", markdown(report))
-            _write_campaign(campaigns[item.name], output)
+            _write_campaign(campaigns[exhibit.name], output)
             for picture in report.content.pictures:
                 draw_dots(picture, output) if isinstance(picture, Dots) else draw(picture, output)
             reports.append(report)
@@ -143,12 +144,12 @@ def _reports(
     return reports, failed
 
 
-def _complete(item: "Item", campaign: "Campaign", store: "Store") -> None:
+def _complete(exhibit: "Exhibit", campaign: "Campaign", store: "Store") -> None:
     """A table compares entries on the same cases: every cell must have been run. Raises InputError."""
     known = {key for kind in campaign.kinds for key in store.known(kind)}
     lacking = sum(cell.key not in known for cell in campaign.cells)
     if lacking:
-        raise InputError(f"{item.name}: {lacking:,} cells have no result yet: run it without --retry-failed")
+        raise InputError(f"{exhibit.name}: {lacking:,} cells have no result yet: run it without --retry-failed")
 
 
 def _write_campaign(campaign: "Campaign", output: Path) -> Path | None:

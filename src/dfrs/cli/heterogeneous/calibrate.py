@@ -48,7 +48,7 @@ def calibrate(
 
         dfrs farm calibrate --between node2 --cluster B --no-cpu -o farm.json
     """
-    from dfrs.farm.files import read_farm, write_farm
+    from dfrs.model.farm_files import read_farm, write_farm
     from dfrs.profiling import calibrate as measured
 
     if sum((local, between is not None, netns is not None)) > 1:
@@ -95,7 +95,7 @@ def _wiring(stack: ExitStack, between: str | None, netns: tuple[str, str] | None
 
 def _tell(found: "SubCluster", farm: "Farm", path: Path, as_json: bool) -> None:
     if as_json:
-        from dfrs.farm.files import farm_document
+        from dfrs.model.farm_files import farm_document
 
         print_json(farm_document(farm))
         return

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.experiments.kinds.farm_compare import Outcome
-    from dfrs.experiments.kinds.farm_runs import Prepared
+    from dfrs.experiments.farm_compare import Outcome
+    from dfrs.experiments.farm_runs import Prepared
 
 
 def check_writable(output: Path | None, picture: Path | None, policies: "Sequence[str]" = ()) -> None:

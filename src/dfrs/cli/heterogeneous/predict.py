@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from dfrs.farm.predict import Prediction
     from dfrs.model.farm import Farm, Profile
+    from dfrs.profiling.predict import Prediction
 
 _SHAPES = ("spread", "co-located")
 _LONGEST_S = 1e9
@@ -52,11 +52,12 @@ def predict(
 
         dfrs farm predict --farm farm.json --profile lu.json --elapsed 300 --estimate 2000 --json
     """
-    from dfrs.farm.files import arrive_f, read_farm, read_profile
-    from dfrs.farm.predict import predict as predict_all
+    from dfrs.model.farm_files import read_farm, read_profile
+    from dfrs.profiling.predict import predict as predict_all
+    from dfrs.workloads.programs import USUAL, find_programs
 
     left_s = _left(elapsed, estimate)
-    known = arrive_f() if farm is None else read_farm(farm)
+    known = find_programs(USUAL).farm if farm is None else read_farm(farm)
     read = read_profile(profile)
     try:
         found = predict_all(read, known)

@@ -90,7 +90,7 @@ def _cluster(farm: Path | None, name: str | None) -> "SubCluster | None":
         return None
     if farm is None or name is None:
         raise InputError("--farm and --cluster: must be given together")
-    from dfrs.farm.files import read_farm
+    from dfrs.model.farm_files import read_farm
 
     known = read_farm(farm)
     try:
@@ -120,14 +120,14 @@ def _make(directory: Path) -> None:
 
 
 def _write(profile: "Profile", path: Path) -> None:
-    from dfrs.farm.files import write_profile
+    from dfrs.model.farm_files import write_profile
 
     write_profile(profile, path)
 
 
 def _document(found: "ProfiledRun", seen: dict[str, Any]) -> dict[str, Any]:
     """What is shown, and instead of totals every rank's messages and calls."""
-    from dfrs.farm.files import profile_document
+    from dfrs.model.farm_files import profile_document
 
     return seen | {
         "status": found.status,

@@ -36,8 +36,8 @@ def profile_job(
 
         dfrs farm profile-job 17 -o lu.json --picture lu.png
     """
-    from dfrs.farm.files import profile_of
     from dfrs.live.protocol.resources import ENDED
+    from dfrs.model.farm_files import profile_of
 
     check_files(output, picture)
     if not client.job(job).profile:

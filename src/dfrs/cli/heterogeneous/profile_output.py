@@ -38,7 +38,7 @@ def check_files(output: Path | None, picture: Path | None) -> None:
 def store(profile: "Profile", output: Path | None, picture: Path | None) -> None:
     """Write the files that are asked for."""
     if output is not None:
-        from dfrs.farm.files import write_profile
+        from dfrs.model.farm_files import write_profile
 
         write_profile(profile, output)
     if picture is not None:

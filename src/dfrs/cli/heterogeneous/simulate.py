@@ -12,9 +12,9 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dfrs.experiments.kinds.farm_compare import Outcome
-    from dfrs.experiments.kinds.farm_runs import Prepared
-    from dfrs.farm.streams import NasJob
+    from dfrs.experiments.farm_compare import Outcome
+    from dfrs.experiments.farm_runs import Prepared
+    from dfrs.workloads.programs import Programs, Stream
 
 BASE, MIGRATING = "FARM-EASY", "ARRIVE-F"
 DEFAULT_UNTIL_S = 2_000.0
@@ -76,21 +76,25 @@ def simulate(
     """
     from dfrs.cli.heterogeneous.files import check_writable
     from dfrs.cli.heterogeneous.tables import explain_text, show
-    from dfrs.experiments.kinds.farm import WITHOUT
-    from dfrs.experiments.kinds.farm_compare import compare, document
+    from dfrs.experiments.farm_compare import compare, document
+    from dfrs.workloads.programs import USUAL, find_programs
 
     names = policies or [BASE, MIGRATING]
-    _check(stream, experiment, names, picture, until, order)
+    _check(stream, experiment, names, picture, until)
+    programs = find_programs(USUAL)
+    _check_order(order, programs)
     check_writable(output, picture, names)
-    given = (_jobs(stream, experiment, printed=printed), WITHOUT.get(experiment or 0, ""))
-    made = _prepared(stream, experiment, given, range(seed, seed + runs), order=order, exact=exact)
+    given = _stream(stream, experiment, programs, printed=printed)
+    made = _prepared(
+        programs, given, stream or f"experiment-{experiment}", range(seed, seed + runs), order=order, exact=exact
+    )
     outcomes = _run_all(made, names, explain=explain)
     pairs = [compare(outcomes, names[0], name) for name in names[1:]]
     _write(made[0][1], [each[0] for each in outcomes.values()], output, picture, until)
     if as_json:
-        print_json(document(outcomes, pairs, experiment, made[0][1], explain=explain))
+        print_json(document(outcomes, pairs, given.published, made[0][1], explain=explain))
         return
-    show(outcomes, pairs, experiment, made[0][1])
+    show(outcomes, pairs, given.published, made[0][1])
     if explain:
         for each in outcomes.values():
             explain_text(each[0], made[0][1])
@@ -102,7 +106,6 @@ def _check(
     names: "Sequence[str]",
     picture: Path | None,
     until: float,
-    order: str,
 ) -> None:
     import math
 
@@ -118,63 +121,64 @@ def _check(
         raise InputError(f"--policy {next(n for n in names if names.count(n) > 1)}: stands twice")
     if picture is not None and picture.suffix.lower() not in PICTURES:
         raise InputError(f"{picture}: the ending must be .png, .svg or .pdf")
-    if sorted(order) != list("ABCD"):
-        raise InputError(f'--order "{order}": must name each sub-cluster once, as CBAD')
     if not math.isfinite(until):
         raise InputError(f"--until {until}: must be a finite number of seconds")
 
 
-def _jobs(stream: Path | None, experiment: int | None, *, printed: bool) -> "tuple[NasJob, ...]":
-    from dfrs.experiments.kinds.farm import jobs_of
-    from dfrs.experiments.kinds.farm_stream import check_fits, read_stream
-    from dfrs.farm.files import arrive_f
+def _check_order(order: str, programs: "Programs") -> None:
+    from dfrs.workloads.programs import check_order
+
+    try:
+        check_order(order, programs)
+    except InputError as error:
+        raise InputError(f"--{error}") from None
+
+
+def _stream(path: Path | None, experiment: int | None, programs: "Programs", *, printed: bool) -> "Stream":
+    from dfrs.workloads.programs import Stream
+    from dfrs.workloads.streams import check_fits, read_stream
 
     if experiment is not None:
-        return jobs_of(experiment, printed=printed)
-    assert stream is not None
-    jobs = read_stream(stream)
-    check_fits(jobs, arrive_f(), str(stream))
-    return jobs
+        return programs.stream(experiment, printed=printed)
+    assert path is not None
+    jobs = read_stream(path, programs)
+    check_fits(jobs, programs.farm, str(path))
+    return Stream(jobs=jobs)
 
 
 def _prepared(
-    stream: Path | None,
-    experiment: int | None,
-    given: "tuple[tuple[NasJob, ...], str]",
-    seeds: range,
-    *,
-    order: str,
-    exact: bool,
+    programs: "Programs", given: "Stream", source: Path | str, seeds: range, *, order: str, exact: bool
 ) -> "list[tuple[int, Prepared]]":
+    """Of each seed. `source` is a file, or the name of one of the measurements' own streams."""
+    from dfrs.experiments.farm_runs import prepared
     from dfrs.experiments.kinds.farm import factors
-    from dfrs.experiments.kinds.farm_runs import prepared
 
-    jobs, without = given
-    name = f"experiment-{experiment}" if stream is None else stream.stem
+    name = source if isinstance(source, str) else source.stem
     try:
         return [
             (
                 seed,
                 prepared(
-                    jobs,
+                    programs,
+                    given.jobs,
                     name=name,
-                    without=without,
+                    without=given.without,
                     order=order,
-                    factors=factors(name, seed, len(jobs)),
+                    factors=factors(name, seed, len(given.jobs)),
                     errors=not exact,
                 ),
             )
             for seed in seeds
         ]
     except InputError as error:
-        raise InputError(f"{stream}: {error}" if stream is not None else str(error)) from None
+        raise InputError(str(error) if isinstance(source, str) else f"{source}: {error}") from None
 
 
 def _run_all(
     made: "list[tuple[int, Prepared]]", names: "Sequence[str]", *, explain: bool
 ) -> "dict[str, list[Outcome]]":
     """Of each policy one outcome a seed; what was looked at is kept of the first."""
-    from dfrs.experiments.kinds.farm_compare import outcome
+    from dfrs.experiments.farm_compare import outcome
 
     found: dict[str, list[Outcome]] = {name: [] for name in names}
     jobs = len(made[0][1].workload)

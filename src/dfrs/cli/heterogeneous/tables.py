@@ -11,19 +11,23 @@ from dfrs.cli.console import out
 from dfrs.cli.quantities import show_count
 
 if TYPE_CHECKING:
-    from dfrs.experiments.kinds.farm_compare import Outcome, Pair
-    from dfrs.experiments.kinds.farm_runs import Prepared
+    from dfrs.experiments.farm_compare import Outcome, Pair
+    from dfrs.experiments.farm_runs import Prepared
     from dfrs.model.instance import Floats
+    from dfrs.workloads.programs import Published
 
 _MOST_LINES = 20
 """Of what was considered at one instant: the rest is counted."""
 
 
 def show(
-    outcomes: "Mapping[str, Sequence[Outcome]]", pairs: "Sequence[Pair]", experiment: int | None, made: "Prepared"
+    outcomes: "Mapping[str, Sequence[Outcome]]",
+    pairs: "Sequence[Pair]",
+    published: "Published | None",
+    made: "Prepared",
 ) -> None:
     """Tables on standard output."""
-    from dfrs.experiments.kinds.farm_compare import verdicts
+    from dfrs.experiments.farm_compare import verdicts
 
     names, seeds = made.names, len(next(iter(outcomes.values())))
     clusters = ", ".join(f"{c.name} {c.machines} x {c.cores}" for c in made.farm.clusters)
@@ -33,8 +37,8 @@ def show(
     for pair in pairs:
         out.print()
         out.print(_saved_table(pair))
-        if experiment is not None:
-            for verdict in verdicts(pair, experiment):
+        if published is not None:
+            for verdict in verdicts(pair, published):
                 sign = "holds" if verdict.holds else "does not hold"
                 said = f"{sign}: {verdict.claim}. Published: {verdict.published}. Measured: {verdict.measured}."
                 out.print(said, markup=False, soft_wrap=True)
@@ -66,7 +70,7 @@ def _runs_table(outcomes: "Mapping[str, Sequence[Outcome]]", pairs: "Sequence[Pa
 
 
 def _saved_table(pair: "Pair") -> Table:
-    from dfrs.experiments.kinds.farm_compare import MEASURES
+    from dfrs.experiments.farm_compare import MEASURES
 
     table = Table(
         title=f"{pair.policy} saves of {pair.base}",
@@ -85,7 +89,7 @@ def _saved_table(pair: "Pair") -> Table:
 
 
 def _show_moves(base: "Outcome", other: "Outcome", names: Sequence[str], *, several: bool) -> None:
-    from dfrs.experiments.kinds.farm_compare import moved_lines
+    from dfrs.experiments.farm_compare import moved_lines
 
     table = Table(
         title=f"Jobs that {other.policy} moved" + (f", seed {other.seed}" if several else "") + "; seconds",

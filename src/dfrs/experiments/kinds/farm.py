@@ -1,34 +1,34 @@
-"""The throughput experiments of 003 section 8: a stream of the appendix on its farm under a policy, as cells.
+"""Throughput on a heterogeneous cluster: a stream of jobs under a policy, as cells (after [Atif2011] section 8).
 
-A stream says when jobs come and how long they take on sub-cluster A, which is also their users' estimate. How long they
-take elsewhere is in `dfrs.farm.nas`. As a second's difference in one job's time gave other allocations there, each
-seed but 0 has every time changed by some percent, estimates excepted.
+A stream says when jobs come and how long they are expected to take; how long they take on each sub-cluster is measured
+of their programs (`dfrs.workloads.programs`). As a second's difference in one job's time gave other allocations there,
+each seed but 0 has every time changed by some percent, estimates excepted. A study in a campaign file has `streams` and
+`policies`.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from dfrs.experiments.cells import Kind, Row, Schema
-from dfrs.experiments.kinds.farm_runs import ORDER, Prepared, measured, moves_of, placed, prepared, simulation
-from dfrs.farm.streams import NasJob, split_name, stream
+from dfrs.experiments.experiment import Experiment, StudyModel, unusual
+from dfrs.experiments.farm_runs import Prepared, measured, moves_of, placed, prepared, simulation
+from dfrs.experiments.fields import Numbers, PolicyName, ProgramsName, Strict, named
+from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
+from dfrs.workloads.programs import GROUP, USUAL, check_order, find_programs
 
 JITTER = 0.01
 """Times are changed by up to this share, evenly."""
-WITHOUT = {3: "C"}
-"""Sub-clusters that an experiment does not have (003 section 8.3)."""
-
-READ = {1: {6: "ft.B.4.20"}}
-"""Jobs, by experiment and number, whose printed name cannot be theirs: job 6 of experiment 1 is printed as ft.A.4.750,
-which by its iterations would take 1,105 s and not the 95 that are expected; Tables 11 and 12 are about an FT.B.4.20
-which arrives about then, and which the stream does not have."""
+_FEW = 20
 
 SCHEMA: Schema = {
     "experiment": pl.Int64, "seed": pl.Int64, "jitter": pl.Float64, "order": pl.String, "printed": pl.Boolean,
@@ -44,22 +44,25 @@ sub-clusters in turn; `moves` a JSON list of what was moved when, from where, to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A stream of the appendix, with the times of seed `seed`."""
+    """A stream, with the times of seed `seed`."""
 
     experiment: int
+    """Number of the stream."""
     seed: int
     jitter: float = JITTER
-    order: str = ORDER
+    order: str
     """In which sub-clusters nodes are looked for."""
     printed: bool = False
-    """Names as they are printed, see READ."""
+    """Names are as they were printed, also where they cannot be."""
     exact: bool = False
-    """Predictions are true, and not as wrong as 003 measured them."""
+    """Predictions are true, and not as wrong as they were measured."""
+    programs: str = USUAL
+    """The measurements that have the stream."""
 
     @property
     def name(self) -> str:
         """Says all of it."""
-        told = f"arrive-f experiment={self.experiment} seed={self.seed} jitter={self.jitter:.12g}"
+        told = f"{self.programs} experiment={self.experiment} seed={self.seed} jitter={self.jitter:.12g}"
         return f"{told} order={self.order} printed={self.printed} exact={self.exact}"
 
     def columns(self) -> Row:
@@ -95,31 +98,18 @@ class Entry:
         return {"policy": self.policy}
 
 
-def jobs_of(experiment: int, *, printed: bool = False) -> tuple[NasJob, ...]:
-    """The stream of an experiment, names put right (READ) unless they shall be as `printed`. Raises InputError."""
-    jobs = stream(experiment)
-    if printed:
-        return jobs
-    found: list[NasJob] = []
-    for job in jobs:
-        name = READ.get(experiment, {}).get(job.job, job.name)
-        benchmark, class_, processes, iterations = split_name(name)
-        found.append(
-            replace(job, name=name, benchmark=benchmark, class_=class_, processes=processes, iterations=iterations)
-        )
-    return tuple(found)
-
-
 @lru_cache(maxsize=2)
 def prepare(case: Case) -> Prepared:
     """The case's workload on its farm."""
-    jobs, name = jobs_of(case.experiment, printed=case.printed), f"experiment-{case.experiment}"
+    programs, name = find_programs(case.programs), f"experiment-{case.experiment}"
+    stream = programs.stream(case.experiment, printed=case.printed)
     return prepared(
-        jobs,
+        programs,
+        stream.jobs,
         name=name,
-        without=WITHOUT.get(case.experiment, ""),
+        without=stream.without,
         order=case.order,
-        factors=factors(name, case.seed, len(jobs), case.jitter),
+        factors=factors(name, case.seed, len(stream.jobs), case.jitter),
         errors=not case.exact,
     )
 
@@ -143,8 +133,10 @@ def run(made: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
 
 
 def warm(entry: Entry) -> None:
-    """Simulate the first jobs."""
-    simulation(prepared(stream(1)[:20], name="warm"), entry.policy).run()
+    """Simulate the first jobs of a stream."""
+    programs = find_programs(USUAL)
+    jobs = programs.stream(programs.streams[0]).jobs[:_FEW]
+    simulation(prepared(programs, jobs, name="warm"), entry.policy).run()
 
 
 def times_of(row: Mapping[str, object]) -> dict[int, tuple[float, float, str]]:
@@ -157,11 +149,88 @@ FARM = Kind(
     name="farm",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "farm", "kernels", "runs", "model", "policies", "simulator",
-        "workloads",
-        "experiments/kinds/farm.py", "experiments/kinds/farm_runs.py",
+        "placement", "bounds", "engine", "kernels", "runs", "model", "policies", "simulator", "workloads",
+        "experiments/farm_runs.py", "experiments/kinds/farm.py", f"group:{GROUP}",
     ),
     prepare=prepare,
     run=run,
     warm=warm,
 )  # fmt: skip
+
+
+class FarmSource(Strict):
+    """A stream of a heterogeneous cluster, once for each seed."""
+
+    model: Literal["farm"] = "farm"
+    name: str = "farm"
+    programs: Annotated[ProgramsName, Field(validate_default=True)] = USUAL
+    experiment: Annotated[int, Field(strict=True)]
+    seeds: Numbers
+    jitter: float = Field(default=JITTER, ge=0, lt=1, allow_inf_nan=False)
+    order: str | None = None
+    printed: Annotated[bool, Field(strict=True)] = False
+    exact: Annotated[bool, Field(strict=True)] = False
+
+    @field_validator("experiment")
+    @classmethod
+    def _there(cls, value: int, info: ValidationInfo) -> int:
+        streams = find_programs(info.data["programs"]).streams if "programs" in info.data else ()
+        if streams and value not in streams:
+            raise ValueError(f"must be from {streams[0]} to {streams[-1]}")
+        return value
+
+    @field_validator("order")
+    @classmethod
+    def _each_once(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and "programs" in info.data:
+            try:
+                check_order(value, find_programs(info.data["programs"]))
+            except InputError as error:
+                raise ValueError(str(error).partition(": ")[2]) from None
+        return value
+
+    def cases(self) -> tuple[Case, ...]:
+        """In the order of the seeds."""
+        own = self.model_dump(exclude={"model", "name", "seeds", "order"})
+        order = self.order or find_programs(self.programs).order
+        return tuple(Case(seed=seed, order=order, **own) for seed in self.seeds)
+
+
+class PolicyItem(Strict):
+    """A policy of the farm."""
+
+    policy: PolicyName
+    label: str | None = None
+
+    def item(self) -> dict[str, Any]:
+        """What it says, with a label."""
+        return {"label": self.policy} | self.model_dump(exclude_none=True)
+
+
+class FarmStudy(StudyModel):
+    """Every stream under every policy."""
+
+    streams: Annotated[tuple[FarmSource, ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
+
+
+def _entries(study: FarmStudy) -> Iterator[Entry]:
+    return (Entry(**item.item()) for item in study.policies)
+
+
+def _said(entry: Entry) -> dict[str, object]:
+    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+
+
+EXPERIMENT = Experiment(
+    kind=FARM,
+    entry=Entry,
+    study=FarmStudy,
+    sources="streams",
+    entries="policies",
+    item="policy",
+    build=_entries,
+    said=_said,
+    measures=("wait_s", "turnaround_s", "total_s", "migrations"),
+    along=("experiment",),
+)

@@ -1,23 +1,38 @@
-"""Cells of policies on a farm with random heterogeneous workloads (after 003 section 8).
+"""Cells of policies on a heterogeneous cluster with random workloads (after [Atif2011] section 8).
 
-Workloads are named, not stored: each process makes its own (`farm_workloads`). All policies run in the same world; one
-that ignores sub-clusters may spread a job over several, where it is as slow as in the slowest.
+Workloads are named, not stored: each process makes its own (`dfrs.workloads.farm_random`). All policies run in the same
+world; one that ignores sub-clusters may spread a job over several, where it is as slow as in the slowest. A study in a
+campaign file has `farms` and `policies`.
 """
 
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import BeforeValidator, Field
 
 import dfrs
 from dfrs.experiments.cells import Kind, Row, Schema
-from dfrs.experiments.kinds.farm_workloads import FarmWorkload, farm_workload
+from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
+from dfrs.experiments.fields import (
+    Count,
+    Loads,
+    Numbers,
+    PolicyName,
+    ProgramsName,
+    Seconds,
+    Strict,
+    named,
+    one_or_several,
+)
 from dfrs.experiments.simulations import TAU_S
-from dfrs.farm.files import arrive_f
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Penalty, Run
 from dfrs.policies.names import find_policy
@@ -26,9 +41,11 @@ from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
 from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.workloads.farm_random import FarmWorkload, farm_workload
+from dfrs.workloads.programs import GROUP, USUAL, find_programs
 
 RESUME_S = 40.0
-"""Seconds without progress after a pause, what moving a job of four processes takes: 003 never pauses."""
+"""Seconds without progress after a pause, what moving a job of four processes takes: ARRIVE-F never pauses."""
 
 METRICS = (
     "stretch_max", "stretch_mean", "bounded_stretch_max", "bounded_stretch_mean", "wait_mean_s", "flow_mean_s",
@@ -51,16 +68,18 @@ the log; `runtime_s` is the time of the simulation alone."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Random workload `seed` on the farm of 003 Table 1."""
+    """Random workload `seed` of programs on their farm."""
 
     seed: int
     load: float
     jobs: int = 200
+    programs: str = USUAL
 
     @property
     def name(self) -> str:
         """Says all of it."""
-        return f"farm-random-{self.seed} jobs={self.jobs} load={self.load:.12g}"
+        other = "" if self.programs == USUAL else f" programs={self.programs}"
+        return f"farm-random-{self.seed} jobs={self.jobs} load={self.load:.12g}{other}"
 
     def columns(self) -> Row:
         """What names it in the results."""
@@ -88,13 +107,13 @@ class Entry:
 @lru_cache(maxsize=2)
 def prepare(case: Case) -> FarmWorkload:
     """The case's workload on its farm."""
-    return farm_workload(arrive_f(), seed=case.seed, jobs=case.jobs, load=case.load)
+    return farm_workload(find_programs(case.programs), seed=case.seed, jobs=case.jobs, load=case.load)
 
 
 def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
     """Of the workload under the policy."""
     settings = Settings(
-        capacity=farm_capacity(arrive_f()),
+        capacity=farm_capacity(made.farm),
         penalty=Penalty(seconds=entry.resume_s),
         farm=FarmSettings(truth=made.truth, prediction=made.predicted),
     )
@@ -145,11 +164,83 @@ HETERO = Kind(
     name="hetero",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "farm", "kernels", "runs", "model", "policies",
-        "simulator", "workloads",
-        "experiments/kinds/farm_random.py", "experiments/kinds/farm_workloads.py", "experiments/simulations.py",
+        "placement", "bounds", "engine", "kernels", "runs", "model", "policies", "simulator", "workloads",
+        "experiments/kinds/farm_random.py", "experiments/simulations.py", f"group:{GROUP}",
     ),
     prepare=prepare,
     run=run,
     warm=warm,
 )  # fmt: skip
+
+
+class HeteroSource(Strict):
+    """Random workloads on a heterogeneous cluster: every seed at every load, or if `spread` each seed at one of them.
+
+    With `spread` loads take turns, so that all workloads are of different jobs.
+    """
+
+    model: Literal["hetero"] = "hetero"
+    name: str = "hetero"
+    programs: Annotated[ProgramsName, Field(validate_default=True)] = USUAL
+    jobs: Count = 200
+    seeds: Numbers
+    loads: Annotated[Loads, Field(min_length=1)] = (1.0,)
+    spread: bool = False
+
+    def cases(self) -> tuple[Case, ...]:
+        """In the order of the seeds."""
+        loads = self.loads
+        pairs = (
+            [(seed, loads[k % len(loads)]) for k, seed in enumerate(self.seeds)]
+            if self.spread
+            else list(product(self.seeds, loads))
+        )
+        return tuple(Case(seed=seed, load=load, jobs=self.jobs, programs=self.programs) for seed, load in pairs)
+
+
+class HeteroSettings(Strict):
+    """Of all policies of a study that do not have their own."""
+
+    resume_s: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (RESUME_S,)
+
+
+class PolicyItem(Strict):
+    """A policy."""
+
+    policy: PolicyName
+    label: str | None = None
+    resume_s: Seconds | None = None
+
+    def item(self) -> dict[str, Any]:
+        """What it says, with a label."""
+        return {"label": self.policy} | self.model_dump(exclude_none=True)
+
+
+class HeteroStudy(StudyModel):
+    """Every workload under every policy."""
+
+    farms: Annotated[tuple[HeteroSource, ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
+    settings: HeteroSettings = HeteroSettings()
+
+
+def _entries(study: HeteroStudy) -> Iterator[Entry]:
+    return (Entry(**item) for item in combined((item.item() for item in study.policies), study.settings))
+
+
+def _said(entry: Entry) -> dict[str, object]:
+    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+
+
+EXPERIMENT = Experiment(
+    kind=HETERO,
+    entry=Entry,
+    study=HeteroStudy,
+    sources="farms",
+    entries="policies",
+    item="policy",
+    build=_entries,
+    said=_said,
+    measures=("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
+    along=("target_load",),
+)

@@ -1,14 +1,23 @@
-"""Discovery of needs on shared nodes, second by second, as cells of a campaign (000 section 7.3)."""
+"""Discovery of needs on shared nodes, second by second, as cells of a campaign (000 section 7.3).
 
+A study in a campaign file has `scenes` and `methods`.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.cells import Kind, Row, Schema
+from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
+from dfrs.experiments.fields import Count, Limit, Numbers, Seconds, Strict, known_policy, named, one_or_several
+from dfrs.model.errors import DfrsError
 from dfrs.model.needs import Discovery
 from dfrs.policies.discovery.methods import find_discovery
 from dfrs.policies.names import find_policy
@@ -123,4 +132,88 @@ NEEDS = Kind(
     prepare=prepare,
     run=run,
     warm=warm,
+)
+
+
+def _method(name: str) -> str:
+    try:
+        if name != ORACLE:
+            find_discovery(name)
+    except DfrsError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+def _policy(name: str) -> str:
+    return known_policy(name) if name else name
+
+
+class NeedsSource(Strict):
+    """Traces as those of 000 section 7.3, one for each seed."""
+
+    model: Literal["needs"] = "needs"
+    name: str = "needs"
+    nodes: Count = 4
+    tasks: Count = 3
+    hogs: int = Field(default=0, ge=0)
+    seconds: Count = 43_200
+    change_s: float = Field(default=1_200.0, gt=0, allow_inf_nan=False)
+    seeds: Numbers
+
+    def cases(self) -> tuple[Case, ...]:
+        """In the order of the seeds."""
+        own = self.model_dump(exclude={"model", "name", "seeds"})
+        return tuple(Case(seed=seed, **own) for seed in self.seeds)
+
+
+class NeedsSettings(Strict):
+    """Of all methods of a study that do not have their own."""
+
+    migration_s: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] = (10,)
+    stop_s: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] = (1,)
+    noise: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (0.0,)
+
+
+class MethodItem(Strict):
+    """A method, and the policy that migrates."""
+
+    method: Annotated[str, AfterValidator(_method)]
+    label: str | None = None
+    policy: Annotated[str, AfterValidator(_policy)] | None = None
+    migration_s: Limit | None = None
+    stop_s: Limit | None = None
+    noise: Seconds | None = None
+
+    def item(self) -> dict[str, Any]:
+        """What it says, with a label."""
+        return {"label": self.method} | self.model_dump(exclude_none=True)
+
+
+class NeedsStudy(StudyModel):
+    """Every scene under every method."""
+
+    scenes: Annotated[tuple[NeedsSource, ...], Field(min_length=1)]
+    methods: Annotated[tuple[Annotated[MethodItem, BeforeValidator(named("method"))], ...], Field(min_length=1)]
+    settings: NeedsSettings = NeedsSettings()
+
+
+def _entries(study: NeedsStudy) -> Iterator[Entry]:
+    return (Entry(**item) for item in combined((item.item() for item in study.methods), study.settings))
+
+
+def _said(entry: Entry) -> dict[str, object]:
+    return unusual(entry, Entry(label=entry.label, method=entry.method))
+
+
+EXPERIMENT = Experiment(
+    kind=NEEDS,
+    entry=Entry,
+    study=NeedsStudy,
+    sources="scenes",
+    entries="methods",
+    item="method",
+    build=_entries,
+    said=_said,
+    measures=("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
+    along=("hogs",),
 )

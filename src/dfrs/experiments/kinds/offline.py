@@ -1,23 +1,30 @@
-"""Cells of off-line algorithms: an instance under an algorithm (000 section 4.3, 001 section 4.1)."""
+"""Cells of off-line algorithms: an instance under an algorithm (000 section 4.3, 001 section 4.1).
+
+A study in a campaign file has `instances` and `algorithms`.
+"""
 
 import time
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.cells import Kind, Row, Schema
-from dfrs.experiments.files import check_digest
+from dfrs.experiments.experiment import Experiment, StudyModel, combined
+from dfrs.experiments.fields import Count, Positive, Strict, named, one_or_several
+from dfrs.experiments.sources.instances import Case, FileCase, Instances
 from dfrs.model.allocation import Outcome, Status
-from dfrs.model.errors import InfeasibleError
+from dfrs.model.errors import DfrsError, InfeasibleError
 from dfrs.model.instance import Instance
 from dfrs.placement.bounds import lp_bound
-from dfrs.placement.registry import Options, find
+from dfrs.placement.registry import Options, expand, find
 from dfrs.placement.second_phase import SecondPhase, maximize
-from dfrs.workloads.files import read_instance
-from dfrs.workloads.services import Scenario, VirtualClusterScenario, dissertation_instance, virtual_cluster_instance
+from dfrs.workloads.services import Scenario
 
 SCHEMA: Schema = {
     "nodes": pl.Int64, "services": pl.Int64, "dims": pl.Int64, "slack": pl.Float64, "sigma": pl.Float64,
@@ -32,66 +39,11 @@ is the time of the algorithm alone."""
 
 _CODE = (
     "placement", "bounds", "kernels", "model", "workloads/documents.py", "workloads/files.py", "workloads/services.py",
-    "experiments/files.py", "experiments/kinds/offline.py",
+    "experiments/files.py", "experiments/kinds/offline.py", "experiments/sources/instances.py",
 )  # fmt: skip
 OPTIONS = ("time_limit_s", "rounds", "window", "pair_order", "search", "dominance")
 """The options that a campaign may set."""
 _MOMENT_S = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One random instance: its scenario and seed."""
-
-    scenario: Scenario | VirtualClusterScenario
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """Says all of it."""
-        said = " ".join(f"{f.name}={_short(getattr(self.scenario, f.name))}" for f in fields(self.scenario))
-        which = "services" if isinstance(self.scenario, Scenario) else "virtual-clusters"
-        return f"{which}-{self.seed} {said}"
-
-    def instance(self) -> Instance:
-        """Generate it."""
-        if isinstance(self.scenario, Scenario):
-            return dissertation_instance(self.scenario, self.seed)
-        return virtual_cluster_instance(self.scenario, self.seed)
-
-    def columns(self) -> Row:
-        """What names it in the results."""
-        s = self.scenario
-        if isinstance(s, Scenario):
-            own: Row = {"services": s.services, "dims": s.dims, "sigma": s.sigma, "rho": s.rho, "parallel": False}
-        else:
-            own = {
-                "services": s.tasks, "dims": 2, "memory_cov": s.memory_cov, "cpu_cov": s.cpu_cov,
-                "parallel": s.parallel,
-            }  # fmt: skip
-        return {"nodes": s.nodes, "slack": s.slack, "seed": self.seed} | own
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileCase:
-    """An instance file. `digest` is that of the file, which may move but not change."""
-
-    path: Path = field(compare=False)
-    digest: str
-
-    @property
-    def name(self) -> str:
-        """Says all of it."""
-        return f"{self.path.name} sha256={self.digest[:12]}"
-
-    def instance(self) -> Instance:
-        """Read it. Raises InputError where it is gone or another."""
-        check_digest(self.path, self.digest)
-        return read_instance(self.path)
-
-    def columns(self) -> Row:
-        """What names it in the results."""
-        return {"file": self.path.name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,3 +146,93 @@ def warm(entry: Entry) -> None:
 
 
 OFFLINE = Kind(name="offline", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
+
+Yes = Annotated[bool, Field(strict=True)]
+
+
+def _algorithm(pattern: str) -> str:
+    try:
+        expand([pattern])
+    except DfrsError as error:
+        raise ValueError(str(error)) from None
+    return pattern
+
+
+class AlgorithmSettings(Strict):
+    """What algorithms are run with; each combination of several values."""
+
+    time_limit_s: Annotated[tuple[Positive, ...], BeforeValidator(one_or_several)] | None = None
+    rounds: Annotated[tuple[Count, ...], BeforeValidator(one_or_several)] | None = None
+    window: Annotated[tuple[Count, ...], BeforeValidator(one_or_several)] = (2,)
+    pair_order: Annotated[tuple[Literal["load", "index"], ...], BeforeValidator(one_or_several)] = ("load",)
+    search: Annotated[tuple[Literal["ends", "midpoints"], ...], BeforeValidator(one_or_several)] = ("ends",)
+    dominance: Annotated[tuple[Yes, ...], BeforeValidator(one_or_several)] = (False,)
+    second_phase: Annotated[tuple[SecondPhase, ...], BeforeValidator(one_or_several)] = ("none",)
+
+
+class AlgorithmItem(Strict):
+    """An algorithm or a pattern of names, with settings of its own."""
+
+    algorithm: Annotated[str, AfterValidator(_algorithm)]
+    label: str | None = None
+    time_limit_s: Positive | None = None
+    rounds: Count | None = None
+    window: Count | None = None
+    pair_order: Literal["load", "index"] | None = None
+    search: Literal["ends", "midpoints"] | None = None
+    dominance: Yes | None = None
+    second_phase: SecondPhase | None = None
+
+
+class OfflineStudy(StudyModel):
+    """Every instance by every algorithm."""
+
+    instances: Annotated[tuple[Instances, ...], Field(min_length=1)]
+    algorithms: Annotated[
+        tuple[Annotated[AlgorithmItem, BeforeValidator(named("algorithm"))], ...], Field(min_length=1)
+    ]
+    settings: AlgorithmSettings = AlgorithmSettings()
+
+
+def _entries(study: OfflineStudy) -> Iterator[Entry]:
+    return (_entry(item) for item in combined(_items(study.algorithms), study.settings))
+
+
+def _items(given: Sequence[AlgorithmItem]) -> Iterator[dict[str, Any]]:
+    """Each algorithm with its label and its own settings."""
+    for item in given:
+        own = item.model_dump(exclude_none=True)
+        yield from ({"label": name} | own | {"algorithm": name} for name in expand([item.algorithm]))
+
+
+def _entry(item: Mapping[str, Any]) -> Entry:
+    options = {name: item[name] for name in OPTIONS if name in item}
+    return Entry(
+        label=item["label"],
+        algorithm=item["algorithm"],
+        second_phase=item["second_phase"],
+        options=Options(**options),
+    )
+
+
+def _said(entry: Entry) -> dict[str, object]:
+    usual = Options()
+    own = {name: getattr(entry.options, name) for name in OPTIONS}
+    said: dict[str, object] = {name: value for name, value in own.items() if value != getattr(usual, name)}
+    if entry.second_phase != "none":
+        said["second_phase"] = entry.second_phase
+    return said
+
+
+EXPERIMENT = Experiment(
+    kind=OFFLINE,
+    entry=Entry,
+    study=OfflineStudy,
+    sources="instances",
+    entries="algorithms",
+    item="algorithm",
+    build=_entries,
+    said=_said,
+    measures=("minimum_yield", "average_before", "utilization_before"),
+    along=("slack", "services", "nodes"),
+)

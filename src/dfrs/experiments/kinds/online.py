@@ -1,28 +1,28 @@
 """Cells of on-line policies: a workload under a policy (000 sections 5.3 and 5.4, chapter 6; 002 section V).
 
-Workloads are named, not stored: each process makes or reads its own.
+A study in a campaign file has `workloads` and `policies`.
 """
 
 import time
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated, Any
 
 import polars as pl
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.cells import Kind, Row, Schema
-from dfrs.experiments.files import check_digest
+from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
+from dfrs.experiments.fields import Limit, Positive, Seconds, Strict, known_policy, named, one_or_several
 from dfrs.experiments.simulations import measured
+from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
-from dfrs.policies.names import find_policy
+from dfrs.policies.names import SETS, find_policy
 from dfrs.simulator.clock import Order
 from dfrs.simulator.simulation import Settings, Simulation
-from dfrs.workloads import elastic_model
-from dfrs.workloads.annotate import to_workload
-from dfrs.workloads.load import load_workload
-from dfrs.workloads.lublin import Lublin, generate
-from dfrs.workloads.transform import scale_to_load, slice_jobs, week
 
 NODE_GB = 8.0
 """Memory of a node, for bandwidths (000 section 6.1)."""
@@ -92,141 +92,8 @@ _CODE = (
     "placement", "bounds", "engine", "kernels", "runs/metrics/elastic.py", "runs/metrics/farm.py",
     "runs/metrics/moves.py", "runs/metrics/schedule.py", "model", "policies", "simulator", "workloads",
     "experiments/files.py", "experiments/kinds/online.py", "experiments/simulations.py",
+    "experiments/sources/traces.py",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LublinTrace:
-    """Trace `seed` of the Lublin model, as it comes or scaled to an offered load (000 section 5.3.2).
-
-    `seed` is that of both the model (its own generator, so the reference traces bit for bit) and the annotation.
-    """
-
-    seed: int
-    load: float | None = None
-    jobs: int = 1_000
-    nodes: int = 128
-    annotate: str = "dfrs"
-    estimates: str = "perfect"
-
-    @property
-    def name(self) -> str:
-        """Says all of it."""
-        return f"lublin-{self.seed} jobs={self.jobs} nodes={self.nodes} {_treated(self)}"
-
-    def workload(self) -> Workload:
-        """Generate it."""
-        trace = generate(Lublin.of(jobs=self.jobs, nodes=self.nodes), seed=self.seed)
-        workload, _ = to_workload(trace, annotate=self.annotate, estimates=self.estimates, seed=self.seed)
-        return workload if self.load is None else scale_to_load(workload, self.load)
-
-    def columns(self) -> Row:
-        """What names it in the results."""
-        return {"trace": "lublin", "number": self.seed, "nodes": self.nodes, "target_load": self.load}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracePart:
-    """A trace file, or a week or some jobs of it, as it comes or scaled to an offered load.
-
-    `digest` is that of the file, which may move but not change. `nodes` None is what its header says. `week` counts
-    from 1, `first` and `end` from 0.
-    """
-
-    path: Path = field(compare=False)
-    digest: str
-    nodes: int | None = None
-    annotate: str = "dfrs"
-    estimates: str = "perfect"
-    seed: int = 0
-    week: int | None = None
-    first: int | None = None
-    end: int | None = None
-    load: float | None = None
-
-    @property
-    def name(self) -> str:
-        """Says all of it."""
-        part = f" week={self.week}" if self.week is not None else ""
-        part += f" jobs={self.first}:{self.end}" if self.first is not None else ""
-        nodes = "" if self.nodes is None else f" nodes={self.nodes}"
-        return f"{stem(self.path)}{part}{nodes} {_treated(self)} seed={self.seed} sha256={self.digest[:12]}"
-
-    def workload(self) -> Workload:
-        """Read it. Raises InputError where the file is gone or another, or has no such part."""
-        check_digest(self.path, self.digest)
-        workload = _whole(self.path, self.nodes, self.annotate, self.estimates, self.seed)
-        if self.week is not None:
-            workload = week(workload, self.week)
-        if self.first is not None and self.end is not None:
-            workload = slice_jobs(workload, self.first, self.end)
-        return workload if self.load is None else scale_to_load(workload, self.load)
-
-    def columns(self) -> Row:
-        """What names it in the results."""
-        number = self.seed if self.week is None else self.week
-        return {"trace": stem(self.path), "number": number, "target_load": self.load}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElasticTrace:
-    """Trace `seed` of the elastic workload model, at an offered load or with its usual arrivals (002 section IV-D).
-
-    The parameters are those of `ElasticModel`. Estimates are the run times.
-    """
-
-    seed: int
-    jobs: int = 500
-    procs: int = 320
-    unit: int = 32
-    ps: float = 0.5
-    load: float | None = None
-    pd: float = 0.0
-    pe: float = 0.0
-    pr: float = 0.0
-    pep: float = 0.0
-    prp: float = 0.0
-    start_mean_s: float = 3_600.0
-    amount_mean_s: float = 1_800.0
-    annotate: str = "unit:32"
-
-    @property
-    def name(self) -> str:
-        """Says all of it."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"seed", "annotate"}}
-        told = " ".join(f"{name}={value:.12g}" for name, value in own.items() if value is not None)
-        return f"cwf-{self.seed} {told} annotate={self.annotate}"
-
-    def elastic_model(self) -> elastic_model.ElasticModel:
-        """Raises InputError for parameters that it does not have."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in {"seed", "annotate"}}
-        return elastic_model.ElasticModel(**own)
-
-    def workload(self) -> Workload:
-        """Generate it. Raises InputError where the load cannot be reached."""
-        trace = elastic_model.generate(self.elastic_model(), seed=self.seed)
-        workload, _ = to_workload(trace, annotate=self.annotate, seed=self.seed)
-        return workload
-
-    def columns(self) -> Row:
-        """What names it in the results."""
-        return {
-            "trace": "cwf", "number": self.seed, "jobs": self.jobs, "target_load": self.load,
-            "ps": self.ps, "pd": self.pd, "pe": self.pe, "pr": self.pr,
-        }  # fmt: skip
-
-
-def _treated(case: LublinTrace | TracePart) -> str:
-    load = "" if case.load is None else f"load={case.load:.12g} "
-    return f"{load}annotate={case.annotate} estimates={case.estimates}"
-
-
-def stem(path: Path) -> str:
-    """What results call a trace file."""
-    return path.name.removesuffix(".gz").removesuffix(".swf").removesuffix(".cwf")
-
-
-Case = LublinTrace | TracePart | ElasticTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,15 +149,9 @@ def run(workload: Workload, entry: Entry, seed: int, keep: Path | None) -> Row:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case) -> Workload:
+def prepare(case: Trace) -> Workload:
     """The case's workload."""
     return case.workload()
-
-
-@lru_cache(maxsize=2)
-def _whole(path: Path, nodes: int | None, annotate: str, estimates: str, seed: int) -> Workload:
-    workload, _ = load_workload(path, nodes=nodes, annotate=annotate, estimates=estimates, seed=seed)
-    return workload
 
 
 def warm(entry: Entry) -> None:
@@ -299,3 +160,72 @@ def warm(entry: Entry) -> None:
 
 
 ONLINE = Kind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
+
+
+def _policy(name: str) -> str:
+    if not name.startswith("@"):
+        return known_policy(name)
+    if name[1:] not in SETS:
+        raise ValueError(f"there is no such set; there are @{', @'.join(SETS)}")
+    return name
+
+
+class PolicySettings(Strict):
+    """What simulations are run with; each combination of several values."""
+
+    penalty_s: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (300.0,)
+    bandwidth_gb_s: Annotated[tuple[Positive, ...], BeforeValidator(one_or_several)] | None = None
+    node_memory_gb: Annotated[tuple[Positive, ...], BeforeValidator(one_or_several)] = (NODE_GB,)
+    order: Annotated[tuple[Order, ...], BeforeValidator(one_or_several)] = ("completions-first",)
+    command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
+
+
+class PolicyItem(Strict):
+    """A policy or a set of policies, with settings of its own."""
+
+    policy: Annotated[str, AfterValidator(_policy)]
+    label: str | None = None
+    penalty_s: Seconds | None = None
+    bandwidth_gb_s: Positive | None = None
+    node_memory_gb: Positive | None = None
+    order: Order | None = None
+    command_limit: Limit | None = None
+
+
+class OnlineStudy(StudyModel):
+    """Every workload under every policy."""
+
+    workloads: Annotated[tuple[Workloads, ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
+    settings: PolicySettings = PolicySettings()
+
+
+def _entries(study: OnlineStudy) -> Iterator[Entry]:
+    return (Entry(**item) for item in combined(_items(study.policies), study.settings))
+
+
+def _items(given: Sequence[PolicyItem]) -> Iterator[dict[str, Any]]:
+    """Each policy with its label and its own settings."""
+    for item in given:
+        names = SETS[item.policy[1:]] if item.policy.startswith("@") else (item.policy,)
+        yield from ({"label": name} | item.model_dump(exclude_none=True) | {"policy": name} for name in names)
+
+
+def _said(entry: Entry) -> dict[str, object]:
+    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+
+
+EXPERIMENT = Experiment(
+    kind=ONLINE,
+    entry=Entry,
+    study=OnlineStudy,
+    sources="workloads",
+    entries="policies",
+    item="policy",
+    build=_entries,
+    said=_said,
+    measures=("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
+    along=("target_load", "ps"),
+    usual=True,
+    drawn_by="number",
+)

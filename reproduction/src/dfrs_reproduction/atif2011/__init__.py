@@ -1,0 +1,1 @@
+"""[Atif2011]: ARRIVE-F, migrations between unequal sub-clusters."""

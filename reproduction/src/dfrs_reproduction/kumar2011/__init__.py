@@ -1,0 +1,1 @@
+"""[Kumar2011]: batch scheduling of elastic and of dedicated jobs."""

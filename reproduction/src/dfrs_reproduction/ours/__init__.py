@@ -1,0 +1,1 @@
+"""What was never published: our own algorithms, measured in the same way."""
