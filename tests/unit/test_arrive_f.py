@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dfrs.engine.check import check
-from dfrs.model.decisions import Cause, Reason
+from dfrs.model.decisions import Cause, Reason, Traits
 from dfrs.model.errors import InputError
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
 from dfrs.policies.heterogeneous.gains import Mover, counted_s, gain_s, saved_per_tau
@@ -404,8 +404,7 @@ def test_names():
     assert find_policy("ARRIVE-F").rules == Rules()
     for name in ("FARM-EASY", "ARRIVE-F", "ARRIVE-F/HEAD"):
         assert find_policy(name).name == name
-        assert find_policy(name).exclusive
-        assert find_policy(name).clustered
+        assert find_policy(name).traits == Traits(exclusive=True, clustered=True)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,20 @@ from dfrs.engine.validate_event import refuse
 from dfrs.kernels import ledger
 from dfrs.kernels.columns import grown
 from dfrs.kernels.reconcile import commit
-from dfrs.model.decisions import MEMORY, PAUSED, RUNNING, WAITING, Cause, Policy, PolicyError, Reason, Snapshot, Target
+from dfrs.model.decisions import (
+    MEMORY,
+    PAUSED,
+    RUNNING,
+    WAITING,
+    Cause,
+    Expanding,
+    Policy,
+    PolicyError,
+    Reason,
+    Snapshot,
+    Target,
+    traits_of,
+)
 from dfrs.model.elastic import GRANTS, MOST_TASKS, Answer, CommandKind
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
@@ -55,7 +68,9 @@ class Core:
     def __init__(
         self, policy: Policy, capacity: Floats, command_limit: int | None = None, farm: Layout | None = None
     ) -> None:
-        self.policy = policy
+        self._policy = policy
+        self.traits = traits_of(policy)
+        """Of the policy that decides."""
         self.command_limit = command_limit
         self.journal = Journal()
         self.answers = AnswerLog()
@@ -79,6 +94,16 @@ class Core:
         self._now_s = -np.inf
         self._moves: deque[tuple[float, float]] = deque()
         self._moved = 0.0
+
+    @property
+    def policy(self) -> Policy:
+        """Who decides. Another one may be set, which is then asked when this one would have been; see `hand_over`."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+        self.traits = traits_of(policy)
 
     @property
     def target(self) -> Target | None:
@@ -123,7 +148,7 @@ class Core:
         """
         capacity, is_open = self._cluster.capacity, self._cluster.open
         if self._held.resident:
-            if getattr(self.policy, "exclusive", False):
+            if self.traits.exclusive:
                 is_open = _frozen(is_open & ~self._held.on(len(is_open)))
             else:
                 capacity = capacity.copy()
@@ -239,8 +264,7 @@ class Core:
         return commands
 
     def _limits(self) -> Limits:
-        exclusive = getattr(self.policy, "exclusive", False)
-        return Limits(self._cluster, self._homes, exclusive, getattr(self.policy, "dedicated", False))
+        return Limits(self._cluster, self._homes, self.traits.exclusive, self.traits.dedicated)
 
     def _submit(self, event: Submit) -> Commands:
         if not event.last:
@@ -405,7 +429,7 @@ class Core:
             return Answer.UNKNOWN
         if row < 0:
             return Answer.ENDED if (self._ids[: self._submitted] == command.job_id).any() else Answer.UNKNOWN
-        if not getattr(self.policy, "elastic", False):
+        if not self.traits.elastic:
             return Answer.INELASTIC
         if self.command_limit is not None and self._rows.jobs["changes"][row] >= self.command_limit:
             return Answer.LIMIT
@@ -414,15 +438,14 @@ class Core:
     def _enlarge(self, row: int, more: int) -> tuple[Answer, int]:
         job = self._rows.jobs[row]
         need, memory, tasks = float(job["need"]), float(job["memory"]), int(job["tasks"]) + more
-        whole = getattr(self.policy, "dedicated", False) and not np.isnan(job["requested_start_s"])
-        exclusive = whole or getattr(self.policy, "exclusive", False)
+        whole = self.traits.dedicated and not np.isnan(job["requested_start_s"])
+        exclusive = bool(whole or self.traits.exclusive)
         if min(most_tasks(self._cluster.capacity, need, memory, exclusive=exclusive), MOST_TASKS) < tasks:
             return Answer.TOO_LARGE, 0
         nodes: Ints | None = None
         if job["state"] == RUNNING:
-            expand = getattr(self.policy, "expand", None)
             snapshot = self.snapshot(Cause.COMMAND)
-            nodes = expand and expand(snapshot, row, more)
+            nodes = self._policy.expand(snapshot, row, more) if isinstance(self._policy, Expanding) else None
             if nodes is None:
                 return Answer.NO_ROOM, 0
             if len(nodes) != more or not snapshot.open[nodes].all():

@@ -22,7 +22,7 @@ import numpy as np
 from dfrs.kernels import batch as kernels
 from dfrs.kernels.equipartition import equipartition
 from dfrs.model import tolerances
-from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target
+from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 from dfrs.policies.fractional.expand import on_free_nodes
@@ -40,8 +40,7 @@ class MissingEstimateError(PolicyError, InputError):
 class Fcfs:
     """First come, first served: jobs start strictly in order of submission, each as soon as enough nodes are free."""
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
+    traits: ClassVar[Traits] = Traits(exclusive=True)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reason QUEUE_HEAD."""
@@ -59,10 +58,13 @@ class Easy:
     Raises MissingEstimateError for a job submitted without an estimate, or where one of a job already there is wanted.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
     elastic: bool = False
     """Users' commands on jobs are processed: EASY-E of 002."""
+
+    @property
+    def traits(self) -> Traits:
+        """Whole nodes."""
+        return Traits(exclusive=True, elastic=self.elastic)
 
     def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
         """Free nodes for more tasks of a running job, before any waiting job has them."""
@@ -81,8 +83,7 @@ class Conservative:
     out later than it did before. Raises MissingEstimateError as Easy does.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
+    traits: ClassVar[Traits] = Traits(exclusive=True)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reason RESERVED."""

@@ -13,13 +13,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
 from dfrs.kernels import los as kernels
 from dfrs.model import tolerances
-from dfrs.model.decisions import RUNNING, PolicyError, Snapshot, Target
+from dfrs.model.decisions import RUNNING, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 from dfrs.policies.batch.backfilling import Easy, MissingEstimateError
@@ -56,8 +55,6 @@ class Los:
     capacities.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
     name: str
     skips: int | None = DEFAULT_SKIPS
     automatic: bool = False
@@ -68,6 +65,11 @@ class Los:
     lookahead: int = UNLIMITED
     unit: int = 1
     """Nodes are given out in multiples of this."""
+
+    @property
+    def traits(self) -> Traits:
+        """Whole nodes."""
+        return Traits(exclusive=True, dedicated=self.dedicated, elastic=self.elastic)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reasons QUEUE_HEAD, FILLED, BACKFILLED, ON_TIME and the LATE ones."""

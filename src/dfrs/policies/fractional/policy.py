@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dfrs.model.decisions import Cause, Snapshot, Target
+from dfrs.model.decisions import Cause, Snapshot, Target, Traits
 from dfrs.model.instance import Floats, Ints
 from dfrs.policies.fractional.actions import Action, Admit, Mode, Priority, Readmit
 from dfrs.policies.fractional.expand import on_shared_nodes
@@ -23,8 +23,7 @@ class Dfrs:
     have their share reserved (`dfrs.policies.fractional.reserve`).
     """
 
-    dedicated: ClassVar[bool] = True
-    elastic: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(dedicated=True, elastic=True)
 
     name: str
     on_submission: Action | None

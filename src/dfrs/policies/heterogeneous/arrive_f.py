@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nextafter
 from typing import ClassVar
 
-from dfrs.model.decisions import MEMORY, Cause, Reason, Snapshot, Target
+from dfrs.model.decisions import MEMORY, Cause, Reason, Snapshot, Target, Traits
 from dfrs.policies.fractional.objective import next_multiple
 from dfrs.policies.heterogeneous import rules as farm_rules
 from dfrs.policies.heterogeneous.cluster_view import Board
@@ -74,10 +74,7 @@ class _Round:
 class ArriveF:
     """See the module. Raises what `dfrs.policies.heterogeneous.easy.FarmEasy` does."""
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
-    clustered: ClassVar[bool] = True
-    """A job has all its nodes in one sub-cluster."""
+    traits: ClassVar[Traits] = Traits(exclusive=True, clustered=True)
     name: str = "ARRIVE-F"
     rules: Rules = field(default_factory=Rules)
     names: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dfrs.model.decisions import PolicyError, Reason, Snapshot, Target
+from dfrs.model.decisions import PolicyError, Reason, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.policies.batch.backfilling import MissingEstimateError
 from dfrs.policies.heterogeneous.cluster_view import WAITS, Board
@@ -53,10 +53,7 @@ class FarmEasy:
     Raises MissingEstimateError as EASY does, TooWideError for a job that no sub-cluster could ever hold, NoFarmError.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
-    clustered: ClassVar[bool] = True
-    """A job has all its nodes in one sub-cluster."""
+    traits: ClassVar[Traits] = Traits(exclusive=True, clustered=True)
     name: str = "FARM-EASY"
     rules: Rules = field(default_factory=Rules)
 

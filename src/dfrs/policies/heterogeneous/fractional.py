@@ -19,7 +19,7 @@ import numpy as np
 
 from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads, remap
 from dfrs.kernels.shares import fill
-from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target
+from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.farm import FarmView
 from dfrs.model.instance import Bools, Floats, Ints
@@ -123,7 +123,7 @@ def _plain(snapshot: Snapshot) -> FarmView:
 class DfrsFarm:
     """A pure function of the snapshot and what it says of the farm."""
 
-    clustered: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(clustered=True)
 
     name: str = NAME
     period_s: float = PERIOD_S
