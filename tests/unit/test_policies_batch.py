@@ -12,10 +12,11 @@ from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, PolicyErr
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
-from dfrs.policies.batch.backfilling import BATCH, MissingEstimateError
+from dfrs.policies.batch.backfilling import MissingEstimateError
 from dfrs.simulator.simulation import Settings, Simulation
 from tests.frozen import frozen
 from tests.naive import batch as naive
+from tests.small_policies import BATCH
 from tests.unit.test_kernels_batch import snapshots
 
 WHOLE = ("FCFS", "EASY", "CONSERVATIVE")

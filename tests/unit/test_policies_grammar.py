@@ -1,11 +1,11 @@
 """Names of policies: what they stand for, and which are refused with which words."""
 
+from dataclasses import replace
+
 import pytest
 
 from dfrs.model.errors import InputError
-from dfrs.policies.batch.backfilling import BATCH
 from dfrs.policies.fractional.actions import Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
-from dfrs.policies.fractional.grammar import parse
 from dfrs.policies.fractional.objective import StretchLines, YieldLines
 from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin
@@ -55,14 +55,14 @@ def test_116_published_policies():
     assert not {"Greedy*/OPT=MIN/MVT=600", "/stretch-per/OPT=MIN"} & set(published)
 
 
-@pytest.mark.parametrize("name", BATCH)
+@pytest.mark.parametrize("name", ["FCFS", "EASY", "CONSERVATIVE", "EQUIPARTITION"])
 def test_batch_policies_are_found_by_name(name):
-    assert type(find_policy(name)) is type(BATCH[name]())
+    assert type(find_policy(name)).__name__.upper() == name
 
 
 def test_parts_in_any_order_mean_the_same():
-    one, other = parse("GreedyPM*/per=1200/OPT=AVG/MVT=600"), parse("GreedyPM*/MVT=600/OPT=AVG/per=1200")
-    assert one == other
+    one, other = find_policy("GreedyPM*/per=1200/OPT=AVG/MVT=600"), find_policy("GreedyPM*/MVT=600/OPT=AVG/per=1200")
+    assert replace(one, name="") == replace(other, name="")
     policy = find_policy("GreedyPM*/per=1200/OPT=AVG/MVT=600/PRIO=FLOW/VT")
     assert policy.period_s == 1200
     assert policy.shares == AverageYield()

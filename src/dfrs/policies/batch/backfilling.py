@@ -1,4 +1,4 @@
-"""Batch scheduling, what DFRS is compared with (000 section 5.3.1), and EQUIPARTITION (000 section 5.1.2, Theorem 4).
+"""Batch scheduling, what DFRS is compared with, and EQUIPARTITION ([Stillwell2010] 5.3.1; 5.1.2, Theorem 4).
 
 FCFS, EASY and CONSERVATIVE give a job nodes for itself, at yield 1, until it is done. Tasks of the same job share a
 node as far as their memory and full need allow, so a job whose tasks need half a node's CPU and at most half its memory
@@ -12,9 +12,7 @@ EASY and CONSERVATIVE plan with the users' estimates: a running job is expected 
 free yet. All reservations are made anew at every decision, from the queue as it is.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +23,7 @@ from dfrs.model import tolerances
 from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
+from dfrs.policies.declaration import Family, Name
 from dfrs.policies.fractional.expand import on_free_nodes
 
 
@@ -59,7 +58,7 @@ class Easy:
     """
 
     elastic: bool = False
-    """Users' commands on jobs are processed: EASY-E of 002."""
+    """Users' commands on jobs are processed: EASY-E of [Kumar2011]."""
 
     @property
     def traits(self) -> Traits:
@@ -92,7 +91,7 @@ class Conservative:
 
 @dataclass(frozen=True, slots=True)
 class Equipartition:
-    """Every job at once, with an equal part of its nodes' CPU: on one node, m jobs get 1/m each (000 section 5.1.2).
+    """Every job at once, with an equal part of its nodes' CPU: on a node, m jobs get 1/m each ([Stillwell2010] 5.1.2).
 
     On several nodes, a waiting job's tasks are placed one after the other on the open node with the fewest tasks among
     those whose memory has room (ties: lowest index), if all find one; else it waits, and later jobs may go ahead. A
@@ -118,10 +117,29 @@ class Equipartition:
         return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)
 
 
-BATCH: Mapping[str, Callable[[], Policy]] = MappingProxyType(
-    {"FCFS": Fcfs, "EASY": Easy, "CONSERVATIVE": Conservative, "EQUIPARTITION": Equipartition}
-)
-"""How to make each policy of this module, by its name."""
+WHOLE_NODES: Family[Policy] = Family(
+    group="batch",
+    names=(
+        Name(
+            name="FCFS", start=Fcfs(), source="[Stillwell2010] 5.3.1",
+            meaning="first come, first served: jobs get whole nodes, strictly in the order of submission",
+        ),
+        Name(
+            name="EASY", start=Easy(), source="[Stillwell2010] 5.3.1",
+            meaning="FCFS with backfilling that does not delay the first job of the queue; needs estimates",
+        ),
+        Name(
+            name="CONSERVATIVE", start=Conservative(), source="common practice",
+            meaning="FCFS with backfilling that delays no job's reservation; needs estimates",
+        ),
+        Name(
+            name="EQUIPARTITION", start=Equipartition(), source="[Stillwell2010] 5.1.2", group="equal shares",
+            meaning="all jobs run at once, with equal shares of CPU",
+        ),
+    ),
+    build=lambda _, policy: policy,
+)  # fmt: skip
+"""The policies of this module."""
 
 _Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 

@@ -1,4 +1,4 @@
-"""Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares (000 section 5.2)."""
+"""Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares ([Stillwell2010] 5.2)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
