@@ -10,7 +10,7 @@ from dfrs.policies.fractional.objective import StretchLines, YieldLines
 from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin
 from dfrs.policies.fractional.vector_repack import PACKINGS, VectorRemap
-from dfrs.policies.names import TABLE_5_1, all_published, find_policy
+from dfrs.policies.names import TABLE_5_1, all_published, complete_policy, find_policy
 
 ACTIONS = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
 
@@ -134,3 +134,18 @@ def test_other_names_are_refused_with_the_rule(name, words):
     assert words in str(error.value)
     assert f'policy "{name}"' in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("begun", "offered"),
+    [
+        ("GreedyPM", ["GreedyPM", "GreedyPM*"]),
+        ("Greedy*/per/PRIO=FLOW/VT", ["Greedy*/per/PRIO=FLOW/VT", "Greedy*/per/PRIO=FLOW/VT^2"]),
+        ("Greedy*/per/MV", ["Greedy*/per/MVT="]),
+        ("Greedy*/per/MVT=600/MF", []),
+        ("LOS/", ["LOS/LOOKAHEAD=", "LOS/UNIT="]),
+        ("no such one/", []),
+    ],
+)
+def test_a_shell_offers_what_can_follow(begun, offered):
+    assert complete_policy(begun) == offered
