@@ -14,7 +14,7 @@ import numpy as np
 
 import dfrs
 from dfrs.experiments.simulations import measured
-from dfrs.model.decisions import RUNNING, Placement, Policy, Snapshot, Target
+from dfrs.model.decisions import RUNNING, Placement, Policy, Snapshot, Target, Traits
 from dfrs.model.elastic import ElasticCommands
 from dfrs.model.instance import Ints
 from dfrs.model.jobs import Workload
@@ -106,10 +106,8 @@ class Shifty:
     Jobs are paused, resumed and moved for no reason; more tasks find nodes where memory is free.
     """
 
-    elastic = True
-
     def __init__(self, *, dedicated: bool = True, calm: bool = False) -> None:
-        self.dedicated, self.calm = dedicated, calm
+        self.traits, self.calm = Traits(elastic=True, dedicated=dedicated), calm
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         rows = np.flatnonzero(~(snapshot.jobs["requested_start_s"] > snapshot.now_s))
@@ -170,8 +168,7 @@ class Shifty:
 class ElasticFcfs:
     """FCFS that processes commands; more tasks of a running job come to free nodes, one each."""
 
-    exclusive = True
-    elastic = True
+    traits = Traits(exclusive=True, elastic=True)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         return Fcfs().decide(snapshot)

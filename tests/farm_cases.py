@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dfrs.model.decisions import RUNNING, Placement, Snapshot, Target
+from dfrs.model.decisions import RUNNING, Placement, Snapshot, Target, Traits
 from dfrs.model.farm import Farm, SubCluster
 from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
@@ -65,8 +65,7 @@ def settings_of(truth: FarmTruth, farm: Farm, **options: object) -> Settings:
 class Clustered:
     """Jobs as they come, each within a sub-cluster, one task a node; at every wake some of them go elsewhere."""
 
-    clustered = True
-    exclusive = True
+    traits = Traits(clustered=True, exclusive=True)
 
     def __init__(self, period_s: float = 83.0, look: Callable[[Snapshot], None] | None = None) -> None:
         self.period_s, self.look = period_s, look

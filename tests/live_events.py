@@ -258,7 +258,7 @@ def drive(core: Core, seed: int, site: Site, steps: int = 120):
     """Run a random history; (record of (time, document, digest), events with their commands)."""
     history = History(np.random.default_rng(seed), site)
     world, now_s, record, log = history.executor, 0.0, [], []
-    exclusive = getattr(core.policy, "exclusive", False)
+    exclusive = core.traits.exclusive
 
     def handle(event) -> None:
         decisions = core.decisions

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from dfrs.model.decisions import RUNNING, Cause, Placement, Snapshot, Target
+from dfrs.policies.names import find_policy
 
 
 class Stay:
@@ -13,6 +15,10 @@ class Stay:
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         return Target(snapshot.task_nodes, snapshot.jobs["yield_"].copy())
+
+
+BATCH = {name: partial(find_policy, name) for name in ("FCFS", "EASY", "CONSERVATIVE", "EQUIPARTITION")}
+"""How to make each of these."""
 
 
 class FromFunction:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dfrs.api import allocate, generate_services, generate_virtual_clusters, read_instance, read_workload, simulate
     from dfrs.bounds.stretch import stretch_bound
     from dfrs.model.allocation import Allocation, Outcome, Status
-    from dfrs.model.decisions import Placement, Policy, Snapshot, Target
+    from dfrs.model.decisions import Placement, Policy, Snapshot, Target, Traits
     from dfrs.model.errors import DfrsError, InfeasibleError, InputError
     from dfrs.model.instance import Instance
     from dfrs.model.jobs import Workload
@@ -42,6 +42,7 @@ __all__ = [
     "Snapshot",
     "Status",
     "Target",
+    "Traits",
     "Workload",
     "allocate",
     "generate_services",
@@ -63,7 +64,7 @@ _HOMES = {
     "dfrs.placement.bounds": ("lp_bound", "upper_bound"),
     "dfrs.runs.metrics.schedule": ("summarize",),
     "dfrs.model.allocation": ("Allocation", "Outcome", "Status"),
-    "dfrs.model.decisions": ("Placement", "Policy", "Snapshot", "Target"),
+    "dfrs.model.decisions": ("Placement", "Policy", "Snapshot", "Target", "Traits"),
     "dfrs.model.errors": ("DfrsError", "InfeasibleError", "InputError"),
     "dfrs.model.instance": ("Instance",),
     "dfrs.model.jobs": ("Workload",),

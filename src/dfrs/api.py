@@ -67,7 +67,7 @@ def generate_services(
     qos: float = 0.5,
     seed: int = 0,
 ) -> Instance:
-    """A random instance of 000 section 4.3: half of the resources rigid, half fluid. Raises InputError."""
+    """A random instance of [Stillwell2010] section 4.3: half of the resources rigid, half fluid. Raises InputError."""
     scenario = Scenario(nodes=nodes, services=services, dims=resources, slack=slack, sigma=sigma, rho=rho, qos=qos)
     return dissertation_instance(scenario, seed)
 
@@ -82,7 +82,7 @@ def generate_virtual_clusters(
     parallel: bool = False,
     seed: int = 0,
 ) -> Instance:
-    """A random instance of 001 section 4.1 (5.2 if parallel): memory rigid, CPU fluid. Raises InputError."""
+    """A random instance of [Stillwell2008] 4.1 (5.2 if parallel): memory rigid, CPU fluid. Raises InputError."""
     scenario = VirtualClusterScenario(
         nodes=nodes, tasks=tasks, slack=slack, memory_cov=memory_cov, cpu_cov=cpu_cov, parallel=parallel
     )

@@ -4,12 +4,12 @@ import pytest
 
 from dfrs.experiments.simulations import Task, perform
 from dfrs.model.run import Penalty
-from dfrs.policies.batch.backfilling import BATCH
 from dfrs.policies.names import all_published
 from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator.simulation import Settings
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.lublin import Lublin, generate
+from tests.small_policies import BATCH
 
 SEEDS = (1, 2, 10)
 """Reference traces with load 0.42, 0.73 and 1.08."""

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from dfrs.engine.check import check
-from dfrs.model.decisions import Cause, Reason
+from dfrs.model.decisions import Cause, Reason, Traits
 from dfrs.model.errors import InputError
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
 from dfrs.policies.heterogeneous.gains import Mover, counted_s, gain_s, saved_per_tau
-from dfrs.policies.heterogeneous.names import find_farm
 from dfrs.policies.heterogeneous.rules import MOST_CLUSTERS, NoFarmError, Rules, has_left, left, letter, moved, source
 from dfrs.policies.heterogeneous.search import Scenario
 from dfrs.policies.names import find_policy
@@ -404,8 +403,7 @@ def test_names():
     assert find_policy("ARRIVE-F").rules == Rules()
     for name in ("FARM-EASY", "ARRIVE-F", "ARRIVE-F/HEAD"):
         assert find_policy(name).name == name
-        assert find_policy(name).exclusive
-        assert find_policy(name).clustered
+        assert find_policy(name).traits == Traits(exclusive=True, clustered=True)
 
 
 @pytest.mark.parametrize(
@@ -432,7 +430,7 @@ def test_names_that_are_none(name, words):
 
 
 def test_sub_clusters_can_be_called_by_their_names():
-    policy = replace(find_farm("ARRIVE-F"), names=("east", "west"))
+    policy = replace(find_policy("ARRIVE-F"), names=("east", "west"))
     assert policy.decide(swap()).why[100].startswith("moved from east to west with job 101")
 
 

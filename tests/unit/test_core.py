@@ -8,7 +8,18 @@ import pytest
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import Complete, Ready, Submit, Wake
-from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause, Placement, PolicyError, Reason, Target
+from dfrs.model.decisions import (
+    PAUSED,
+    RUNNING,
+    WAITING,
+    Cause,
+    Placement,
+    PolicyError,
+    Reason,
+    Target,
+    Traits,
+    traits_of,
+)
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Action
@@ -386,3 +397,16 @@ def test_a_thousand_jobs_with_many_tasks_outgrow_every_column():
     assert np.diff(core.snapshot().first).tolist() == [1 + k % 7 for k in range(1, 300, 2)]
     assert len(core.journal) == 450
     assert not (core.snapshot().jobs["state"] == PAUSED).any()
+
+
+def test_a_policy_says_what_it_is_and_one_that_says_nothing_is_nothing_more():
+    whole = FromFunction(lambda s: Stay().decide(s))
+    whole.traits = Traits(exclusive=True)
+    assert traits_of(Stay()) == Traits()
+    assert traits_of(whole) == Traits(exclusive=True)
+    core = Core(Stay(), np.ones((2, 2)))
+    assert not core.traits.exclusive
+    core.policy = whole
+    assert core.traits.exclusive
+    core.hand_over(Stay())
+    assert not core.traits.exclusive

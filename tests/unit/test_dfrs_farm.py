@@ -69,8 +69,8 @@ def test_names():
     ("name", "told"),
     [
         ("DFRS-FARM/PERIOD=0", "above 0"), ("DFRS-FARM/MVT=-1", "at least 0"), ("DFRS-FARM/MVT=inf", "at least 0"),
-        ("DFRS-FARM/PERIOD=nan", "above 0"), ("DFRS-FARM/MVT=1/MVT=2", "stands twice"),
-        ("DFRS-FARM/OPT=MIN", "must be /PERIOD"), ("DFRS-FARM/", "must be /PERIOD"), ("DFRS-FRM", "did you mean"),
+        ("DFRS-FARM/PERIOD=nan", "above 0"), ("DFRS-FARM/MVT=1/MVT=2", "another part for MVT"),
+        ("DFRS-FARM/OPT=MIN", "parts are PERIOD=…"), ("DFRS-FARM/", "parts are PERIOD=…"), ("DFRS-FRM", "did you mean"),
     ],
 )  # fmt: skip
 def test_bad_names(name, told):

@@ -10,9 +10,9 @@ import pytest
 
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
-from dfrs.policies.batch.backfilling import BATCH
 from dfrs.simulator.simulation import Settings, Simulation
 from dfrs.workloads.swf import read_swf
+from tests.small_policies import BATCH
 from tests.traces import TRACES, needs_traces
 
 ORACLE = TRACES.parent / "oracle" / "easy_KTH-SP2.csv.gz"

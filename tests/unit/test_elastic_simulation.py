@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dfrs
-from dfrs.model.decisions import Cause
+from dfrs.model.decisions import Cause, Traits
 from dfrs.model.elastic import Answer, CommandKind, ElasticCommands
 from dfrs.model.jobs import Workload
 from dfrs.policies.names import find_policy
@@ -61,7 +61,7 @@ def test_a_reduction_below_what_has_been_done_ends_the_job_now():
 
 def test_a_run_that_the_policy_ends_on_a_command_has_its_answer():
     class Fails:
-        elastic = True
+        traits = Traits(elastic=True)
 
         def decide(self, snapshot, /):
             if snapshot.cause is Cause.COMMAND:

@@ -50,7 +50,7 @@ def core_with_job(nodes=(0, 1)):
     where = {"nodes": nodes}
     core = Core(pinned(where), np.ones((9, 2)), farm=FARM)
     core.handle(Submit(1, 2, 1.0, 0.1), 0.0)
-    core._rows.jobs["ready_s"][0] = 0.0
+    core._state.rows.jobs["ready_s"][0] = 0.0
     return core, where
 
 

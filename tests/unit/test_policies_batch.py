@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, PolicyError, Reason, Snapshot
+from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, PolicyError, Reason, Snapshot, Traits, traits_of
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
-from dfrs.policies.batch.backfilling import BATCH, MissingEstimateError
+from dfrs.policies.batch.backfilling import MissingEstimateError
 from dfrs.simulator.simulation import Settings, Simulation
 from tests.frozen import frozen
 from tests.naive import batch as naive
+from tests.small_policies import BATCH
 from tests.unit.test_kernels_batch import snapshots
 
 WHOLE = ("FCFS", "EASY", "CONSERVATIVE")
@@ -181,7 +182,7 @@ def workloads(draw, exact=False):
 class Witness:
     """A policy that shows every snapshot to `look` and decides as another does."""
 
-    exclusive = True
+    traits = Traits(exclusive=True)
 
     def __init__(self, name, look):
         self.inner = BATCH[name]()
@@ -428,4 +429,4 @@ def test_equipartition_stretches_no_job_more_than_there_are_jobs(seed, jobs):
 
 def test_the_registry_names_them_all():
     assert list(BATCH) == ["FCFS", "EASY", "CONSERVATIVE", "EQUIPARTITION"]
-    assert [getattr(make(), "exclusive", False) for make in BATCH.values()] == [True, True, True, False]
+    assert [traits_of(make()).exclusive for make in BATCH.values()] == [True, True, True, False]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dfrs.engine.core import HOUR_S
+from dfrs.engine.state import HOUR_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
 from dfrs.policies.fractional.extensions import Deadlines, ScaledLines

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dfrs.engine.check import check
 from dfrs.kernels import reserve as kernels
-from dfrs.model.decisions import WAITING, Cause, Reason, Target
+from dfrs.model.decisions import WAITING, Cause, Reason, Target, Traits
 from dfrs.model.elastic import ElasticCommands
 from dfrs.model.nodes import Condition, NodeChange, most_tasks
 from dfrs.model.run import Action, Penalty
@@ -193,8 +193,7 @@ def test_dedicated_jobs_outlast_their_nodes(name):
 class Plain:
     """A Dfrs that knows nothing of dedicated jobs; told of them only when they may run."""
 
-    dedicated = False
-    elastic = True
+    traits = Traits(elastic=True)
 
     def __init__(self, policy):
         self.policy = policy

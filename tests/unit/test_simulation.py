@@ -11,13 +11,12 @@ from dfrs.model.decisions import Cause, Target
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Action, Penalty
-from dfrs.policies.batch.backfilling import BATCH
 from dfrs.runs.directory import FILES, write_run
 from dfrs.simulator import simulation as simulator
 from dfrs.simulator.simulation import Settings, Simulation, StoppedError
 from tests.naive.progress import replayed
 from tests.online_cases import empty_workload, plain_workload, random_workload
-from tests.small_policies import FairShare, FromFunction, Mover, Stay, Swapper
+from tests.small_policies import BATCH, FairShare, FromFunction, Mover, Stay, Swapper
 
 POLICIES = {
     "FCFS": BATCH["FCFS"],

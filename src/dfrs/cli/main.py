@@ -67,7 +67,6 @@ dfrs maximises the smallest one, and says beside each answer how far from the be
     dfrs up --detach && dfrs submit --cpu 0.5 --memory 512M -- ./prog && dfrs top""",
     rich_markup_mode="rich",
     no_args_is_help=True,
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     pretty_exceptions_enable=False,
 )

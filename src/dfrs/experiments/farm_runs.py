@@ -145,7 +145,7 @@ class Analysis:
 class _Listening:
     """ARRIVE-F that tells what it looked at."""
 
-    exclusive, clustered = ArriveF.exclusive, ArriveF.clustered
+    traits = ArriveF.traits
 
     def __init__(self, policy: ArriveF, heard: list[Analysis]) -> None:
         self._policy, self._heard = policy, heard

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,14 +206,27 @@ class Target:
         return cls(task_nodes, yields, wake_at_s, why=why)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a policy is, beyond its decisions: what the core, the simulator and the views do otherwise because of it."""
+
+    exclusive: bool = False
+    """A job runs only where all of its full need fits: its yield is 1, and no other job shares its CPU."""
+    dedicated: bool = False
+    """It is told of dedicated jobs at their submission, and gives them all of their full need.
+
+    Other policies are told at the requested start, as if such a job were submitted then.
+    """
+    elastic: bool = False
+    """Users' commands on jobs are processed. To let running jobs have more tasks it must be Expanding, too."""
+    clustered: bool = False
+    """On a farm it places all tasks of a job in one sub-cluster."""
+
+
 class Policy(Protocol):
     """Decides. It has no clock, no memory and no chance: the same snapshot gives the same target.
 
-    A class may say more of its policies, by attributes that are False where they are absent: `exclusive` (a job can run
-    only where all of its full need fits), `dedicated` (it is told of dedicated jobs at their submission, and gives them
-    all of their full need; other policies are told at their requested start, as if they were submitted then), `elastic`
-    (users' commands on jobs are processed; it may have `expand`, see Expanding), `clustered` (on a farm it places a job
-    in one sub-cluster only).
+    One that is more than that says so with an attribute `traits`; see `traits_of`.
     """
 
     def decide(self, snapshot: Snapshot, /) -> Target:
@@ -221,6 +234,18 @@ class Policy(Protocol):
         ...
 
 
+@runtime_checkable
+class _Described(Protocol):
+    @property
+    def traits(self) -> Traits: ...
+
+
+def traits_of(policy: Policy) -> Traits:
+    """The policy's `traits`, of its class or its own; all False where it has none."""
+    return policy.traits if isinstance(policy, _Described) else Traits()
+
+
+@runtime_checkable
 class Expanding(Protocol):
     """A policy that can give a running job more tasks."""
 

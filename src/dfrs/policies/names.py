@@ -1,24 +1,29 @@
 """Every on-line policy under its name: what the CLI, the library, the tables and the tests all read."""
 
-import difflib
-import re
 from collections.abc import Mapping
+from typing import Any
 
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import InputError
-from dfrs.policies.batch.backfilling import BATCH
-from dfrs.policies.batch.los import FAMILY, find_los
-from dfrs.policies.fractional.grammar import SUBMISSIONS, build, parse
-from dfrs.policies.heterogeneous.fractional import NAME as DFRS_FARM
-from dfrs.policies.heterogeneous.fractional import find_dfrs_farm
-from dfrs.policies.heterogeneous.names import HEADS as FARM_HEADS
-from dfrs.policies.heterogeneous.names import find_farm
+from dfrs.policies.batch.backfilling import WHOLE_NODES
+from dfrs.policies.batch.los import LOS
+from dfrs.policies.declaration import Entry, Family, nearest
+from dfrs.policies.fractional.grammar import FRACTIONAL
+from dfrs.policies.heterogeneous.arrive_f import ARRIVE_F
+from dfrs.policies.heterogeneous.easy import FARM_EASY
+from dfrs.policies.heterogeneous.fractional import DFRS_FARM
+from dfrs.policies.plugins import plugin_families, plugin_family, plugin_names
+
+FAMILIES: tuple[Family[Any], ...] = (WHOLE_NODES, LOS, FARM_EASY, ARRIVE_F, DFRS_FARM, FRACTIONAL)
+"""All that are built in, in the order in which they are listed."""
+
+_FAMILY_OF: Mapping[str, Family[Any]] = {each.name: family for family in FAMILIES for each in family.names}
 
 TABLE_5_1 = (
     "Greedy*", "GreedyP*", "GreedyPM*", "Greedy/per", "GreedyP/per", "GreedyPM/per", "Greedy*/per", "GreedyP*/per",
     "GreedyPM*/per", "MCB*", "MCB/per", "MCB*/per", "/per", "/stretch-per",
 )  # fmt: skip
-"""The combinations of 000 Table 5.1."""
+"""The combinations of [Stillwell2010] Table 5.1."""
 
 TABLE_5_2 = (
     "FCFS", "EASY",
@@ -30,14 +35,14 @@ TABLE_5_2 = (
     "MCB*/OPT=MIN/MVT=600", "MCB/per/OPT=MIN/MVT=600", "MCB*/per/OPT=MIN/MVT=600",
     "/per/OPT=MIN/MVT=600", "/stretch-per/OPT=MAX/MVT=600",
 )  # fmt: skip
-"""The policies of 000 Table 5.2, in its order."""
+"""The policies of [Stillwell2010] Table 5.2, in its order."""
 
 PUBLISHED_AGES = ("", "/MFT=300", "/MFT=600", "/MVT=300", "/MVT=600")
-"""Half a penalty and one penalty (000 section 5.3.1)."""
+"""Half a penalty and one penalty ([Stillwell2010] section 5.3.1)."""
 
 
 def all_published() -> list[str]:
-    """The 116 names of 000 chapter 5: Table 5.1 with both uses of what is left, and ages where MCB is used."""
+    """The 116 names of [Stillwell2010] chapter 5: Table 5.1 with both uses of remaining CPU, and ages with MCB."""
     return [
         f"{combination}/OPT={share}{age}"
         for combination in TABLE_5_1
@@ -50,7 +55,7 @@ TABLE_III = (
     "EASY", "EASY-D", "EASY-E", "EASY-DE", "LOS", "LOS-D", "LOS-E", "LOS-DE", "Delayed-LOS", "Hybrid-LOS",
     "Delayed-LOS-E", "Hybrid-LOS-E",
 )  # fmt: skip
-"""The policies of 002 Table III, in its order."""
+"""The policies of [Kumar2011] Table III, in its order."""
 
 
 SETS: Mapping[str, tuple[str, ...]] = {
@@ -62,26 +67,53 @@ SETS: Mapping[str, tuple[str, ...]] = {
 """Names for many policies at once."""
 
 
+def batch_names() -> list[str]:
+    """The policies for whole nodes, and EQUIPARTITION."""
+    return [each.name for family in (WHOLE_NODES, LOS) for each in family.names]
+
+
 def find_policy(name: str) -> Policy:
     """The policy of that name. Raises InputError with the nearest names, or the rule that the name breaks."""
-    if name in BATCH:
-        return BATCH[name]()
     head = name.partition("/")[0]
-    if head in FAMILY:
-        return find_los(name)
-    if head in FARM_HEADS:
-        return find_farm(name)
-    if head == DFRS_FARM:
-        return find_dfrs_farm(name)
-    known = (*BATCH, *FAMILY, *FARM_HEADS, DFRS_FARM, *TABLE_5_1)
-    if (name.isalpha() and name not in SUBMISSIONS) or re.search("LOS|EASY|ARR?IVE|FARM|DFRS", head.upper()):
-        upper = {k.upper(): k for k in known}
-        near = [upper[k] for k in difflib.get_close_matches(head.upper(), upper, n=3, cutoff=0.6)]
-        if near:
-            raise InputError(f'policy "{name}": there is no such policy; did you mean {" or ".join(near)}?')
-        policies = ", ".join((*BATCH, *FAMILY, *FARM_HEADS, DFRS_FARM))
-        raise InputError(
-            f'policy "{name}": there is no such policy; policies are {policies}, '
-            f"and names such as GreedyPM*/per/OPT=MIN/MVT=600"
-        )
-    return build(name, parse(name))
+    family = _FAMILY_OF.get(head) or plugin_family(head)
+    if family is None:
+        raise _unknown(name, head)
+    return family.find(name)
+
+
+def _unknown(name: str, head: str) -> InputError:
+    installed = plugin_names()
+    near = nearest(head, [*filter(None, _FAMILY_OF), *installed], cutoff=0.6)
+    if near:
+        return InputError(f'policy "{name}": there is no such policy; did you mean {" or ".join(near)}?')
+    policies = ", ".join((*(each.name for family in FAMILIES if not family.many for each in family.names), *installed))
+    return InputError(
+        f'policy "{name}": there is no such policy; policies are {policies}, '
+        f"and names such as GreedyPM*/per/OPT=MIN/MVT=600"
+    )
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Names that begin so: heads first, and after a slash the next part."""
+    head, slash, _ = incomplete.partition("/")
+    if not slash:
+        return [each for each in (*_FAMILY_OF, *plugin_names()) if each not in {"", "*"} and each.startswith(head)]
+    try:
+        family = _FAMILY_OF.get(head) or plugin_family(head)
+    except InputError:
+        return []
+    return [] if family is None else list(family.complete(incomplete))
+
+
+def listed_policies() -> tuple[list[Entry], list[str]]:
+    """All names and their options, built in and installed; and what is wrong with those that cannot be used."""
+    found = [entry for family in FAMILIES for entry in family.entries()]
+    problems: list[str] = []
+    for name, family in plugin_families():
+        if name in _FAMILY_OF:
+            problems.append(f'policy "{name}": an installed package has one of that name, too; dfrs has its own')
+        elif isinstance(family, InputError):
+            problems.append(str(family))
+        else:
+            found += [entry for entry in family.entries() if entry not in found]
+    return found, problems

@@ -14,7 +14,7 @@ import numpy as np
 
 from dfrs.engine.codec import Mismatch, decode, digest
 from dfrs.engine.core import Core
-from dfrs.model.decisions import Policy
+from dfrs.model.decisions import Policy, traits_of
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
@@ -160,8 +160,8 @@ def _run(
         end_s=end_s,
         configuration={
             "order": "completions-first",
-            "exclusive": all(getattr(policy, "exclusive", False) for policy in policies),
-            "dedicated": all(getattr(policy, "dedicated", False) for policy in policies),
+            "exclusive": all(traits_of(policy).exclusive for policy in policies),
+            "dedicated": all(traits_of(policy).dedicated for policy in policies),
             "command_limit": log.command_limit,
             "discovery": log.discovery,
             "live": True,

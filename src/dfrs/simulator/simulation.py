@@ -7,7 +7,7 @@ import numpy as np
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import Change, Complete, Event, Submit, Wake
-from dfrs.model.decisions import Policy, PolicyError
+from dfrs.model.decisions import Policy, PolicyError, Traits, traits_of
 from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats
@@ -63,10 +63,10 @@ class Simulation:
         self.name = name
         self.settings = settings or Settings()
         self.capacity = self._checked_capacity()
-        knows_dedicated = getattr(policy, "dedicated", False)
-        whole = np.full(len(workload), getattr(policy, "exclusive", False)) | (workload.dedicated & knows_dedicated)
-        fits = self._fits(policy, whole)
-        told_s = workload.submit_s if knows_dedicated else workload.release_s
+        traits = traits_of(policy)
+        whole = np.full(len(workload), traits.exclusive) | (workload.dedicated & traits.dedicated)
+        fits = self._fits(traits, whole)
+        told_s = workload.submit_s if traits.dedicated else workload.release_s
         self._accepted = np.flatnonzero(fits)
         self._accepted = self._accepted[np.argsort(told_s[fits], kind="stable")]
         self._jobs = workload.select(fits).with_columns(submit_s=told_s[fits])
@@ -241,8 +241,8 @@ class Simulation:
             seed=self.settings.seed,
             configuration={
                 "order": self.settings.order,
-                "exclusive": getattr(self._core.policy, "exclusive", False),
-                "dedicated": getattr(self._core.policy, "dedicated", False),
+                "exclusive": self._core.traits.exclusive,
+                "dedicated": self._core.traits.dedicated,
                 "command_limit": self.settings.command_limit,
                 **self._farm_notes(),
                 **self.settings.notes,
@@ -254,10 +254,9 @@ class Simulation:
         farm = self.settings.farm
         if farm is None:
             return {}
-        clustered = getattr(self._core.policy, "clustered", False)
-        return {"farm": farm.truth.name, "clustered": clustered, "profile_s": farm.tau_s}
+        return {"farm": farm.truth.name, "clustered": self._core.traits.clustered, "profile_s": farm.tau_s}
 
-    def _fits(self, policy: Policy, whole: Bools) -> Bools:
+    def _fits(self, traits: Traits, whole: Bools) -> Bools:
         """(J,) whether each job could run alone; for policies that keep to sub-clusters, within one of them."""
         fits, farm = _fits(self.workload, self.capacity, whole), self.settings.farm
         if farm is None:
@@ -265,10 +264,9 @@ class Simulation:
         farm.check(len(self.workload), len(self.capacity))
         if len(self.workload.commands):
             raise InputError(f"farm: the workload has {len(self.workload.commands)} commands: must have none on a farm")
-        if not getattr(policy, "clustered", False):
+        if not traits.clustered:
             return fits
-        exclusive = getattr(policy, "exclusive", False)
-        return fits & fits_a_cluster(self.workload, self.capacity, farm.truth.cluster, exclusive=exclusive)
+        return fits & fits_a_cluster(self.workload, self.capacity, farm.truth.cluster, exclusive=traits.exclusive)
 
     def _checked_capacity(self) -> Floats:
         given, farm = self.settings.capacity, self.settings.farm

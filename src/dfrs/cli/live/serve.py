@@ -14,6 +14,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.quantities import parse_bytes, quoted
+from dfrs.cli.simulate.policies import complete
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def serve(
         typer.Option(help="Directory of its own; default: DFRS_STATE, or ~/.local/state/dfrs.", show_default=False),
     ] = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="TLS is required except on loopback.")] = LISTEN,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="Who gets what; see: dfrs policies.")] = POLICY,
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="Who gets what; see: dfrs policies.", autocompletion=complete)
+    ] = POLICY,
     discovery: Annotated[
         str, typer.Option(help="How needs are found: NONE, DYNAMIC, DYNAMIC+MIGRATION or OBSERVE.")
     ] = DISCOVERY,

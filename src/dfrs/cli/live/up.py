@@ -13,6 +13,7 @@ import typer
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores, show_count
+from dfrs.cli.simulate.policies import complete
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def up(
         ),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", "-p", help="Who decides: dfrs policies.", show_default=False)
+        str | None,
+        typer.Option("--policy", "-p", help="Who decides: dfrs policies.", show_default=False, autocompletion=complete),
     ] = None,
     discovery: Annotated[
         str | None, typer.Option(help="How undeclared needs are found out.", show_default=False)

@@ -1,10 +1,21 @@
 """`dfrs policies`: the names that --policy takes."""
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import out, print_json
+from dfrs.cli.console import err, out, print_json
+
+if TYPE_CHECKING:
+    from dfrs.policies.declaration import Entry
+
+
+def complete(incomplete: str) -> list[str]:
+    """What a shell offers for --policy."""
+    from dfrs.policies.names import complete_policy
+
+    return complete_policy(incomplete)
 
 
 def policies(
@@ -21,29 +32,41 @@ def policies(
     """
     from rich.table import Table
 
-    from dfrs.policies.batch.backfilling import BATCH
-    from dfrs.policies.batch.los import FAMILY
-    from dfrs.policies.catalogue import CATALOGUE
-    from dfrs.policies.names import all_published
+    from dfrs.policies.names import all_published, batch_names, listed_policies
 
     if names:
-        chosen = [*BATCH, *FAMILY, *all_published()]
+        chosen = [*batch_names(), *all_published()]
         if as_json:
             print_json(chosen)
         else:
             print("\n".join(chosen))
         return
+    entries, problems = listed_policies()
+    for problem in problems:
+        err.print(f"dfrs: {problem}", markup=False, soft_wrap=True)
     if as_json:
-        print_json([{"name": e.name, "group": e.group, "meaning": e.meaning, "source": e.source} for e in CATALOGUE])
+        print_json([asdict(entry) for entry in entries])
         return
     if markdown:
-        print("| part | kind | what it does | source |\n|---|---|---|---|")
-        for e in CATALOGUE:
-            print(f"| `{e.name}` | {e.group} | {e.meaning} | {e.source} |")
+        print("\n".join(table_lines(entries)))
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("name or part", "kind", "what it does", "source"):
         table.add_column(column, no_wrap=column == "name or part")
-    for e in CATALOGUE:
-        table.add_row(e.name, e.group, e.meaning, e.source)
+    for entry in entries:
+        # Square brackets are text here, not a style.
+        table.add_row(*(cell.replace("[", r"\[") for cell in (entry.name, entry.group, _meaning(entry), entry.source)))
     out.print(table)
+
+
+def table_lines(entries: "list[Entry]") -> list[str]:
+    """The reference's table."""
+    lines = ["| part | kind | what it does | source |", "|---|---|---|---|"]
+    return lines + [f"| `{e.name}` | {e.group} | {_meaning(e)} | {e.source} |" for e in entries]
+
+
+def _meaning(entry: "Entry") -> str:
+    """In words, with whose option it is, what it may be, and what it is by default."""
+    whose = f"with {', '.join(entry.policies)}: " if entry.policies else ""
+    value = "; ".join(filter(None, (entry.value, entry.default and f"default {entry.default}")))
+    return f"{whose}{entry.meaning}{value and f' ({value})'}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, warn
+from dfrs.cli.simulate.policies import complete
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +40,11 @@ def simulate(
     policies: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", "-p", help="A policy; several times for several. See dfrs policies.", show_default=POLICY
+            "--policy",
+            "-p",
+            help="A policy; several times for several. See dfrs policies.",
+            show_default=POLICY,
+            autocompletion=complete,
         ),
     ] = None,
     from_log: Annotated[

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dfrs.live.protocol.resources import ShadowChoice
-from dfrs.model.decisions import Policy, Snapshot, Target
+from dfrs.model.decisions import Expanding, Policy, Snapshot, Target, Traits, traits_of
+from dfrs.model.instance import Ints
 
 MOST = 1000
 """Differences kept."""
@@ -36,9 +37,14 @@ class Shadowed:
         self._clock = clock
         self._choices: deque[ShadowChoice] = deque(maxlen=MOST)
 
-    def __getattr__(self, name: str) -> object:
-        # What a class says of its policies, for instance `exclusive`, is true of this one too.
-        return getattr(self._policy, name)
+    @property
+    def traits(self) -> Traits:
+        """Those of the first policy."""
+        return traits_of(self._policy)
+
+    def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
+        """The first policy's nodes for more tasks of a job; None where it has none, or never has any."""
+        return self._policy.expand(snapshot, row, more) if isinstance(self._policy, Expanding) else None
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The first policy's target."""

@@ -24,7 +24,7 @@ from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.drivers.base import TaskSpec
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
-from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError
+from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError, traits_of
 from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition, NodeChange
 
@@ -88,12 +88,12 @@ class State:
     @property
     def exclusive(self) -> bool:
         """Whether jobs get all of their need or nothing."""
-        return bool(getattr(self.policy, "exclusive", False))
+        return traits_of(self.policy).exclusive
 
     @property
     def knows_dedicated(self) -> bool:
         """Whether the policy is told of requested starts."""
-        return bool(getattr(self.policy, "dedicated", False))
+        return traits_of(self.policy).dedicated
 
     def now_s(self) -> float:
         """Seconds since the epoch; never goes back."""

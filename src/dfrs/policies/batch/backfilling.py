@@ -1,4 +1,4 @@
-"""Batch scheduling, what DFRS is compared with (000 section 5.3.1), and EQUIPARTITION (000 section 5.1.2, Theorem 4).
+"""Batch scheduling, what DFRS is compared with, and EQUIPARTITION ([Stillwell2010] 5.3.1; 5.1.2, Theorem 4).
 
 FCFS, EASY and CONSERVATIVE give a job nodes for itself, at yield 1, until it is done. Tasks of the same job share a
 node as far as their memory and full need allow, so a job whose tasks need half a node's CPU and at most half its memory
@@ -12,9 +12,7 @@ EASY and CONSERVATIVE plan with the users' estimates: a running job is expected 
 free yet. All reservations are made anew at every decision, from the queue as it is.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar
 
 import numpy as np
@@ -22,9 +20,10 @@ import numpy as np
 from dfrs.kernels import batch as kernels
 from dfrs.kernels.equipartition import equipartition
 from dfrs.model import tolerances
-from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target
+from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
+from dfrs.policies.declaration import Family, Name
 from dfrs.policies.fractional.expand import on_free_nodes
 
 
@@ -40,8 +39,7 @@ class MissingEstimateError(PolicyError, InputError):
 class Fcfs:
     """First come, first served: jobs start strictly in order of submission, each as soon as enough nodes are free."""
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
+    traits: ClassVar[Traits] = Traits(exclusive=True)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reason QUEUE_HEAD."""
@@ -59,10 +57,13 @@ class Easy:
     Raises MissingEstimateError for a job submitted without an estimate, or where one of a job already there is wanted.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
     elastic: bool = False
-    """Users' commands on jobs are processed: EASY-E of 002."""
+    """Users' commands on jobs are processed: EASY-E of [Kumar2011]."""
+
+    @property
+    def traits(self) -> Traits:
+        """Whole nodes."""
+        return Traits(exclusive=True, elastic=self.elastic)
 
     def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
         """Free nodes for more tasks of a running job, before any waiting job has them."""
@@ -81,8 +82,7 @@ class Conservative:
     out later than it did before. Raises MissingEstimateError as Easy does.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
+    traits: ClassVar[Traits] = Traits(exclusive=True)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reason RESERVED."""
@@ -91,7 +91,7 @@ class Conservative:
 
 @dataclass(frozen=True, slots=True)
 class Equipartition:
-    """Every job at once, with an equal part of its nodes' CPU: on one node, m jobs get 1/m each (000 section 5.1.2).
+    """Every job at once, with an equal part of its nodes' CPU: on a node, m jobs get 1/m each ([Stillwell2010] 5.1.2).
 
     On several nodes, a waiting job's tasks are placed one after the other on the open node with the fewest tasks among
     those whose memory has room (ties: lowest index), if all find one; else it waits, and later jobs may go ahead. A
@@ -117,10 +117,29 @@ class Equipartition:
         return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)
 
 
-BATCH: Mapping[str, Callable[[], Policy]] = MappingProxyType(
-    {"FCFS": Fcfs, "EASY": Easy, "CONSERVATIVE": Conservative, "EQUIPARTITION": Equipartition}
-)
-"""How to make each policy of this module, by its name."""
+WHOLE_NODES: Family[Policy] = Family(
+    group="batch",
+    names=(
+        Name(
+            name="FCFS", start=Fcfs(), source="[Stillwell2010] 5.3.1",
+            meaning="first come, first served: jobs get whole nodes, strictly in the order of submission",
+        ),
+        Name(
+            name="EASY", start=Easy(), source="[Stillwell2010] 5.3.1",
+            meaning="FCFS with backfilling that does not delay the first job of the queue; needs estimates",
+        ),
+        Name(
+            name="CONSERVATIVE", start=Conservative(), source="common practice",
+            meaning="FCFS with backfilling that delays no job's reservation; needs estimates",
+        ),
+        Name(
+            name="EQUIPARTITION", start=Equipartition(), source="[Stillwell2010] 5.1.2", group="equal shares",
+            meaning="all jobs run at once, with equal shares of CPU",
+        ),
+    ),
+    build=lambda _, policy: policy,
+)  # fmt: skip
+"""The policies of this module."""
 
 _Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]
 

@@ -1,32 +1,28 @@
-"""Batch scheduling of 002: sets of jobs that fill the nodes, dedicated jobs, and jobs that change.
+"""Batch scheduling of [Kumar2011]: sets of jobs that fill the nodes, dedicated jobs, and jobs that change.
 
 A policy is composed of a queue discipline (EASY, LOS or Delayed-LOS), with or without a queue of dedicated jobs (`-D`;
 Delayed-LOS with it is Hybrid-LOS), and with or without a processor of users' commands (`-E`); together they are the
-twelve of 002 Table III. Where the document's pseudo-code has gaps, docs/explanation/elastic.md says what is done here
-and why.
+twelve of [Kumar2011] Table III. Where the document's pseudo-code has gaps, docs/explanation/elastic.md says what is
+done here and why.
 
 All of them give a job nodes of its own, at yield 1, and plan with the users' estimates, as `backfilling` does.
 """
 
-import difflib
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import ClassVar
 
 import numpy as np
 
 from dfrs.kernels import los as kernels
 from dfrs.model import tolerances
-from dfrs.model.decisions import RUNNING, PolicyError, Snapshot, Target
+from dfrs.model.decisions import RUNNING, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 from dfrs.policies.batch.backfilling import Easy, MissingEstimateError
+from dfrs.policies.declaration import Family, Name, Option, Share, Whole
 from dfrs.policies.fractional.expand import on_free_nodes
 
 DEFAULT_SKIPS = 7
-"""C_s where a name gives none: the optimum that 002 section V-A found for as many small as large jobs."""
+"""C_s where a name gives none: the optimum that [Kumar2011] section V-A found for as many small as large jobs."""
 
 UNLIMITED = 2**31
 """Jobs looked at for a set, where there is no limit."""
@@ -56,18 +52,21 @@ class Los:
     capacities.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
     name: str
     skips: int | None = DEFAULT_SKIPS
     automatic: bool = False
     small_share: float = np.inf
-    """As EASY while at least this share of the jobs present is small (002 section V-A)."""
+    """As EASY while at least this share of the jobs present is small ([Kumar2011] section V-A)."""
     dedicated: bool = False
     elastic: bool = False
     lookahead: int = UNLIMITED
     unit: int = 1
     """Nodes are given out in multiples of this."""
+
+    @property
+    def traits(self) -> Traits:
+        """Whole nodes."""
+        return Traits(exclusive=True, dedicated=self.dedicated, elastic=self.elastic)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reasons QUEUE_HEAD, FILLED, BACKFILLED, ON_TIME and the LATE ones."""
@@ -125,7 +124,7 @@ class Los:
 
 
 SMALL = 0.3
-"""A job that wants at most this share of the nodes is small (002 section IV-D: at most 96 of 320 processors)."""
+"""A job that wants at most this share of the nodes is small ([Kumar2011] IV-D: at most 96 of 320 processors)."""
 
 
 def small_share(snapshot: Snapshot) -> float:
@@ -135,73 +134,75 @@ def small_share(snapshot: Snapshot) -> float:
     return float((snapshot.jobs["tasks"] <= SMALL * len(snapshot.capacity)).mean())
 
 
-_FAMILY: dict[str, Los | Easy] = {
-    "EASY-E": Easy(elastic=True),
-    "EASY-D": Los(name="EASY-D", skips=None, dedicated=True),
-    "EASY-DE": Los(name="EASY-DE", skips=None, dedicated=True, elastic=True),
-    "LOS": Los(name="LOS", skips=0),
-    "LOS-D": Los(name="LOS-D", skips=0, dedicated=True),
-    "LOS-E": Los(name="LOS-E", skips=0, elastic=True),
-    "LOS-DE": Los(name="LOS-DE", skips=0, dedicated=True, elastic=True),
-    "Delayed-LOS": Los(name="Delayed-LOS"),
-    "Delayed-LOS-E": Los(name="Delayed-LOS-E", elastic=True),
-    "Hybrid-LOS": Los(name="Hybrid-LOS", dedicated=True),
-    "Hybrid-LOS-E": Los(name="Hybrid-LOS-E", dedicated=True, elastic=True),
-}
-FAMILY: Mapping[str, Los | Easy] = MappingProxyType(_FAMILY)
-"""002 Table III but for EASY, which is one of `dfrs.policies.batch.backfilling`."""
-
-PARTS = ("CS", "LOOKAHEAD", "UNIT", "SWITCH")
-"""What a name may have after a slash."""
+def _variant(name: str, kind: str, meaning: str, start: Los | Easy, section: str = "III-C") -> Name[Los | Easy]:
+    return Name(name=name, kind=kind, meaning=meaning, start=start, source=f"[Kumar2011] {section}")
 
 
-def find_los(name: str) -> Los | Easy:
-    """The policy of a name whose first part is in FAMILY. Raises InputError with the rule that the name breaks.
+_DELAYED = ("Delayed-LOS", "Hybrid-LOS")
 
-    Parts, each at most once: `CS=N` or `CS=AUTO` and `SWITCH=SHARE` for Delayed-LOS and Hybrid-LOS, `LOOKAHEAD=N` for
-    those and LOS, `UNIT=N` for all but EASY-E.
-    """
-    head, *parts = name.split("/")
-    policy = FAMILY[head]
-    seen: set[str] = set()
-    for part in parts:
-        key, _, value = part.partition("=")
-        if key not in PARTS:
-            near = difflib.get_close_matches(key.upper(), PARTS, n=1)
-            hint = f"did you mean {near[0]}=…?" if near else f"parts are {', '.join(f'{p}=…' for p in PARTS)}"
-            raise InputError(f'policy "{name}": part "{part}": there is no such part; {hint}')
-        if key in seen:
-            raise InputError(f'policy "{name}": part "{part}": there is another part for {key}')
-        seen.add(key)
-        try:
-            policy = _with_part(policy, key, value)
-        except ValueError as error:
-            raise InputError(f'policy "{name}": part "{part}": {error}') from None
-    return policy if isinstance(policy, Easy) else replace(policy, name=name)
-
-
-def _with_part(policy: Los | Easy, key: str, value: str) -> Los:
-    """The policy with one part of its name put in. Raises ValueError with the rule."""
-    if isinstance(policy, Easy):
-        raise ValueError("EASY-E has no parts")
-    if key in {"CS", "SWITCH"} and not policy.skips:
-        raise ValueError(f"{key} is for Delayed-LOS and Hybrid-LOS")
-    if key == "LOOKAHEAD" and policy.skips is None:
-        raise ValueError("LOOKAHEAD is for LOS, Delayed-LOS and Hybrid-LOS")
-    if key == "CS":
-        return replace(policy, automatic=True) if value == "AUTO" else replace(policy, skips=_whole(value))
-    if key == "SWITCH":
-        return replace(policy, small_share=_share(value))
-    return replace(policy, lookahead=_whole(value)) if key == "LOOKAHEAD" else replace(policy, unit=_whole(value))
-
-
-def _whole(value: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
-        raise ValueError("must be a whole number of at least 1")
-    return int(value)
-
-
-def _share(value: str) -> float:
-    if not re.fullmatch(r"[0-9]*\.?[0-9]+", value) or not 0.0 < float(value) <= 1.0:
-        raise ValueError("must be a share above 0, at most 1")
-    return float(value)
+LOS: Family[Los | Easy] = Family(
+    group="batch, by sets",
+    names=(
+        _variant("EASY-E", "", "EASY that processes users' commands on jobs", Easy(elastic=True)),
+        _variant(
+            "EASY-D", "", "EASY with reservations for dedicated jobs",
+            Los(name="EASY-D", skips=None, dedicated=True), "V",
+        ),
+        _variant(
+            "EASY-DE", "EASY-D", "EASY for dedicated jobs and users' commands",
+            Los(name="EASY-DE", skips=None, dedicated=True, elastic=True),
+        ),
+        _variant(
+            "LOS", "", "starts the set of waiting jobs that fills the nodes best; needs estimates",
+            Los(name="LOS", skips=0), "III",
+        ),
+        _variant(
+            "LOS-D", "LOS", "LOS with reservations for dedicated jobs",
+            Los(name="LOS-D", skips=0, dedicated=True), "V",
+        ),
+        _variant(
+            "LOS-E", "LOS", "LOS that processes users' commands on jobs", Los(name="LOS-E", skips=0, elastic=True)
+        ),
+        _variant(
+            "LOS-DE", "LOS", "LOS for dedicated jobs and users' commands",
+            Los(name="LOS-DE", skips=0, dedicated=True, elastic=True),
+        ),
+        _variant(
+            "Delayed-LOS", "", "LOS, but the set may leave out the first job of the queue a limited number of times",
+            Los(name="Delayed-LOS"), "Algorithm 1",
+        ),
+        _variant(
+            "Delayed-LOS-E", "Delayed-LOS", "Delayed-LOS that processes users' commands on jobs",
+            Los(name="Delayed-LOS-E", elastic=True),
+        ),
+        _variant(
+            "Hybrid-LOS", "", "Delayed-LOS with reservations for dedicated jobs",
+            Los(name="Hybrid-LOS", dedicated=True), "Algorithm 2",
+        ),
+        _variant(
+            "Hybrid-LOS-E", "Hybrid-LOS", "Hybrid-LOS that processes users' commands on jobs",
+            Los(name="Hybrid-LOS-E", dedicated=True, elastic=True),
+        ),
+    ),
+    options=(
+        Option(
+            key="CS", values=Whole(field="skips", words={"AUTO": {"automatic": True}}), of=_DELAYED,
+            default=str(DEFAULT_SKIPS), source="[Kumar2011] III-A",
+            meaning="how often the first job may be left out; AUTO: chosen anew at each decision",
+        ),
+        Option(
+            key="LOOKAHEAD", values=Whole(field="lookahead"), of=("LOS", *_DELAYED), default="no limit",
+            source="[Kumar2011] II-B", meaning="sets are chosen from the first N waiting jobs",
+        ),
+        Option(
+            key="UNIT", values=Whole(field="unit"), of=("LOS", *_DELAYED, "EASY-D"), default="1",
+            source="[Kumar2011] IV-A", meaning="nodes are allocated in multiples of N",
+        ),
+        Option(
+            key="SWITCH", values=Share(field="small_share"), of=_DELAYED, default="never", source="[Kumar2011] V-A",
+            meaning="decides as EASY while at least the share X of the jobs present is small",
+        ),
+    ),
+    build=lambda name, policy: policy if isinstance(policy, Easy) else replace(policy, name=name),
+)  # fmt: skip
+"""The policies of [Kumar2011] Table III but for EASY, which is one of `dfrs.policies.batch.backfilling`."""

@@ -1,4 +1,4 @@
-"""DYNAMIC and DYNAMIC+MIGRATION, the discovery of 000 section 7.2.2: phases of discovery, allocation and execution."""
+"""DYNAMIC and DYNAMIC+MIGRATION, discovery as in [Stillwell2010] 7.2.2: phases of discovery, allocation, execution."""
 
 import math
 from dataclasses import dataclass
@@ -138,7 +138,7 @@ def _allocate(table: Tasks, capacity: Floats, *, everywhere: bool) -> None:
 
 
 def best_weights(table: Tasks, capacity: Floats) -> Floats:
-    """(T,) weights for the largest minimum yield at the present places, then the largest average (000 section 4.4.7).
+    """(T,) weights for the largest minimum yield at the present places, then the best average ([Stillwell2010] 4.4.7).
 
     What is left on a node when all of its tasks have yield 1 is for all of them alike.
     """

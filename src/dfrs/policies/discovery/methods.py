@@ -1,4 +1,4 @@
-"""Methods that find out CPU needs, under their names (000 section 7.2, and one of ours).
+"""Methods that find out CPU needs, under their names ([Stillwell2010] section 7.2, and one of ours).
 
 Each is a `dfrs.model.needs.Discovery`: a pure step. See `docs/explanation/discovery.md`.
 """

@@ -1,4 +1,4 @@
-"""What a policy does about placements: on a submission, on a completion, at a wake (000 sections 5.2.1 to 5.2.4)."""
+"""What a policy does about placements: on a submission, on a completion, at a wake ([Stillwell2010] 5.2.1 to 5.2.4)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -17,7 +17,7 @@ MARGIN = tolerances.CAPACITY / 2
 
 
 class Priority(IntEnum):
-    """Which job matters more (000 section 5.2.3); each times the job's weight, ties to the earlier submission."""
+    """Which job matters more ([Stillwell2010] 5.2.3); each times the job's weight, ties to the earlier submission."""
 
     VIRTUAL = loads.VIRTUAL
     """1 / virtual time."""
@@ -28,7 +28,7 @@ class Priority(IntEnum):
 
 
 class Mode(IntEnum):
-    """What a submitted job for which there is no room may do to others (000 section 5.2.3)."""
+    """What a submitted job for which there is no room may do to others ([Stillwell2010] section 5.2.3)."""
 
     GREEDY = admission.GREEDY
     """Nothing: it waits."""
@@ -39,7 +39,7 @@ class Mode(IntEnum):
 
 
 class PinKind(IntEnum):
-    """By which age a running job keeps its nodes (000 section 5.2.4)."""
+    """By which age a running job keeps its nodes ([Stillwell2010] section 5.2.4)."""
 
     NONE = remap.NO_PIN
     FLOW = remap.PIN_FLOW

@@ -1,4 +1,4 @@
-"""Nodes for more tasks of a job that runs already: the user asked for them by EP (002 section III-C)."""
+"""Nodes for more tasks of a job that runs already: the user asked for them by EP ([Kumar2011] section III-C)."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Parts that go beyond the documents, as 000 section 8.3.1 asks: weights, decay, deadlines, a budget of migrations."""
+"""Parts that go beyond the documents, as [Stillwell2010] 8.3.1 asks: weights, decay, deadlines, migration budgets."""
 
 from dataclasses import dataclass
 from math import floor, inf
@@ -73,8 +73,8 @@ class Budgeted:
     """A remapping that migrates at most `amount` of memory in any hour, in reference nodes; beyond it, ADAPT chooses.
 
     The jobs that the remapping puts on nodes are kept. Where their migrations would pass what is left of the hour's
-    budget, ADAPT looks for the placement with the largest minimum yield within it, from where they run now (000
-    section 6.2); where it finds none, everything stays as it is.
+    budget, ADAPT looks for the placement with the largest minimum yield within it, from where they run now
+    ([Stillwell2010] section 6.2); where it finds none, everything stays as it is.
     """
 
     remap: Action
@@ -127,7 +127,7 @@ class Budgeted:
 class Improving:
     """A remapping that is adopted only where it improves the minimum yield by more than `threshold`, relative to it.
 
-    Or where it leaves fewer jobs without nodes; never where it leaves more (000 section 7.2.2).
+    Or where it leaves fewer jobs without nodes; never where it leaves more ([Stillwell2010] section 7.2.2).
     """
 
     remap: Action

@@ -1,4 +1,4 @@
-"""Names of DFRS policies (000 section 5.2.4): what a name may be made of, and the policy it stands for.
+"""Names of DFRS policies ([Stillwell2010] section 5.2.4): what a name may be made of, and the policy it stands for.
 
     [Greedy|GreedyP|GreedyPM|MCB][*][/per[=SECONDS]|/stretch-per[=SECONDS]|/due[=SECONDS]][/PART…]
 
@@ -10,13 +10,11 @@ is done when a stretch doubles. Further parts, each at most once, in any order: 
 a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
 """
 
-import difflib
 import math
-import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 
-from dfrs.model.errors import InputError
+from dfrs.policies.declaration import Choice, Family, Flag, Name, Number, Option
 from dfrs.policies.fractional.actions import MOVABLE, Action, Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
 from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, ScaledLines
 from dfrs.policies.fractional.objective import YIELDS, Lines, StretchLines
@@ -25,17 +23,10 @@ from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin
 from dfrs.policies.fractional.vector_repack import DEFAULT_PACKING, PACKINGS, VectorRemap
 
 PERIOD_S = 600.0
-"""Twice the rescheduling penalty of the documents (000 section 5.3.1)."""
-
-SUBMISSIONS = ("Greedy", "GreedyP", "GreedyPM", "MCB")
+"""Twice the rescheduling penalty of the published experiments ([Stillwell2010] 5.3.1)."""
 
 _MODES = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
-_PRIORITIES = {
-    "VT": Priority.VIRTUAL,
-    "FLOW/VT": Priority.FLOW_VIRTUAL,
-    "FLOW/VT^2": Priority.FLOW_VIRTUAL_SQUARED,
-}
-_PINS = {"MFT": PinKind.FLOW, "MVT": PinKind.VIRTUAL}
+SUBMISSIONS = (*_MODES, "MCB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,167 +43,65 @@ class Spec:
     needs: float | None = None
     stretch: bool = False
     share: str = ""
-    pin: Pin = MOVABLE
-    priority: str = "FLOW/VT^2"
-    packing: str = DEFAULT_PACKING
-    window: int = 1
+    mft_s: float | None = None
+    mvt_s: float | None = None
+    priority: Priority = Priority.FLOW_VIRTUAL_SQUARED
+    packing: str | None = None
+    window: int | None = None
 
     @property
     def packs(self) -> bool:
         """Whether MCB is ever used."""
         return self.submission == "MCB" or self.period_s is not None or self.needs is not None
 
+    @property
+    def scales(self) -> bool:
+        """Whether yields are scaled by weights or ages."""
+        return self.weighted or self.decay_s < math.inf
 
-def parse(name: str) -> Spec:
-    """What `name` says. Raises InputError, naming the part and the rule, where it is not the name of a DFRS policy."""
-    head, *parts = _split(name)
-    spec = Spec(submission=head.removesuffix("*"), star=head.endswith("*"))
-    if spec.submission and spec.submission not in SUBMISSIONS:
-        raise _unknown(name, head, [s + star for s in SUBMISSIONS for star in ("*", "")])
-    seen: set[str] = set()
-    for part in parts:
-        key, given, value = part.partition("=")
-        setting = _SETTINGS.get(key) or (_set_packing if part in PACKINGS else None)
-        if setting is None:
-            raise _unknown(name, part, [*_SETTINGS, *PACKINGS])
-        kind = _KINDS.get(key, "packing" if setting is _set_packing else key)
-        if kind in seen:
-            raise InputError(f'policy "{name}": part "{part}": there is another part for the {kind}')
-        seen.add(kind)
-        try:
-            spec = setting(spec, key, value if given else None)
-        except ValueError as error:
-            raise InputError(f'policy "{name}": part "{part}": {error}') from None
-    _check(name, spec, seen)
-    return spec
+    @property
+    def pin(self) -> Pin:
+        """Which running jobs MCB does not move."""
+        if self.mft_s is not None:
+            return Pin(kind=PinKind.FLOW, seconds=self.mft_s)
+        return MOVABLE if self.mvt_s is None else Pin(kind=PinKind.VIRTUAL, seconds=self.mvt_s)
 
-
-def _split(name: str) -> list[str]:
-    """The parts of a name; the slash in a priority's name does not end a part."""
-    return [part.replace("\0", "/") for part in re.sub(r"(?<=/PRIO=FLOW)/(?=VT)", "\0", name).split("/")]
-
-
-def _unknown(name: str, part: str, known: list[str]) -> InputError:
-    near = difflib.get_close_matches(part, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"parts are {', '.join(known[:12])}, …"
-    return InputError(f'policy "{name}": part "{part}": there is no such part; {hint}')
-
-
-def seconds(value: str | None) -> float:
-    """A number above 0. Raises ValueError."""
-    try:
-        number = float(value or "")
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise ValueError("must be given as a number above 0, as in MVT=600")
-    return number
-
-
-def _set_period(spec: Spec, key: str, value: str | None) -> Spec:
-    return replace(spec, stretch=key == "stretch-per", period_s=PERIOD_S if value is None else seconds(value))
-
-
-def _set_due(spec: Spec, _key: str, value: str | None) -> Spec:
-    return replace(spec, due=True, period_s=PERIOD_S if value is None else seconds(value))
-
-
-def _set_weight(spec: Spec, _key: str, value: str | None) -> Spec:
-    if value is not None:
-        raise ValueError("takes no value: weights come with the jobs")
-    return replace(spec, weighted=True)
-
-
-def _set_decay(spec: Spec, _key: str, value: str | None) -> Spec:
-    return replace(spec, decay_s=seconds(value))
-
-
-def _set_budget(spec: Spec, _key: str, value: str | None) -> Spec:
-    return replace(spec, budget=seconds(value))
-
-
-def _set_needs(spec: Spec, _key: str, value: str | None) -> Spec:
-    return replace(spec, needs=seconds(value))
-
-
-def _set_share(spec: Spec, _key: str, value: str | None) -> Spec:
-    if value not in {"MIN", "MAX", "AVG", "NONE"}:
-        raise ValueError("must be OPT=MIN, AVG or NONE, with stretch-per OPT=MAX, AVG or NONE")
-    return replace(spec, share=value)
-
-
-def _set_pin(spec: Spec, key: str, value: str | None) -> Spec:
-    return replace(spec, pin=Pin(kind=_PINS[key], seconds=seconds(value)))
-
-
-def _set_priority(spec: Spec, _key: str, value: str | None) -> Spec:
-    if value not in _PRIORITIES:
-        raise ValueError(f"must be PRIO={' or '.join(_PRIORITIES)}")
-    return replace(spec, priority=value)
-
-
-def _set_packing(spec: Spec, key: str, _value: str | None) -> Spec:
-    return replace(spec, packing=key)
-
-
-def _set_window(spec: Spec, _key: str, value: str | None) -> Spec:
-    if value not in {"1", "2"}:
-        raise ValueError("must be WINDOW=1 or 2")
-    return replace(spec, window=int(value))
-
-
-_SETTINGS: dict[str, Callable[[Spec, str, str | None], Spec]] = {
-    "per": _set_period,
-    "stretch-per": _set_period,
-    "due": _set_due,
-    "WEIGHT": _set_weight,
-    "DECAY": _set_decay,
-    "BUDGET": _set_budget,
-    "NEEDS": _set_needs,
-    "OPT": _set_share,
-    "MFT": _set_pin,
-    "MVT": _set_pin,
-    "PRIO": _set_priority,
-    "WINDOW": _set_window,
-}
-_KINDS = {"per": "period", "stretch-per": "period", "due": "period", "MFT": "age below which jobs are not moved"}
-_KINDS["MVT"] = _KINDS["MFT"]
-
-
-def _check(name: str, spec: Spec, seen: set[str]) -> None:
-    """Raise InputError where parts do not go together."""
-    rule = ""
-    if spec.star and not spec.submission:
-        rule = "* needs an action on submission before it, as in Greedy*"
-    elif not spec.submission and spec.period_s is None:
-        rule = "nothing would ever be placed: name an action on submission, or /per"
-    elif spec.submission and not spec.star and spec.period_s is None:
-        rule = "a job for which there is no room at once would wait for ever: add * or /per"
-    elif not spec.packs and spec.pin.kind is not PinKind.NONE:
-        rule = "MFT and MVT limit what MCB moves, and nothing here uses MCB: leave it out, or add /per"
-    elif not spec.packs and seen & {"packing", "WINDOW"}:
-        rule = "a packing is for MCB, and nothing here uses MCB: leave it out, or add /per"
-    elif "WINDOW" in seen and PACKINGS[spec.packing].method not in {"CP", "PP"}:
-        rule = f"{spec.packing} has no window: WINDOW is for Choose and Permutation Pack"
-    elif not spec.packs and spec.budget < math.inf:
-        rule = "BUDGET limits what MCB migrates, and nothing here uses MCB: leave it out, or add /per"
-    elif spec.stretch and (spec.weighted or spec.decay_s < math.inf):
-        rule = "WEIGHT and DECAY scale yields: they do not go with /stretch-per"
-    elif spec.share == "AVG" and (spec.weighted or spec.decay_s < math.inf):
-        rule = "WEIGHT and DECAY need OPT=MIN or NONE: an average knows no level"
-    elif spec.stretch and spec.share == "MIN":
-        rule = "stretches are made small: OPT=MAX, AVG or NONE"
-    elif not spec.stretch and spec.share == "MAX":
-        rule = "OPT=MAX is for /stretch-per; here it is OPT=MIN, AVG or NONE"
-    if rule:
-        raise InputError(f'policy "{name}": {rule}')
+    @property
+    def problem(self) -> str:
+        """Why parts of the name do not go together; empty where they do."""
+        rule = ""
+        if self.star and not self.submission:
+            rule = "* needs an action on submission before it, as in Greedy*"
+        elif not self.submission and self.period_s is None:
+            rule = "nothing would ever be placed: name an action on submission, or /per"
+        elif self.submission and not self.star and self.period_s is None:
+            rule = "a job for which there is no room at once would wait for ever: add * or /per"
+        elif not self.packs and self.pin.kind is not PinKind.NONE:
+            rule = "MFT and MVT limit what MCB moves, and nothing here uses MCB: leave it out, or add /per"
+        elif not self.packs and (self.packing, self.window) != (None, None):
+            rule = "a packing is for MCB, and nothing here uses MCB: leave it out, or add /per"
+        elif self.window is not None and PACKINGS[self.packing or DEFAULT_PACKING].method not in {"CP", "PP"}:
+            rule = f"{self.packing} has no window: WINDOW is for Choose and Permutation Pack"
+        elif not self.packs and self.budget < math.inf:
+            rule = "BUDGET limits what MCB migrates, and nothing here uses MCB: leave it out, or add /per"
+        elif self.stretch and self.scales:
+            rule = "WEIGHT and DECAY scale yields: they do not go with /stretch-per"
+        elif self.share == "AVG" and self.scales:
+            rule = "WEIGHT and DECAY need OPT=MIN or NONE: an average knows no level"
+        elif self.stretch and self.share == "MIN":
+            rule = "stretches are made small: OPT=MAX, AVG or NONE"
+        elif not self.stretch and self.share == "MAX":
+            rule = "OPT=MAX is for /stretch-per; here it is OPT=MIN, AVG or NONE"
+        return rule
 
 
 def build(name: str, spec: Spec) -> Dfrs:
-    """The policy, under that name."""
-    priority = _PRIORITIES[spec.priority]
+    """The policy, under that name. Raises ValueError with the rule where parts of it do not go together."""
+    if spec.problem:
+        raise ValueError(spec.problem)
+    priority = spec.priority
     lines: Lines = YIELDS
-    if spec.weighted or spec.decay_s < math.inf:
+    if spec.scales:
         lines = ScaledLines(weighted=spec.weighted, decay_s=spec.decay_s)
     aim = lines
     shares: Shares
@@ -250,6 +139,165 @@ def _packer(spec: Spec, lines: Lines, priority: Priority) -> Action:
 
 
 def _unlimited_packer(spec: Spec, lines: Lines, priority: Priority) -> Action:
-    if spec.packing == DEFAULT_PACKING and spec.window == 1:
+    packing, window = spec.packing or DEFAULT_PACKING, spec.window or 1
+    if packing == DEFAULT_PACKING and window == 1:
         return Remap(lines=lines, priority=priority, pin=spec.pin)
-    return VectorRemap(packing=spec.packing, window=spec.window, lines=lines, priority=priority, pin=spec.pin)
+    return VectorRemap(packing=packing, window=window, lines=lines, priority=priority, pin=spec.pin)
+
+
+def _seconds(field: str) -> Number:
+    return Number(field=field, unit="seconds", letter="S", example="600")
+
+
+def _period(field: str) -> Number:
+    return Number(
+        field="period_s",
+        unit="seconds",
+        letter="S",
+        example="600",
+        absent=PERIOD_S,
+        also={field: True} if field else {},
+    )
+
+
+_PERIOD, _AGE = "the period", "the age below which jobs are not moved"
+_WHEN, _REST, _PINNED, _PRIORITY, _PACKING, _EXTENSIONS = (
+    "periodically", "remaining CPU", "jobs that MCB does not move", "priority", "packing", "extensions",
+)  # fmt: skip
+
+_OPTIONS = (
+    Option(
+        key="per", group=_WHEN, about=_PERIOD, values=_period(""), default=f"never; {PERIOD_S:g} without a value",
+        meaning="MCB repacks all jobs every S seconds", source="[Stillwell2010] 5.2.4",
+    ),
+    Option(
+        key="stretch-per", group=_WHEN, about=_PERIOD, values=_period("stretch"),
+        default=f"never; {PERIOD_S:g} without a value",
+        meaning="MCB repacks all jobs every S seconds to minimise the maximum estimated stretch",
+        source="[Stillwell2010] 5.2.6",
+    ),
+    Option(
+        key="OPT", group=_REST, about="the OPT", values=Choice(
+            field="share",
+            must="OPT=MIN, AVG or NONE, with stretch-per OPT=MAX, AVG or NONE",
+            values={
+                "MIN": (
+                    "MIN", "max-min: raises the smallest yields, then the next smallest (default)",
+                    "[Stillwell2010] 5.2.5",
+                ),
+                "AVG": (
+                    "AVG", "maximises the average yield; with /stretch-per minimises the average stretch",
+                    "[Stillwell2010] 5.2.5, 5.2.6",
+                ),
+                "MAX": (
+                    "MAX", "with /stretch-per: lowers the largest stretches, then the next largest (default)",
+                    "[Stillwell2010] 5.2.6",
+                ),
+                "NONE": ("NONE", "raises no yield above the minimum yield", "[Stillwell2010] 5.2.5"),
+            },
+        ),
+    ),
+    Option(
+        key="MVT", group=_PINNED, about=_AGE, values=_seconds("mvt_s"), default="none",
+        meaning="running jobs with less than S seconds of virtual time", source="[Stillwell2010] 5.2.4",
+    ),
+    Option(
+        key="MFT", group=_PINNED, about=_AGE, values=_seconds("mft_s"), default="none",
+        meaning="running jobs submitted less than S seconds ago", source="[Stillwell2010] 5.2.4",
+    ),
+    Option(
+        key="PRIO", group=_PRIORITY, values=Choice(
+            field="priority",
+            values={
+                "VT": (Priority.VIRTUAL, "1 / virtual time", "[Stillwell2010] 5.2.3"),
+                "FLOW/VT": (Priority.FLOW_VIRTUAL, "flow time / virtual time", "[Stillwell2010] 5.2.3"),
+                "FLOW/VT^2": (
+                    Priority.FLOW_VIRTUAL_SQUARED, "flow time / virtual time squared (default)",
+                    "[Stillwell2010] 5.2.3",
+                ),
+            },
+        ),
+    ),
+    Option(
+        key="due", group=_EXTENSIONS, about=_PERIOD, values=_period("due"),
+        default=f"never; {PERIOD_S:g} without a value",
+        meaning="MCB repacks all jobs when the stretch of one has doubled, at a multiple of S seconds",
+        source="[Stillwell2010] 8.3.1",
+    ),
+    Option(
+        key="WEIGHT", group=_EXTENSIONS, values=Flag(field="weighted", why="weights come with the jobs"),
+        meaning="yields up to 1 are in proportion to the jobs' weights", source="[Stillwell2010] 8.3.1",
+    ),
+    Option(
+        key="DECAY", group=_EXTENSIONS, values=_seconds("decay_s"), default="none",
+        meaning="long-running jobs get less: half the yield after S seconds of virtual time",
+        source="[Stillwell2010] 8.3.1",
+    ),
+    Option(
+        key="NEEDS", group=_EXTENSIONS, values=Number(field="needs", unit="share", example="0.1"), default="never",
+        meaning="MCB repacks all jobs when needs are revised, if that raises the minimum yield by more than X",
+        source="[Stillwell2010] 7.2.2",
+    ),
+    Option(
+        key="BUDGET", group=_EXTENSIONS, values=Number(field="budget", unit="nodes", example="5"), default="no limit",
+        meaning="MCB migrates at most the memory of X nodes an hour; ADAPT chooses which jobs",
+        source="[Stillwell2010] 6.2, 8.3.1",
+    ),
+    *(
+        Option(
+            key=packing, group=_PACKING, about="the packing", values=Flag(field="packing", value=packing),
+            listed="/VP_CPSUM, /MCB8, …", hidden=packing != DEFAULT_PACKING, default=DEFAULT_PACKING,
+            meaning="MCB packs by another algorithm: dfrs algorithms",
+            source="[Stillwell2010] 4.2.5, [Stillwell2008] 3.4",
+        )
+        for packing in PACKINGS
+    ),
+    Option(
+        key="WINDOW", group=_PACKING, values=Choice(
+            field="window",
+            values={
+                "1": (1, "the packing keeps one list of tasks for each resource (default)", "[Stillwell2010] 4.2.5"),
+                "2": (2, "the packing keeps one list of tasks for all resources", "[Stillwell2010] 4.2.5"),
+            },
+        ),
+    ),
+)  # fmt: skip
+
+_MEANINGS = {
+    "Greedy": (
+        "each task goes to the least loaded node with memory for it; without room the job waits",
+        "[Stillwell2010] 5.2.1",
+    ),
+    "GreedyP": ("Greedy, but without room it pauses jobs of lower priority", "[Stillwell2010] 5.2.3"),
+    "GreedyPM": (
+        "GreedyP, but it moves those jobs where another node has room for them", "[Stillwell2010] 5.2.3"
+    ),
+    "MCB": ("repacks all jobs to maximise the minimum yield", "[Stillwell2010] 5.2.2"),
+}  # fmt: skip
+
+FRACTIONAL: Family[Spec] = Family(
+    group="on submission",
+    many=True,
+    names=(
+        *(
+            Name(
+                name=f"{submission}{star}",
+                start=Spec(submission=submission, star=bool(star)),
+                meaning=_MEANINGS[submission][0] if not star else "",
+                source=_MEANINGS[submission][1],
+            )
+            for submission, star in product(SUBMISSIONS, ("", "*"))
+        ),
+        Name(
+            name="*",
+            start=Spec(star=True),
+            group="on completion",
+            meaning="behind one of these: places waiting and paused jobs by priority, with Greedy or MCB",
+            source="[Stillwell2010] 5.2.4",
+        ),
+        Name(name="", start=Spec()),
+    ),
+    options=_OPTIONS,
+    build=build,
+)
+"""All of them."""

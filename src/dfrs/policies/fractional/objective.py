@@ -44,7 +44,7 @@ class Lines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class YieldLines:
-    """The level is the yield (000 section 5.2.2)."""
+    """The level is the yield ([Stillwell2010] section 5.2.2)."""
 
     @property
     def search(self) -> Search:
@@ -64,7 +64,7 @@ class YieldLines:
 
 @dataclass(frozen=True, slots=True)
 class StretchLines:
-    """The level is the inverse of the stretch estimated for the next wake (000 section 5.2.6).
+    """The level is the inverse of the stretch estimated for the next wake ([Stillwell2010] section 5.2.6).
 
     The documents leave open what a job gets that needs no CPU to stay below the stretch aimed at: it gets yield 0.01.
     The estimate is for the next multiple of the period, also between two wakes: yields that were best at a wake stay so

@@ -1,11 +1,11 @@
-"""Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares (000 section 5.2)."""
+"""Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares ([Stillwell2010] 5.2)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from dfrs.model.decisions import Cause, Snapshot, Target
+from dfrs.model.decisions import Cause, Snapshot, Target, Traits
 from dfrs.model.instance import Floats, Ints
 from dfrs.policies.fractional.actions import Action, Admit, Mode, Priority, Readmit
 from dfrs.policies.fractional.expand import on_shared_nodes
@@ -23,8 +23,7 @@ class Dfrs:
     have their share reserved (`dfrs.policies.fractional.reserve`).
     """
 
-    dedicated: ClassVar[bool] = True
-    elastic: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(dedicated=True, elastic=True)
 
     name: str
     on_submission: Action | None

@@ -1,4 +1,4 @@
-"""Dedicated jobs beside batch jobs that share: a share reserved from the requested start on (002 section III-B).
+"""Dedicated jobs beside batch jobs that share: a share reserved from the requested start on ([Kumar2011] III-B).
 
 From its requested start to its end a dedicated job has nodes for all its tasks and yield 1; it is neither paused nor
 moved. Others share what it leaves of its nodes: their snapshot has neither its row nor what it uses, so that every
@@ -6,9 +6,9 @@ action and every rule for shares serves as it is. Before its requested start a d
 
 It gets the nodes of least CPU load among those where it disturbs nobody: where memory is free, and each batch job there
 could still have a yield of 0.01 of what CPU is left, itself at least a hundredth of the node's. Where these are too few
-for its tasks, batch jobs must leave, by the policy's priority and with the rule of GreedyP (000 section 5.2.3); they
-are moved if the policy migrates jobs at all and there is room elsewhere, or else paused. Only other dedicated jobs and
-closed nodes can make it late; then it is tried again at every decision, before all batch jobs.
+for its tasks, batch jobs must leave, by the policy's priority and with the rule of GreedyP ([Stillwell2010] 5.2.3);
+they are moved if the policy migrates jobs at all and there is room elsewhere, or else paused. Only other dedicated jobs
+and closed nodes can make it late; then it is tried again at every decision, before all batch jobs.
 """
 
 from dataclasses import dataclass, replace

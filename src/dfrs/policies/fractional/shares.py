@@ -1,4 +1,4 @@
-"""How CPU is shared between jobs that are on nodes (000 sections 5.2.5, 5.2.6)."""
+"""How CPU is shared between jobs that are on nodes ([Stillwell2010] sections 5.2.5, 5.2.6)."""
 
 from dataclasses import dataclass
 from typing import Protocol

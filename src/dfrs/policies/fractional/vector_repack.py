@@ -1,4 +1,4 @@
-"""MCB with any vector packing of 000 section 4.2.5 or 001 section 3.4 in place of VP_CPMAX: for study, not for speed.
+"""MCB with any vector packing ([Stillwell2010] 4.2.5, [Stillwell2008] 3.4), not VP_CPMAX: for study, not for speed.
 
 Task by task through the general kernels. Nodes are what running jobs that keep their places leave of them, so that
 a packing that looks at loads sees those of the tasks it places.

@@ -1,4 +1,4 @@
-"""ARRIVE-F: EASY over sub-clusters, and jobs that move to where they are predicted to run best (003 sections 5.6, 5.7).
+"""ARRIVE-F: EASY over sub-clusters, and jobs that move to where they are predicted to run best ([Atif2011] 5.6, 5.7).
 
 Every 4 tau seconds the running jobs are looked at: which exchange between two sub-clusters saves the farm most time?
 One plan is executed at a time; while its processes are being moved the two sub-clusters are locked, and nothing is
@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nextafter
 from typing import ClassVar
 
-from dfrs.model.decisions import MEMORY, Cause, Reason, Snapshot, Target
+from dfrs.model.decisions import MEMORY, Cause, Reason, Snapshot, Target, Traits
+from dfrs.policies.declaration import Family, Name
 from dfrs.policies.fractional.objective import next_multiple
 from dfrs.policies.heterogeneous import rules as farm_rules
 from dfrs.policies.heterogeneous.cluster_view import Board
 from dfrs.policies.heterogeneous.easy import Dispatch, dispatch, target, wake_at
 from dfrs.policies.heterogeneous.gains import passes
 from dfrs.policies.heterogeneous.plan import Move, plan, units
-from dfrs.policies.heterogeneous.rules import Rules, letter
+from dfrs.policies.heterogeneous.rules import OPTIONS, Rules, letter
 from dfrs.policies.heterogeneous.search import Scenario, Search, Trade
 from dfrs.policies.heterogeneous.special import head_saved_s, head_trades, memory_trades
 
@@ -74,10 +75,7 @@ class _Round:
 class ArriveF:
     """See the module. Raises what `dfrs.policies.heterogeneous.easy.FarmEasy` does."""
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
-    clustered: ClassVar[bool] = True
-    """A job has all its nodes in one sub-cluster."""
+    traits: ClassVar[Traits] = Traits(exclusive=True, clustered=True)
     name: str = "ARRIVE-F"
     rules: Rules = field(default_factory=Rules)
     names: tuple[str, ...] = ()
@@ -255,3 +253,17 @@ def _considered(board: Board, trade: Trade, why_not: str) -> Considered:
         threshold_s=trade.threshold_s,
         why_not=why_not,
     )
+
+
+ARRIVE_F: Family[Rules] = Family(
+    group="on a farm",
+    names=(
+        Name(
+            name="ARRIVE-F", start=Rules(), source="[Atif2011] 5.6, 5.7",
+            meaning="FARM-EASY, and running jobs move to the sub-cluster where they are predicted to run best",
+        ),
+    ),
+    options=OPTIONS,
+    build=lambda name, rules: ArriveF(name=name, rules=rules),
+)  # fmt: skip
+"""ARRIVE-F."""

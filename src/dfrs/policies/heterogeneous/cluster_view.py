@@ -1,4 +1,4 @@
-"""Who is where on a farm: what decisions about sub-clusters read, made once from the snapshot (003 section 6.1).
+"""Who is where on a farm: what decisions about sub-clusters read, made once from the snapshot ([Atif2011] section 6.1).
 
 Plain lists: farms have tens of nodes, and decisions look at them one by one.
 """
@@ -108,7 +108,7 @@ class Board:
     def choose(self, tasks: int, among: Sequence[int]) -> list[int] | None:
         """Nodes for so many tasks of those `among`, which ascend: the first machine that holds all, else the first.
 
-        None where there are too few (003 section 9: co-located if possible).
+        None where there are too few ([Atif2011] section 9: co-located if possible).
         """
         if len(among) < tasks:
             return None
@@ -127,7 +127,7 @@ class Board:
         return found if 0.0 < found < float("inf") else float("nan")
 
     def left_s(self, row: int) -> float:
-        """T^rem of 003 equation 11: estimate less elapsed wall clock, below 0 past its end; NaN without an estimate."""
+        """T^rem of [Atif2011] eq. 11: estimate - elapsed wall clock, below 0 past its end; NaN without an estimate."""
         job = self.snapshot.jobs[row]
         return float(job["estimate_s"] - (self.snapshot.now_s - begun_s(job)))
 
@@ -142,7 +142,7 @@ class Board:
         return most
 
     def locks(self, rules: Rules) -> dict[int, float]:
-        """Sub-clusters between which jobs are being moved, each with the time when that is over (003 section 6.1)."""
+        """Sub-clusters between which jobs are being moved, each with the time when that is over ([Atif2011] 6.1)."""
         found: dict[int, float] = {}
         for row, home in enumerate(self.home):
             over_s = self.arrives_s(row, rules)

@@ -1,4 +1,4 @@
-"""EASY over sub-clusters: the scheduler of 003 section 6.1, which ARRIVE-F uses to dispatch jobs.
+"""EASY over sub-clusters: the scheduler of [Atif2011] section 6.1, which ARRIVE-F uses to dispatch jobs.
 
 A job has a node a task, all in one sub-cluster: the first, by index, with room; there all on one machine if one has
 room, else the nodes of lowest index. Jobs start in order of submission. The first that finds no sub-cluster with room
@@ -7,8 +7,8 @@ nodes. Later jobs go ahead where they leave that as it is: they end by then, or 
 nodes of the reserved one that are to spare beside the head. Nothing is dispatched to a sub-cluster while it is locked
 by a migration; its nodes count from the end of the lock on.
 
-A job ends, as it is planned, when its wall clock since its start reaches its estimate (003 equation 11), in whichever
-sub-cluster it runs; past its estimate it is expected to end now, but keeps its nodes.
+A job ends, as it is planned, when its wall clock since its start reaches its estimate ([Atif2011] equation 11), in
+whichever sub-cluster it runs; past its estimate it is expected to end now, but keeps its nodes.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from dfrs.model.decisions import PolicyError, Reason, Snapshot, Target
+from dfrs.model.decisions import PolicyError, Reason, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.policies.batch.backfilling import MissingEstimateError
+from dfrs.policies.declaration import Family, Name
 from dfrs.policies.heterogeneous.cluster_view import WAITS, Board
 from dfrs.policies.heterogeneous.rules import Rules, left
 
@@ -48,15 +49,12 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FarmEasy:
-    """EASY on a farm, without migrations: the base runs of 003 section 8.
+    """EASY on a farm, without migrations: the base runs of [Atif2011] section 8.
 
     Raises MissingEstimateError as EASY does, TooWideError for a job that no sub-cluster could ever hold, NoFarmError.
     """
 
-    exclusive: ClassVar[bool] = True
-    """A job can run only where all of its full need fits."""
-    clustered: ClassVar[bool] = True
-    """A job has all its nodes in one sub-cluster."""
+    traits: ClassVar[Traits] = Traits(exclusive=True, clustered=True)
     name: str = "FARM-EASY"
     rules: Rules = field(default_factory=Rules)
 
@@ -198,3 +196,16 @@ def _yields(board: Board) -> np.ndarray:
         if all(nodes.count(n) == board.users[n] == 1 and board.holds(row, n) for n in nodes):
             yields[row] = 1.0
     return yields
+
+
+FARM_EASY: Family[FarmEasy] = Family(
+    group="on a farm",
+    names=(
+        Name(
+            name="FARM-EASY", start=FarmEasy(), source="[Atif2011] 6.1",
+            meaning="EASY with each job within one sub-cluster; needs estimates",
+        ),
+    ),
+    build=lambda _, policy: policy,
+)  # fmt: skip
+"""FARM-EASY."""

@@ -1,4 +1,6 @@
-"""DFRS-FARM: fractional sharing of a farm of unequal sub-clusters by predicted speeds (000 chapter 5 on 003's farm).
+"""DFRS-FARM: fractional sharing of a farm of unequal sub-clusters by predicted speeds.
+
+[Stillwell2010] chapter 5 on the farm of [Atif2011].
 
 A job's effective yield is its yield times its predicted relative speed where it is, 1 on the hardware that suits it
 best; what DFRS does for the yield is done for that. Nothing is known of a job before it was profiled: until then its
@@ -11,25 +13,24 @@ completion those that wait or are paused are placed greedily. Every period all a
 if it is worth its migrations. What CPU is left over then raises the least happy first.
 """
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads, remap
 from dfrs.kernels.shares import fill
-from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target
-from dfrs.model.errors import InputError
+from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target, Traits
 from dfrs.model.farm import FarmView
 from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.policies.declaration import Family, Name, Number, Option
 from dfrs.policies.fractional.actions import MARGIN
 from dfrs.policies.fractional.objective import next_multiple
 
 NAME = "DFRS-FARM"
 PERIOD_S = 600.0
 MVT_S = 60.0
-"""About what a migration costs a job of four processes (003 section 8): it must have been worth its present place."""
+"""About what a migration costs a job of four processes ([Atif2011] 8): it must have been worth its present place."""
 GAIN = 0.1
 """Part by which the least effective yield, or with the same least one the average, must improve for a remapping."""
 NEAR = 0.05
@@ -72,7 +73,7 @@ class Outlook:
         farm_speeds.relative_speeds(view.speed, speed)
         memory = snapshot.jobs["memory"].copy()
         wants = np.nan_to_num(view.required, nan=0.0)
-        # What profiling says is 10 % above what was seen (003 section 6): only beyond that is a declaration wrong.
+        # What profiling says is 10 % above what was seen ([Atif2011] 6): only beyond that is a declaration wrong.
         wrong = wants > SPARE * memory
         if wrong.any():
             # No job waits for what no sub-cluster has for all of its tasks; one that runs may be on closed nodes.
@@ -123,7 +124,7 @@ def _plain(snapshot: Snapshot) -> FarmView:
 class DfrsFarm:
     """A pure function of the snapshot and what it says of the farm."""
 
-    clustered: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(clustered=True)
 
     name: str = NAME
     period_s: float = PERIOD_S
@@ -242,32 +243,25 @@ def _worth(kept: Floats, moved: Floats) -> bool:
     return bool(least or (moved.min() >= kept.min() - 1e-9 and moved.mean() >= (1.0 + GAIN) * kept.mean()))
 
 
-_PART = re.compile(r"(PERIOD|MVT)=(.+)")
-
-
-def find_dfrs_farm(name: str) -> DfrsFarm:
-    """The policy of that name. Raises InputError, naming the part and its rule."""
-    head, *parts = name.split("/")
-    if head != NAME:
-        raise InputError(f'policy "{name}": must be {NAME}, with /PERIOD=SECONDS and /MVT=SECONDS where wanted')
-    given: dict[str, float] = {}
-    for part in parts:
-        found = _PART.fullmatch(part)
-        if found is None:
-            raise InputError(f'policy "{name}": /{part}: must be /PERIOD=SECONDS or /MVT=SECONDS')
-        label, text = found.groups()
-        if label in given:
-            raise InputError(f'policy "{name}": /{label}= stands twice')
-        given[label] = _seconds(name, part, text, above=label == "PERIOD")
-    return DfrsFarm(name=name, period_s=given.get("PERIOD", PERIOD_S), mvt_s=given.get("MVT", MVT_S))
-
-
-def _seconds(name: str, part: str, text: str, *, above: bool) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = np.nan
-    if not (value > 0.0 or (value == 0.0 and not above)) or value == np.inf:
-        least = "above 0" if above else "at least 0"
-        raise InputError(f'policy "{name}": /{part}: must be a number of seconds {least}')
-    return value
+DFRS_FARM: Family[DfrsFarm] = Family(
+    group="on a farm",
+    names=(
+        Name(
+            name=NAME, start=DfrsFarm(), source="[Stillwell2010] 5, [Atif2011] 4",
+            meaning="nodes shared in fractions: maximises the minimum yield, weighted by predicted speeds",
+        ),
+    ),
+    options=(
+        Option(
+            key="PERIOD", values=Number(field="period_s", unit="seconds", letter="S", example="600"), of=(NAME,),
+            default=f"{PERIOD_S:g}", source="[Stillwell2010] 5.2.4", meaning="all jobs are repacked every S seconds",
+        ),
+        Option(
+            key="MVT", values=Number(field="mvt_s", unit="seconds", letter="S", zero=True, example="600"), of=(NAME,),
+            default=f"{MVT_S:g}", source="[Stillwell2010] 5.2.4",
+            meaning="repacking does not move running jobs with less than S seconds of virtual time",
+        ),
+    ),
+    build=lambda name, policy: replace(policy, name=name),
+)  # fmt: skip
+"""DFRS-FARM."""

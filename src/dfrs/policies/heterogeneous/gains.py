@@ -1,7 +1,7 @@
-"""What a migration is predicted to gain: 003 equations 11 to 16.
+"""What a migration is predicted to gain: [Atif2011] equations 11 to 16.
 
 A gain is in process seconds: seconds that a job saves times its processes, so that a plan which speeds up a large job
-and slows down a small one is weighed fairly (003 equation 13, Table 18).
+and slows down a small one is weighed fairly ([Atif2011] equation 13, Table 18).
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ class Mover:
     """A job that would be moved, as far as gains go."""
 
     processes: int
-    """003: eta."""
+    """[Atif2011]: eta."""
     saved_s: float
-    """Seconds saved in each tau, below 0 where it gets slower (003: t_{A->B})."""
+    """Seconds saved in each tau, below 0 where it gets slower ([Atif2011]: t_{A->B})."""
     left_s: float
-    """Estimated seconds left (003: T^rem)."""
+    """Estimated seconds left ([Atif2011]: T^rem)."""
 
 
 def saved_per_tau(tau_s: float, speed: float, speed_there: float) -> float:
-    """t_{A->B}: seconds that a job saves in tau, from its speeds here and there, both above 0 (003 equation 9).
+    """t_{A->B}: seconds that a job saves in tau, from its speeds here and there, both above 0 ([Atif2011] equation 9).
 
     What takes tau here takes tau * speed / speed_there there.
     """
@@ -31,7 +31,7 @@ def saved_per_tau(tau_s: float, speed: float, speed_there: float) -> float:
 
 
 def counted_s(mover: Mover, stretch_s: float, rules: Rules) -> float:
-    """T^beta: over how many seconds the job's gain or loss counts (003 equation 14).
+    """T^beta: over how many seconds the job's gain or loss counts ([Atif2011] equation 14).
 
     None where a job that gains ends before it has recovered `stretch_s`, T^M of the whole plan. One that loses does
     so all the time. With rules that let jobs take part that end earlier, no job counts beyond its end.
@@ -43,7 +43,7 @@ def counted_s(mover: Mover, stretch_s: float, rules: Rules) -> float:
 
 
 def gain_s(movers: Sequence[Mover], rules: Rules) -> float:
-    """Process seconds that the farm saves in the next beta tau if these jobs are moved (003 equations 13 and 15)."""
+    """Process seconds that the farm saves in the next beta tau if these jobs are moved ([Atif2011] eqs. 13, 15)."""
     stretch_s = rules.stretch_of(sum(mover.processes for mover in movers))
     return sum(_saved_s(mover, stretch_s, rules) for mover in movers) - stretch_s
 
@@ -60,5 +60,5 @@ def _saved_s(mover: Mover, stretch_s: float, rules: Rules) -> float:
 
 
 def passes(gain: float, threshold_s: float) -> bool:
-    """003 equation 16; and no plan without a gain, also where the threshold is 0."""
+    """[Atif2011] equation 16; and no plan without a gain, also where the threshold is 0."""
     return gain > threshold_s and gain > 0.0

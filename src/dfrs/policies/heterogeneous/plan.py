@@ -1,4 +1,4 @@
-"""A plan as single moves, in an order in which no machine runs out of memory (003 section 6, Figure 7).
+"""A plan as single moves, in an order in which no machine runs out of memory ([Atif2011] section 6, Figure 7).
 
 The migration assistant moves one process at a time: one comes to a sub-cluster, then one leaves it. While a process is
 being moved it is on both machines, so its memory must be free on the target before it is freed at the source; and a
@@ -56,7 +56,7 @@ def plan(board: Board, goals: Mapping[int, Sequence[int]]) -> list[Move] | None:
 
 
 def units(board: Board, plans: Iterable[Sequence[Move]], *, parallel: bool) -> int:
-    """How many processes are moved one after the other: all, or in parallel the most of one machine (003 section 9).
+    """How many processes are moved one after the other: all, or in parallel the most of one machine ([Atif2011] 9).
 
     In parallel each machine moves its processes one by one, out or in, and machines do not wait for each other.
     """

@@ -1,14 +1,15 @@
-"""What ARRIVE-F can be told: the parameters of 003 sections 5.6, 8 and 9, and what it keeps in a job's memo.
+"""What ARRIVE-F can be told: the parameters of [Atif2011] sections 5.6, 8 and 9, and what it keeps in a job's memo.
 
 A policy has no memory of its own. What ARRIVE-F has to know of the past is in the memo of each job: the sub-clusters
 it left by a migration, and for its last migration where it came from and how long that takes, so that the lock on the
-two sub-clusters (003 section 6.1) is a function of the snapshot even where the jobs it moved with are done.
+two sub-clusters ([Atif2011] section 6.1) is a function of the snapshot even where the jobs it moved with are done.
 """
 
 from dataclasses import dataclass
 
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
+from dfrs.policies.declaration import Flag, Number, Option
 
 MOST_CLUSTERS = 40
 """Sub-clusters of which a memo can say that a job left them."""
@@ -22,16 +23,16 @@ class NoFarmError(PolicyError, InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Parameters of decisions; the defaults are those of 003 section 8, and the costs those of `dfrs.simulator`."""
+    """Parameters of decisions; the defaults are those of [Atif2011] 8, and the costs those of `dfrs.simulator`."""
 
     tau_s: float = 50.0
-    """Seconds of a profile (003: tau)."""
+    """Seconds of a profile ([Atif2011]: tau)."""
     beta: float = 20.0
-    """Profiles over which a migration must pay (003: beta)."""
+    """Profiles over which a migration must pay ([Atif2011]: beta)."""
     threshold: float = 0.1
-    """Least gain, as a part of beta tau for each process involved (003: T^Thresh)."""
+    """Least gain, as a part of beta tau for each process involved ([Atif2011]: T^Thresh)."""
     stretch_s: float = 0.7
-    """Wall clock that the migration of one process costs its job (003: T^m)."""
+    """Wall clock that the migration of one process costs its job ([Atif2011]: T^m)."""
     copy_s: float = 10.0
     """Seconds that the migration of one process takes, during which its sub-clusters are locked."""
     every: float = 4.0
@@ -54,16 +55,59 @@ class Rules:
         return self.every * self.tau_s
 
     def threshold_s(self, processes: int) -> float:
-        """The least gain of a plan that moves so many processes, in process seconds (003 equation 16)."""
+        """The least gain of a plan that moves so many processes, in process seconds ([Atif2011] equation 16)."""
         return self.threshold * self.horizon_s * processes
 
     def stretch_of(self, processes: int) -> float:
-        """T^M, in process seconds, of a plan that moves so many processes (003 section 5.6)."""
+        """T^M, in process seconds, of a plan that moves so many processes ([Atif2011] section 5.6)."""
         return self.stretch_s * processes
 
     def lasts_s(self, memo: int) -> float:
         """How long the last migration in a memo takes, from when it began; 0 where there is none."""
         return self.copy_s * (memo >> _UNITS_SHIFT & _UNITS)
+
+
+_LARGEST = 1e9
+_NAMED = ("ARRIVE-F",)
+_DEFAULT = Rules()
+
+
+def _number(
+    key: str, name: str, unit: str, letter: str, meaning: str, section: str, default: float, *, zero: bool = False
+) -> Option:
+    values = Number(field=name, unit=unit, letter=letter, zero=zero, most=_LARGEST)
+    return Option(
+        key=key, values=values, meaning=meaning, source=f"[Atif2011] {section}", default=f"{default:g}", of=_NAMED
+    )
+
+
+def _flag(key: str, name: str, meaning: str) -> Option:
+    return Option(key=key, values=Flag(field=name), meaning=meaning, source="[Atif2011] 9", of=_NAMED)
+
+
+OPTIONS = (
+    _number("TAU", "tau_s", "seconds", "S", "length of a profile", "5.2, 8", _DEFAULT.tau_s),
+    _number("BETA", "beta", "profiles", "N", "time within which a migration must pay off", "5.6, 8", _DEFAULT.beta),
+    _number(
+        "THRESH", "threshold", "share of that time", "X", "least predicted gain for each process that moves", "5.6, 8",
+        _DEFAULT.threshold, zero=True,
+    ),
+    _number(
+        "STRETCH", "stretch_s", "seconds", "S", "wall clock that moving one process costs its job", "5.6",
+        _DEFAULT.stretch_s, zero=True,
+    ),
+    _number(
+        "COPY", "copy_s", "seconds", "S", "time to move one process; meanwhile no job starts in its two sub-clusters",
+        "6.1", _DEFAULT.copy_s,
+    ),
+    _number("EVERY", "every", "profiles", "N", "time between two analyses of the running jobs", "8", _DEFAULT.every),
+    _flag(
+        "PARALLEL", "parallel", "machines copy at the same time, and so do plans that have no sub-cluster in common"
+    ),
+    _flag("HEAD", "head", "a job may be moved to make room for the first job of the queue"),
+    _flag("ONE", "one", "only one job of a plan, not all, must run longer than the time in which the plan pays off"),
+)  # fmt: skip
+"""Of ARRIVE-F."""
 
 
 def left(memo: int) -> int:

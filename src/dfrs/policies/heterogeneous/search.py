@@ -1,4 +1,4 @@
-"""Which plans there are, and which is executed: 003 sections 5.7 and 9.
+"""Which plans there are, and which is executed: [Atif2011] sections 5.7 and 9.
 
 A plan exchanges jobs between two sub-clusters. Each pair of jobs on different sub-clusters, and each job with each
 sub-cluster that has enough free nodes, is an entry of a list, sorted by predicted gain; the first entry that passes the
@@ -19,7 +19,7 @@ from dfrs.policies.heterogeneous.rules import Rules, letter
 
 
 class Scenario(IntEnum):
-    """Of 003 section 5.7; HEAD is the suggestion of section 9."""
+    """Of [Atif2011] section 5.7; HEAD is the suggestion of section 9."""
 
     EQUAL = 1
     """Two jobs of equally many processes change places."""
@@ -68,7 +68,7 @@ class Search:
     names: tuple[str, ...] = ()
 
     def bar(self, row: int) -> str:
-        """Why a running job is no candidate for a gain, or nothing (003 sections 5.6, 5.7 and 9)."""
+        """Why a running job is no candidate for a gain, or nothing ([Atif2011] sections 5.6, 5.7 and 9)."""
         board, rules = self.board, self.rules
         job = int(board.snapshot.jobs["id"][row])
         if row in board.fresh:
@@ -88,7 +88,7 @@ class Search:
         return ""
 
     def rests(self, row: int) -> str:
-        """Why a job that was moved is not moved again yet, or nothing (003 section 5.7)."""
+        """Why a job that was moved is not moved again yet, or nothing ([Atif2011] section 5.7)."""
         job = self.board.snapshot.jobs[row]
         since_s = self.board.snapshot.now_s - float(job["since_s"])
         if farm_rules.left(self.board.memo[row]) and since_s < self.rules.horizon_s:
@@ -206,7 +206,7 @@ class Search:
         return self.trade(lead, self.board.home[other], (other,), scenario)
 
     def entries(self, locks: Mapping[int, float]) -> list[Trade]:
-        """The list of 003 section 5.7: trades that may pass the threshold, the largest gain first.
+        """The list of [Atif2011] section 5.7: trades that may pass the threshold, the largest gain first.
 
         Of equal gains those that move fewer processes come first, then the leading job submitted first, then the
         sub-cluster, then the other job. Pairs that cannot pass, wherever on the sub-clusters they were, are left out.

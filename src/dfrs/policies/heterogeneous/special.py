@@ -1,4 +1,4 @@
-"""Plans that are not for a gain in speed: thrashing jobs, and room for the first of the queue (003 sections 5.7, 9)."""
+"""Plans that are not for a gain in speed: thrashing jobs, and room for the first of the queue ([Atif2011] 5.7, 9)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,0 +1,13 @@
+"""A handler for each kind of event: whether it can be true, what it changes, and what the policy is asked then."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from dfrs.engine.handlers import commands, holds, jobs, nodes
+from dfrs.engine.handlers.handler import Handler
+
+HANDLERS: Mapping[type[Any], Handler] = MappingProxyType(
+    {**jobs.HANDLERS, **holds.HANDLERS, **commands.HANDLERS, **nodes.HANDLERS}
+)
+"""By the event's type. A new kind of event is a line in its module's table."""

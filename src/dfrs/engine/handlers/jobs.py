@@ -1,0 +1,177 @@
+"""Jobs come, make progress and go."""
+
+import numpy as np
+
+from dfrs.engine.commands import one
+from dfrs.engine.events import Complete, Predicted, Ready, Revise, Submit, Wake
+from dfrs.engine.handlers.handler import (
+    ON_COMPLETION,
+    ON_NEEDS,
+    ON_NODES,
+    Ask,
+    Handler,
+    Steps,
+    no_row,
+    present_row,
+    settle,
+)
+from dfrs.engine.state import State
+from dfrs.kernels import ledger
+from dfrs.model.decisions import WAITING, Cause, Reason
+from dfrs.model.errors import InputError
+from dfrs.model.run import Action
+
+# An enumeration's members are slow to look up where it is done a million times.
+_FINISH, _FINISHED, _SUBMISSION = int(Action.FINISH), int(Reason.FINISHED), Cause.SUBMISSION
+_ON_WAKE = (Ask(Cause.WAKE),)
+
+
+def _new(state: State, event: Submit) -> int:
+    if event.tasks < 1 or not 0 < event.need <= 1 or not 0 <= event.memory <= 1:
+        raise InputError(
+            f"job {event.job_id}: {event.tasks} tasks of need {event.need} and memory {event.memory}: must be at "
+            "least 1, above 0 and at most 1, and from 0 to 1"
+        )
+    if not 0 <= event.minimum <= 1:
+        raise InputError(f"job {event.job_id}: minimum = {event.minimum}: must be from 0 to 1")
+    if state.rows.find(event.job_id) >= 0 or event.job_id in state.held:
+        raise InputError(f"job {event.job_id}: is in the system already")
+    return -1
+
+
+def submit(state: State, event: Submit, _row: int) -> Steps:
+    """Only after the last job of an instant the policy is asked: about that one, then about the others."""
+    if not event.last:
+        state.undecided += 1
+        _admit(state, event)
+        return
+    several, state.undecided = state.undecided > 0, 0
+    yield from settle(state)
+    yield Ask(_SUBMISSION, _admit(state, event))
+    if several:
+        yield from ON_NODES
+
+
+def _admit(state: State, event: Submit) -> int:
+    row = state.rows.add(
+        (
+            event.job_id,
+            state.submitted,
+            event.user,
+            WAITING,
+            event.tasks,
+            event.need,
+            event.memory,
+            event.weight,
+            event.estimate_s,
+            state.now_s,
+            0.0,
+            0.0,
+            np.nan,
+            state.now_s,
+            np.inf,
+            0,
+            0,
+            event.requested_start_s,
+            0,
+            0,
+            0,
+            event.minimum,
+            1.0,
+        ),
+        event.tasks,
+    )
+    state.demanding += event.minimum > 0
+    state.count_submission(event.job_id)
+    return row
+
+
+def _done(state: State, event: Complete) -> int:
+    row = state.rows.find(event.job_id)
+    if row < 0 and event.job_id not in state.held:
+        raise InputError(f"job {event.job_id} is done, but is not in the system")
+    return row
+
+
+def complete(state: State, event: Complete, row: int) -> Steps:
+    """The job goes, with all that was known of it."""
+    if row >= 0:
+        job = state.rows.jobs[row]
+        serial, minimum = int(job["serial"]), float(job["minimum"])
+        state.rows.remove(row)
+    else:
+        job, _ = state.held.take(event.job_id)
+        serial, minimum = int(job["serial"]), float(job["minimum"])
+    state.journal.note(state.now_s, _FINISH, serial, _FINISHED)
+    state.homes.forget(serial)
+    if state.predictions is not None:
+        state.predictions.forget(serial)
+    state.demanding -= minimum > 0
+    return ON_COMPLETION if event.last else ()
+
+
+def ready(state: State, event: Ready, _row: int) -> Steps:
+    """Nobody is asked: progress begins, and that is all."""
+    ledger.set_ready(state.rows.jobs, state.rows.count, event.serials, event.ready_s)
+    return ()
+
+
+def wake(_state: State, _event: Wake, _row: int) -> Steps:
+    """The policy asked for it."""
+    return _ON_WAKE
+
+
+def _revisable(state: State, event: Revise) -> int:
+    row = present_row(state, event.job_id)
+    if not 0 < event.need <= 1:
+        raise InputError(f"job {event.job_id}: need = {event.need}: must be above 0 and at most 1")
+    return row
+
+
+def revise(state: State, event: Revise, row: int) -> Steps:
+    """A running job keeps its share of CPU, so its yield changes."""
+    if row < 0:
+        state.held[event.job_id]["need"] = event.need
+    else:
+        job = state.rows.jobs[row]
+        before, share = float(job["yield_"]), float(job["yield_"] * job["need"])
+        job["need"] = event.need
+        after = min(1.0, share / event.need)
+        if after != before:
+            job["yield_"] = after
+            commands = one(Action.SHARE, job, after, Reason.REVISED)
+            state.journal.append(state.now_s, commands)
+            yield commands
+    state.unsettled = True
+    if event.last:
+        yield from ON_NEEDS
+
+
+def _predictable(state: State, event: Predicted) -> int:
+    row = present_row(state, event.job_id)
+    if state.predictions is None:
+        raise InputError(f"job {event.job_id}: predicted on sub-clusters, but the cluster is no farm")
+    state.predictions.refuse(event)
+    return row
+
+
+def predict(state: State, event: Predicted, row: int) -> Steps:
+    """Nobody is asked: the policy sees it when it decides next."""
+    predictions = state.predictions
+    if predictions is not None:
+        job = state.rows.jobs[row] if row >= 0 else state.held[event.job_id]
+        predictions.note(int(job["serial"]), event)
+        if row >= 0:
+            predictions.settle(state.rows, row)
+    return ()
+
+
+HANDLERS = {
+    Submit: Handler(_new, submit),
+    Complete: Handler(_done, complete),
+    Ready: Handler(no_row, ready),
+    Wake: Handler(no_row, wake),
+    Revise: Handler(_revisable, revise),
+    Predicted: Handler(_predictable, predict),
+}
+"""By the event."""

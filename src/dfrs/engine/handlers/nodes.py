@@ -1,0 +1,92 @@
+"""Nodes come, go, and have another capacity."""
+
+import numpy as np
+
+from dfrs.engine.commands import Commands, without_nodes
+from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps
+from dfrs.engine.state import State
+from dfrs.kernels import ledger
+from dfrs.model.decisions import PAUSED, Reason
+from dfrs.model.errors import InputError
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.run import Action
+
+_ACTION_OF = {Condition.DOWN: Action.DOWN, Condition.DRAIN: Action.DRAIN, Condition.UP: Action.UP}
+
+
+def _known(state: State, event: NodeChange) -> int:
+    state.cluster.refuse(event)
+    return -1
+
+
+def change(state: State, event: NodeChange, _row: int) -> Steps:
+    """A node is opened or closed; jobs on one that failed begin anew."""
+    state.cluster.change(event)
+    state.journal.note(state.now_s, _ACTION_OF[event.condition], -1, nodes=np.array([event.node]))
+    lost = (_lose(state, event.node),) if event.condition == Condition.DOWN else ()
+    return (*lost, *ON_NODES) if event.last else lost
+
+
+def _lose(state: State, node: int) -> Commands:
+    rows, held = state.rows, state.held.lose_node(node)
+    lost = np.empty(rows.count, np.int64)
+    count = ledger.lose_node(rows.jobs, rows.first, rows.nodes, rows.count, node, lost)
+    rows.jobs["since_s"][lost[:count]] = state.now_s
+    gone = rows.jobs[lost[:count]]
+    serials = np.concatenate([gone["serial"], np.array([job["serial"] for job in held], np.int64)])
+    names = np.concatenate([gone["id"], np.array([job["id"] for job in held], np.int64)])
+    if state.predictions is not None:
+        rows.jobs["speed"][lost[:count]] = 1.0
+        for serial in serials.tolist():
+            state.predictions.leaves(serial)
+    for serial in serials.tolist():
+        state.journal.note(state.now_s, Action.LOST, serial, Reason.NODE_LOST)
+    return without_nodes(Action.LOST, serials, names, Reason.NODE_LOST)
+
+
+def _joinable(state: State, event: Join) -> int:
+    state.cluster.refuse(event)
+    farm = state.predictions
+    if farm is not None and len(state.cluster) >= len(farm):
+        raise InputError(f"node {len(state.cluster)}: the farm has {len(farm)} nodes, and all have joined")
+    return -1
+
+
+def join(state: State, event: Join, _row: int) -> Steps:
+    """A node more, open."""
+    cluster = state.cluster
+    if not cluster.empty and not cluster.several and event.island != cluster.island[0]:
+        # So far there was one island: whoever is paused was there.
+        jobs = state.rows.views()[0]
+        for job in (*jobs[jobs["state"] == PAUSED], *state.held):
+            if job["state"] == PAUSED:
+                state.homes.note(int(job["serial"]), np.full(int(job["tasks"]), cluster.island[0]))
+    cluster.join(event)
+    state.journal.note(state.now_s, Action.UP, -1, nodes=np.array([len(cluster) - 1]))
+    return ON_NODES
+
+
+def _resizable(state: State, event: Capacity) -> int:
+    state.cluster.refuse(event)
+    jobs, first, nodes = state.rows.views()
+    here = np.flatnonzero(nodes == event.node)
+    if len(here):
+        job = jobs["id"][np.searchsorted(first, here[0], side="right") - 1]
+        raise InputError(f"node {event.node}: job {job} is on it: its capacity can change only when it is empty")
+    if state.held.on(len(state.cluster))[event.node]:
+        raise InputError(f"node {event.node}: held jobs are on it: its capacity can change only when it is empty")
+    return -1
+
+
+def resize(state: State, event: Capacity, _row: int) -> Steps:
+    """Nobody is asked: the node is closed."""
+    state.cluster.resize(event)
+    return ()
+
+
+HANDLERS = {
+    NodeChange: Handler(_known, change),
+    Join: Handler(_joinable, join),
+    Capacity: Handler(_resizable, resize),
+}
+"""By the event."""

@@ -1,0 +1,165 @@
+"""What the core knows: one state, which the handlers of events change and of which policies see frozen snapshots."""
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+
+from dfrs.engine.cluster import Cluster
+from dfrs.engine.commands import DETACH
+from dfrs.engine.event_log import Journal
+from dfrs.engine.held_jobs import Held, Homes
+from dfrs.engine.job_changes import AnswerLog
+from dfrs.engine.predictions import Layout, Predictions
+from dfrs.engine.rows import Rows
+from dfrs.kernels import ledger
+from dfrs.kernels.columns import grown
+from dfrs.model.decisions import MEMORY, Cause, Policy, Snapshot, traits_of
+from dfrs.model.errors import InputError
+from dfrs.model.instance import Floats, Ints
+from dfrs.model.run import Action
+
+HOUR_S = 3600.0
+
+# An enumeration's members are slow to look up where it is done a million times.
+_SHARE = int(Action.SHARE)
+
+
+class State:
+    """Jobs, nodes, what is held, what is predicted, and what was done; as `dfrs.engine.core.Core` is made of it."""
+
+    def __init__(self, policy: Policy, capacity: Floats, command_limit: int | None, farm: Layout | None) -> None:
+        self._policy = policy
+        self.traits = traits_of(policy)
+        """Of the policy that decides."""
+        self.command_limit = command_limit
+        self.rows = Rows()
+        self.cluster = Cluster(capacity)
+        self.held = Held()
+        self.homes = Homes()
+        self.journal = Journal()
+        self.answers = AnswerLog()
+        self.predictions = None if farm is None else Predictions(farm)
+        if self.predictions is not None and len(self.cluster) > len(self.predictions):
+            raise InputError(f"capacity: {len(self.cluster)} nodes, but the farm has {len(self.predictions)}")
+        self.now_s = -np.inf
+        self.wake_at_s: float | None = None
+        """When the policy wants to be asked again."""
+        self.decisions = 0
+        """How many targets were taken."""
+        self.undecided = 0
+        """Jobs submitted at this instant of which the policy was not told yet."""
+        self.unsettled = False
+        """Whether needs were revised since the policy was last asked."""
+        self.demanding = 0
+        """Jobs present with a minimum yield."""
+        self.submitted = 0
+        self._ids = np.zeros(64, np.int64)
+        self._moves: deque[tuple[float, float]] = deque()
+        self._moved = 0.0
+
+    @property
+    def policy(self) -> Policy:
+        """Who decides."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+        self.traits = traits_of(policy)
+
+    def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
+        """The present as the policy sees it, frozen.
+
+        Memory that held jobs keep is not there to be given out. To an exclusive policy, whose jobs have nodes for
+        themselves, the nodes with such memory are closed instead, and nodes that were alike still are.
+        """
+        capacity, is_open = self.cluster.capacity, self.cluster.open
+        if self.held.resident:
+            if self.traits.exclusive:
+                is_open = _frozen(is_open & ~self.held.on(len(is_open)))
+            else:
+                capacity = capacity.copy()
+                capacity[:, MEMORY] = np.maximum(capacity[:, MEMORY] - self.held.memory(len(is_open)), 0.0)
+                capacity = _frozen(capacity)
+        rows, predictions = self.rows.views(), self.predictions
+        farm = None if predictions is None else predictions.view(rows[0]["serial"], self.cluster.capacity)
+        return Snapshot(self.now_s, cause, subject, capacity, is_open, *rows, self._moved, farm)
+
+    def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
+        """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""
+        self.unsettled = False
+        while self._moves and self._moves[0][0] <= self.now_s - HOUR_S:
+            self._moved -= self._moves.popleft()[1]
+        if not self._moves:
+            self._moved = 0.0
+        return self.snapshot(cause, subject)
+
+    def advance(self, now_s: float) -> None:
+        """Bring the account of jobs up to now."""
+        ledger.advance(self.rows.jobs, self.rows.count, self.now_s, now_s)
+        self.now_s = now_s
+
+    def was_submitted(self, job_id: int) -> bool:
+        """Whether a job of that name was ever submitted."""
+        return bool((self._ids[: self.submitted] == job_id).any())
+
+    def count_submission(self, job_id: int) -> None:
+        """One more; its serial number was the count before."""
+        self._ids = grown(self._ids, self.submitted + 1)
+        self._ids[self.submitted] = job_id
+        self.submitted += 1
+
+    def note_move(self, amount: float) -> None:
+        """So much memory is migrated now."""
+        self._moves.append((self.now_s, amount))
+        self._moved += amount
+
+    def note_home(self, row: int) -> None:
+        """A job is about to be paused: its tasks were in these islands."""
+        self.homes.note(int(self.rows.jobs["serial"][row]), self.cluster.island[self.rows.slots(row)])
+
+    def rate(self, rows: Ints, steps: Ints) -> None:
+        """Jobs were placed, moved or paused: how fast they are where they are now."""
+        predictions = self.predictions
+        if predictions is None:
+            return
+        for row in rows[(steps != _SHARE) & (steps != DETACH)].tolist():
+            predictions.leaves(int(self.rows.jobs["serial"][row]))
+            predictions.settle(self.rows, row)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything but the policy, as arrays, for `restore`."""
+        parts = {f"{key}_{name}": array for key, part in self._parts.items() for name, array in part.state().items()}
+        return parts | {
+            "clock": np.array([self.now_s, np.nan if self.wake_at_s is None else self.wake_at_s, self._moved]),
+            "counts": np.array([self.undecided, self.unsettled, self.demanding, self.decisions]),
+            "ids": self._ids[: self.submitted],
+            "moves": np.array(self._moves, dtype=np.float64).reshape(-1, 2),
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue where `state` was taken."""
+        self.now_s, wake_at_s, self._moved = state["clock"].tolist()
+        self.wake_at_s = None if np.isnan(wake_at_s) else wake_at_s
+        self.undecided, unsettled, self.demanding, self.decisions = state["counts"].tolist()
+        self.unsettled = bool(unsettled)
+        self.submitted = len(state["ids"])
+        self._ids = np.array(state["ids"])
+        self._moves = deque((time_s, amount) for time_s, amount in state["moves"].tolist())
+        for key, part in self._parts.items():
+            begin = f"{key}_"
+            part.restore({name[len(begin) :]: column for name, column in state.items() if name.startswith(begin)})
+
+    @property
+    def _parts(self) -> Mapping[str, Rows | Cluster | Held | Homes | Journal | AnswerLog | Predictions]:
+        always = {
+            "rows": self.rows, "cluster": self.cluster, "held": self.held, "homes": self.homes,
+            "journal": self.journal, "answers": self.answers,
+        }  # fmt: skip
+        return always if self.predictions is None else {**always, "farm": self.predictions}
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,185 @@
+"""Policies of other packages are found by name, and one that is broken is in nobody's way."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dfrs.cli.live.serve import make_controller
+from dfrs.live.controller.settings import ControllerSettings
+from dfrs.model.decisions import Traits, traits_of
+from dfrs.model.errors import InputError
+from dfrs.policies.names import complete_policy, find_policy, listed_policies
+
+MODULE = '''
+"""Policies of somebody else."""
+
+from dataclasses import dataclass, replace
+
+from dfrs import Snapshot, Target, Traits
+from dfrs.policies.declaration import Family, Name, Option, Whole
+from dfrs.policies.names import find_policy
+
+
+class Mine:
+    """Whole nodes, as they come.
+
+    More of it.
+    """
+
+    traits = Traits(exclusive=True)
+
+    def decide(self, snapshot: Snapshot) -> Target:
+        return find_policy("FCFS").decide(snapshot)
+
+
+@dataclass(frozen=True)
+class Ours:
+    name: str = "OURS"
+    depth: int = 3
+
+    def decide(self, snapshot: Snapshot) -> Target:
+        return find_policy("Greedy*").decide(snapshot)
+
+
+OURS = Family(
+    group="ours",
+    names=(Name(name="OURS", start=Ours(), meaning="greedy", source="us"),),
+    options=(Option(key="DEPTH", values=Whole(field="depth"), default="3", meaning="how deep", source="us"),),
+    build=lambda name, policy: replace(policy, name=name),
+)
+
+
+def raises():
+    raise RuntimeError("no\\nluck")
+
+
+class Dictionary(Mine):
+    traits = {"exclusive": True}
+
+
+NUMBER = 7
+'''
+POINTS = """[dfrs.policies]
+MINE = others:Mine
+OURS = others:OURS
+GONE = others:Gone
+RAISES = others:raises
+NUMBER = others:NUMBER
+NOTHING = builtins:dict
+DICTIONARY = others:Dictionary
+MISSING = nowhere_at_all:Policy
+THEIRS = others:OURS
+"""
+
+
+def install(folder: Path, name: str = "others", points: str = POINTS) -> None:
+    info = folder / f"{name}-1.2.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(points)
+    (folder / "others.py").write_text(MODULE)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    install(tmp_path / "site")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.delitem(sys.modules, "others", raising=False)
+    return tmp_path / "site"
+
+
+@pytest.mark.usefixtures("site")
+def test_a_class_is_a_policy_with_traits_of_its_own():
+    assert traits_of(find_policy("MINE")) == Traits(exclusive=True)
+    with pytest.raises(InputError, match='policy "MINE/DEPTH=3": MINE has no parts'):
+        find_policy("MINE/DEPTH=3")
+
+
+@pytest.mark.usefixtures("site")
+def test_a_family_has_options_and_is_listed_and_completed():
+    assert (find_policy("OURS").depth, find_policy("OURS/DEPTH=5").depth) == (3, 5)
+    assert find_policy("OURS/DEPTH=5").name == "OURS/DEPTH=5"
+    with pytest.raises(InputError, match="did you mean DEPTH=…"):
+        find_policy("OURS/DEPHT=5")
+    with pytest.raises(InputError, match="did you mean MINE"):
+        find_policy("MINNE")
+    assert complete_policy("OU") == ["OURS"]
+    assert complete_policy("OURS/") == ["OURS/DEPTH="]
+    entries, problems = listed_policies()
+    rows = [
+        (entry.name, entry.meaning, entry.source) for entry in entries if entry.name in {"MINE", "OURS", "/DEPTH=N"}
+    ]
+    assert rows == [
+        ("MINE", "Whole nodes, as they come", "package others 1.2"),
+        ("OURS", "greedy", "us"),
+        ("/DEPTH=N", "how deep", "us"),
+    ]
+    assert {problem.split('"')[1] for problem in problems} == {"GONE", "MISSING", "NUMBER", "THEIRS"}
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("GONE", "others:Gone cannot be loaded: AttributeError"),
+        ("MISSING", "nowhere_at_all:Policy cannot be loaded: ModuleNotFoundError"),
+        ("RAISES", "others:raises: RuntimeError: no luck"),
+        ("NUMBER", "must be a Family, or give the policy"),
+        ("NOTHING", "must have decide(snapshot)"),
+        ("DICTIONARY", "traits must be dfrs.Traits"),
+        ("THEIRS", "has no policy of that name"),
+    ],
+)
+def test_a_broken_one_is_refused_in_one_line_that_names_its_package(name, words):
+    with pytest.raises(InputError) as caught:
+        find_policy(name)
+    assert words in str(caught.value)
+    assert f'policy "{name}": package others 1.2: ' in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert find_policy("MINE") is not None
+
+
+def test_of_two_packages_with_one_name_neither_wins(site, monkeypatch):
+    install(site.parent / "more", "others_again", "[dfrs.policies]\nMINE = others:Mine\nEASY = others:Mine\n")
+    monkeypatch.syspath_prepend(site.parent / "more")
+    with pytest.raises(InputError, match=r"package others_again 1\.2 and package others 1\.2 all have one"):
+        find_policy("MINE")
+    assert type(find_policy("EASY")).__name__ == "Easy"
+    assert any("EASY" in problem and "dfrs has its own" in problem for problem in listed_policies()[1])
+
+
+def test_the_live_controller_finds_them(site):
+    settings = ControllerSettings(database=f"sqlite:///{site / 'live.db'}", policy="OURS/DEPTH=5", shadow="MINE")
+    assert make_controller(settings).state.policy.traits == Traits()
+    with pytest.raises(InputError, match="GONE"):
+        make_controller(ControllerSettings(database=f"sqlite:///{site / 'live.db'}", policy="GONE"))
+
+
+def dfrs(folder, *words):
+    environment = os.environ | {"PYTHONPATH": str(folder / "site")}
+    return subprocess.run(
+        [sys.executable, "-m", "dfrs.cli.main", *words],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def test_the_command_line_simulates_them(site):
+    folder = site.parent
+    assert (
+        dfrs(folder, "generate", "lublin", "--jobs", "20", "--nodes", "8", "--seed", "1", "-o", "t.swf").returncode == 0
+    )
+    done = dfrs(folder, "simulate", "t.swf", "-p", "MINE", "-p", "FCFS", "-o", "runs")
+    assert done.returncode == 0, done.stderr
+    mine, fcfs = (json.loads((folder / "runs" / name / "summary.json").read_text()) for name in ("MINE", "FCFS"))
+    assert mine["configuration"]["exclusive"]
+    assert mine["metrics"] == fcfs["metrics"]
+    broken = dfrs(folder, "simulate", "t.swf", "-p", "GONE", "-o", "more")
+    assert (broken.returncode, len(broken.stderr.splitlines())) == (2, 1), broken.stderr
+    listing = dfrs(folder, "policies", "--json")
+    assert listing.returncode == 0
+    assert "MINE" in {entry["name"] for entry in json.loads(listing.stdout)}
+    assert "others:Gone cannot be loaded" in listing.stderr
