@@ -16,6 +16,7 @@ from dfrs.engine.event_log import Journal
 from dfrs.engine.events import Event
 from dfrs.engine.executor_constraints import Limits, guard
 from dfrs.engine.handlers import HANDLERS
+from dfrs.engine.handlers.handler import Ask
 from dfrs.engine.job_changes import AnswerLog
 from dfrs.engine.predictions import Layout
 from dfrs.engine.reconcile import reconcile
@@ -59,7 +60,7 @@ class Core:
         state.advance(now_s)
         commands = NOTHING
         for step in handler.apply(state, event, row):
-            if isinstance(step, Commands):
+            if not isinstance(step, Ask):
                 commands = joined(commands, step)
             elif state.cluster.empty:
                 state.wake_at_s = None
