@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce lock clean clean-kernels
+.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce lock clean
 
 # Tests start thousands of processes: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -66,9 +66,6 @@ reproduce: $(READY) ## Published tables and figures beside ours, into out/reprod
 lock: $(READY) ## Renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --strip-extras --extra dask --extra postgres --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
-
-clean-kernels: ## Forget compiled kernels (after editing one that another calls)
-	find src -name '*.nb[ci]' -delete
 
 clean: ## Remove what was made
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis
