@@ -63,9 +63,10 @@ bench: $(READY) ## Speed, memory, and a peer in the same run
 reproduce: $(READY) ## Published tables and figures beside ours, into out/reproduce
 	$(BIN)/dfrs reproduce -o out/reproduce
 
+# Extras name other extras, which pip-compile follows only in built metadata: hence --build-deps-for.
 lock: $(READY) ## Renew requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --strip-extras --extra dask --extra postgres --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --extra all --extra test --extra lint --build-deps-for editable --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
 
 clean: ## Remove what was made
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

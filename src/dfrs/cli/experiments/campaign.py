@@ -13,6 +13,7 @@ import typer
 from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.experiments.campaign_tables import duration, results_document, show_results, show_status
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
+from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def run(
     from dfrs.experiments.spec import read_campaign
 
     campaign = read_campaign(file)
+    if campaign.keep_runs:
+        require("plot")
     started_s = time.monotonic()
     with (
         closing(_store(file, store)) as results,
@@ -229,6 +232,7 @@ def show(
     from dfrs.experiments.kept import front
     from dfrs.experiments.spec import read_campaign
 
+    require("plot")
     campaign = read_campaign(file)
     chosen = _cell(campaign, file, cell)
     made = Path("out/cells") / chosen.key if output is None else output

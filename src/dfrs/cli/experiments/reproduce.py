@@ -8,6 +8,7 @@ import typer
 
 from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
+from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 
@@ -56,6 +57,7 @@ def reproduce(
 
         dfrs reproduce '001-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
     """
+    require("experiments")
     from dfrs.experiments.tables import choose
     from dfrs.experiments.tables.sizes import parse_size
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def check_writable(output: Path | None, picture: Path | None, policies: "Sequenc
                 raise InputError(f"{run}: cannot make the directory: there is a file of that name")
         _check_directory(output)
     if picture is not None:
+        require("plot")
         if picture.is_dir():
             raise InputError(f"{picture}: cannot write: is a directory")
         if not picture.parent.is_dir():

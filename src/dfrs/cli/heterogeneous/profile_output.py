@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfrs.cli.console import err
+from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_bytes
 from dfrs.model.errors import InputError
 
@@ -26,6 +27,8 @@ def check_files(output: Path | None, picture: Path | None) -> None:
     """Before anything runs: afterwards it would be too late. Raises InputError."""
     if picture is not None and picture.suffix.lower() not in _PICTURES:
         raise InputError(f"{picture}: the ending must be .png, .svg or .pdf")
+    if picture is not None:
+        require("plot")
     for path in filter(None, (output, picture)):
         if path.is_dir():
             raise InputError(f"{path}: cannot write: is a directory")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.extras import require
 from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError, UnsupportedError
 
@@ -94,6 +95,8 @@ def allocate(
     for path, endings in ((output, (".json", ".csv")), (picture, (".png", ".svg", ".pdf"))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"{path}: the ending must be {' or '.join(endings)}")
+    if picture is not None:
+        require("plot")
     if shrink is not None:
         _shrink(instance, names, options, shrink, seed, as_json)
         return

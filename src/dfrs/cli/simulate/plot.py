@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err
+from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def plot(
 
         dfrs plot out/runs/FCFS out/runs/EASY out/runs/GreedyPM+_per_OPT=MIN_MVT=600 -o out
     """
+    require("plot")
     if any(path.is_dir() for path in what):
         if instance is not None or title is not None:
             raise InputError("--instance and --title: are for an allocation, not for runs")
