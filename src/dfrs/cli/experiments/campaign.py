@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -226,8 +227,6 @@ def show(
 
     Example: dfrs campaign show loads.toml 3f9a
     """
-    from tempfile import TemporaryDirectory
-
     from dfrs.experiments.cells import FAILED, Work, perform, source_digest
     from dfrs.experiments.kept import front
     from dfrs.experiments.spec import read_campaign

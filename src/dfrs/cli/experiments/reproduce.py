@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
@@ -99,8 +100,6 @@ def _list(items: "list[Item]", as_json: bool) -> None:
     if as_json:
         print_json([{"name": item.name, "title": item.title, "source": item.source} for item in items])
         return
-    from rich.table import Table
-
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("name", "what", "source"):
         table.add_column(column, no_wrap=column == "name")
@@ -190,8 +189,6 @@ def _show(report: "Report") -> None:
 
 def _show_grid(grid: "Grid") -> None:
     """As many measures beside each other as the terminal has room for."""
-    from rich.table import Table
-
     from dfrs.report.tables import brief_table
 
     heading, *rows = brief_table(grid)

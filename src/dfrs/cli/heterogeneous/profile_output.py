@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err
 from dfrs.cli.extras import require
@@ -73,8 +74,6 @@ def show(seen: dict[str, Any], whole: "Profile", time: str, *, running: bool = F
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    from rich.table import Table
-
     if not rows:
         return
     table = Table(box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="")

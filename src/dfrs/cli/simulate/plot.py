@@ -8,6 +8,7 @@ import typer
 from dfrs.cli.console import err
 from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
+from dfrs.report.clock import parse_time
 
 if TYPE_CHECKING:
     from dfrs.model.run import Run
@@ -81,7 +82,6 @@ def _plot_allocation(
 def _plot_runs(
     directories: list[Path], output: Path | None, from_: str | None, to: str | None, nodes: int | None
 ) -> None:
-    from dfrs.report.clock import parse_time
     from dfrs.runs.directory import read_run, read_summary
 
     from_s = None if from_ is None else parse_time(from_, "--from")

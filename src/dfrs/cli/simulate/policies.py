@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import out, print_json
 
@@ -19,8 +20,6 @@ def policies(
 
     Example: dfrs policies
     """
-    from rich.table import Table
-
     from dfrs.policies.batch.backfilling import BATCH
     from dfrs.policies.batch.los import FAMILY
     from dfrs.policies.catalogue import CATALOGUE
