@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce docs lock clean clean-kernels
+.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce docs lock clean
 
 # Tests start thousands of processes: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -70,13 +70,11 @@ $(VENV)/.docs: requirements-docs.lock $(READY)
 docs: $(VENV)/.docs ## The documentation as a site, into out/site; a warning or a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Extras name other extras, which pip-compile follows only in built metadata: hence --build-deps-for.
 lock: $(READY) ## Renew requirements.lock and requirements-docs.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --strip-extras --extra dask --extra postgres --extra test --extra lint --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --strip-extras --extra all --extra test --extra lint --build-deps-for editable --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' | $(BIN)/pip-compile --quiet --strip-extras --constraint requirements.lock --allow-unsafe --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements-docs.lock -
-
-clean-kernels: ## Forget compiled kernels (after editing one that another calls)
-	find src -name '*.nb[ci]' -delete
 
 clean: ## Remove what was made
 	rm -rf $(VENV) out .pytest_cache .ruff_cache .hypothesis

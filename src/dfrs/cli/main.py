@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 
 from dfrs.cli.console import err, out, tell_about_compilation
 from dfrs.cli.experiments import campaign, reproduce
+from dfrs.cli.extras import missing
 from dfrs.cli.heterogeneous import farm
 from dfrs.cli.live import (
     agent,
@@ -145,6 +146,11 @@ def main() -> None:
         _fail(str(error), FAILED)
     except TyperException as error:
         _fail(_one_line(error), BAD_INPUT)
+    except ModuleNotFoundError as error:
+        found = missing(error)
+        if found is None:
+            raise
+        _fail(str(found), BAD_INPUT)
     except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:

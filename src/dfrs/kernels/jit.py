@@ -1,4 +1,4 @@
-"""One way to compile a kernel: cached on disk, exact arithmetic, free of the interpreter lock."""
+"""One way to compile a kernel: kept on disk, exact arithmetic, free of the interpreter lock."""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
@@ -8,6 +8,7 @@ import numpy as np
 from numba.core import event, types
 from numpy.typing import NDArray
 
+from dfrs.kernels.cache import KernelCache
 from dfrs.kernels.compiling import compilation
 
 Floats = NDArray[np.float64]
@@ -21,8 +22,9 @@ R = TypeVar("R")
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile `function` by numba on first use; the machine code is kept in the cache directory."""
-    compiled: Any = numba.njit(cache=True, nogil=True)(function)
+    """Compile `function` by numba on first use; the machine code is kept on disk."""
+    compiled: Any = numba.njit(nogil=True)(function)
+    compiled._cache = KernelCache(function)
     template = compiled.get_call_template
 
     def for_any_value(args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> object:

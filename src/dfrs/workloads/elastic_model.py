@@ -201,8 +201,7 @@ class Arrivals:
 
 def _solved(arrivals: Arrivals, work: float, load: float) -> float:
     """beta_arr for which jobs of `work` seconds of the machine offer `load`."""
-    # Takes longer to import than most verbs run.
-    from scipy.optimize import brentq  # noqa: PLC0415
+    from scipy.optimize import brentq  # noqa: PLC0415 - takes longer to import than most verbs run
 
     def excess(ln_scale: float) -> float:
         times = arrivals.times(math.exp(ln_scale))

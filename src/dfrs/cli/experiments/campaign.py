@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.experiments.campaign_tables import duration, results_document, show_results, show_status
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
+from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ def run(
     from dfrs.experiments.spec import read_campaign
 
     campaign = read_campaign(file)
+    if campaign.keep_runs:
+        require("plot")
     started_s = time.monotonic()
     with (
         closing(_store(file, store)) as results,
@@ -223,12 +227,11 @@ def show(
 
     Example: dfrs campaign show loads.toml 3f9a
     """
-    from tempfile import TemporaryDirectory
-
     from dfrs.experiments.cells import FAILED, Work, perform, source_digest
     from dfrs.experiments.kept import front
     from dfrs.experiments.spec import read_campaign
 
+    require("plot")
     campaign = read_campaign(file)
     chosen = _cell(campaign, file, cell)
     made = Path("out/cells") / chosen.key if output is None else output

@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+from rich.table import Table
+
 from dfrs.cli.console import out
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from dfrs.experiments.cells import Cell
     from dfrs.experiments.results import Progress
     from dfrs.experiments.summary import Summaries
@@ -43,8 +44,6 @@ def results_document(summaries: "Summaries") -> dict[str, object]:
 
 def show_status(states: "list[Progress]", failed: "list[tuple[Cell, str]]") -> None:
     """A line a study, and the first of what failed."""
-    from rich.markup import escape
-
     table = plain_table("study", "cells", "done", "failed", "to do", "core time")
     for s in states:
         numbers = (s.cells, s.done, s.failed, s.cells - s.done - s.failed)
@@ -87,8 +86,6 @@ def _comparison(found: "Paired") -> list[str]:
 
 def _fitting(title: str, heading: list[str], rows: list[list[str]]) -> None:
     """The table with as many of its columns as the terminal has room for; all where the output is no terminal."""
-    from rich.markup import escape
-
     widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
     shown = len(heading)
     if not out.is_terminal:
@@ -103,10 +100,8 @@ def _fitting(title: str, heading: list[str], rows: list[list[str]]) -> None:
         out.print(f"  left out for want of room: {', '.join(heading[shown:])}", style="dim")
 
 
-def plain_table(first: str, *others: str, title: str = "") -> "Table":
+def plain_table(first: str, *others: str, title: str = "") -> Table:
     """An empty table: names at the left, numbers at the right."""
-    from rich.table import Table
-
     table = Table(box=None, header_style="bold", pad_edge=False, title=title or None, title_justify="left")
     table.add_column(first, no_wrap=True)
     for name in others:

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
+from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 
@@ -55,6 +57,7 @@ def reproduce(
 
         dfrs reproduce 'stillwell2008-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
     """
+    require("experiments")
     from dfrs.experiments.exhibits import find_exhibits
 
     exhibits = find_exhibits()
@@ -98,8 +101,6 @@ def _list(exhibits: "list[Exhibit]", as_json: bool) -> None:
     if as_json:
         print_json([{"name": exhibit.name, "title": exhibit.title, "source": exhibit.source} for exhibit in exhibits])
         return
-    from rich.table import Table
-
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("name", "what", "source"):
         table.add_column(column, no_wrap=column == "name")
@@ -189,8 +190,6 @@ def _show(report: "Report") -> None:
 
 def _show_grid(grid: "Grid") -> None:
     """As many measures beside each other as the terminal has room for."""
-    from rich.table import Table
-
     from dfrs.report.tables import brief_table
 
     heading, *rows = brief_table(grid)

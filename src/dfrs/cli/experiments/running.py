@@ -43,10 +43,8 @@ def _runner(workers: int | None, dask: str | None, dask_local: int | None) -> "R
     from dfrs.experiments.runners import InProcess, Processes, cores
 
     if dask or dask_local:
-        try:
-            from dfrs.experiments.dask_runner import DaskRunner
-        except ImportError:
-            raise InputError("Dask is not installed: pip install 'dfrs[dask]'") from None
+        from dfrs.experiments.dask_runner import DaskRunner
+
         running = DaskRunner(dask, local=dask_local or 0)
         err.print(f"Dask: {running.address}, dashboard {running.dashboard}", markup=False, soft_wrap=True)
         return running

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json
 from dfrs.model.errors import DfrsError, InputError
@@ -99,8 +100,6 @@ def _tell(found: "SubCluster", farm: "Farm", path: Path, as_json: bool) -> None:
 
         print_json(farm_document(farm))
         return
-    from rich.table import Table
-
     out.print(f"sub-cluster {found.name}: {found.frequency_hz / 1e9:.2f} GHz", style="bold", markup=False)
     for event, cycles in found.cycles.items():
         out.print(f"  {event}: {cycles:,.3f} cycles", markup=False)

@@ -1,9 +1,13 @@
 """What `dfrs farm simulate` writes: run directories and pictures."""
 
+import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import dfrs
+from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ def check_writable(output: Path | None, picture: Path | None, policies: "Sequenc
                 raise InputError(f"{run}: cannot make the directory: there is a file of that name")
         _check_directory(output)
     if picture is not None:
+        require("plot")
         if picture.is_dir():
             raise InputError(f"{picture}: cannot write: is a directory")
         if not picture.parent.is_dir():
@@ -32,9 +37,6 @@ def check_writable(output: Path | None, picture: Path | None, policies: "Sequenc
 
 def _check_directory(directory: Path) -> None:
     """Try what will be done, in the nearest directory that exists."""
-    import os
-    import tempfile
-
     try:
         handle, name = tempfile.mkstemp(dir=_there(directory), prefix=".dfrs-")
         os.close(handle)
@@ -50,9 +52,6 @@ def _there(directory: Path) -> Path:
 
 def write_runs(outcomes: "Sequence[Outcome]", output: Path) -> None:
     """A run directory for each policy; all of them, or none where one cannot be written."""
-    import tempfile
-
-    import dfrs
     from dfrs.runs.directory import slug, write_run
     from dfrs.runs.metrics.schedule import summarize
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.quantities import show_bytes
@@ -12,8 +13,6 @@ from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from rich.table import Table
 
     from dfrs.model.farm import Farm, Profile
     from dfrs.profiling.predict import Prediction
@@ -154,10 +153,8 @@ def _show(found: "Prediction", profile: "Profile", rows: list[dict[str, Any]], l
         err.print("the job is thrashing: its times say little, and it needs a node with more memory", style="yellow")
 
 
-def _table(rows: list[dict[str, Any]], columns: "Mapping[str, str]") -> "Table":
+def _table(rows: list[dict[str, Any]], columns: "Mapping[str, str]") -> Table:
     """So narrow that no digit is lost in 80 columns; memory is told where there is too little of it."""
-    from rich.table import Table
-
     short = not all(row["memory"] for row in rows)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in ("sub-\ncluster", "nodes"):

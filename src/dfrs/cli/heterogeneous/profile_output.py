@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err
+from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_bytes
 from dfrs.model.errors import InputError
 
@@ -26,6 +28,8 @@ def check_files(output: Path | None, picture: Path | None) -> None:
     """Before anything runs: afterwards it would be too late. Raises InputError."""
     if picture is not None and picture.suffix.lower() not in _PICTURES:
         raise InputError(f"{picture}: the ending must be .png, .svg or .pdf")
+    if picture is not None:
+        require("plot")
     for path in filter(None, (output, picture)):
         if path.is_dir():
             raise InputError(f"{path}: cannot write: is a directory")
@@ -70,8 +74,6 @@ def show(seen: dict[str, Any], whole: "Profile", time: str, *, running: bool = F
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    from rich.table import Table
-
     if not rows:
         return
     table = Table(box=None, header_style="bold", pad_edge=False, title=title, title_justify="left", title_style="")

@@ -1,5 +1,6 @@
 """`dfrs farm simulate`: a stream of jobs on the farm of 003, with and without migrations (003 section 8)."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,8 +108,6 @@ def _check(
     picture: Path | None,
     until: float,
 ) -> None:
-    import math
-
     from dfrs.policies.names import find_policy
 
     if (stream is None) == (experiment is None):

@@ -1,6 +1,7 @@
 """`dfrs agent`: runs the tasks of one node as the controller wants it."""
 
 import os
+import signal
 import stat
 from enum import StrEnum
 from pathlib import Path
@@ -168,7 +169,6 @@ def _keep(settings: "Settings", root: Path, cluster: str, cpus: str, shares: Sha
 
 async def _until_signal(agent: "Agent") -> None:
     import asyncio
-    import signal
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

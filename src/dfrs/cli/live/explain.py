@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Authority, Json, Server, TokenFile, connected
 from dfrs.model.errors import InputError
+from dfrs.report.clock import clock, parse_time
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -60,7 +63,6 @@ def explain(
 
 
 def _explain_run(run: Path, job: int, at: str | None, as_json: bool) -> None:
-    from dfrs.report.clock import parse_time
     from dfrs.report.explain import find_job, story_document, tell
     from dfrs.report.witness import answer, answer_document
     from dfrs.runs.directory import read_run
@@ -105,8 +107,6 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
 
 
 def _show_answer(found: "Answer") -> None:
-    from dfrs.report.clock import clock
-
     out.print(f"job {found.job_id} at {clock(found.time_s)} ({found.time_s:g} s): {found.state}", style="bold")
     for sentence in found.sentences:
         out.print(sentence, markup=False)
@@ -116,11 +116,6 @@ def _show_answer(found: "Answer") -> None:
 
 
 def _show_story(story: "Story") -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from dfrs.report.clock import clock
-
     colours = {"pause": "red", "lost": "red", "refused": "red", "resume": "green", "start": "green",
                "finish": "bold", "migrate": "yellow", "shares": "dim"}  # fmt: skip
     tasks = f"{story.tasks} tasks" if story.tasks > 1 else "1 task"

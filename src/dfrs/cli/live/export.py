@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import dfrs
 from dfrs.cli.console import out, print_json, tell_missing, warn
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import show_count
@@ -53,7 +54,6 @@ def export(
 
 
 def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
-    import dfrs
     from dfrs.experiments.simulations import measured
     from dfrs.policies.names import find_policy
     from dfrs.runs.directory import write_run

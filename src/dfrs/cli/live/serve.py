@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import out, print_json
+from dfrs.cli.extras import require
 from dfrs.cli.quantities import parse_bytes, quoted
 from dfrs.cli.simulate.policies import complete
 from dfrs.model.errors import InputError
@@ -223,6 +224,8 @@ def database_url(url: str | None, file: Path | None, directory: Path, environ: M
         parts = make_url(text or "")
     except (ArgumentError, ValueError):
         raise InputError(f"{where}: must be a database's URL, as postgresql+psycopg://user@host/dfrs") from None
+    if parts.drivername in {"postgresql", "postgresql+psycopg"}:
+        require("postgres")
     if where == "--database" and (parts.password is not None or "password" in parts.query):
         raise InputError(f"--database: a password there can be read by everyone; use {DATABASE} or --database-file")
     return text or ""

@@ -1,9 +1,14 @@
 """`dfrs show`: all that is known of a job."""
 
+import shlex
+import time
 from typing import TYPE_CHECKING
+
+from rich.table import Table
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import JobId, Json, live
+from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -16,8 +21,6 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
 
     Example: dfrs show 17
     """
-    from rich.table import Table
-
     found = client.job(job)
     if as_json:
         print_json(found.model_dump(mode="json"))
@@ -32,11 +35,7 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
 
 
 def _facts(job: "Job") -> list[tuple[str, str]]:
-    import shlex
-    import time
-
     from dfrs.cli.live.views import need_text
-    from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
     from dfrs.live.protocol.resources import ENDED
 
     def instant(at: float | None) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, live
@@ -86,8 +87,6 @@ def list_(client: "Client", as_json: Json = False) -> None:
 
         dfrs token list
     """
-    from rich.table import Table
-
     tokens = client.tokens()
     if as_json:
         print_json([token.model_dump(mode="json") for token in tokens])

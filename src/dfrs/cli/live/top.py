@@ -3,19 +3,20 @@
 import os
 import select
 import sys
+import termios
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
+from rich.live import Live
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, Patience, live
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from dfrs.live.client import Client
 
 EVENTS = 40
@@ -39,8 +40,6 @@ def top(
     if not (out.is_terminal and sys.stdin.isatty()):
         out.print(_look(client, 1000))
         return
-    from rich.live import Live
-
     patience = Patience()
     try:
         with _keys(), Live(console=out, screen=True, auto_refresh=False) as screen:
@@ -52,7 +51,7 @@ def top(
         return
 
 
-def _look(client: "Client", height: int) -> "RenderableType":
+def _look(client: "Client", height: int) -> RenderableType:
     from dfrs.cli.live.views import frame
 
     return frame(
@@ -74,7 +73,6 @@ def _document(client: "Client") -> None:
 @contextmanager
 def _keys() -> Generator[None]:
     """Keys are read as they are pressed, and not shown; as before afterwards."""
-    import termios
     import tty
 
     before = termios.tcgetattr(sys.stdin)

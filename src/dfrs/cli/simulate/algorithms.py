@@ -1,8 +1,10 @@
 """`dfrs algorithms`: what there is, where it comes from, what it costs."""
 
+from fnmatch import filter as matching
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import out, print_json
 from dfrs.model.errors import InputError
@@ -17,10 +19,6 @@ def algorithms(
 
     Example: dfrs algorithms 'VP_*'
     """
-    from fnmatch import filter as matching
-
-    from rich.table import Table
-
     from dfrs.placement.registry import ALGORITHMS
 
     chosen = [ALGORITHMS[name] for name in matching(ALGORITHMS, pattern)]

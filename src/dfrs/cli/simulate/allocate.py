@@ -1,11 +1,14 @@
 """`dfrs allocate`: place services by one or several algorithms, and say how far from the best possible each is."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.extras import require
 from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError, UnsupportedError
 
@@ -94,6 +97,8 @@ def allocate(
     for path, endings in ((output, (".json", ".csv")), (picture, (".png", ".svg", ".pdf"))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"{path}: the ending must be {' or '.join(endings)}")
+    if picture is not None:
+        require("plot")
     if shrink is not None:
         _shrink(instance, names, options, shrink, seed, as_json)
         return
@@ -124,8 +129,6 @@ def _budget(moves: float | None, size: float | None, cost: float | None) -> "Bud
 
 
 def _run(instance: "Instance", names: list[str], options: "Options", phase: SecondPhase, seed: int) -> "list[Outcome]":
-    from dataclasses import replace
-
     from dfrs.api import allocate as run
 
     outcomes: list[Outcome] = []
@@ -152,8 +155,6 @@ def _run(instance: "Instance", names: list[str], options: "Options", phase: Seco
 
 
 def _show(instance: "Instance", outcomes: "list[Outcome]") -> None:
-    from rich.table import Table
-
     title = f"{instance.name}: " if instance.name else ""
     kinds = ", ".join(f"{r.name} {r.kind}" for r in instance.resources)
     out.print(
@@ -220,8 +221,6 @@ def _write(
 
 
 def _shrink(instance: "Instance", names: list[str], options: "Options", loss: float, seed: int, as_json: bool) -> None:
-    from rich.table import Table
-
     from dfrs.placement.registry import find
     from dfrs.placement.shrink import shrink
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import out, print_json, progress, tell_odd, warn
 from dfrs.cli.simulate.simulate import Annotate, AsJson, Nodes, Overrun, Seed, Traces
@@ -102,8 +103,6 @@ def _answer(trace: Path, workload: "Workload", capacity: float | None) -> _Answe
 
 
 def _show(answers: list[_Answer]) -> None:
-    from rich.table import Table
-
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("trace", overflow="fold")
     for title in ("jobs", "nodes", "load", "stretch bound", "critical jobs", "time"):

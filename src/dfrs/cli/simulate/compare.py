@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from dfrs.cli.console import out, print_json
 from dfrs.model.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Runs = list[dict[str, Any]]
 
@@ -73,14 +72,12 @@ def show_runs(rows: Runs) -> None:
     out.print(table)
 
 
-def _width(table: "Table") -> int:
+def _width(table: Table) -> int:
     """Columns it takes if nothing is cut."""
     return out.measure(table, options=out.options.update(width=10_000)).maximum
 
 
-def _table(rows: Runs, columns: Sequence[tuple[str, str, str, Callable[[Sequence[float]], float] | None]]) -> "Table":
-    from rich.table import Table
-
+def _table(rows: Runs, columns: Sequence[tuple[str, str, str, Callable[[Sequence[float]], float] | None]]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("policy", no_wrap=True, vertical="bottom")
     for title, *_ in columns:
@@ -165,6 +162,4 @@ def _cell(
 
 
 def _escaped(text: str) -> str:
-    from rich.markup import escape
-
     return escape(text)

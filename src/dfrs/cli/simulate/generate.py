@@ -1,5 +1,6 @@
 """`dfrs generate`: random instances and traces as the documents draw them."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,8 +72,6 @@ def virtual_clusters(
 
 
 def _write(instance: "Instance", output: Path | None) -> None:
-    import json
-
     from dfrs.model.writing import write_text
     from dfrs.workloads.files import instance_csv, instance_document
 

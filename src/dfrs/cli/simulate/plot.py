@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err
+from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
+from dfrs.report.clock import parse_time
 
 if TYPE_CHECKING:
     from dfrs.model.run import Run
@@ -49,6 +51,7 @@ def plot(
 
         dfrs plot out/runs/FCFS out/runs/EASY out/runs/GreedyPM+_per_OPT=MIN_MVT=600 -o out
     """
+    require("plot")
     if any(path.is_dir() for path in what):
         if instance is not None or title is not None:
             raise InputError("--instance and --title: are for an allocation, not for runs")
@@ -79,7 +82,6 @@ def _plot_allocation(
 def _plot_runs(
     directories: list[Path], output: Path | None, from_: str | None, to: str | None, nodes: int | None
 ) -> None:
-    from dfrs.report.clock import parse_time
     from dfrs.runs.directory import read_run, read_summary
 
     from_s = None if from_ is None else parse_time(from_, "--from")

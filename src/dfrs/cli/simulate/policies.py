@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json
 
@@ -30,8 +31,6 @@ def policies(
 
     Example: dfrs policies
     """
-    from rich.table import Table
-
     from dfrs.policies.names import all_published, batch_names, listed_policies
 
     if names:

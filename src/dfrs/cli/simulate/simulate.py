@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, warn
+from dfrs.cli.simulate.compare import show_runs
 from dfrs.cli.simulate.policies import complete
 from dfrs.model.errors import InputError
 
@@ -273,8 +274,6 @@ def _run_all(tasks: "Iterable[Task]", jobs: int, stop: threading.Event, resume: 
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    from dfrs.cli.simulate.compare import show_runs
-
     for row in rows:
         if row["refused"]:
             warn(f"{row['directory']}: refused because larger than the cluster: {len(row['refused'])}")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, tell_odd
 from dfrs.model.errors import InputError
@@ -232,8 +233,6 @@ def _memory_kb(swf: "Swf") -> dict[str, object]:
 
 
 def _show(d: dict[str, Any], annotate: str) -> None:
-    from rich.table import Table
-
     load = "none: one time of submission" if d["load"] is None else f"{d['load']:.4g}"
     facts = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (

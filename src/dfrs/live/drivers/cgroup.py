@@ -296,9 +296,8 @@ def writable(paths: Iterable[str]) -> bool:
 
 def detect(cluster: str, node: str) -> Node:
     """This host's control groups for a node. Raises DriverError that says what is missing."""
-    # The versions import this module.
-    from dfrs.live.drivers.cgroup_v1 import NodeV1  # noqa: PLC0415
-    from dfrs.live.drivers.cgroup_v2 import NodeV2  # noqa: PLC0415
+    from dfrs.live.drivers.cgroup_v1 import NodeV1  # noqa: PLC0415 - both versions import this module
+    from dfrs.live.drivers.cgroup_v2 import NodeV2  # noqa: PLC0415 - as cgroup_v1
 
     first, second = mounts(Path("/proc/mounts").read_text(encoding="utf-8"))
     if second is not None and "cpu" in read_text(f"{second}/cgroup.controllers").split():

@@ -482,9 +482,8 @@ class Supervisor:
                 return
 
     def _verdict(self) -> str:
-        # Imported when the task no longer waits for it.
-        import json  # noqa: PLC0415
-        import resource  # noqa: PLC0415
+        import json  # noqa: PLC0415 - only now, when the task no longer waits for it
+        import resource  # noqa: PLC0415 - as json
 
         owner = self.place().entries
         status = self.status if self.status is not None else 0
@@ -534,7 +533,7 @@ def cpu_seconds(path: str) -> float | None:
 
 def _switch(account: str) -> dict[str, str]:
     """Go on under an account; what its programs find in their environment. Raises OSError."""
-    import pwd  # noqa: PLC0415
+    import pwd  # noqa: PLC0415 - most tasks run under the agent's own account, and each starts as fast as it can
 
     try:
         entry = pwd.getpwnam(account)

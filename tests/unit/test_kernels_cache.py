@@ -1,0 +1,129 @@
+"""Compiled kernels are found again, and never those of other sources: of the kernel, of one it calls, of a constant."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dfrs.kernels
+
+CALLER = """
+from dfrs.kernels.callee import FACTOR, twice
+from dfrs.kernels.jit import kernel
+
+
+@kernel
+def caller(x: float) -> float:
+    return FACTOR * twice(x)
+"""
+CALLEE = """
+from dfrs.kernels.jit import kernel
+
+FACTOR = 10.0
+
+
+@kernel
+def twice(x: float) -> float:
+    return x + x
+"""
+RUN = """
+from dfrs.kernels.caller import caller
+from dfrs.kernels.compiling import compilation
+print(caller(1.0), compilation.spent_s > 0)
+"""
+
+
+class Package:
+    """A package of two kernels, compiled as ours are; one calls the other."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.kernels = root / "dfrs" / "kernels"
+        self.kernels.mkdir(parents=True)
+        (root / "dfrs" / "__init__.py").touch()
+        for name in ("__init__", "cache", "compiling", "jit"):
+            shutil.copy(Path(dfrs.kernels.__path__[0]) / f"{name}.py", self.kernels)
+        self.write("caller", CALLER)
+        self.write("callee", CALLEE)
+
+    def write(self, name: str, text: str) -> None:
+        (self.kernels / f"{name}.py").write_text(text)
+
+    def run(self, code: str = RUN, **environment: str) -> tuple[float, bool]:
+        """What the caller returns for 1 in a new process, and whether something was compiled."""
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", code],
+            env=os.environ | {"PYTHONPATH": str(self.root)} | environment,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        value, compiled = done.stdout.split()
+        return float(value), compiled == "True"
+
+    def directories(self) -> set[str]:
+        return {path.name for path in self.kernels.glob("__pycache__/kernels-*")}
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    return Package(tmp_path)
+
+
+def test_what_is_compiled_once_is_found_by_the_next_process(package):
+    assert package.run() == (20.0, True)
+    assert package.run() == (20.0, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value"), [("x + x", "x + x + x", 30.0), ("10.0", "70.0", 140.0)], ids=["callee", "constant"]
+)
+def test_a_change_of_what_a_kernel_uses_is_seen_by_the_kernel_and_so_is_its_return(package, old, new, value):
+    assert package.run() == (20.0, True)
+    package.write("callee", CALLEE.replace(old, new))
+    assert package.run() == (value, True)
+    package.write("callee", CALLEE)
+    assert package.run() == (20.0, False)
+
+
+def test_a_change_while_a_process_runs_leaves_nothing_behind(package):
+    """The process knows the digest of before, and loads the kernels of after."""
+    changed = CALLEE.replace("10.0", "70.0")
+    package.write("late", f"text = {changed!r}")
+    early = "import dfrs.kernels.jit, dfrs.kernels.late as late\n"
+    edit = f"open({str(package.kernels / 'callee.py')!r}, 'w').write(late.text)\n"
+    assert package.run(early + edit + RUN) == (140.0, True)
+    assert not package.directories()
+    package.write("callee", CALLEE)
+    assert package.run() == (20.0, True)
+
+
+def test_directories_of_other_sources_do_not_pile_up(package):
+    for day in range(8):
+        other = package.kernels / "__pycache__" / f"kernels-{day}"
+        other.mkdir(parents=True)
+        (other / "twice.nbi").touch()
+        os.utime(other, (day * 86400.0, day * 86400.0))
+    assert package.run() == (20.0, True)
+    assert package.directories() > {f"kernels-{day}" for day in (4, 5, 6, 7)}
+    assert len(package.directories()) == 5
+    assert package.run() == (20.0, False)
+
+
+def test_beside_sources_that_cannot_be_written_the_users_cache_is_used(package):
+    (package.kernels / "__pycache__").touch()
+    user = {"XDG_CACHE_HOME": str(package.root / "user")}
+    assert package.run(**user) == (20.0, True)
+    assert package.run(**user) == (20.0, False)
+    assert list((package.root / "user").glob("numba/kernels_*/kernels-*/*.nbi"))
+
+
+def test_a_directory_that_is_asked_for_is_used(package):
+    asked = {"NUMBA_CACHE_DIR": str(package.root / "asked")}
+    assert package.run(**asked) == (20.0, True)
+    assert package.run(**asked) == (20.0, False)
+    assert not package.directories()
