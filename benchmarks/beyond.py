@@ -17,7 +17,7 @@ from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty, Run
 from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.schedule import Metrics
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 
 COLUMNS = (
     ("degradation", "bounded_degradation_from_bound", ",.2f"), ("mean stretch", "stretch_mean", ",.2f"),
@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def run(workload: Workload, policy: str, capacity: np.ndarray | None = None) -> Run:
-    settings = Settings(capacity=capacity, penalty=Penalty(seconds=300.0))
+    settings = SimulationSettings(capacity=capacity, penalty=Penalty(seconds=300.0))
     return Simulation(workload, find_policy(policy), policy, settings).run()
 
 

@@ -71,12 +71,12 @@ def measure(pairs=30, messages=100_000, size=1024, mode="blocking", work=0, seed
 def _run(command, library):
     """Seconds in all and of a message; with a reader that looks on, where a library is given."""
     from dfrs.profiling.preload import environment
-    from dfrs.profiling.reader import Reader
+    from dfrs.profiling.reader import ProfileReader
 
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         env = os.environ if library is None else environment(os.environ, library, Path(place))
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
-        reader = Reader(Path(place))
+        reader = ProfileReader(Path(place))
         while process.poll() is None:
             if library is not None:
                 reader.look()

@@ -72,7 +72,7 @@ async def _load(path, nodes, jobs):
     result = {
         "submissions_per_s": jobs / submitted_s, "all_running_s": running_s,
         "decisions": controller.state.core.decisions, "slowest_turn_s": max(turns),
-        "commit_s": controller.journal.commit_s,
+        "commit_s": controller.database.commit_s,
     }  # fmt: skip
     turns.clear()
     decisions, steps = [], []

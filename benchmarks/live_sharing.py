@@ -19,8 +19,8 @@ from rich.table import Table
 from benchmarks.common import console
 from dfrs.live.drivers.base import DriverError, TaskId, TaskSpec
 from dfrs.live.drivers.cgroup import set_file
-from dfrs.live.drivers.cgroup_v1 import NodeV1
-from dfrs.live.drivers.cgroup_v2 import NodeV2
+from dfrs.live.drivers.cgroup_v1 import NodeGroupV1
+from dfrs.live.drivers.cgroup_v2 import NodeGroupV2
 from dfrs.live.drivers.process import ProcessDriver, Shares
 
 JOBS = 10
@@ -91,9 +91,9 @@ class Node:
 def shield(driver: ProcessDriver) -> None:
     """Keep the rest of the host out of the measurement: before all of that, the CPU is for managed programs."""
     groups = driver.groups
-    version_1 = isinstance(groups, NodeV1)
+    version_1 = isinstance(groups, NodeGroupV1)
     file, weight = ("cpu.shares", SHIELD_SHARES) if version_1 else ("cpu.weight", SHIELD_SHARES * 100 // 1024)
-    cluster = Path(groups.cpu if version_1 else cast("NodeV2", groups).path).parent
+    cluster = Path(groups.cpu if version_1 else cast("NodeGroupV2", groups).path).parent
     for path in (cluster.parent, cluster):
         set_file(str(path / file), str(weight))
 

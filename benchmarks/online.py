@@ -18,7 +18,7 @@ from dfrs.bounds.stretch import stretch_bound
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.names import TABLE_5_1, find_policy
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.load import load_workload
 from dfrs.workloads.lublin import Lublin, generate
@@ -35,7 +35,7 @@ def lublin(seed: int) -> Workload:
 
 
 def seconds(workload: Workload, name: str) -> float:
-    simulation = Simulation(workload, find_policy(name), name, Settings(penalty=Penalty(seconds=300.0)))
+    simulation = Simulation(workload, find_policy(name), name, SimulationSettings(penalty=Penalty(seconds=300.0)))
     started = time.perf_counter()
     simulation.run()
     return time.perf_counter() - started

@@ -23,7 +23,7 @@ from dfrs.model.run import Penalty, Run
 from dfrs.policies.batch.backfilling import Fcfs
 from dfrs.runs.directory import write_run
 from dfrs.runs.validator.runs import validate_run
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.cases import Seeded, Source
 
 LATEST_S = 24
@@ -82,7 +82,7 @@ def random_commands(source: Source, job_id: Sequence[int], submit_s: Sequence[fl
     )
 
 
-def random_settings(source: Source, nodes: int) -> Settings:
+def random_settings(source: Source, nodes: int) -> SimulationSettings:
     """Penalties, limits, and nodes that fail and come back."""
     events: list[tuple[float, NodeChange]] = []
     for _ in range(source.pick((0, 0, 1, 2))):
@@ -92,7 +92,7 @@ def random_settings(source: Source, nodes: int) -> Settings:
         events += [(float(at_s), NodeChange(node, condition)), (back_s, NodeChange(node, Condition.UP))]
     # A node that is up again is never taken down later by what began before.
     events.sort(key=lambda event: (event[0], event[1].condition is Condition.UP))
-    return Settings(
+    return SimulationSettings(
         penalty=source.pick((Penalty(), Penalty(seconds=3.0), Penalty(seconds=1.0, bytes_per_s=4e9))),
         order=source.pick(("completions-first", "submissions-first")),
         node_events=tuple(events),
@@ -193,7 +193,7 @@ def fast_directory() -> Iterator[Path]:
         yield Path(name)
 
 
-def elastic_run(workload: Workload, policy: Policy, settings: Settings | None = None) -> Run:
+def elastic_run(workload: Workload, policy: Policy, settings: SimulationSettings | None = None) -> Run:
     """The whole run."""
     return Simulation(workload, policy, "elastic", settings).run()
 

@@ -10,7 +10,7 @@ from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
 from dfrs.model.true_speeds import FarmTruth
 from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
-from dfrs.simulator.simulation import Settings
+from dfrs.simulator.simulation import SimulationSettings
 from tests.online_cases import random_workload
 
 MEGABYTE = 1 << 20
@@ -57,9 +57,9 @@ def farm_workload(seed: int, jobs: int = 30, nodes: int = 9) -> Workload:
     return workload.with_columns(memory=np.minimum(workload.memory, 0.5))
 
 
-def settings_of(truth: FarmTruth, farm: Farm, **options: object) -> Settings:
+def settings_of(truth: FarmTruth, farm: Farm, **options: object) -> SimulationSettings:
     more = {name: options.pop(name) for name in ("prediction", "tau_s") if name in options}
-    return Settings(capacity=farm_capacity(farm), farm=FarmSettings(truth=truth, **more), **options)
+    return SimulationSettings(capacity=farm_capacity(farm), farm=FarmSettings(truth=truth, **more), **options)
 
 
 class Clustered:

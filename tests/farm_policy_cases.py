@@ -11,7 +11,7 @@ from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.farm import FarmView
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
 from dfrs.policies.heterogeneous.rules import Rules
-from dfrs.policies.heterogeneous.search import Scenario
+from dfrs.policies.heterogeneous.search import PlanScenario
 from tests.cases import Seeded, Source
 from tests.frozen import frozen
 from tests.naive import farm as naive
@@ -36,7 +36,7 @@ def job_row(k, tasks, estimate_s, **given):
     values = {
         "id": 100 + k, "serial": k, "user": -1, "state": WAITING, "tasks": tasks, "need": 1.0, "memory": 0.0,
         "weight": 1.0, "estimate_s": estimate_s, "submit_s": 0.0, "virtual_s": 0.0, "yield_": 0.0, "start_s": np.nan,
-        "since_s": 0.0, "ready_s": 0.0, "pauses": 0, "migrations": 0, "requested_start_s": np.nan, "memo": 0,
+        "since_s": 0.0, "ready_s": 0.0, "pauses": 0, "migrations": 0, "requested_start_s": np.nan, "policy_state": 0,
         "changes": 0, "extensions": 0, "minimum": 0.0, "speed": 1.0,
     }  # fmt: skip
     values |= given
@@ -109,7 +109,7 @@ class Toy:
     left: dict[int, set[int]] = field(default_factory=dict)
     moving: list[tuple[int, set[int], float]] = field(default_factory=list)
     """Of each move: job, its two sub-clusters, and when the migration is over."""
-    counts: dict[Scenario, int] = field(default_factory=dict)
+    counts: dict[PlanScenario, int] = field(default_factory=dict)
     closed: tuple[int, ...] = ()
 
     @classmethod
@@ -231,25 +231,25 @@ class Toy:
             wanted = float(shot.farm.required[r])
             if not np.isnan(wanted):
                 assert all(wanted <= shot.farm.node_memory[n] + 1e-9 for n in nodes), "a job has too little memory"
-            if trade.scenario is not Scenario.MEMORY or r != trade.lead:
+            if trade.scenario is not PlanScenario.MEMORY or r != trade.lead:
                 rested = not self.left.get(job["id"]) or self.now_s - job["since_s"] >= rules.horizon_s
                 assert rested, "moved again too soon"
-            if trade.scenario not in {Scenario.MEMORY, Scenario.HEAD} and not rules.one:
+            if trade.scenario not in {PlanScenario.MEMORY, PlanScenario.HEAD} and not rules.one:
                 assert naive.left_s(shot, r) > rules.horizon_s
             assert target.why[job["id"]].startswith("moved from")
-        if trade.scenario is Scenario.MEMORY:
+        if trade.scenario is PlanScenario.MEMORY:
             assert shot.farm.swapping[trade.lead]
             return
         gain = self.gain(shot, target, trade)
         assert np.isclose(gain, trade.gain_s, rtol=1e-9, atol=1e-6)
         assert gain > 0.0, "nothing is gained"
         processes = sum(len(naive.slots(shot, r)) for r in trade.rows)
-        if trade.scenario is not Scenario.HEAD:
+        if trade.scenario is not PlanScenario.HEAD:
             assert gain > rules.threshold * rules.beta * rules.tau_s * processes - 1e-6
 
     def gain(self, shot, target, trade) -> float:
         rules = self.policy.rules
-        if trade.scenario is not Scenario.HEAD:
+        if trade.scenario is not PlanScenario.HEAD:
             return naive.gain(shot, target.task_nodes, trade.rows, rules)
         lenient = Rules(tau_s=rules.tau_s, beta=rules.beta, stretch_s=rules.stretch_s, one=True)
         own = naive.gain(shot, target.task_nodes, trade.rows, lenient)
@@ -272,7 +272,7 @@ class Toy:
         out, into, moves, gone = {}, {}, 0, []
         for r, job in enumerate(self.jobs):
             before, nodes = naive.slots(shot, r), naive.slots(shot, r, target.task_nodes)
-            job["memo"] = int(target.memo[r])
+            job["policy_state"] = int(target.policy_state[r])
             if not nodes or nodes == before:
                 continue
             if before:

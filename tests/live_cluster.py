@@ -14,7 +14,7 @@ from dfrs.live.agent.next_action import Verb, plan
 from dfrs.live.controller.service import Controller
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskState
-from dfrs.live.protocol.wire import PROTOCOL, Desire, Hello, Output, Read, Report, Sample, Status, Welcome
+from dfrs.live.protocol.wire import PROTOCOL, Desire, Hello, Output, Read, ReportMessage, Sample, StatusMessage, Welcome
 from dfrs.policies.names import find_policy
 from tests.virtual_loop import VirtualExecutor
 
@@ -235,7 +235,7 @@ class FakeAgent:
         samples = tuple(
             Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20) for t in self.tasks.values() if t.state in LIVE
         )
-        self.say(Report(time_s=self.clock_s, samples=samples))
+        self.say(ReportMessage(time_s=self.clock_s, samples=samples))
 
     # Tasks.
 
@@ -324,7 +324,7 @@ class FakeAgent:
         self.world.check()
 
     def _status(self, task):
-        return Status(
+        return StatusMessage(
             task=task.id, version=task.brought, state=task.state, exit=task.exit, error=task.error, since_s=task.since_s
         )
 

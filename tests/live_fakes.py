@@ -20,7 +20,16 @@ from dfrs.live.drivers.base import (
     TaskStatus,
     Usage,
 )
-from dfrs.live.protocol.wire import MESSAGE_BYTES, Desire, Desired, Hello, Report, Status, Welcome, from_agent
+from dfrs.live.protocol.wire import (
+    MESSAGE_BYTES,
+    Desire,
+    Desired,
+    Hello,
+    ReportMessage,
+    StatusMessage,
+    Welcome,
+    from_agent,
+)
 
 PATIENCE_S = 30.0
 NO_END = float("inf")
@@ -329,7 +338,7 @@ class Conversation:
         wanted = []
 
         def found():
-            wanted[:] = [m for m in self.heard[begin:] if isinstance(m, Report) and condition(m)]
+            wanted[:] = [m for m in self.heard[begin:] if isinstance(m, ReportMessage) and condition(m)]
             return wanted
 
         await self.until(found)
@@ -347,7 +356,7 @@ class Conversation:
             if isinstance(message, Hello):
                 self.hello = message
                 self.statuses = {status.task: status for status in message.tasks}
-            elif isinstance(message, Status):
+            elif isinstance(message, StatusMessage):
                 self.statuses[message.task] = message
             self._news.notify_all()
 

@@ -28,7 +28,7 @@ from dfrs.live.protocol.resources import (
     TokenInfo,
     TokenRequest,
 )
-from dfrs.live.protocol.wire import FromAgent, Hello, Status, Welcome
+from dfrs.live.protocol.wire import FromAgent, Hello, StatusMessage, Welcome
 from dfrs.model.errors import InputError
 
 
@@ -49,7 +49,7 @@ class Attached:
     detached: int = 0
 
     def receive(self, message: FromAgent) -> None:
-        if isinstance(message, Status) and message.task.job not in self.service.by_id:
+        if isinstance(message, StatusMessage) and message.task.job not in self.service.by_id:
             raise InputError(f"task {message.task}: is not a task of this node")
         self.received.append(message)
 

@@ -19,10 +19,15 @@ from dfrs.placement.registry import Options, find
 from dfrs.placement.second_phase import SecondPhase, maximize
 from dfrs.policies.names import find_policy
 from dfrs.simulator.clock import Order
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads import files
 from dfrs.workloads.load import load_workload
-from dfrs.workloads.services import Scenario, VirtualClusterScenario, dissertation_instance, virtual_cluster_instance
+from dfrs.workloads.services import (
+    ServiceScenario,
+    VirtualClusterScenario,
+    dissertation_instance,
+    virtual_cluster_instance,
+)
 
 
 def allocate(
@@ -68,7 +73,9 @@ def generate_services(
     seed: int = 0,
 ) -> Instance:
     """A random instance of [Stillwell2010] section 4.3: half of the resources rigid, half fluid. Raises InputError."""
-    scenario = Scenario(nodes=nodes, services=services, dims=resources, slack=slack, sigma=sigma, rho=rho, qos=qos)
+    scenario = ServiceScenario(
+        nodes=nodes, services=services, dims=resources, slack=slack, sigma=sigma, rho=rho, qos=qos
+    )
     return dissertation_instance(scenario, seed)
 
 
@@ -119,7 +126,7 @@ def simulate(
     memory of each node, by default `workload.nodes` reference nodes. Raises InputError for a name that does not exist,
     StoppedError (a DfrsError, with the log so far) where the policy does something that cannot be.
     """
-    settings = Settings(
+    settings = SimulationSettings(
         capacity=capacity,
         penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),
         order=order,

@@ -15,8 +15,8 @@ from dfrs.report.campaign_page import (
     Comparison,
     Curve,
     Measure,
-    Point,
-    Run,
+    PagePoint,
+    PageRun,
     Summary,
     campaign_page,
     write_campaign_page,
@@ -35,7 +35,7 @@ MESSAGE = "job 7: memory 1.25 is more than a node has\n  at 3+00:00:00"
 
 def run_of(number, *, group="lublin", entry="EASY", x=None, values=(1.0, 50.0), **more):
     key = f"{number:016x}"
-    return Run(
+    return PageRun(
         key=key,
         name=more.get("name", f"{group}-{number} | {entry} | penalty_s=300"),
         group=group,
@@ -68,7 +68,9 @@ def campaign():
             ]
             runs += own
             mean = float(np.mean([run.values[0] for run in own[:4]]))
-            points.append(Point(x=x, mean=mean, low=0.9 * mean, high=1.2 * mean, runs=tuple(r.key for r in own[:4])))
+            points.append(
+                PagePoint(x=x, mean=mean, low=0.9 * mean, high=1.2 * mean, runs=tuple(r.key for r in own[:4]))
+            )
         curves.append(Curve(group="lublin", measure="degradation", entry=entry, points=tuple(points)))
         for measure, mean in (("degradation", LEVEL[entry]), ("use", 50.0)):
             for group, count in (("lublin", 15), ("HPC2N", 3)):

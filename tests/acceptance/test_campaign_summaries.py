@@ -12,8 +12,8 @@ from dfrs.experiments.kinds.online import ONLINE, Entry
 from dfrs.experiments.sources.traces import LublinTrace
 from dfrs.experiments.store import Store
 from dfrs.report.dots import draw_dots
-from dfrs.report.tables import Cell as Number
-from dfrs.report.tables import Content, Grid, Report, dots
+from dfrs.report.tables import Content, Grid, TableReport, dots
+from dfrs.report.tables import TableCell as Number
 
 TWO_LABELS = """
 name = "two"
@@ -97,11 +97,11 @@ def test_the_picture_of_a_table_has_what_was_published_and_nothing_else(tmp_path
 
     ours = Grid(title="ours", heading="a", cells=(number("x", "m", None),))
     theirs = Grid(title="theirs", heading="a", cells=(number("x", "m", 1.0), number("x", "n", None)))
-    report = Report(name="r", title="t", source="s", samples=(), content=Content(grids=(ours, theirs)))
+    report = TableReport(name="r", title="t", source="s", samples=(), content=Content(grids=(ours, theirs)))
     picture = dots(report)
     assert picture is not None
     assert [(dot.row, dot.measure, dot.published, dot.low, dot.high) for dot in picture.dots] == [
         ("x", "m", 1.0, 1.0, 4.0)
     ]
     assert draw_dots(picture, tmp_path).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert dots(Report(name="r", title="t", source="s", samples=(), content=Content(grids=(ours,)))) is None
+    assert dots(TableReport(name="r", title="t", source="s", samples=(), content=Content(grids=(ours,)))) is None

@@ -6,7 +6,7 @@ from dfrs.experiments.simulations import Task, perform
 from dfrs.model.run import Penalty
 from dfrs.policies.names import all_published
 from dfrs.runs.validator.runs import validate_run
-from dfrs.simulator.simulation import Settings
+from dfrs.simulator.simulation import SimulationSettings
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.lublin import Lublin, generate
 from tests.small_policies import BATCH
@@ -23,7 +23,7 @@ def workloads():
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [*BATCH, *all_published()])
 def test_its_runs_are_valid(workloads, policy, tmp_path):
-    settings = Settings(penalty=Penalty(seconds=300.0))
+    settings = SimulationSettings(penalty=Penalty(seconds=300.0))
     for k, workload in enumerate(workloads):
         task = Task(workload=workload, policy=policy, settings=settings, directory=tmp_path / str(k))
         run, document = perform(task)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dfrs.kernels import remap as remap_kernels
+from dfrs.kernels import repack as repack_kernels
 from tests.naive import policies
 from tests.naive.compare import Kernel, Pair
 from tests.naive.compare_online import records
@@ -140,13 +140,13 @@ def pinned_rows(case: PolicyCase, pin: int, seconds: float) -> set[int]:
     return {r for r in case.where() if age(case.jobs[r]) < seconds}
 
 
-def line_cases(case: PolicyCase) -> list[tuple[policies.Lines, np.ndarray, np.ndarray, Any]]:
-    """Yields, weighted yields, estimated stretches: (lines, base, slope, search)."""
+def objective_cases(case: PolicyCase) -> list[tuple[policies.Objective, np.ndarray, np.ndarray, Any]]:
+    """Yields, weighted yields, estimated stretches: (objective, base, slope, search)."""
     flow = case.now_s - case.jobs["submit_s"]
     weight = case.jobs["weight"] / case.jobs["weight"].max()
     zero = np.zeros(case.rows)
     return [
-        (policies.Lines(base.tolist(), slope.tolist(), *search), base, slope, search)
+        (policies.Objective(base.tolist(), slope.tolist(), *search), base, slope, search)
         for base, slope, search in (
             (zero, np.ones(case.rows), YIELD_SEARCH),
             (zero, weight, YIELD_SEARCH),
@@ -155,13 +155,13 @@ def line_cases(case: PolicyCase) -> list[tuple[policies.Lines, np.ndarray, np.nd
     ]
 
 
-def remap(kernel: Kernel, case: PolicyCase) -> Pair:
+def repack(kernel: Kernel, case: PolicyCase) -> Pair:
     got, expected = [], []
     jobs = records(kernel, case.jobs)
     for pin, seconds in PINS:
         pinned = pinned_rows(case, pin, seconds)
         mask = np.array([r in pinned for r in range(case.rows)])
-        for lines, base, slope, search in line_cases(case):
+        for objective, base, slope, search in objective_cases(case):
             order = np.array(policies.by_priority(case.jobs, case.now_s, 2))
             slots, reasons = np.full_like(case.before, -7), np.zeros(case.rows, np.int64)
             level = kernel(
@@ -179,18 +179,24 @@ def remap(kernel: Kernel, case: PolicyCase) -> Pair:
                 slots,
                 reasons,
             )
-            expected_level, where = policies.mcb(case, 2, pinned, lines, TOLERANCE, _kernel_end)
+            expected_level, where = policies.mcb(case, 2, pinned, objective, TOLERANCE, _kernel_end)
             got.append((level, case.where(slots), reasons.tolist()))
             left_out = [6 - (r in where) for r in range(case.rows)]
             expected.append((expected_level, _sorted(where), left_out))
     return got, expected
 
 
-def _kernel_end(case: PolicyCase, rows: set[int], pinned: set[int], lines: policies.Lines) -> float:
+def _kernel_end(case: PolicyCase, rows: set[int], pinned: set[int], objective: policies.Objective) -> float:
     """The kernel's own, for the twin: one that differs in the last bit would break other ties."""
     masks = [np.array([r in some for r in range(case.rows)]) for some in (rows, pinned)]
-    return remap_kernels.upper_end(
-        case.jobs, np.array(lines.base), np.array(lines.slope), lines.strict, *masks, case.capacity, case.open
+    return repack_kernels.upper_end(
+        case.jobs,
+        np.array(objective.base),
+        np.array(objective.slope),
+        objective.strict,
+        *masks,
+        case.capacity,
+        case.open,
     )
 
 
@@ -201,9 +207,9 @@ def upper_end(kernel: Kernel, case: PolicyCase) -> Pair:
         pinned = pinned_rows(case, pin, seconds)
         for rows in (set(range(case.rows)), set(range(0, case.rows, 2))):
             masks = [np.array([r in some for r in range(case.rows)]) for some in (rows, pinned)]
-            for lines, base, slope, _ in line_cases(case):
-                got.append(round(kernel(jobs, base, slope, lines.strict, *masks, case.capacity, case.open), 7))
-                expected.append(round(policies.upper_end(case, rows, pinned, lines), 7))
+            for objective, base, slope, _ in objective_cases(case):
+                got.append(round(kernel(jobs, base, slope, objective.strict, *masks, case.capacity, case.open), 7))
+                expected.append(round(policies.upper_end(case, rows, pinned, objective), 7))
     return got, expected
 
 

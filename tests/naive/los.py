@@ -55,9 +55,9 @@ def plan(
     jobs, slots = snapshot.jobs, snapshot.task_nodes.tolist()
     nodes = [slots[a:b] for a, b in zip(snapshot.first[:-1], snapshot.first[1:], strict=True)]
     open_nodes = [n for n in range(len(snapshot.capacity)) if snapshot.open[n]]
-    memo = jobs["memo"].tolist()
+    policy_state = jobs["policy_state"].tolist()
     if not open_nodes:
-        return {}, memo
+        return {}, policy_state
     size = snapshot.capacity[open_nodes[0]]
     total = max(len(open_nodes) // unit, 1)
 
@@ -81,25 +81,25 @@ def plan(
     waiting = [r for r in range(len(jobs)) if nodes[r][0] < 0]
     booked = [r for r in waiting if dedicated and not isnan(jobs["requested_start_s"][r])]
     started: dict[int, str] = {}
-    _book(snapshot, booked, units, machine, memo, started)
+    _book(snapshot, booked, units, machine, policy_state, started)
     closed = len(snapshot.capacity) // unit - total
-    _note(snapshot, booked, running, units, (total, free, closed), memo, started)
+    _note(snapshot, booked, running, units, (total, free, closed), policy_state, started)
     queue = [r for r in waiting if r not in booked]
     if skips is None:
         _in_order(snapshot, queue, units, machine, started)
     else:
-        _sets(snapshot, queue, units, machine, started, memo, skips, lookahead)
-    return started, memo
+        _sets(snapshot, queue, units, machine, started, policy_state, skips, lookahead)
+    return started, policy_state
 
 
-def _book(snapshot, booked, units, machine, memo, started) -> None:
+def _book(snapshot, booked, units, machine, policy_state, started) -> None:
     jobs, left = snapshot.jobs, list(booked)
     wanted_s = {r: max(jobs["requested_start_s"][r], jobs["submit_s"][r]) for r in booked}
     since = {r: machine.now if wanted_s[r] <= machine.now_s else (wanted_s[r], 1) for r in booked}
     classes = [
-        [r for r in booked if memo[r] == PROMISED and not jobs["extensions"][r]],
-        [r for r in booked if memo[r] == PROMISED and jobs["extensions"][r]],
-        [r for r in booked if memo[r] != PROMISED],
+        [r for r in booked if policy_state[r] == PROMISED and not jobs["extensions"][r]],
+        [r for r in booked if policy_state[r] == PROMISED and jobs["extensions"][r]],
+        [r for r in booked if policy_state[r] != PROMISED],
         booked,
     ]
     for stage, members in enumerate(classes):
@@ -110,27 +110,27 @@ def _book(snapshot, booked, units, machine, memo, started) -> None:
                 continue
             left.remove(r)
             machine.hold(units(r), begin, jobs["estimate_s"][r])
-            if stage < 3 and memo[r] == 0:
-                memo[r] = PROMISED
+            if stage < 3 and policy_state[r] == 0:
+                policy_state[r] = PROMISED
             if begin == machine.now:
-                late = memo[r] > 0 and wanted_s[r] < machine.now_s - SAME_S
+                late = policy_state[r] > 0 and wanted_s[r] < machine.now_s - SAME_S
                 started[r] = "ON_TIME" if isnan(jobs["start_s"][r]) else "FREED"
                 if late and isnan(jobs["start_s"][r]):
-                    started[r] = Reason(memo[r]).name
+                    started[r] = Reason(policy_state[r]).name
 
 
-def _note(snapshot, booked, running, units, cluster, memo, started) -> None:
+def _note(snapshot, booked, running, units, cluster, policy_state, started) -> None:
     jobs, (total, free, closed) = snapshot.jobs, cluster
     dedicated = {r for r in range(len(jobs)) if not isnan(jobs["requested_start_s"][r])}
     longer = {q for q in running if jobs["extensions"][q] or jobs["virtual_s"][q] >= jobs["estimate_s"][q] - SAME_S}
     for r in booked:
-        if r in started or memo[r] > 0 or jobs["requested_start_s"][r] > snapshot.now_s:
+        if r in started or policy_state[r] > 0 or jobs["requested_start_s"][r] > snapshot.now_s:
             continue
         batch = [q for q in running if q not in dedicated and q not in longer]
         earlier = [q for q in batch if jobs["start_s"][q] <= jobs["submit_s"][r]]
         over = sum(map(units, longer))
         waiting = {q for q in dedicated if q not in running}
-        memo[r] = (
+        policy_state[r] = (
             Reason.LATE_CLOSED
             if units(r) > total
             else Reason.LATE_LONGER
@@ -161,12 +161,12 @@ def _in_order(snapshot, queue, units, machine, started) -> None:
                 machine.hold(units(r), begin, length_s)
 
 
-def _sets(snapshot, queue: Sequence[int], units, machine, started, memo, skips: int, lookahead: int) -> None:
+def _sets(snapshot, queue: Sequence[int], units, machine, started, policy_state, skips: int, lookahead: int) -> None:
     estimate_s = snapshot.jobs["estimate_s"]
     while rest := [r for r in queue if r not in started]:
         head = rest[0]
         can = machine.can(units(head), machine.now, estimate_s[head])
-        if can and memo[head] >= skips:
+        if can and policy_state[head] >= skips:
             machine.hold(units(head), machine.now, estimate_s[head])
             started[head] = "QUEUE_HEAD"
             continue
@@ -186,4 +186,4 @@ def _sets(snapshot, queue: Sequence[int], units, machine, started, memo, skips: 
         if not can:
             return
         if head not in started:
-            memo[head] += 1
+            policy_state[head] += 1

@@ -94,8 +94,8 @@ def readmit(case: PolicyCase, kind: int, tolerance: float) -> Where:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """Yields over a common level; see `dfrs.kernels.remap.Search`."""
+class Objective:
+    """Yields over a common level; see `dfrs.kernels.repack.Search`."""
 
     base: Sequence[float]
     slope: Sequence[float]
@@ -115,9 +115,9 @@ class Lines:
         return found
 
 
-def pack(case: PolicyCase, rows: Iterable[int], pinned: set[int], lines: Lines, level: float, tolerance: float):
+def pack(case: PolicyCase, rows: Iterable[int], pinned: set[int], objective: Objective, level: float, tolerance: float):
     """Choose Pack with a window of 1 around what the pinned rows take; the placement, or None."""
-    yields = lines.yields(level, rows)
+    yields = objective.yields(level, rows)
     if yields is None:
         return None
     jobs, here = case.jobs, case.where()
@@ -146,17 +146,18 @@ def pack(case: PolicyCase, rows: Iterable[int], pinned: set[int], lines: Lines, 
     return None if lists[0] or lists[1] else {**stay, **where}
 
 
-def upper_end(case: PolicyCase, rows: Iterable[int], pinned: set[int], lines: Lines) -> float:
+def upper_end(case: PolicyCase, rows: Iterable[int], pinned: set[int], objective: Objective) -> float:
     """The level at which the sum of CPU is used up, or all yields (if strict, the first) are 1, by halving."""
     rows = sorted(rows)
     counted = [case.open[n] or bool(pinned & set(rows)) for n in range(len(case.capacity))]
     total = in_turn(float(c) for c, counts in zip(case.capacity[:, 0], counted, strict=True) if counts)
-    ends = [(1 - lines.base[r]) / lines.slope[r] for r in rows]
-    high = min(ends) if lines.strict else max(ends)
+    ends = [(1 - objective.base[r]) / objective.slope[r] for r in rows]
+    high = min(ends) if objective.strict else max(ends)
 
     def wanted(level: float) -> float:
         return in_turn(
-            float(case.jobs["need"][r] * case.jobs["tasks"][r]) * min(1.0, lines.base[r] + lines.slope[r] * level)
+            float(case.jobs["need"][r] * case.jobs["tasks"][r])
+            * min(1.0, objective.base[r] + objective.slope[r] * level)
             for r in rows
         )
 
@@ -170,22 +171,27 @@ def upper_end(case: PolicyCase, rows: Iterable[int], pinned: set[int], lines: Li
 
 
 def mcb(
-    case: PolicyCase, kind: int, pinned: set[int], lines: Lines, tolerance: float, end: Callable[..., float] = upper_end
+    case: PolicyCase,
+    kind: int,
+    pinned: set[int],
+    objective: Objective,
+    tolerance: float,
+    end: Callable[..., float] = upper_end,
 ) -> tuple[float, Where]:
     """(level, placement): rows leave from the last by priority until there is a packing at the least level."""
     rows = set(range(case.rows))
-    best = pack(case, rows, pinned, lines, lines.least, tolerance)
+    best = pack(case, rows, pinned, objective, objective.least, tolerance)
     for r in reversed(by_priority(case.jobs, case.now_s, kind)):
         if best is None:
             rows.discard(r)
-            best = pack(case, rows, pinned, lines, lines.least, tolerance)
+            best = pack(case, rows, pinned, objective, objective.least, tolerance)
     if not rows or best is None:
-        return lines.least, {}
-    low, high = lines.least, end(case, rows, pinned, lines)
-    width = max(lines.width, lines.relative * high)
+        return objective.least, {}
+    low, high = objective.least, end(case, rows, pinned, objective)
+    width = max(objective.width, objective.relative * high)
     target = high
     while high > low:
-        found = pack(case, rows, pinned, lines, target, tolerance)
+        found = pack(case, rows, pinned, objective, target, tolerance)
         low, high, best = (low, target, best) if found is None else (target, high, found)
         if high - low <= width:
             break

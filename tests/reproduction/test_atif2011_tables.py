@@ -20,7 +20,7 @@ from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
-from dfrs.report.farm_gantt import Layout, Panel, draw_farm, moved_jobs, stays
+from dfrs.report.farm_gantt import GanttLayout, GanttPanel, draw_farm, moved_jobs, stays
 from dfrs_reproduction.atif2011 import moves
 from dfrs_reproduction.atif2011.programs import PROGRAMS, arrive_f
 from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS
@@ -201,7 +201,7 @@ def test_runs_keep_what_a_farm_is(first, count, order, errors):
         assert "+" not in where
     assert measured(run)["turnaround_s"] >= measured(run)["wait_s"] >= 0
     assert done_by(run.finish_s, measured(run)["total_s"]) == len(jobs)
-    layout = Layout(farm=made.farm)
+    layout = GanttLayout(farm=made.farm)
     drawn = stays(run, layout, 0.0, run.end_s)
     # What is drawn is node seconds of the log: no band is drawn twice, none is forgotten.
     total = sum((stay.high - stay.low) * (stay.end_s - stay.begin_s) for stay in drawn)
@@ -227,11 +227,11 @@ def test_the_picture_has_the_moved_jobs_first_and_refuses_other_farms(tmp_path):
     made = prepare(Case(experiment=3, seed=0, order="CBAD"))
     run = simulation(made, "ARRIVE-F").run()
     assert moved_jobs([run]) == list(dict.fromkeys(run.events.job[run.events.action == Action.MIGRATE].tolist()))
-    draw_farm([Panel(label="x", run=run)], made.farm, made.names, tmp_path / "a.png", to_s=3000.0)
-    draw_farm([Panel(label="x", run=run)], made.farm, made.names, tmp_path / "b.png", to_s=3000.0)
+    draw_farm([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "a.png", to_s=3000.0)
+    draw_farm([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "b.png", to_s=3000.0)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with pytest.raises(InputError, match="32 nodes of the farm"):
-        draw_farm([Panel(label="x", run=run)], arrive_f(), made.names, tmp_path / "c.png")
+        draw_farm([GanttPanel(label="x", run=run)], arrive_f(), made.names, tmp_path / "c.png")
     with pytest.raises(InputError, match="outside"):
-        draw_farm([Panel(label="x", run=run)], made.farm, made.names, tmp_path / "c.png", from_s=1e6, to_s=2e6)
+        draw_farm([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "c.png", from_s=1e6, to_s=2e6)
     assert not (tmp_path / "c.png").exists()

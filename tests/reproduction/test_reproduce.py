@@ -22,7 +22,7 @@ from dfrs.experiments.spec import Study, build_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.experiments.store import Store
 from dfrs.model.errors import InputError
-from dfrs.workloads.services import Scenario
+from dfrs.workloads.services import ServiceScenario
 from dfrs_reproduction import catalogue
 from dfrs_reproduction.catalogue import EXHIBITS
 from dfrs_reproduction.measures import Sheet, degradation, distance, distance_cells, relative_to
@@ -255,7 +255,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
 
 
 def test_a_result_is_kept_under_what_was_run():
-    scenario = Scenario(nodes=2, services=3, dims=2, slack=0.5, sigma=0.25, rho=0.0)
+    scenario = ServiceScenario(nodes=2, services=3, dims=2, slack=0.5, sigma=0.25, rho=0.0)
     entry = Entry(label="a", algorithm="VP_CPSUM")
     cell = Cell(kind=OFFLINE, case=Case(scenario=scenario, seed=0), entry=entry)
     others = [

@@ -11,7 +11,7 @@ from dfrs.model.errors import InputError
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
 from dfrs.policies.heterogeneous.gains import Mover, counted_s, gain_s, saved_per_tau
 from dfrs.policies.heterogeneous.rules import MOST_CLUSTERS, NoFarmError, Rules, has_left, left, letter, moved, source
-from dfrs.policies.heterogeneous.search import Scenario
+from dfrs.policies.heterogeneous.search import PlanScenario
 from dfrs.policies.names import find_policy
 from tests.farm_policy_cases import farm_snapshot
 from tests.naive import farm as naive
@@ -53,7 +53,7 @@ def test_scenario_1_equal_nodes():
     jobs = [job([0, 1, 2, 3], [1.0, 2.0]), job([8, 9, 10, 11], [1.0, 1.0])]
     shot = farm_snapshot(TWO, jobs, closed=[*range(4, 8), *range(12, 16)])
     target, nodes, (plan,) = decided(shot)
-    assert plan.trade.scenario == Scenario.EQUAL
+    assert plan.trade.scenario == PlanScenario.EQUAL
     assert nodes == [[8, 9, 10, 11], [0, 1, 2, 3]]
     # The first saves half of the time, 25 s in 50: 4 processes, 20 profiles, less 0.7 s for each of 8 processes.
     gain = 4 * 25.0 * 20 - 0.7 * 8
@@ -66,14 +66,14 @@ def test_scenario_1_equal_nodes():
         target.why[101] == "moved from B to A with job 100: predicted gain 1994 s over the next 1000 s, threshold 800 s"
     )
     assert target.reasons.tolist() == [Reason.PACKED] * 2
-    assert [source(m) for m in target.memo.tolist()] == [A, B]
+    assert [source(m) for m in target.policy_state.tolist()] == [A, B]
     assert target.yields.tolist() == [1.0, 1.0]
 
 
 def test_scenario_2_to_free_nodes():
     shot = farm_snapshot(TWO, [job([0, 1, 2, 3], [1.0, 2.0])])
     target, nodes, (plan,) = decided(shot)
-    assert plan.trade.scenario == Scenario.FREE
+    assert plan.trade.scenario == PlanScenario.FREE
     assert nodes == [[8, 9, 10, 11]]
     assert target.why[100] == "moved from A to B: predicted gain 1997 s over the next 1000 s, threshold 400 s"
     assert target.wake_at_s == 1200.0
@@ -83,7 +83,7 @@ def test_scenario_3_with_free_nodes():
     jobs = [job([0, 1, 2, 3], [1.0, 2.0]), job([4, 5], [1.0, 1.0]), job([6, 7], [1.0, 1.0], estimate_s=1500.0)]
     shot = farm_snapshot([(1, 4), (1, 6)], jobs)
     _, nodes, (plan,) = decided(shot)
-    assert plan.trade.scenario == Scenario.WITH_FREE
+    assert plan.trade.scenario == PlanScenario.WITH_FREE
     # Two nodes were free, and those of the one with 500 s left are not to be had.
     assert nodes == [[4, 5, 8, 9], [0, 1], [6, 7]]
 
@@ -92,7 +92,7 @@ def test_scenario_4_with_several_jobs():
     jobs = [job([0, 1, 2, 3], [1.0, 3.0]), job([4, 5], [1.0, 1.0]), job([6], [1.0, 1.0]), job([7], [2.0, 1.0])]
     shot = farm_snapshot([(1, 4), (1, 4)], jobs)
     target, nodes, (plan,) = decided(shot)
-    assert plan.trade.scenario == Scenario.MULTIPLE
+    assert plan.trade.scenario == PlanScenario.MULTIPLE
     assert nodes == [[4, 5, 6, 7], [0, 1], [2], [3]]
     # The one that gains comes first in the list, and all four are needed.
     assert plan.trade.back == (3, 2, 1)
@@ -130,7 +130,7 @@ def test_scenario_5_migration_1_of_experiment_1():
     ]
     shot = farm_snapshot(shape, jobs, memory=memory)
     target, nodes, (plan,) = decided(shot)
-    assert plan.trade.scenario == Scenario.MEMORY
+    assert plan.trade.scenario == PlanScenario.MEMORY
     assert nodes[4] == [16, 17, 18, 19]
     assert nodes[2] == [24, 25, 26, 27]
     assert target.why[104] == (
@@ -181,7 +181,7 @@ def test_table_18_a_2_process_job_gives_way_to_an_8_process_one():
     jobs = [{**j, "estimate_s": 2500.0} for j in jobs]
     shot = farm_snapshot(TWO, jobs, now_s=1400.0)
     target, nodes, (plan,) = decided(shot)
-    assert plan.trade.scenario == Scenario.WITH_FREE
+    assert plan.trade.scenario == PlanScenario.WITH_FREE
     assert nodes == [[0, 1], list(range(8, 16))]
     assert plan.trade.gain_s == pytest.approx(naive.gain(shot, target.task_nodes, [0, 1], Rules()))
     assert plan.trade.gain_s > 3000.0
@@ -216,7 +216,7 @@ def test_figure_10_not_moved_without_head():
 def test_figure_10_moved_with_head():
     shot = figure_10()
     target, nodes, (plan,) = decided(shot, "ARRIVE-F/HEAD")
-    assert plan.trade.scenario == Scenario.HEAD
+    assert plan.trade.scenario == PlanScenario.HEAD
     moved_row = plan.trade.lead
     assert moved_row in {0, 1}
     assert nodes[3] == []
@@ -226,9 +226,9 @@ def test_figure_10_moved_with_head():
     # With the other one across, only CG.B.2 can.
     shot = figure_10(now_s=1000.0)
     jobs = shot.jobs.copy()
-    memo = jobs["memo"].copy()
-    memo[0] = 1 << B
-    jobs["memo"] = memo
+    policy_state = jobs["policy_state"].copy()
+    policy_state[0] = 1 << B
+    jobs["policy_state"] = policy_state
     jobs["since_s"][0] = 0.0
     target, nodes, (plan,) = decided(replace(shot, jobs=jobs), "ARRIVE-F/HEAD")
     assert plan.trade.lead == 1
@@ -236,7 +236,7 @@ def test_figure_10_moved_with_head():
     assert plan.trade.gain_s == pytest.approx(8 * 980.0 + 2 * 50 * (1 - 1 / 0.8) * 20 - 1.4)
     # Once it is over, the head starts there.
     assert target.wake_at_s == 1020.0
-    jobs["memo"] = target.memo
+    jobs["policy_state"] = target.policy_state
     jobs["since_s"][1] = 1000.0
     later = replace(shot, jobs=jobs, task_nodes=target.task_nodes, now_s=1020.0)
     target, nodes, _ = decided(later, "ARRIVE-F/HEAD")
@@ -261,8 +261,8 @@ def swap(**given):
         ({"speed": [1.0, 0.0]}, "nothing is predicted"),
         ({"estimate_s": 2000.0}, "has 1000 s left"),
         ({"required": 1.1}, "too small"),
-        ({"memo": 1 << B}, "left B before"),
-        ({"memo": moved(0, B, 8), "since_s": 100.0, "start_s": 0.0, "migrations": 1}, "was moved 900 s ago"),
+        ({"policy_state": 1 << B}, "left B before"),
+        ({"policy_state": moved(0, B, 8), "since_s": 100.0, "start_s": 0.0, "migrations": 1}, "was moved 900 s ago"),
         ({"swapping": True}, "thrashes"),
         ({"speed": [1.0, 1.1]}, "not above the threshold"),
         ({"speed": [1.0, 1.0]}, "nothing is gained"),
@@ -277,7 +277,7 @@ def test_who_stays_and_why(given, word):
 
 def test_the_swap_that_these_would_be():
     (plan,) = decided(swap())[2]
-    assert plan.trade.scenario == Scenario.EQUAL
+    assert plan.trade.scenario == PlanScenario.EQUAL
     assert said(swap())[0].chosen
 
 
@@ -293,7 +293,7 @@ def test_only_at_multiples_of_4_tau_and_not_during_a_migration():
         assert bool(ArriveF().decide(shot).why) == due
         soon = np.nextafter(1000.0, np.inf) if cause is Cause.COMPLETION else 1200.0
         assert ArriveF().decide(shot).wake_at_s == (soon if now_s >= 1000.0 else 1000.0)
-    moving = job([8], [1.0] * 3, memo=moved(0, C, 90), since_s=500.0, start_s=0.0, migrations=1)
+    moving = job([8], [1.0] * 3, policy_state=moved(0, C, 90), since_s=500.0, start_s=0.0, migrations=1)
     jobs = [job([0, 1, 2, 3], [1.0, 2.0, 1.0]), job([4, 5, 6, 7], [1.0, 1.0, 1.0]), moving]
     for name, plans in [("ARRIVE-F", 0), ("ARRIVE-F/PARALLEL", 0), ("ARRIVE-F/COPY=5", 1)]:
         shot = farm_snapshot([(1, 4), (1, 5), (1, 1)], jobs)
@@ -306,7 +306,7 @@ def test_only_at_multiples_of_4_tau_and_not_during_a_migration():
 
 
 def test_nobody_is_dispatched_between_locked_sub_clusters():
-    mover = job([4, 5], [1.0, 1.0, 1.0], memo=moved(0, A, 4), since_s=990.0, start_s=0.0, migrations=1)
+    mover = job([4, 5], [1.0, 1.0, 1.0], policy_state=moved(0, A, 4), since_s=990.0, start_s=0.0, migrations=1)
     jobs = [mover, waiting(2, 5000.0), waiting(1, 50.0)]
     shot = farm_snapshot([(1, 4), (1, 4), (1, 1)], jobs, now_s=1001.0, cause=Cause.COMPLETION)
     target, nodes, _ = decided(shot)
@@ -315,7 +315,7 @@ def test_nobody_is_dispatched_between_locked_sub_clusters():
     target, nodes, _ = decided(replace(shot, now_s=1030.0, cause=Cause.WAKE))
     assert nodes[1:] == [[0, 1], [2]]
     # The lock is over: what is remembered is only that A was left.
-    assert target.memo.tolist() == [1 << A, 0, 0]
+    assert target.policy_state.tolist() == [1 << A, 0, 0]
 
 
 def test_co_located_speeds_count_where_the_plan_co_locates():
@@ -341,7 +341,7 @@ def test_parallel_executes_several_plans_at_once():
     target, nodes, plans = decided(shot, "ARRIVE-F/PARALLEL")
     assert len(plans) == 2
     assert nodes == [[2, 3], [0, 1], [6, 7], [4, 5]]
-    assert {Rules(copy_s=1.0).lasts_s(m) for m in target.memo.tolist()} == {2.0}
+    assert {Rules(copy_s=1.0).lasts_s(m) for m in target.policy_state.tolist()} == {2.0}
 
 
 def test_one_job_with_a_long_time_left_is_enough_with_one():
@@ -380,14 +380,14 @@ def test_a_job_that_all_but_stops_loses_without_limit_and_never_nan():
 
 
 def test_memos():
-    memo = moved(moved(0, 3, 16), MOST_CLUSTERS - 1, 70_000)
-    assert left(memo) == 1 << 3 | 1 << MOST_CLUSTERS - 1
-    assert has_left(memo, 3)
-    assert not has_left(memo, 2)
-    assert source(memo) == MOST_CLUSTERS - 1
-    assert source(left(memo)) == source(0) == -1
-    assert Rules(copy_s=2.0).lasts_s(memo) == 2.0 * 65_535
-    assert 0 < memo < 2**63
+    policy_state = moved(moved(0, 3, 16), MOST_CLUSTERS - 1, 70_000)
+    assert left(policy_state) == 1 << 3 | 1 << MOST_CLUSTERS - 1
+    assert has_left(policy_state, 3)
+    assert not has_left(policy_state, 2)
+    assert source(policy_state) == MOST_CLUSTERS - 1
+    assert source(left(policy_state)) == source(0) == -1
+    assert Rules(copy_s=2.0).lasts_s(policy_state) == 2.0 * 65_535
+    assert 0 < policy_state < 2**63
     assert letter(2) == "C"
     assert letter(30) == "sub-cluster 30"
     assert letter(2, ("A", "B", "D")) == "D"

@@ -22,7 +22,7 @@ from dfrs.policies.heterogeneous import search as farm_search
 from dfrs.policies.heterogeneous import special as farm_special
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
 from dfrs.policies.heterogeneous.rules import Rules, left
-from dfrs.policies.heterogeneous.search import Scenario
+from dfrs.policies.heterogeneous.search import PlanScenario
 from tests.farm_policy_cases import Toy, broken, drive, farm_snapshot, seeded
 from tests.strategies import Drawn
 
@@ -43,15 +43,15 @@ def test_all_scenarios_occur():
     found = set()
     for seed in (1013, 1015, 1045, *range(400)):
         found |= set(drive(seeded(seed)).counts)
-        if found == set(Scenario):
+        if found == set(PlanScenario):
             return
-    assert found == set(Scenario)
+    assert found == set(PlanScenario)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1e-12, 0.05])
 def test_two_similar_jobs_do_not_swap_for_ever(threshold):
     # Section 9: LU.B.8.X and LU.B.8.Y, each predicted to gain where the other is, whichever way round.
-    policy, memo, since_s, swaps = ArriveF(rules=Rules(threshold=threshold, stretch_s=0.0)), [0, 0], 0.0, 0
+    policy, policy_state, since_s, swaps = ArriveF(rules=Rules(threshold=threshold, stretch_s=0.0)), [0, 0], 0.0, 0
     nodes = [[0, 1], [2, 3]]
     for k in range(1, 200):
         now_s = k * 200.0
@@ -60,7 +60,7 @@ def test_two_similar_jobs_do_not_swap_for_ever(threshold):
                 "tasks": 2,
                 "estimate_s": 1e9,
                 "nodes": nodes[r],
-                "memo": memo[r],
+                "policy_state": policy_state[r],
                 "since_s": since_s,
                 "start_s": 0.0,
                 "speed": [1.0, 2.0] if nodes[r][0] == 0 else [2.0, 1.0],
@@ -70,11 +70,11 @@ def test_two_similar_jobs_do_not_swap_for_ever(threshold):
         ]
         target = policy.decide(farm_snapshot([(1, 2), (1, 2)], jobs, now_s=now_s))
         after = [target.task_nodes[:2].tolist(), target.task_nodes[2:].tolist()]
-        memo = target.memo.tolist()
+        policy_state = target.policy_state.tolist()
         if after != nodes:
             nodes, since_s, swaps = after, now_s, swaps + 1
     assert swaps == 1
-    assert [left(m) for m in memo] == [1, 2]
+    assert [left(m) for m in policy_state] == [1, 2]
 
 
 @settings(max_examples=25)
@@ -100,7 +100,7 @@ def test_what_is_said_covers_every_pair_in_order_of_gain(seed):
     toy = drive(seeded(seed), rounds=15)
     shown = [{k: v for k, v in job.items() if k != "wants"} for job in toy.jobs]
     shot = farm_snapshot(toy.shape, shown, now_s=toy.now_s, memory=toy.memory, closed=toy.closed)
-    said = [c for c in toy.policy.considered(shot) if c.scenario not in {Scenario.MEMORY, Scenario.HEAD}]
+    said = [c for c in toy.policy.considered(shot) if c.scenario not in {PlanScenario.MEMORY, PlanScenario.HEAD}]
     cluster = shot.farm.cluster
     placed = {
         int(i): int(cluster[shot.task_nodes[a]])
@@ -109,7 +109,7 @@ def test_what_is_said_covers_every_pair_in_order_of_gain(seed):
     }
     apart = {frozenset((j, k)) for j in placed for k in placed if placed[j] != placed[k]}
     assert {frozenset(c.jobs[:2]) for c in said if len(c.jobs) > 1} >= apart or shot.task_nodes.min() < 0
-    gains = [c.gain_s for c in said if c.scenario is not Scenario.MULTIPLE and not np.isnan(c.gain_s)]
+    gains = [c.gain_s for c in said if c.scenario is not PlanScenario.MULTIPLE and not np.isnan(c.gain_s)]
     assert all(a >= b for a, b in pairwise(gains))
     assert all(c.why_not or c.gain_s > 0 for c in said)
 
@@ -117,13 +117,13 @@ def test_what_is_said_covers_every_pair_in_order_of_gain(seed):
 MUTATIONS = (
     (farm_plan, "places[kind.target] > 0 and ", "", "-places[kinds[k].source], ", "places[kinds[k].source], "),
     (farm_plan, "memory[kind.target] >= kind.takes", "True"),
-    (farm_rules, "return bool(memo >> cluster & 1)", "return False"),
-    (farm_rules, "left(memo) | 1 << cluster |", "left(memo) |"),
+    (farm_rules, "return bool(policy_state >> cluster & 1)", "return False"),
+    (farm_rules, "left(policy_state) | 1 << cluster |", "left(policy_state) |"),
     (farm_gains, "return gain > threshold_s and gain > 0.0", "return gain > threshold_s - 200.0"),
     (farm_gains, " - stretch_s", ""),
     (farm_board, "return enough and self.holds(row, node)", "return self.holds(row, node)"),
     (farm_board, "over_s > self.snapshot.now_s", "over_s > self.snapshot.now_s + 5.0"),
-    (farm_board, "for c in (farm_rules.source(self.memo[row]), home):", "for c in (home,):"),
+    (farm_board, "for c in (farm_rules.source(self.policy_state[row]), home):", "for c in (home,):"),
     (farm_search, "left_s <= rules.horizon_s and not rules.one", "False"),
     (farm_search, "since_s < self.rules.horizon_s", "since_s < 5.0"),
     (farm_search, "taken.update(found)", "pass"),

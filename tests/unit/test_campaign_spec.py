@@ -29,7 +29,7 @@ from dfrs.model.errors import InputError
 from dfrs.placement.registry import Options, expand
 from dfrs.policies.names import TABLE_5_1, TABLE_5_2, all_published
 from dfrs.workloads.files import instance_document
-from dfrs.workloads.services import LARGE_SERVICES, SMALL_SERVICES, Scenario, dissertation_instance
+from dfrs.workloads.services import LARGE_SERVICES, SMALL_SERVICES, ServiceScenario, dissertation_instance
 from dfrs_reproduction.sizes import clusters, dissertation
 
 TRACE = "; MaxNodes: 8\n; MaxProcs: 8\n" + "".join(
@@ -256,7 +256,7 @@ def test_a_trace_may_move_and_its_cells_stay_those_but_may_not_change(traced):
 
 
 def test_instances_are_read_from_files(tmp_path):
-    scenario = Scenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, rho=0.0)
+    scenario = ServiceScenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, rho=0.0)
     for k in (1, 2):
         (tmp_path / f"{k}.json").write_text(json.dumps(instance_document(dissertation_instance(scenario, k))))
     document = {
@@ -279,7 +279,7 @@ WEEK = TracePart(
     path=Path("somewhere/HPC2N-2002-2.2-cln.swf.gz"), digest="0123abcd" * 8, nodes=120, annotate="hpc2n", week=7
 )
 PART = TracePart(path=Path("t.swf"), digest="f" * 64, first=0, end=100, load=0.7, seed=3)
-THICK = Scenario(nodes=64, services=100, dims=2, slack=0.1, sigma=0.25, rho=0.0)
+THICK = ServiceScenario(nodes=64, services=100, dims=2, slack=0.1, sigma=0.25, rho=0.0)
 CELLS = (
     Cell(kind=online.ONLINE, case=LublinTrace(seed=1), entry=GREEDY),
     Cell(kind=online.ONLINE, case=LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY),

@@ -12,13 +12,13 @@ from dfrs.placement import chekuri
 from dfrs.placement.bounds import lp_bound
 from dfrs.placement.chekuri import Chekuri, pack
 from dfrs.placement.milp import Exact
-from dfrs.workloads.services import Scenario, dissertation_instance
+from dfrs.workloads.services import ServiceScenario, dissertation_instance
 from tests.cases import make_instance
 
 
 def sample(seed, nodes=10, services=60, slack=0.5, dims=2):
     return dissertation_instance(
-        Scenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=0.5, rho=0.25), seed
+        ServiceScenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=0.5, rho=0.25), seed
     )
 
 

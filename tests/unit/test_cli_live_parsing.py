@@ -22,7 +22,7 @@ from dfrs.cli.quantities import (
     show_instant,
     show_seconds,
 )
-from dfrs.live.agent.capacity import Capacity
+from dfrs.live.agent.capacity import HostCapacity
 from dfrs.live.agent.connection import Server
 from dfrs.live.client import UnreachableError, find_endpoint, state_directory
 from dfrs.live.local.machine import partition
@@ -235,7 +235,7 @@ def test_the_state_directory():
 
 @given(cpus=st.integers(1, 64), nodes=st.integers(1, 70), memory=st.integers(64, 1 << 20))
 def test_a_machine_is_divided_without_giving_anything_twice(cpus, nodes, memory):
-    machine = Capacity(cpus=tuple(range(cpus)), cores=float(cpus), memory_bytes=memory << 20)
+    machine = HostCapacity(cpus=tuple(range(cpus)), cores=float(cpus), memory_bytes=memory << 20)
     names = [f"n{number}" for number in range(nodes)]
     if memory // nodes < 64:
         with pytest.raises(InputError, match="--nodes"):

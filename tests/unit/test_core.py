@@ -94,7 +94,7 @@ def test_the_same_events_give_the_same_commands_and_the_same_journal(seed):
     one, other = new_core(), new_core()
     assert feed(one, events) == feed(other, events)
     assert repr(everything(one)) == repr(everything(other))
-    assert len(one.journal) > 50
+    assert len(one.event_log) > 50
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -241,7 +241,7 @@ def test_jobs_on_a_node_that_fails_start_anew_from_zero():
     core.handle(Ready(np.array([0]), np.array([120.0])), 120.0)
     core.handle(Wake(), 130.0)
     assert core.snapshot().jobs["virtual_s"].tolist() == [5.0, 65.0]
-    events = core.journal.events()
+    events = core.event_log.events()
     assert [Action(a).name for a in events.action] == ["START", "START", "DOWN", "LOST", "UP", "START"]
     assert [events.reasons[k] for k in events.why[[2, 3]]] == ["", "its node failed"]
     assert events.job.tolist() == [0, 1, -1, 0, -1, 0]
@@ -362,7 +362,7 @@ def test_the_cause_the_subject_and_the_wake_are_what_happened():
 def test_reasons_in_words_stand_in_the_journal_and_survive_restoring():
     words = iter(["because", "", "first in the queue", "because", 'ünïcode, "quoted"'])
     core = Core(
-        FromFunction(lambda s: Target.of(s, {1: Placement((len(core.journal) % 2,), 1.0)}, why={1: next(words)})),
+        FromFunction(lambda s: Target.of(s, {1: Placement((len(core.event_log) % 2,), 1.0)}, why={1: next(words)})),
         np.ones((2, 2)),
     )
     core.handle(Submit(1, 1, 0.5, 0.5), 1.0)
@@ -372,7 +372,7 @@ def test_reasons_in_words_stand_in_the_journal_and_survive_restoring():
     core = other
     for now_s in (3.0, 4.0, 5.0):
         core.handle(Wake(), now_s)
-    events = core.journal.events()
+    events = core.event_log.events()
     assert [events.reasons[k] for k in events.why] == [
         "because",
         "",
@@ -395,7 +395,7 @@ def test_a_thousand_jobs_with_many_tasks_outgrow_every_column():
         core.handle(Complete(k), 400.0)
     assert core.present == 150
     assert np.diff(core.snapshot().first).tolist() == [1 + k % 7 for k in range(1, 300, 2)]
-    assert len(core.journal) == 450
+    assert len(core.event_log) == 450
     assert not (core.snapshot().jobs["state"] == PAUSED).any()
 
 

@@ -193,7 +193,7 @@ class TestDynamic:
     def test_only_the_one_that_migrates_asks_for_it(self):
         for name, expected in (("DYNAMIC", False), ("DYNAMIC+MIGRATION", True)):
             revisions = driven(find_discovery(name), table_of(0, 0), [0.6, 0.9], 200.0)
-            assert any(r.remap for _, r in revisions) is expected
+            assert any(r.repack for _, r in revisions) is expected
             assert all(now % 180 == 60 for now, r in revisions if r.needs)
 
 

@@ -10,7 +10,7 @@ import pytest
 from dfrs.live.drivers import cgroup, cgroup_v1, cgroup_v2
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from dfrs.live.drivers.cgroup import (
-    Counters,
+    UsageCounters,
     add_counters,
     cpu_list,
     most_processes,
@@ -19,8 +19,8 @@ from dfrs.live.drivers.cgroup import (
     quota,
     waiting_s,
 )
-from dfrs.live.drivers.cgroup_v1 import NodeV1
-from dfrs.live.drivers.cgroup_v2 import NodeV2
+from dfrs.live.drivers.cgroup_v1 import NodeGroupV1
+from dfrs.live.drivers.cgroup_v2 import NodeGroupV2
 from dfrs.live.drivers.supervisor import pack, unpack
 from tests.driver_hosts import (
     BUSY,
@@ -94,7 +94,7 @@ def fake(tmp_path, writes):
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids rdma misc\n")
     (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
     (tmp_path / "cpuset.cpus.effective").write_text("0-7\n")
-    node = NodeV2(str(tmp_path), "c", "n0")
+    node = NodeGroupV2(str(tmp_path), "c", "n0")
     node.create("3", 0.5, 0.5)
     return node
 
@@ -137,7 +137,7 @@ def test_task_of_version_2(fake, writes):
         ("1.0.0/cpu.max", "max 100000"),
         ("1.0.0/cgroup.procs", "42"),
     ]
-    expected = Counters(
+    expected = UsageCounters(
         cpu_s=2.5,
         memory_bytes=1 << 20,
         swap_bytes=4096,
@@ -147,7 +147,7 @@ def test_task_of_version_2(fake, writes):
         waiting_s=1.25,
     )
     assert group.read() == expected
-    assert group.limit_events() == Counters(peak_bytes=2 << 20, oom_kills=2, refused_forks=4)
+    assert group.limit_events() == UsageCounters(peak_bytes=2 << 20, oom_kills=2, refused_forks=4)
     assert fake.names() == ["1.0.0"]
     place = group.place()
     files = ("procs", "freeze", "frozen", "kill", "oom", "peak", "cpu", "forks")
@@ -163,7 +163,7 @@ def real_v2(host, name="n0", **options):
     point = mounts(Path("/proc/mounts").read_text())[1]
     if point is None or os.geteuid() != 0:
         pytest.skip("no version 2 tree is mounted here, or no right to it")
-    return host.node(name, groups=NodeV2(point, host.cluster, name), **({"cpus": None, "cores": 1.0} | options))
+    return host.node(name, groups=NodeGroupV2(point, host.cluster, name), **({"cpus": None, "cores": 1.0} | options))
 
 
 def test_version_2_runs_pauses_and_kills(host):
@@ -217,7 +217,7 @@ def test_version_1_without_version_2_beside_it(host):
     points = mounts(Path("/proc/mounts").read_text())[0]
     if "cpu" not in points:
         pytest.skip("no version 1 controllers are mounted here")
-    node = host.node("n0", groups=NodeV1(points, None, host.cluster, "n0"))
+    node = host.node("n0", groups=NodeGroupV1(points, None, host.cluster, "n0"))
     node.start(task(1), host.spec(*BUSY), 0.5)
     node.start(task(2), host.shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"), 0.5)
     running(node, task(1))
@@ -232,7 +232,7 @@ def test_shares_of_version_1_are_clamped_and_fine(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(cgroup_v1, "set_file", lambda path, value: seen.append((os.path.basename(path), value)))
     points = dict.fromkeys(("cpu", "cpuacct"), str(tmp_path / "cpu")) | {"freezer": str(tmp_path / "freezer")}
-    node = NodeV1(points, None, "c", "n0")
+    node = NodeGroupV1(points, None, "c", "n0")
     group = node.group("1.0.0")
     for share in (0.0, 0.5, 0.50002, 1.0, 9.0):
         group.set_weight(share, 1.0)
@@ -295,5 +295,5 @@ def test_small_parts(tmp_path):
     assert waiting_s(str(threads), "/no/such/file") is None
     entries = [("command", "a=b\nc"), ("command", ""), ("environment", "X=\udcff=ä")]
     assert unpack(pack(entries).decode("utf-8", "surrogateescape")) == entries
-    counted = add_counters(Counters(cpu_s=1.0, peak_bytes=5, waiting_s=None), {"cpu_s": 2.0, "peak_bytes": 9})
+    counted = add_counters(UsageCounters(cpu_s=1.0, peak_bytes=5, waiting_s=None), {"cpu_s": 2.0, "peak_bytes": 9})
     assert (counted.cpu_s, counted.peak_bytes, counted.waiting_s) == (3.0, 9, None)

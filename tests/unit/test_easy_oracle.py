@@ -10,7 +10,7 @@ import pytest
 
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.swf import read_swf
 from tests.small_policies import BATCH
 from tests.traces import TRACES, needs_traces
@@ -42,7 +42,7 @@ def workload_by_its_rules():
 def test_easy_starts_and_ends_every_job_when_the_other_simulator_does():
     theirs = np.loadtxt(ORACLE, delimiter=",", skiprows=1)
     workload = workload_by_its_rules()
-    events = Simulation(workload, BATCH["EASY"](), "EASY", Settings(order="submissions-first")).run().events
+    events = Simulation(workload, BATCH["EASY"](), "EASY", SimulationSettings(order="submissions-first")).run().events
     start_s, end_s = np.full((2, len(workload)), np.nan)
     for action, time_s in ((Action.START, start_s), (Action.FINISH, end_s)):
         rows = events.action == action

@@ -18,7 +18,7 @@ from dfrs.report.witness import answer, answer_document
 from dfrs.runs.directory import workload_digest
 from dfrs.runs.metrics.schedule import job_intervals, tasks_of, utilisation_timeline, virtual_time
 from dfrs.runs.replay import Replay
-from dfrs.simulator.simulation import Settings
+from dfrs.simulator.simulation import SimulationSettings
 from tests.cases import Seeded
 from tests.elastic_cases import POLICIES, elastic_run, random_elastic_workload, random_settings
 from tests.online_cases import plain_workload
@@ -156,7 +156,10 @@ def test_digests_tell_requested_starts_and_commands_apart_and_are_what_they_were
 def test_a_limit_of_commands_makes_another_task(tmp_path):
     keys = {
         Task(
-            workload=run_by_hand().workload, policy="FCFS", settings=Settings(command_limit=limit), directory=tmp_path
+            workload=run_by_hand().workload,
+            policy="FCFS",
+            settings=SimulationSettings(command_limit=limit),
+            directory=tmp_path,
         ).key
         for limit in (None, 0, 1)
     }

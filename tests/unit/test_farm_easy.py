@@ -79,7 +79,9 @@ def test_nodes_to_spare_in_the_reserved_sub_cluster_may_be_taken_for_long():
 
 def test_a_lock_puts_the_reservation_off():
     # B would have room at once, but jobs are being moved there until 1400; A has room at 1200.
-    mover = run([5], 9000.0, memo=farm_board.farm_rules.moved(0, 2, 40), since_s=1000.0, start_s=0.0, migrations=1)
+    mover = run(
+        [5], 9000.0, policy_state=farm_board.farm_rules.moved(0, 2, 40), since_s=1000.0, start_s=0.0, migrations=1
+    )
     jobs = [run([0, 1], 1200.0), mover, wait(3), wait(1, 300.0), wait(1, 200.0)]
     target, nodes = decided(farm_snapshot([(1, 3), (1, 4), (1, 1)], jobs))
     assert nodes[2:] == [[], [], [2]]
@@ -96,7 +98,7 @@ def test_a_restart_counts_from_when_it_began_anew():
     jobs = [run([0], 500.0, since_s=900.0, start_s=0.0), wait(2), wait(1, 350.0)]
     _, nodes = decided(farm_snapshot([(1, 2)], jobs))
     assert nodes[2] == [1]
-    jobs[0] |= {"migrations": 1, "memo": 2}
+    jobs[0] |= {"migrations": 1, "policy_state": 2}
     _, nodes = decided(farm_snapshot([(1, 2)], jobs))
     assert nodes[2] == []
 
@@ -278,10 +280,10 @@ def fails(promise, case):
 
 
 def test_a_job_that_began_anew_after_its_node_failed_is_timed_from_then():
-    # It was moved before it was lost; its start cleared the memo, and it ends at 900 + 1000, not at 1000.
+    # It was moved before it was lost; its start cleared the policy_state, and it ends at 900 + 1000, not at 1000.
     anew = run([0], start_s=0.0, since_s=900.0, migrations=1)
     _, nodes = decided(farm_snapshot([(1, 2)], [anew, wait(2), wait(1, 500.0)]))
     assert nodes == [[0], [], [1]]
-    moved = run([0], start_s=0.0, since_s=900.0, migrations=1, memo=2)
+    moved = run([0], start_s=0.0, since_s=900.0, migrations=1, policy_state=2)
     _, nodes = decided(farm_snapshot([(1, 2)], [moved, wait(2), wait(1, 500.0)]))
     assert nodes == [[0], [], []]

@@ -17,7 +17,7 @@ from dfrs.runs.directory import read_run, write_run
 from dfrs.runs.metrics.schedule import summarize, virtual_time
 from dfrs.runs.replay import Replay
 from dfrs.runs.validator.runs import validate_run
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.farm_cases import Clustered, farm_of, farm_workload, random_truth, settings_of
 from tests.naive.progress import replayed
 from tests.online_cases import plain_workload
@@ -265,7 +265,7 @@ def test_settings_that_are_not_of_the_workload_are_an_input_error(jobs, nodes, n
     workload = plain_workload([(0, 1, 1.0, 0.1, 10.0)] * 3, nodes=9)
     settings = settings_of(random_truth(0, jobs, FARM), FARM)
     with pytest.raises(InputError, match=named):
-        Simulation(workload, Clustered(), "p", Settings(capacity=np.ones((nodes, 2)), farm=settings.farm))
+        Simulation(workload, Clustered(), "p", SimulationSettings(capacity=np.ones((nodes, 2)), farm=settings.farm))
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def test_a_file_that_is_not_of_its_form_is_an_input_error(saved, tmp_path, chang
 def test_a_run_without_a_farm_leaves_no_file_of_one(saved, tmp_path):
     folder, _ = saved
     (tmp_path / "farm.json").write_bytes((folder / "farm.json").read_bytes())
-    run = Simulation(farm_workload(1), Mover(), "p", Settings(capacity=np.ones((9, 2)))).run()
+    run = Simulation(farm_workload(1), Mover(), "p", SimulationSettings(capacity=np.ones((9, 2)))).run()
     write_run(run, tmp_path, summarize(run), "0")
     assert not (tmp_path / "farm.json").exists()
     assert read_run(tmp_path).farm is None

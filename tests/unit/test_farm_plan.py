@@ -144,7 +144,7 @@ def test_an_order_is_found_exactly_where_there_is_one(case):
         naive.replay(shot, after, moves)
         return
     every = [
-        farm_plan.Move(row=r, task=t, source=a, target=b)
+        farm_plan.PlannedMove(row=r, task=t, source=a, target=b)
         for r, nodes in goals.items()
         for t, (a, b) in enumerate(zip(board.nodes[r], nodes, strict=True))
         if a != b

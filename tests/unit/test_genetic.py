@@ -10,7 +10,7 @@ from dfrs.model.errors import InfeasibleError, InputError
 from dfrs.placement.bounds import lp_bound, upper_bound
 from dfrs.placement.genetic import Genetic
 from dfrs.placement.outcome import placement_yield
-from dfrs.workloads.services import Scenario, dissertation_instance
+from dfrs.workloads.services import ServiceScenario, dissertation_instance
 from tests.cases import Seeded, make_instance, random_instance
 from tests.naive.brute import best_placement, value
 
@@ -23,7 +23,7 @@ def state(seed=0):
 
 def sample(seed, nodes=8, services=24, slack=0.4, rho=0.25, dims=4):
     return dissertation_instance(
-        Scenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=0.5, rho=rho), seed
+        ServiceScenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=0.5, rho=rho), seed
     )
 
 

@@ -36,7 +36,9 @@ def los_case(source):
         running = source.integer(0, 1) and len(left) >= tasks
         where = [left.pop(source.integer(0, len(left) - 1)) for _ in range(tasks)] if running else None
         start_s = NOW_S - source.integer(1, 20)
-        memo = source.pick([0, 0, 1, 3]) if np.isnan(wanted_s) else source.pick([0, 0, -1, -1, Reason.LATE_EARLIER])
+        policy_state = (
+            source.pick([0, 0, 1, 3]) if np.isnan(wanted_s) else source.pick([0, 0, -1, -1, Reason.LATE_EARLIER])
+        )
         rows.append(
             (
                 k,
@@ -57,7 +59,7 @@ def los_case(source):
                 0,
                 0,
                 wanted_s,
-                memo,
+                policy_state,
                 source.integer(0, 3) == 0,
                 source.integer(0, 4) == 0,
                 0.0,
@@ -91,7 +93,7 @@ def decided(module, snapshot, options):
     """What the kernel starts and notes, as its twin says it."""
     rows = len(snapshot.jobs)
     after, yields = np.full_like(snapshot.task_nodes, -9), np.full(rows, np.nan)
-    reasons, memo = np.zeros(rows, np.int64), np.full(rows, -9)
+    reasons, policy_state = np.zeros(rows, np.int64), np.full(rows, -9)
     jobs = snapshot.jobs if hasattr(module.plan, "py_func") else snapshot.jobs.view(np.recarray)
     changed = module.plan(
         SKIPS[options["skips"]],
@@ -108,7 +110,7 @@ def decided(module, snapshot, options):
         after,
         yields,
         reasons,
-        memo,
+        policy_state,
     )
     found = {}
     taken = set(snapshot.task_nodes[snapshot.task_nodes >= 0].tolist())
@@ -121,7 +123,7 @@ def decided(module, snapshot, options):
         taken |= set(own.tolist())
         found[r] = Reason(reasons[r]).name
     assert changed == len(found)
-    return found, memo.tolist()
+    return found, policy_state.tolist()
 
 
 @settings(max_examples=400, deadline=None)
@@ -153,19 +155,19 @@ MUTATIONS = (
     ("(kind >= 0).sum() // unit, 1)", "(kind >= 0).sum(), 1)"),
     ("min(in_units(released[m, 0], unit), total)", "released[m, 0]"),
     ("if profile[0, 0] > 0:", "if profile[0, 0] > 1:"),
-    ("memo[batch] = queue[2]", "memo[batch] = memo[batch]"),
+    ("policy_state[batch] = queue[2]", "policy_state[batch] = policy_state[batch]"),
     ("if own <= nodes else total + 1", "if own <= nodes else total"),
     ("with_dedicated and not np.isnan", "not np.isnan"),
     ("range(4)", "range(3, 4)"),
     ("0 if jobs[r].extensions == 0 else 1", "0"),
-    ("2 if memo[r] != PROMISED else", "0 if memo[r] != PROMISED else"),
+    ("2 if policy_state[r] != PROMISED else", "0 if policy_state[r] != PROMISED else"),
     ("wanted_s < now_s - SAME_S)", "wanted_s <= now_s)"),
     ("length = cut(times, free, length, begin, max(wanted_s, now_s))", "length = length"),
     ("(on_time and times[at] > max(wanted_s, now_s) + SAME_S)", "False"),
-    ("if on_time and memo[r] == 0:", "if memo[r] == 0:"),
+    ("if on_time and policy_state[r] == 0:", "if policy_state[r] == 0:"),
     ("FREED if not np.isnan(jobs[r].start_s) else", "ON_TIME if not np.isnan(jobs[r].start_s) else"),
-    ("memo[r] if late and memo[r] > 0 else ON_TIME", "ON_TIME"),
-    ("memo[r] > 0 or jobs[r].requested_start_s > now_s", "jobs[r].requested_start_s > now_s"),
+    ("policy_state[r] if late and policy_state[r] > 0 else ON_TIME", "ON_TIME"),
+    ("policy_state[r] > 0 or jobs[r].requested_start_s > now_s", "jobs[r].requested_start_s > now_s"),
     ("jobs[q].start_s <= jobs[r].submit_s", "jobs[q].start_s < jobs[r].submit_s - 5"),
     ("jobs[q].extensions > 0 or ", ""),
     ("earlier > 0 and free", "free"),

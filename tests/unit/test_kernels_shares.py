@@ -22,7 +22,7 @@ def lines_of(case, kind):
     """(base, slope, floor)."""
     if kind == "stretch":
         base, slope = np.empty(case.rows), np.empty(case.rows)
-        shares.stretch_lines(case.jobs, case.now_s, HORIZON_S, base, slope)
+        shares.stretch_objective(case.jobs, case.now_s, HORIZON_S, base, slope)
         return base, slope, FLOOR
     slope = np.ones(case.rows) if kind == "yield" else case.jobs["weight"].copy()
     return np.zeros(case.rows), slope, 0.0

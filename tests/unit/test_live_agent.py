@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from dfrs.live.agent.agent import Agent, RefusedError, Settings, only_agent
+from dfrs.live.agent.agent import Agent, AgentRefusedError, AgentSettings, only_agent
 from dfrs.live.agent.connection import Outbox, Server
 from dfrs.live.drivers.base import ExitKind, TaskState
-from dfrs.live.protocol.wire import Output, Read, Refuse, Report
+from dfrs.live.protocol.wire import Output, Read, Refuse, ReportMessage
 from dfrs.model.errors import InputError
 from tests.live_fakes import PATIENCE_S, FakeDriver, Wire, desired, fake_controller, task_id, task_spec
 
@@ -30,7 +30,7 @@ def agent_settings(controller, **changed):
         "first_retry_s": 0.02,
         "last_retry_s": 0.1,
     }
-    return Settings(**values | changed)
+    return AgentSettings(**values | changed)
 
 
 @asynccontextmanager
@@ -42,7 +42,7 @@ async def running(driver, settings):
         assert not task.done(), task
     finally:
         agent.stop()
-        with suppress(RefusedError):
+        with suppress(AgentRefusedError):
             async with asyncio.timeout(PATIENCE_S):
                 await task
 
@@ -224,7 +224,7 @@ def test_it_ends_when_the_controller_does_not_want_it():
             task = asyncio.create_task(Agent(FakeDriver(), agent_settings(controller)).run())
             again = await controller.accept()
             await again.say(Refuse(reason="there are enough nodes", retry=False))
-            with pytest.raises(RefusedError, match="n0: there are enough nodes"):
+            with pytest.raises(AgentRefusedError, match="n0: there are enough nodes"):
                 async with asyncio.timeout(PATIENCE_S):
                     await task
 
@@ -353,7 +353,7 @@ def test_only_the_latest_waits_to_be_sent():
     async def live():
         outbox = Outbox()
         for number in range(1000):
-            outbox.put(Report(time_s=number))
+            outbox.put(ReportMessage(time_s=number))
         assert [message.time_s for message in outbox._take()] == [999]
         assert outbox._take() == []
 

@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from dfrs.live.api import agents
 from dfrs.live.drivers.base import Abilities, TaskId, TaskState
 from dfrs.live.protocol import wire
-from dfrs.live.protocol.wire import Desire, Desired, Hello, Report, Status, from_agent, from_controller
+from dfrs.live.protocol.wire import Desire, Desired, Hello, ReportMessage, StatusMessage, from_agent, from_controller
 from dfrs.model.errors import InputError
 from tests.live_http import PATIENCE_S, bearer, served, until
 from tests.live_service import FakeService
@@ -42,12 +42,12 @@ def hello(node="node1", **changes):
 
 
 def status(job=1):
-    return Status(
+    return StatusMessage(
         task=TaskId(job=job, rank=0, attempt=0), version=0, state=TaskState.RUNNING, since_s=1.0
     ).model_dump_json()
 
 
-REPORT = Report(time_s=1.0).model_dump_json()
+REPORT = ReportMessage(time_s=1.0).model_dump_json()
 
 
 def on_socket(test, **options):

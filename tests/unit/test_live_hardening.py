@@ -8,11 +8,11 @@ import pytest
 
 from dfrs.engine.core import RETRY_S, Core
 from dfrs.engine.events import Submit, Wake
-from dfrs.live.controller.records import Task
+from dfrs.live.controller.records import TaskRecord
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobState, NodeState
-from dfrs.live.protocol.wire import Output, Status
+from dfrs.live.protocol.wire import Output, StatusMessage
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Join
@@ -81,7 +81,7 @@ def test_a_lost_node_that_blinks_keeps_nobody_waiting(tmp_path):
             await until(lambda: live.controller.job(job).attempt == 1)
             # Back for a moment only, with what it had: that is not to be waited for for ever.
             record, placement = live.controller.engine.lifecycle.find(name), live.controller.state.placement
-            old = Task(TaskId(job=job, rank=0, attempt=0), started=True)
+            old = TaskRecord(TaskId(job=job, rank=0, attempt=0), started=True)
             live.controller.state.jobs[job].old.append(old)
             placement.restore(old, [record.number])
             record.seen_at = live.world.clock()
@@ -134,7 +134,7 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
             there = (await live.reaches(job, JobState.RUNNING)).nodes[0]
             liar = next(node for node in live.world.nodes.values() if node.name != there)
             task = TaskId(job=job, rank=0, attempt=0)
-            ended = Status(
+            ended = StatusMessage(
                 task=task,
                 version=1,
                 state=TaskState.EXITED,

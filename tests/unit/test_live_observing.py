@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dfrs.live.controller.observing import Observer
-from dfrs.live.controller.records import JobRecord, Observation, Task
+from dfrs.live.controller.records import JobRecord, Observation, TaskRecord
 from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.live.protocol.wire import Sample
@@ -40,7 +40,7 @@ def job(number, nodes, **request):
         need=0.5,
     )
     for rank, node in enumerate(nodes):
-        task = Task(TaskId(job=number, rank=rank, attempt=0))
+        task = TaskRecord(TaskId(job=number, rank=rank, attempt=0))
         arrive(task, node)
         record.tasks.append(task)
     return record

@@ -23,7 +23,12 @@ from dfrs.placement.packing import VECTOR_PACKINGS, best_packing
 from dfrs.placement.rounding import Diving, RandomizedRounding
 from dfrs.placement.second_phase import equal_yields, maximize
 from dfrs.placement.solver import LinearProgram, SolverStatus
-from dfrs.workloads.services import Scenario, VirtualClusterScenario, dissertation_instance, virtual_cluster_instance
+from dfrs.workloads.services import (
+    ServiceScenario,
+    VirtualClusterScenario,
+    dissertation_instance,
+    virtual_cluster_instance,
+)
 from tests.cases import make_instance
 from tests.naive.brute import best_placement
 
@@ -51,7 +56,7 @@ def tiny(seed, unequal):
 
 def small(seed, services=9, **changes):
     scenario = {"nodes": 4, "services": services, "dims": 4, "slack": 0.4, "sigma": 0.5, "rho": 0.25} | changes
-    return dissertation_instance(Scenario(**scenario), seed)
+    return dissertation_instance(ServiceScenario(**scenario), seed)
 
 
 def check(outcome, expected):

@@ -13,7 +13,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
 from dfrs.policies.batch.backfilling import MissingEstimateError
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.frozen import frozen
 from tests.naive import batch as naive
 from tests.small_policies import BATCH
@@ -399,7 +399,7 @@ def alone_on_one_node(submit_s, run_s):
 
 
 def stretches(workload):
-    events = Simulation(workload, BATCH["EQUIPARTITION"](), "EQUIPARTITION", Settings()).run().events
+    events = Simulation(workload, BATCH["EQUIPARTITION"](), "EQUIPARTITION", SimulationSettings()).run().events
     finishes = events.action == Action.FINISH
     end_s = np.full(len(workload), np.nan)
     end_s[events.job[finishes]] = events.time_s[finishes]

@@ -6,10 +6,10 @@ import pytest
 from dfrs.engine.state import HOUR_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
-from dfrs.policies.fractional.extensions import Deadlines, ScaledLines
+from dfrs.policies.fractional.extensions import Deadlines, ScaledObjective
 from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.schedule import tasks_moved
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.transform import scale_to_load
@@ -24,7 +24,7 @@ def workload(seed=3, jobs=120, load=0.9, nodes=16):
 
 
 def run(work, name):
-    return Simulation(work, find_policy(name), name, Settings(penalty=Penalty(seconds=300.0))).run()
+    return Simulation(work, find_policy(name), name, SimulationSettings(penalty=Penalty(seconds=300.0))).run()
 
 
 class Spy:
@@ -76,7 +76,7 @@ def test_equal_weights_and_slow_decay_change_nothing():
 
 def test_a_long_running_job_is_due_less():
     def look(snapshot, _target):
-        _, part = ScaledLines(decay_s=100.0)(snapshot)
+        _, part = ScaledObjective(decay_s=100.0)(snapshot)
         assert ((part > 0) & (part <= 1)).all()
         assert (np.argsort(part, kind="stable") == np.argsort(-snapshot.jobs["virtual_s"], kind="stable")).all()
         assert part == pytest.approx(100.0 / (100.0 + snapshot.jobs["virtual_s"]))

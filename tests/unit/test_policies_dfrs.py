@@ -13,7 +13,7 @@ from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Reason, S
 from dfrs.model.errors import InputError
 from dfrs.model.run import Penalty
 from dfrs.policies.names import TABLE_5_1, all_published, find_policy
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.frozen import frozen
 from tests.online_cases import random_workload
 from tests.policy_cases import drawn, policy_case
@@ -255,9 +255,9 @@ def test_stretch_shares_equalise_the_estimated_stretch_at_the_next_wake():
 def test_random_workloads_are_worked_off(name):
     """The simulator checks every target."""
     workload = random_workload(11, jobs=25)
-    settings = Settings(penalty=Penalty(seconds=20.0))
+    settings = SimulationSettings(penalty=Penalty(seconds=20.0))
     if name.startswith("MCB") and "per" in name:
-        settings = Settings()
+        settings = SimulationSettings()
     run = Simulation(workload, find_policy(name), name, settings).run()
     assert run.complete
     assert not np.isnan(run.stretch).any()

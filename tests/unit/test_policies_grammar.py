@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from dfrs.model.errors import InputError
-from dfrs.policies.fractional.actions import Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
-from dfrs.policies.fractional.objective import StretchLines, YieldLines
+from dfrs.policies.fractional.actions import Admit, Mode, Pin, PinKind, Priority, Readmit, Repack
+from dfrs.policies.fractional.objective import StretchObjective, YieldLines
 from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin
-from dfrs.policies.fractional.vector_repack import PACKINGS, VectorRemap
+from dfrs.policies.fractional.vector_repack import PACKINGS, VectorRepack
 from dfrs.policies.names import TABLE_5_1, all_published, complete_policy, find_policy
 
 ACTIONS = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
@@ -30,8 +30,8 @@ def described(action):
         return next(name for name, mode in ACTIONS.items() if mode is action.mode)
     if isinstance(action, Readmit):
         return "Greedy"
-    if isinstance(action, Remap):
-        return "MCB-stretch" if isinstance(action.lines, StretchLines) else "MCB"
+    if isinstance(action, Repack):
+        return "MCB-stretch" if isinstance(action.objective, StretchObjective) else "MCB"
     return action
 
 
@@ -42,7 +42,7 @@ def test_table_5_1_to_the_letter():
         assert isinstance(policy, Dfrs)
         assert tuple(map(described, (policy.on_submission, policy.on_completion, policy.on_wake))) == row
         assert (policy.period_s is not None) == (row[2] is not None)
-        assert policy.shares == MaxMin(lines=StretchLines(600.0) if name == "/stretch-per" else YieldLines())
+        assert policy.shares == MaxMin(objective=StretchObjective(600.0) if name == "/stretch-per" else YieldLines())
 
 
 def test_116_published_policies():
@@ -66,7 +66,7 @@ def test_parts_in_any_order_mean_the_same():
     policy = find_policy("GreedyPM*/per=1200/OPT=AVG/MVT=600/PRIO=FLOW/VT")
     assert policy.period_s == 1200
     assert policy.shares == AverageYield()
-    assert policy.on_wake == Remap(pin=Pin(kind=PinKind.VIRTUAL, seconds=600.0), priority=Priority.FLOW_VIRTUAL)
+    assert policy.on_wake == Repack(pin=Pin(kind=PinKind.VIRTUAL, seconds=600.0), priority=Priority.FLOW_VIRTUAL)
     assert policy.on_submission.priority is policy.on_completion.priority is Priority.FLOW_VIRTUAL
 
 
@@ -76,8 +76,8 @@ def test_defaults_may_be_written_out():
 
 
 def test_stretch_policies_share_for_the_stretch():
-    assert find_policy("/stretch-per=300/OPT=AVG").shares == AverageStretch(lines=StretchLines(300.0))
-    assert find_policy("/stretch-per/OPT=NONE").shares == MaxMin(lines=StretchLines(600.0), even=True)
+    assert find_policy("/stretch-per=300/OPT=AVG").shares == AverageStretch(objective=StretchObjective(300.0))
+    assert find_policy("/stretch-per/OPT=NONE").shares == MaxMin(objective=StretchObjective(600.0), even=True)
     policy = find_policy("MCB*/stretch-per")
     assert tuple(map(described, (policy.on_submission, policy.on_wake))) == ("MCB", "MCB-stretch")
 
@@ -86,9 +86,9 @@ def test_stretch_policies_share_for_the_stretch():
 def test_any_packing_of_the_off_line_algorithms_can_be_chosen(packing):
     policy = find_policy(f"MCB*/{packing}")
     if packing == "VP_CPMAX":
-        assert policy.on_submission == Remap()
+        assert policy.on_submission == Repack()
     else:
-        assert policy.on_submission == VectorRemap(packing=packing)
+        assert policy.on_submission == VectorRepack(packing=packing)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dfrs.model.tolerances import SAME_S
 from dfrs.policies.batch.backfilling import MissingEstimateError
 from dfrs.policies.batch.los import UnequalNodesError
 from dfrs.policies.names import TABLE_III, find_policy
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 
 DEDICATED = [name for name in TABLE_III if name.endswith(("-D", "-DE")) or name.startswith("Hybrid")]
 BATCH = [name for name in TABLE_III if name not in DEDICATED]
@@ -247,7 +247,7 @@ def test_the_reason_of_a_late_start_is_the_true_one(rows, changes, events, why):
     nodes = [(at_s, NodeChange(node, Condition[name])) for at_s, node, name in events]
     made = {"commands": commands(*changes)} if changes else {}
     run = Simulation(
-        workload(rows, **made), find_policy("Hybrid-LOS-E"), "Hybrid-LOS-E", Settings(node_events=nodes)
+        workload(rows, **made), find_policy("Hybrid-LOS-E"), "Hybrid-LOS-E", SimulationSettings(node_events=nodes)
     ).run()
     late = np.flatnonzero(run.start_s > run.workload.release_s)
     assert [why_started(run, job) for job in late.tolist()] == [why]
@@ -256,7 +256,7 @@ def test_the_reason_of_a_late_start_is_the_true_one(rows, changes, events, why):
 def test_a_dedicated_job_that_lost_its_node_starts_anew():
     nodes = [(12.0, NodeChange(0, Condition.DOWN)), (14.0, NodeChange(0, Condition.UP))]
     run = Simulation(
-        workload([(0.0, 10, 9.0, 10.0)]), find_policy("Hybrid-LOS"), "Hybrid-LOS", Settings(node_events=nodes)
+        workload([(0.0, 10, 9.0, 10.0)]), find_policy("Hybrid-LOS"), "Hybrid-LOS", SimulationSettings(node_events=nodes)
     ).run()
     assert (run.finish_s.tolist(), why_started(run, 0)) == ([23.0], "room became free")
 
@@ -328,7 +328,7 @@ def test_commands_change_times_and_sizes_of_jobs_that_wait_or_run(name):
 
 def test_at_most_so_many_commands_on_one_job_are_granted():
     rows = workload(batch((0.0, 4, 10.0)), commands=commands(*((k, 1, "ET", 1.0) for k in (1.0, 2.0, 3.0))))
-    run = Simulation(rows, find_policy("LOS-E"), "LOS-E", Settings(command_limit=2)).run()
+    run = Simulation(rows, find_policy("LOS-E"), "LOS-E", SimulationSettings(command_limit=2)).run()
     assert run.answers.answer.tolist() == [Answer.GRANTED, Answer.GRANTED, Answer.LIMIT]
     assert run.finish_s.tolist() == [12.0]
 

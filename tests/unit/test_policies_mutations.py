@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from numba.core.registry import CPUDispatcher
 
-from dfrs.kernels import admission, loads, remap, shares
+from dfrs.kernels import admission, loads, repack, shares
 from tests import policy_cases as cases
 from tests.naive import compare_policies as compare
 from tests.unit.test_mutations import Subject, agrees, mutations_of
@@ -53,7 +53,7 @@ def admit(name, *mutations):
 
 
 def mcb(name, *mutations):
-    return Inner(remap, name, compare.remap, cases.policy_case, mutations, "remap")
+    return Inner(repack, name, compare.repack, cases.policy_case, mutations, "repack")
 
 
 def fill(name, *mutations):
@@ -149,7 +149,7 @@ SUBJECTS = (
         ),
     ),
     Inner(
-        remap, "find_pinned", compare.find_pinned, cases.policy_case,
+        repack, "find_pinned", compare.find_pinned, cases.policy_case,
         (
             ("pin == PIN_VIRTUAL", "pin == PIN_FLOW"),
             ("pin != NO_PIN and", ""),
@@ -230,7 +230,7 @@ SUBJECTS = (
         ("hosts += 1", "hosts = 1"),
     ),
     Inner(
-        remap, "upper_end", compare.upper_end, cases.policy_case,
+        repack, "upper_end", compare.upper_end, cases.policy_case,
         (
             ("or anchored", ""),
             ("low = min(low, end)", "low = end"),

@@ -15,7 +15,7 @@ from dfrs.model.nodes import Condition, NodeChange, most_tasks
 from dfrs.model.run import Action, Penalty
 from dfrs.policies.fractional.actions import MARGIN
 from dfrs.policies.names import find_policy
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.naive import compare_policies as naive
 from tests.online_cases import plain_workload, random_workload
 from tests.policy_cases import crowded_case, drawn, policy_case
@@ -153,7 +153,7 @@ def audit(run):
 
 def run_of(name, work, capacity=None, **settings):
     policy = find_policy(name)
-    return Simulation(work, policy, name, Settings(capacity=capacity, **settings)).run()
+    return Simulation(work, policy, name, SimulationSettings(capacity=capacity, **settings)).run()
 
 
 @pytest.mark.parametrize("penalty_s", [0.0, 20.0])
@@ -234,7 +234,7 @@ def test_without_dedicated_jobs_nothing_is_decided_otherwise(name):
     for seed in range(4):
         work, capacity = dedicated_workload(seed, some=0.0, commands=6 * (seed % 2))
         everyone = range(len(work))
-        plain = Simulation(work, Plain(find_policy(name)), name, Settings(capacity=capacity)).run()
+        plain = Simulation(work, Plain(find_policy(name)), name, SimulationSettings(capacity=capacity)).run()
         assert log_of(run_of(name, work, capacity), everyone) == log_of(plain, everyone)
 
 
@@ -380,7 +380,7 @@ def booked_case(source, build=policy_case):
         if source.integer(0, 2) == 0 or r == case.subject:
             jobs["requested_start_s"][r] = case.now_s + source.pick((-300.0, -300.0, -50.0, 0.0, 0.0, 400.0))
             jobs["memory"][r] /= source.pick((1, 1, 2))
-            jobs["memo"][r] = source.pick((0, 0, 1, int(Reason.LATE_DEDICATED), int(Reason.LATE_CLOSED)))
+            jobs["policy_state"][r] = source.pick((0, 0, 1, int(Reason.LATE_DEDICATED), int(Reason.LATE_CLOSED)))
             if jobs["state"][r] == WAITING:
                 jobs["start_s"][r] = source.pick((np.nan, np.nan, case.now_s - 90.0))
     return replace(case, jobs=jobs)
@@ -438,19 +438,25 @@ def reserved_slowly(case, kind, migrates):
         if r in where and (load[where[r]] <= case.capacity[where[r], 0] + 1e-9).all():
             shares.add(r)
     guests = {r for r in range(case.rows) if r not in dedicated or (r in where and r not in shares)}
-    reasons, memo, gone = dict.fromkeys(range(case.rows), 0), jobs["memo"].tolist(), set()
+    reasons, policy_state, gone = dict.fromkeys(range(case.rows), 0), jobs["policy_state"].tolist(), set()
     due = [r for r in dedicated if r not in where and jobs["requested_start_s"][r] <= case.now_s]
     for r in sorted(due, key=lambda r: jobs["requested_start_s"][r]):
         marked, nodes = room_made(case, where, r, shares, guests, order)
         if nodes is None:
             alone = spread(case, {}, r, set(), set())
-            memo[r] = memo[r] if memo[r] in LATE else Reason.LATE_CLOSED if alone is None else Reason.LATE_DEDICATED
+            policy_state[r] = (
+                policy_state[r]
+                if policy_state[r] in LATE
+                else Reason.LATE_CLOSED
+                if alone is None
+                else Reason.LATE_DEDICATED
+            )
             continue
         where = {**naive.policies.without(where, marked), r: nodes}
         shares.add(r)
         gone |= set(marked)
         reasons |= dict.fromkeys(marked, Reason.MADE_WAY)
-        reasons[r] = memo[r] if memo[r] in LATE else Reason.ON_TIME
+        reasons[r] = policy_state[r] if policy_state[r] in LATE else Reason.ON_TIME
         if not np.isnan(jobs["start_s"][r]):
             reasons[r] = Reason.FREED
     rest = case.capacity.copy()
@@ -462,14 +468,14 @@ def reserved_slowly(case, kind, migrates):
         placed = migrates and r in gone and naive.policies.greedy(replace(case, capacity=rest), beside, r, MARGIN)
         if placed:
             where, reasons[r] = {**where, r: sorted(placed[r])}, Reason.MOVED_FOR
-    return where, reasons, memo, rest
+    return where, reasons, policy_state, rest
 
 
 @pytest.mark.parametrize("build", [policy_case, crowded_case])
 @given(data=st.data(), kind=st.integers(0, 2), migrates=st.booleans())
 def test_the_kernel_equals_its_twin(build, data, kind, migrates):
     case = data.draw(drawn(lambda source: booked_case(source, build)))
-    slots, memo = case.before.copy(), case.jobs["memo"].copy()
+    slots, policy_state = case.before.copy(), case.jobs["policy_state"].copy()
     kinds, reasons = np.empty((2, case.rows), np.int64)
     rest = np.empty(case.capacity.shape)
     placed = kernels.reserve(
@@ -485,13 +491,13 @@ def test_the_kernel_equals_its_twin(build, data, kind, migrates):
         slots,
         kinds,
         reasons,
-        memo,
+        policy_state,
         rest,
     )
     where, expected, notes, left = reserved_slowly(case, kind, migrates)
     assert case.where(slots) == where
     assert dict(enumerate(reasons.tolist())) == expected
-    assert memo.tolist() == notes
+    assert policy_state.tolist() == notes
     assert rest.tolist() == left.tolist()
     assert placed == sum(reason in (*LATE, Reason.ON_TIME, Reason.FREED) for reason in expected.values())
 
@@ -515,7 +521,7 @@ def test_whatever_another_policy_left_the_target_can_be_performed(case, name, ca
         elif kinds[r] == kernels.DUE:
             assert (target.yields[r] == 1.0) == (target.task_nodes[case.first[r]] >= 0)
         else:
-            assert target.memo[r] == case.jobs["memo"][r]
+            assert target.policy_state[r] == case.jobs["policy_state"][r]
     again = find_policy(name).decide(case.snapshot(cause))
     assert again.task_nodes.tobytes() == target.task_nodes.tobytes()
     assert again.yields.tobytes() == target.yields.tobytes()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dfrs.profiling.build import source_directory
-from dfrs.profiling.reader import Reader
+from dfrs.profiling.reader import ProfileReader
 from dfrs.profiling.records import FILE_BYTES, RankFile
 
 HAMMER = Path(__file__).parents[1] / "mpi" / "hammer.c"
@@ -96,12 +96,12 @@ def test_what_is_no_plain_file_is_refused_at_once(tmp_path):
     for path in tmp_path.iterdir():
         with pytest.raises((ValueError, OSError)):
             RankFile(path)
-    assert Reader(tmp_path).look().ranks == ()
+    assert ProfileReader(tmp_path).look().ranks == ()
 
 
 def test_a_file_that_is_cut_short_or_damaged_while_it_counts_is_not_seen(hammer, tmp_path):
     process, file = started(hammer, tmp_path, "1", "0.3")
-    reader = Reader(tmp_path)
+    reader = ProfileReader(tmp_path)
     assert len(reader.look().ranks) == 1
     whole = file.path.read_bytes()
     process.wait()

@@ -15,7 +15,7 @@ from dfrs.cli.heterogeneous.profile import profile
 from dfrs.model.errors import InputError
 from dfrs.profiling import build, session
 from dfrs.profiling.build import NoMpiError, Toolchain, toolchain
-from dfrs.profiling.counters import SOFTWARE, Counters, Event, flop_events, model_events, open_counters
+from dfrs.profiling.counters import SOFTWARE, CpuCounters, Event, flop_events, model_events, open_counters
 
 FAULTS = Event(name="faults", kind=SOFTWARE, config=2)
 CLOCK = Event(name="ns", kind=SOFTWARE, config=1)
@@ -70,7 +70,7 @@ def test_counts_are_scaled_and_weighted(monkeypatch):
     values = iter([(10, 4, 2), (5, 4, 4), (7, 0, 0)])
     monkeypatch.setattr(os, "read", lambda file, size: struct.pack("<QQQ", *next(values)))
     flop = [Event(name="flop", kind=4, config=k, weight=w) for k, w in ((1, 1), (2, 4))]
-    assert Counters([(flop[0], 0), (flop[1], 0), (FAULTS, 0)]).read() == {"flop": 10 * 2 + 5 * 4, "faults": 0}
+    assert CpuCounters([(flop[0], 0), (flop[1], 0), (FAULTS, 0)]).read() == {"flop": 10 * 2 + 5 * 4, "faults": 0}
 
 
 def test_flop_events_are_those_of_the_cpu():

@@ -11,7 +11,7 @@ from dfrs.placement.bounds import lp_bound, upper_bound
 from dfrs.placement.milp import YieldProgram
 from dfrs.placement.rounding import EPSILON, START, Diving, RandomizedRounding, round_off
 from dfrs.placement.solver import SolverStatus
-from dfrs.workloads.services import Scenario, dissertation_instance
+from dfrs.workloads.services import ServiceScenario, dissertation_instance
 from tests.cases import Seeded, make_instance, random_instance
 
 ALL = {
@@ -23,7 +23,7 @@ ALL = {
 
 
 def sample(seed, nodes=8, services=24, slack=0.5, rho=0.25, dims=4):
-    scenario = Scenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=0.5, rho=rho)
+    scenario = ServiceScenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=0.5, rho=rho)
     return dissertation_instance(scenario, seed)
 
 

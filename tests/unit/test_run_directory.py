@@ -16,7 +16,7 @@ from dfrs.runs.directory import FILES, read_run, slug, workload_digest, write_ru
 from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.node_sets import node_set, parse_node_set
 from dfrs.simulator import simulation as simulator
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.naive.progress import replayed
 from tests.online_cases import empty_workload, plain_workload, random_workload
 from tests.small_policies import FairShare, Mover
@@ -31,12 +31,16 @@ COLUMNS = (
 
 
 def mover_run(**settings):
-    return Simulation(random_workload(1), Mover(), "Mover*/per", Settings(node_events=NODE_EVENTS, **settings)).run()
+    return Simulation(
+        random_workload(1), Mover(), "Mover*/per", SimulationSettings(node_events=NODE_EVENTS, **settings)
+    ).run()
 
 
 def partial_run(monkeypatch):
     monkeypatch.setattr(simulator, "WATCHED", 60)
-    return Simulation(random_workload(1), Mover(), "Mover", Settings(penalty=Penalty(seconds=3.0))).run(lambda _: False)
+    return Simulation(random_workload(1), Mover(), "Mover", SimulationSettings(penalty=Penalty(seconds=3.0))).run(
+        lambda _: False
+    )
 
 
 def refusing_run():

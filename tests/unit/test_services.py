@@ -13,7 +13,7 @@ from dfrs.workloads.services import (
     LARGE_SERVICES,
     SLACKS,
     SMALL_SERVICES,
-    Scenario,
+    ServiceScenario,
     VirtualClusterScenario,
     dissertation_instance,
     dissertation_sample,
@@ -24,7 +24,7 @@ from dfrs.workloads.services import (
 
 seeds = st.integers(0, 24_299)
 scenarios = st.builds(
-    Scenario,
+    ServiceScenario,
     nodes=st.sampled_from((4, 64)),
     services=st.integers(8, 100),
     dims=st.sampled_from((2, 4, 6)),
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_instance_and_another_one_another(scenario,
 
 @pytest.mark.parametrize(("rho", "share"), [(0.0, 0.0), (0.25, 0.25), (0.5, 0.5), (1.0, 1.0)])
 def test_services_have_a_minimum_yield_with_the_given_probability(rho, share):
-    scenario = Scenario(nodes=64, services=4000, dims=2, slack=0.5, sigma=0.5, rho=rho)
+    scenario = ServiceScenario(nodes=64, services=4000, dims=2, slack=0.5, sigma=0.5, rho=rho)
     minimum = dissertation_instance(scenario, 1).minimum_yield
     assert set(minimum.tolist()) <= {0.0, 0.5}
     assert (minimum > 0).mean() == pytest.approx(share, abs=0.03)
@@ -213,7 +213,7 @@ GOOD_CLUSTER = {"nodes": 4, "tasks": 8, "slack": 0.5, "memory_cov": 0.25, "cpu_c
 )
 def test_a_bad_dissertation_setting_is_refused_by_name_and_rule(field, bad, rule):
     with pytest.raises(InputError, match=rule):
-        Scenario(**(GOOD | {field: bad}))
+        ServiceScenario(**(GOOD | {field: bad}))
 
 
 @pytest.mark.parametrize(

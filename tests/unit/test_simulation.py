@@ -13,7 +13,7 @@ from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Action, Penalty
 from dfrs.runs.directory import FILES, write_run
 from dfrs.simulator import simulation as simulator
-from dfrs.simulator.simulation import Settings, Simulation, StoppedError
+from dfrs.simulator.simulation import Simulation, SimulationSettings, StoppedError
 from tests.naive.progress import replayed
 from tests.online_cases import empty_workload, plain_workload, random_workload
 from tests.small_policies import BATCH, FairShare, FromFunction, Mover, Stay, Swapper
@@ -30,12 +30,12 @@ NODE_EVENTS = (
     (300.0, NodeChange(2, Condition.UP)), (400.0, NodeChange(0, Condition.DOWN)), (401.0, NodeChange(0, Condition.UP)),
 )  # fmt: skip
 SETTINGS = {
-    "plain": Settings(),
-    "penalty": Settings(penalty=Penalty(seconds=13.7)),
-    "size": Settings(penalty=Penalty(seconds=1.0, bytes_per_s=2e9), seed=3),
-    "submissions-first": Settings(order="submissions-first", penalty=Penalty(seconds=5.0)),
-    "unequal": Settings(capacity=np.array([[2.0, 1.5], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.5, 1.0]])),
-    "nodes": Settings(node_events=NODE_EVENTS, penalty=Penalty(seconds=5.0)),
+    "plain": SimulationSettings(),
+    "penalty": SimulationSettings(penalty=Penalty(seconds=13.7)),
+    "size": SimulationSettings(penalty=Penalty(seconds=1.0, bytes_per_s=2e9), seed=3),
+    "submissions-first": SimulationSettings(order="submissions-first", penalty=Penalty(seconds=5.0)),
+    "unequal": SimulationSettings(capacity=np.array([[2.0, 1.5], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.5, 1.0]])),
+    "nodes": SimulationSettings(node_events=NODE_EVENTS, penalty=Penalty(seconds=5.0)),
 }
 
 
@@ -202,13 +202,13 @@ def test_order_decides_who_comes_first_at_one_instant(order, seen):
         return FairShare().decide(snapshot)
 
     workload = plain_workload([(0, 1, 1.0, 0.1, 10), (10, 1, 1.0, 0.1, 10)])
-    Simulation(workload, FromFunction(decide), "x", Settings(order=order)).run()
+    Simulation(workload, FromFunction(decide), "x", SimulationSettings(order=order)).run()
     assert counts[:3] == seen
 
 
 def test_swapping_full_nodes_is_logged_as_migrations_alone():
     workload = plain_workload([(0, 1, 1.0, 1.0, 35)] * 3, nodes=3)
-    run = Simulation(workload, Swapper(10.0), "swap", Settings(penalty=Penalty(seconds=2.0))).run()
+    run = Simulation(workload, Swapper(10.0), "swap", SimulationSettings(penalty=Penalty(seconds=2.0))).run()
     assert run.count(Action.MIGRATE).tolist() == [4] * 3
     assert run.count(Action.PAUSE).tolist() == [0] * 3
     assert run.finish_s.tolist() == [43.0] * 3
@@ -221,7 +221,7 @@ def test_jobs_done_at_the_same_instant_finish_then_whatever_the_policy_wants():
     policy = FromFunction(
         lambda s: Target(np.full(len(s.task_nodes), int(s.cause == Cause.COMPLETION)), np.ones(len(s.jobs)))
     )
-    run = Simulation(workload, policy, "x", Settings(penalty=Penalty(seconds=300.0))).run()
+    run = Simulation(workload, policy, "x", SimulationSettings(penalty=Penalty(seconds=300.0))).run()
     assert run.finish_s.tolist() == [50.0, 50.0]
 
 
@@ -258,7 +258,7 @@ def test_a_failed_node_costs_all_work_and_a_drained_one_none():
         (60.0, NodeChange(1, Condition.DRAIN)),
         (80.0, NodeChange(0, Condition.UP)),
     )
-    run = Simulation(workload, BATCH["FCFS"](), "FCFS", Settings(node_events=changes)).run()
+    run = Simulation(workload, BATCH["FCFS"](), "FCFS", SimulationSettings(node_events=changes)).run()
     assert rows(run) == [
         (0.0, 0, "START"), (0.0, 1, "START"), (60.0, -1, "DOWN"), (60.0, 0, "LOST"), (60.0, -1, "DRAIN"),
         (80.0, -1, "UP"), (80.0, 0, "START"), (100.0, 1, "FINISH"), (180.0, 0, "FINISH"),
@@ -266,7 +266,7 @@ def test_a_failed_node_costs_all_work_and_a_drained_one_none():
 
 
 def test_a_node_event_for_a_node_that_is_not_there_is_refused_before_the_run():
-    settings = Settings(node_events=((10.0, NodeChange(2, Condition.DOWN)),))
+    settings = SimulationSettings(node_events=((10.0, NodeChange(2, Condition.DOWN)),))
     with pytest.raises(InputError, match="2"):
         Simulation(plain_workload([(0, 1, 1.0, 0.1, 25)], nodes=2), FairShare(), "fair", settings)
 
@@ -276,7 +276,7 @@ def test_a_node_event_for_a_node_that_is_not_there_is_refused_before_the_run():
 )
 def test_a_capacity_that_is_none_is_refused(capacity):
     with pytest.raises(InputError, match="capacity"):
-        Simulation(plain_workload([(0, 1, 1.0, 0.1, 25)]), FairShare(), "fair", Settings(capacity=capacity))
+        Simulation(plain_workload([(0, 1, 1.0, 0.1, 25)]), FairShare(), "fair", SimulationSettings(capacity=capacity))
 
 
 # Policies that end their run.
@@ -373,7 +373,7 @@ def test_a_policy_that_moves_jobs_more_often_than_a_penalty_lasts_is_stopped(mon
     monkeypatch.setattr(simulator, "FRUITLESS_WAKES", 2000)
     workload = plain_workload([(0, 1, 1.0, 1.0, 35)] * 2, nodes=2)
     with pytest.raises(StoppedError, match=r"policy swap at .*job 1 ") as caught:
-        Simulation(workload, Swapper(10.0), "swap", Settings(penalty=Penalty(seconds=11.0))).run()
+        Simulation(workload, Swapper(10.0), "swap", SimulationSettings(penalty=Penalty(seconds=11.0))).run()
     assert caught.value.run.count(Action.MIGRATE).min() > 10
     files(caught.value.run, tmp_path)
 

@@ -19,7 +19,7 @@ from scipy import stats
 from dfrs.model.errors import InputError
 from dfrs.report import curves
 from dfrs.report.curves import Panel, Picture, Series
-from dfrs.report.tables import Cell, Content, Grid, Report, brief_table, cells_csv, document, markdown
+from dfrs.report.tables import Content, Grid, TableCell, TableReport, brief_table, cells_csv, document, markdown
 from dfrs.runs.metrics.statistics import Interval, mean_interval, paired
 from dfrs_reproduction.measures import Sheet, distance_cells, mean_cell, mean_series
 from dfrs_reproduction.stillwell2010 import figure_5_1, figure_6_1, table_5_2, tables_b
@@ -465,12 +465,12 @@ def test_scipy_is_imported_by_what_needs_it():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-SURE = Cell(row="a", measure="m", measured=4.712, low=4.08, high=5.63, instances=9, published=4.8, decimals=1)
-UNSURE = Cell(row="b", measure="m", measured=1234.5, instances=1, decimals=1)
+SURE = TableCell(row="a", measure="m", measured=4.712, low=4.08, high=5.63, instances=9, published=4.8, decimals=1)
+UNSURE = TableCell(row="b", measure="m", measured=1234.5, instances=1, decimals=1)
 
 
 def report_of(*grids):
-    return Report(name="n", title="t", source="s", samples=(), content=Content(grids=grids))
+    return TableReport(name="n", title="t", source="s", samples=(), content=Content(grids=grids))
 
 
 def test_a_page_shows_intervals_and_says_once_a_grid_what_they_are():

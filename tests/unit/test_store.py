@@ -25,7 +25,7 @@ from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.store import FORMAT, Store
 from dfrs.model.errors import InputError
 from dfrs.placement.registry import Options
-from dfrs.workloads.services import Scenario, VirtualClusterScenario
+from dfrs.workloads.services import ServiceScenario, VirtualClusterScenario
 from tests.fake_cells import FAKE, Entry, cells, code, runs, same
 from tests.processes import kill, script, until
 
@@ -145,7 +145,7 @@ def test_key_and_seed_are_the_same_in_every_process_and_under_every_label():
     assert told == [[f"{cell.key} {cell.seed}"] * 2] * 2
 
 
-SCENARIO = Scenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, rho=0.5)
+SCENARIO = ServiceScenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, rho=0.5)
 CLUSTERS = VirtualClusterScenario(nodes=2, tasks=4, slack=0.5, memory_cov=0.25, cpu_cov=0.5)
 PART = TracePart(path=Path("t.swf"), digest="0" * 64, first=2, end=8)
 OTHER = {

@@ -346,7 +346,7 @@ def test_augmenting_every_job_serves_as_much_as_the_program_and_finds_cuts_that_
         flow.spare[:] = made.capacity * np.diff(made.times)
     vertices, intervals = len(made.rate) + len(made.times) - 1, len(made.times) - 1
     first, present = kernels.jobs_by_interval(made.begin, made.end, intervals)
-    search = kernels.Search(first, present, *(np.zeros(vertices, np.int64) for _ in range(4)))
+    search = kernels.StretchSearch(first, present, *(np.zeros(vertices, np.int64) for _ in range(4)))
     jobs = exactly(workload)
     for j in range(len(jobs)):
         reached = kernels.augment(made, flow, search, j, 1e-12 * float(made.run[j] * made.rate[j]))

@@ -88,7 +88,7 @@ def test_a_block_is_read_at_once_only_if_line_by_line_gives_the_same(rows):
             tokens[k] = token
         text += "  ".join(tokens[: 18 + more]) + end
     block = text.encode()
-    reader = module.Reader()
+    reader = module.SwfReader()
     numbers, table = reader._line_by_line(block)
     at_once = module._table(block, 1)
     if reader.wrong or reader.comments:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from dfrs.experiments.spec import Campaign, Study
-from dfrs.report.tables import Content, Report, dots
+from dfrs.report.tables import Content, TableReport, dots
 from dfrs_reproduction.measures import Sheet, failures
 from dfrs_reproduction.sizes import Size
 
@@ -32,12 +32,12 @@ class Exhibit:
         studies = tuple(self.needs(size).values())
         return Campaign(name=self.name, description=f"{self.title}. {self.source}.", studies=studies)
 
-    def report(self, size: Size, frame: Callable[[Study], pl.DataFrame]) -> Report:
+    def report(self, size: Size, frame: Callable[[Study], pl.DataFrame]) -> TableReport:
         """The report, from the results of each study."""
         needs = self.needs(size)
         results = {name: Sheet(frame(study)) for name, study in needs.items()}
         content = self.content(results)
-        report = Report(
+        report = TableReport(
             name=self.name,
             title=self.title,
             source=self.source,

@@ -14,7 +14,7 @@ from dfrs.experiments.cells import FAILED
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
 from dfrs.report.curves import Series, Style
-from dfrs.report.tables import Cell
+from dfrs.report.tables import TableCell
 from dfrs.runs.metrics.statistics import Interval, Labels, mean_interval
 
 Published = tuple[float | None, float | None, float | None, float | None, float | None]
@@ -130,7 +130,7 @@ def distance(bound: Floats, yields: Floats) -> Distance:
     )
 
 
-def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[Cell]:
+def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[TableCell]:
     """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases."""
     d = distance(sheet.bound, yields)
     averages = (sheet.bound - yields, relative_to(sheet.bound, yields))
@@ -141,7 +141,7 @@ def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published 
         for measure, known, values in zip(DISTANCES[:2], published[:2], averages, strict=True)
     ]
     cells += [
-        Cell(
+        TableCell(
             row=row,
             measure=measure,
             published=known,
@@ -155,7 +155,9 @@ def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published 
     bases = (np.ones_like(failed), ~np.isnan(sheet.bound), sheet.solvable)
     for measure, base, known in zip(FAILURES, bases, (published[4], None, None), strict=True):
         cells.append(
-            Cell(row=row, measure=measure, published=known, measured=percent(failed, base), instances=int(base.sum()))
+            TableCell(
+                row=row, measure=measure, published=known, measured=percent(failed, base), instances=int(base.sum())
+            )
         )
     return cells
 
@@ -208,10 +210,10 @@ def mean_cell(
     decimals: int = 2,
     published: float | None = None,
     clusters: Labels | None = None,
-) -> Cell:
+) -> TableCell:
     """The mean of (I,) `values` with its interval, over the instances on which they are not NaN."""
     found = interval(values, report, row, measure, clusters=clusters)
-    return Cell(
+    return TableCell(
         row=row,
         measure=measure,
         measured=found.mean,

@@ -158,11 +158,11 @@ def _failing(
     return None
 
 
-def _search(network: kernels.Network) -> kernels.Search:
+def _search(network: kernels.Network) -> kernels.StretchSearch:
     vertices = len(network.rate) + len(network.times) - 1
     first, present = kernels.jobs_by_interval(network.begin, network.end, len(network.times) - 1)
     level, cursor, queue, path = (np.zeros(vertices, np.int64) for _ in range(4))
-    return kernels.Search(first, present, level, cursor, queue, path)
+    return kernels.StretchSearch(first, present, level, cursor, queue, path)
 
 
 def _schedule(network: kernels.Network, flow: kernels.Flow, origin: float, order: Ints) -> StretchSchedule:

@@ -11,7 +11,7 @@ from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
 _COLUMNS = ("capacity", "open", "island", "keeps")
 
 
-class Cluster:
+class NodeTable:
     """Columns by node, read-only; each change makes new ones, so that a snapshot keeps what it saw.
 
     The first nodes are all of island 0, and pauses free memory on them.

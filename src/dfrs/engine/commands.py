@@ -37,7 +37,7 @@ class Commands(Iterable[Command]):
     moved: Ints
     """(K,) tasks that change their node: all of them on START and RESUME, none where a held job's memory stayed."""
     reason: Ints
-    """(K,) index into the journal's reasons."""
+    """(K,) index into the event log's reasons."""
     first: Ints
     """(K + 1,) where each command's nodes begin."""
     nodes: Ints

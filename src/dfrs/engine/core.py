@@ -12,7 +12,7 @@ import numpy as np
 
 from dfrs.engine.check import check
 from dfrs.engine.commands import NOTHING, Commands, joined
-from dfrs.engine.event_log import Journal
+from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Event
 from dfrs.engine.executor_constraints import Limits, guard
 from dfrs.engine.handlers import HANDLERS
@@ -91,7 +91,7 @@ class Core:
         state = self._state
         if not (state.cluster.limited or state.demanding):
             return target
-        limits = Limits(state.cluster, state.homes, state.traits.exclusive, state.traits.dedicated)
+        limits = Limits(state.cluster, state.last_islands, state.traits.exclusive, state.traits.dedicated)
         target = guard(snapshot, target, limits)
         check(snapshot, target)
         return target
@@ -103,14 +103,14 @@ class Core:
         state.wake_at_s = target.wake_at_s
         state.decisions += 1
         self._target = target
-        if len(target.memo):
-            rows.jobs["memo"][: rows.count] = target.memo
+        if len(target.policy_state):
+            rows.jobs["policy_state"][: rows.count] = target.policy_state
         if not len(commands):
             return commands
         if target.why:
             for k, name in enumerate(commands.job_id.tolist()):
                 if name in target.why:
-                    commands.reason[k] = state.journal.reason(target.why[name])
+                    commands.reason[k] = state.event_log.reason(target.why[name])
         if state.cluster.several:
             for row in order[steps == _PAUSE].tolist():
                 state.note_home(row)
@@ -119,7 +119,7 @@ class Core:
         migrates = commands.action == _MIGRATE
         if migrates.any():
             state.note_move(float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))
-        state.journal.append(state.now_s, commands)
+        state.event_log.append(state.now_s, commands)
         return commands
 
     @property
@@ -158,13 +158,13 @@ class Core:
         return self._state.command_limit
 
     @property
-    def journal(self) -> Journal:
+    def event_log(self) -> EventLog:
         """Every change, with its reason. Whoever has no use for what is past may set an empty one."""
-        return self._state.journal
+        return self._state.event_log
 
-    @journal.setter
-    def journal(self, journal: Journal) -> None:
-        self._state.journal = journal
+    @event_log.setter
+    def event_log(self, event_log: EventLog) -> None:
+        self._state.event_log = event_log
 
     @property
     def answers(self) -> AnswerLog:

@@ -39,7 +39,7 @@ _TEXTS = {
 }
 
 
-class Journal:
+class EventLog:
     """Rows in growing columns; `job` is the job's serial number."""
 
     def __init__(self) -> None:

@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfrs.engine.cluster import Cluster
+from dfrs.engine.cluster import NodeTable
 from dfrs.engine.commands import DETACH
-from dfrs.engine.held_jobs import Homes
+from dfrs.engine.held_jobs import LastIslands
 from dfrs.engine.reconcile import reconcile
 from dfrs.kernels.reconcile import keep_slots
 from dfrs.kernels.shares import fill
@@ -48,8 +48,8 @@ OTHERS_MINIMUM = "waits: the minimum yields of others leave no room"
 class Limits:
     """What executors can do, and what the policy is."""
 
-    cluster: Cluster
-    homes: Homes
+    cluster: NodeTable
+    last_islands: LastIslands
     """Where paused jobs were."""
     exclusive: bool = False
     """The policy gives jobs all of their full need."""
@@ -119,7 +119,7 @@ def _home(snapshot: Snapshot, row: int, limits: Limits) -> Ints:
     """The island of each task of a row without nodes, -1 where it may be any."""
     job = snapshot.jobs[row]
     if job["state"] == PAUSED and limits.cluster.several:
-        return limits.homes.of(int(job["serial"]), int(job["tasks"]))
+        return limits.last_islands.of(int(job["serial"]), int(job["tasks"]))
     return np.full(int(job["tasks"]), -1)
 
 

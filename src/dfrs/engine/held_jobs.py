@@ -89,7 +89,7 @@ class Held:
             self.put(job.copy(), np.array(where))
 
 
-class Homes:
+class LastIslands:
     """In which island each task of a paused job was: only there can it resume. Kept where there are several islands."""
 
     def __init__(self) -> None:

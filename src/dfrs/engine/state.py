@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dfrs.engine.cluster import Cluster
+from dfrs.engine.cluster import NodeTable
 from dfrs.engine.commands import DETACH
-from dfrs.engine.event_log import Journal
-from dfrs.engine.held_jobs import Held, Homes
+from dfrs.engine.event_log import EventLog
+from dfrs.engine.held_jobs import Held, LastIslands
 from dfrs.engine.job_changes import AnswerLog
 from dfrs.engine.predictions import Layout, Predictions
 from dfrs.engine.rows import Rows
@@ -34,10 +34,10 @@ class State:
         """Of the policy that decides."""
         self.command_limit = command_limit
         self.rows = Rows()
-        self.cluster = Cluster(capacity)
+        self.cluster = NodeTable(capacity)
         self.held = Held()
-        self.homes = Homes()
-        self.journal = Journal()
+        self.last_islands = LastIslands()
+        self.event_log = EventLog()
         self.answers = AnswerLog()
         self.predictions = None if farm is None else Predictions(farm)
         if self.predictions is not None and len(self.cluster) > len(self.predictions):
@@ -117,7 +117,7 @@ class State:
 
     def note_home(self, row: int) -> None:
         """A job is about to be paused: its tasks were in these islands."""
-        self.homes.note(int(self.rows.jobs["serial"][row]), self.cluster.island[self.rows.slots(row)])
+        self.last_islands.note(int(self.rows.jobs["serial"][row]), self.cluster.island[self.rows.slots(row)])
 
     def rate(self, rows: Ints, steps: Ints) -> None:
         """Jobs were placed, moved or paused: how fast they are where they are now."""
@@ -152,10 +152,10 @@ class State:
             part.restore({name[len(begin) :]: column for name, column in state.items() if name.startswith(begin)})
 
     @property
-    def _parts(self) -> Mapping[str, Rows | Cluster | Held | Homes | Journal | AnswerLog | Predictions]:
+    def _parts(self) -> Mapping[str, Rows | NodeTable | Held | LastIslands | EventLog | AnswerLog | Predictions]:
         always = {
-            "rows": self.rows, "cluster": self.cluster, "held": self.held, "homes": self.homes,
-            "journal": self.journal, "answers": self.answers,
+            "rows": self.rows, "cluster": self.cluster, "held": self.held, "last_islands": self.last_islands,
+            "event_log": self.event_log, "answers": self.answers,
         }  # fmt: skip
         return always if self.predictions is None else {**always, "farm": self.predictions}
 

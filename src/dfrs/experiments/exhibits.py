@@ -14,7 +14,7 @@ import polars as pl
 
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.model.errors import InputError
-from dfrs.report.tables import Report
+from dfrs.report.tables import TableReport
 
 GROUP = "dfrs.reproduction"
 
@@ -50,7 +50,7 @@ class Exhibit(Protocol):
         """What has to be run for it, on a sample."""
         ...
 
-    def report(self, size: Sample, frame: Callable[[Study], pl.DataFrame], /) -> Report:
+    def report(self, size: Sample, frame: Callable[[Study], pl.DataFrame], /) -> TableReport:
         """Published and measured numbers side by side, from the results of each study."""
         ...
 

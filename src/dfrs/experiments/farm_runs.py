@@ -15,7 +15,7 @@ from dfrs.policies.heterogeneous.arrive_f import ArriveF, Considered
 from dfrs.policies.heterogeneous.rules import Rules
 from dfrs.policies.names import find_policy
 from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.programs import Program, Programs, StreamJob, check_order
 
 LEAST_S = 0.5
@@ -168,7 +168,7 @@ def simulation(made: Prepared, policy: str, heard: list[Analysis] | None = None)
     rules = Rules()
     if isinstance(found, ArriveF):
         found, rules = replace(found, names=tuple(cluster.name for cluster in made.farm.clusters)), found.rules
-    settings = Settings(
+    settings = SimulationSettings(
         capacity=farm_capacity(made.farm),
         farm=FarmSettings(
             truth=replace(made.truth, parallel=rules.parallel), prediction=made.prediction, tau_s=rules.tau_s

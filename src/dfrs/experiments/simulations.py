@@ -21,7 +21,7 @@ from dfrs.model.writing import write_bytes
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import read_summary, slug, summary, workload_digest, write_run
 from dfrs.runs.metrics.schedule import Metrics, summarize
-from dfrs.simulator.simulation import Settings, Simulation, StoppedError
+from dfrs.simulator.simulation import Simulation, SimulationSettings, StoppedError
 
 CHECKPOINT = "checkpoint.npz"
 SAVE_EVERY_S = 20.0
@@ -35,7 +35,7 @@ class Task:
 
     workload: Workload
     policy: str
-    settings: Settings
+    settings: SimulationSettings
     directory: Path
     bound: bool = True
 

@@ -18,7 +18,7 @@ from dfrs.experiments.results import study_frame
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.experiments.store import Store
 from dfrs.model.instance import Floats, Ints
-from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Measure, Point, Run, Summary
+from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Measure, PagePoint, PageRun, Summary
 from dfrs.runs.metrics.statistics import Interval, Paired, mean_interval, paired
 
 _HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished")
@@ -150,11 +150,11 @@ class Summaries:
         cells = {cell.key: cell for cell in self.campaign.cells}
         keys: Keys = {}
         runs = [run for group in self.groups for run in self._runs(group, cells, file, directory, keys)]
-        curves: dict[tuple[str, str, str], list[Point]] = {}
+        curves: dict[tuple[str, str, str], list[PagePoint]] = {}
         for group, label, m, x, mean, found in self.curves():
             if mean.mean is not None:
                 shown = tuple(keys[group.name, label, key] for key in found)
-                point = Point(x=x, mean=mean.mean, low=mean.low, high=mean.high, runs=shown)
+                point = PagePoint(x=x, mean=mean.mean, low=mean.low, high=mean.high, runs=shown)
                 curves.setdefault((group.name, m.key, label), []).append(point)
         return CampaignPage(
             name=self.campaign.name,
@@ -179,7 +179,7 @@ class Summaries:
         file: Path,
         directory: Path,
         keys: dict[tuple[str, str, str], str],
-    ) -> Iterator[Run]:
+    ) -> Iterator[PageRun]:
         """The runs of a group. `keys` gets what the page calls them: a cell of two groups or labels is there twice."""
         taken = set(keys.values())
         kept = self._store.runs(group.study.kind)
@@ -191,7 +191,7 @@ class Summaries:
             key = cell.key if cell.key not in taken else hashlib.sha256(" ".join(place).encode()).hexdigest()[:16]
             taken.add(key)
             keys[place] = key
-            yield Run(
+            yield PageRun(
                 key=key,
                 name=cell.name,
                 group=group.name,
@@ -204,7 +204,7 @@ class Summaries:
                 command=f"dfrs campaign show {file.name} {cell.key}",
             )
 
-    def _facts(self, cells: int, runs: Sequence[Run]) -> tuple[tuple[str, str], ...]:
+    def _facts(self, cells: int, runs: Sequence[PageRun]) -> tuple[tuple[str, str], ...]:
         failed = sum(run.failed is not None for run in runs)
         folders = [self._store.folder(kind).name for kind in self.campaign.kinds]
         return (

@@ -22,7 +22,7 @@ LATE_DEDICATED, LATE_EARLIER, LATE_LONGER, LATE_CLOSED, LATE_CHANGED = 14, 15, 1
 """Values of `dfrs.model.decisions.Reason`."""
 
 PROMISED = -1
-"""The memo of a dedicated job that has had a reservation at its requested start; a reason once it is late."""
+"""The policy state of a dedicated job that has had a reservation at its requested start; a reason once it is late."""
 
 SAME_S = 1e-6
 """`dfrs.model.tolerances.SAME_S`."""
@@ -68,16 +68,16 @@ def plan(
     after: Ints,
     yields: Floats,
     reasons: Ints,
-    memo: Ints,
+    policy_state: Ints,
 ) -> int:
-    """Fill `after` (slots), `yields` (R,), `reasons` (R, zeros on entry) and `memo` (R,); how many rows change.
+    """Fill `after` (slots), `yields` (R,), `reasons` (R, zeros on entry) and `policy_state` (R,); how many rows change.
 
     `skips` is C_s, IN_ORDER or AUTOMATIC; only the first `lookahead` waiting jobs are looked at for a set. Without
     `with_dedicated` all jobs are batch jobs. -1 - r where row r has no estimate, UNEQUAL where nodes are not alike;
-    unless the result is above 0, `after`, `yields` and `reasons` are of no consequence; `memo` always counts.
+    unless the result is above 0, `after`, `yields` and `reasons` are of no consequence; `policy_state` always counts.
     """
     for r in range(len(jobs)):
-        memo[r] = jobs[r].memo
+        policy_state[r] = jobs[r].policy_state
         reasons[r] = 0
     head, unlike = front(jobs, first, task_nodes)
     busy, free_nodes = find_busy(first, task_nodes, is_open)
@@ -89,7 +89,7 @@ def plan(
     if head < len(jobs) and len(size) == 1:
         cluster = (kind, size, np.array([free_nodes]), busy)
         started = _start_waiting(
-            skips, lookahead, unit, with_dedicated, jobs, first, cluster, tolerance, now_s, after, reasons, memo
+            skips, lookahead, unit, with_dedicated, jobs, first, cluster, tolerance, now_s, after, reasons, policy_state
         )
     if started > 0 or (started == 0 and unlike > 0):
         started += settle(jobs, first, capacity, tolerance, unlike, after, yields, reasons)
@@ -119,7 +119,7 @@ def _start_waiting(
     now_s: float,
     after: Ints,
     reasons: Ints,
-    memo: Ints,
+    policy_state: Ints,
 ) -> int:
     """How many jobs start, or -1 - r where row r has no estimate."""
     kind = cluster[0]
@@ -135,16 +135,16 @@ def _start_waiting(
             return -1 - r
     times, profile, length = make_profile(now_s, np.array([free]), ends, released, len(batch) + 3 * len(dedicated))
     if len(dedicated) > 0:
-        length = _reserve_dedicated(jobs, dedicated, units, (times, profile), length, now_s, reasons, memo)
+        length = _reserve_dedicated(jobs, dedicated, units, (times, profile), length, now_s, reasons, policy_state)
         closed = len(kind) // unit - total
-        _note_late(jobs, first, dedicated, units, (total, free, closed), now_s, after, reasons, memo)
+        _note_late(jobs, first, dedicated, units, (total, free, closed), now_s, after, reasons, policy_state)
     begun = np.zeros(len(batch), np.int64)
     if profile[0, 0] > 0:
-        queue = (units[batch], jobs.estimate_s[batch], memo[batch])
+        queue = (units[batch], jobs.estimate_s[batch], policy_state[batch])
         if skips == AUTOMATIC:
             skips = best_skips(queue, lookahead, (times[:length], profile[:length]), now_s)
         start_batch(skips, lookahead, queue, (times, profile), length, now_s, begun)
-        memo[batch] = queue[2]
+        policy_state[batch] = queue[2]
     reasons[batch] = begun
     started = 0
     for r in range(len(jobs)):
@@ -203,7 +203,14 @@ def _waiting(
 
 @kernel
 def _reserve_dedicated(
-    jobs: Any, dedicated: Ints, units: Ints, profile: Profile, length: int, now_s: float, reasons: Ints, memo: Ints
+    jobs: Any,
+    dedicated: Ints,
+    units: Ints,
+    profile: Profile,
+    length: int,
+    now_s: float,
+    reasons: Ints,
+    policy_state: Ints,
 ) -> int:
     """Reservations for dedicated jobs; those that begin now start. The profile's new length.
 
@@ -219,7 +226,7 @@ def _reserve_dedicated(
         for d in range(len(dedicated)):
             r = int(dedicated[d])
             wanted_s = max(jobs[r].requested_start_s, jobs[r].submit_s)
-            own_stage = 2 if memo[r] != PROMISED else (0 if jobs[r].extensions == 0 else 1)
+            own_stage = 2 if policy_state[r] != PROMISED else (0 if jobs[r].extensions == 0 else 1)
             on_time = stage < 3
             if served[d] or (on_time and (own_stage != stage or wanted_s < now_s - SAME_S)):
                 continue
@@ -230,11 +237,15 @@ def _reserve_dedicated(
                 continue
             length = reserve(times, free, length, at, stop, jobs[r].estimate_s, units[r : r + 1])
             served[d] = True
-            if on_time and memo[r] == 0:
-                memo[r] = PROMISED
+            if on_time and policy_state[r] == 0:
+                policy_state[r] = PROMISED
             if at == 0:
                 late = now_s > wanted_s + SAME_S
-                reasons[r] = FREED if not np.isnan(jobs[r].start_s) else (memo[r] if late and memo[r] > 0 else ON_TIME)
+                reasons[r] = (
+                    FREED
+                    if not np.isnan(jobs[r].start_s)
+                    else (policy_state[r] if late and policy_state[r] > 0 else ON_TIME)
+                )
     return length
 
 
@@ -248,15 +259,15 @@ def _note_late(
     now_s: float,
     after: Ints,
     reasons: Ints,
-    memo: Ints,
+    policy_state: Ints,
 ) -> None:
-    """Note why dedicated jobs whose requested start has come do not start, once for each, in `memo`.
+    """Note why dedicated jobs whose requested start has come do not start, once for each, in `policy_state`.
 
     `cluster` is the open, the free and the closed units, before this decision.
     """
     total, free, closed = cluster
     for r in dedicated:
-        if reasons[r] > 0 or memo[r] > 0 or jobs[r].requested_start_s > now_s:
+        if reasons[r] > 0 or policy_state[r] > 0 or jobs[r].requested_start_s > now_s:
             continue
         earlier = 0
         longer = 0
@@ -275,17 +286,17 @@ def _note_late(
             else:
                 others += units[q]
         if units[r] > total:
-            memo[r] = LATE_CLOSED
+            policy_state[r] = LATE_CLOSED
         elif free < units[r] <= free + longer:
-            memo[r] = LATE_LONGER
+            policy_state[r] = LATE_LONGER
         elif earlier > 0 and free < units[r] <= free + longer + others + earlier:
-            memo[r] = LATE_EARLIER
+            policy_state[r] = LATE_EARLIER
         elif bookings > 0:
-            memo[r] = LATE_DEDICATED
+            policy_state[r] = LATE_DEDICATED
         elif closed > 0:
-            memo[r] = LATE_CLOSED
+            policy_state[r] = LATE_CLOSED
         else:
-            memo[r] = LATE_CHANGED if jobs[r].changes > 0 else LATE_LONGER
+            policy_state[r] = LATE_CHANGED if jobs[r].changes > 0 else LATE_LONGER
 
 
 @kernel

@@ -311,14 +311,15 @@ def reserve(
     slots: Ints,
     kind: Ints,
     reasons: Ints,
-    memo: Ints,
+    policy_state: Ints,
     rest: Floats,
 ) -> int:
     """Give due dedicated rows their nodes, by requested start and then submission; returns how many got some.
 
-    `slots` starts as a copy of `before`, `memo` (R,) as that of `jobs`; both are modified: a row that finds no room
-    has why in its memo, for when it starts. `kind`, `reasons` (R,) and `rest` (N, 2), what guests have of the nodes,
-    are filled. Guests that had to leave are moved if the policy `migrates` and there is room elsewhere, else paused.
+    `slots` starts as a copy of `before`, `policy_state` (R,) as that of `jobs`; both are modified: the policy state
+    of a row that finds no room says why, for when it starts. `kind`, `reasons` (R,) and `rest` (N, 2), what guests
+    have of the nodes, are filled. Guests that had to leave are moved if the policy `migrates` and there is room
+    elsewhere, else paused.
     """
     # Half of what others may use, so that both together stay within what a node is forgiven.
     own = 0.5 * tolerance
@@ -337,14 +338,14 @@ def reserve(
         if order.size == 0:
             order = np.empty(jobs.size, dtype=np.int64)
             by_priority(jobs, now_s, priorities, order)
-        late = memo[r] == LATE_DEDICATED or memo[r] == LATE_CLOSED
+        late = policy_state[r] == LATE_DEDICATED or policy_state[r] == LATE_CLOSED
         if place_dedicated(jobs, first, slots, kind, r, order, reserved, capacity, open_nodes, own, reasons):
-            reasons[r] = memo[r] if late else ON_TIME
+            reasons[r] = policy_state[r] if late else ON_TIME
             if not np.isnan(jobs[r].start_s):
                 reasons[r] = FREED
             placed += 1
         elif not late:
-            memo[r] = why_late(jobs, r, capacity, open_nodes, own)
+            policy_state[r] = why_late(jobs, r, capacity, open_nodes, own)
     leave_rest(capacity, reserved, own, rest)
     if migrates and placed > 0:
         _move_elsewhere(jobs, first, before, slots, kind, order, rest, open_nodes, tolerance, reasons)

@@ -2,7 +2,7 @@
 
 Layout and columns as in `dfrs.kernels.loads`. A row's yield is a line over a common *level*:
 base + slope * level, at least `floor` and at most 1. With base 0 and slope 1 the level is the yield itself; with the
-lines of `stretch_lines` it is the inverse of the estimated stretch.
+lines of `stretch_objective` it is the inverse of the estimated stretch.
 """
 
 # An element of an array is an array to the type checker; numba knows better.
@@ -19,7 +19,7 @@ IDLE, RISING, DONE = range(3)
 
 
 @kernel
-def stretch_lines(jobs: Any, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
+def stretch_objective(jobs: Any, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
     """Lines (R,) of the yield that gives each row the estimated stretch 1 / level at now + horizon (000 5.2.6).
 
     level = (virtual time + yield * horizon) / (flow time + horizon).

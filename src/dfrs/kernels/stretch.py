@@ -53,7 +53,7 @@ class Flow(NamedTuple):
     """(J,) work that each job still lacks."""
 
 
-class Search(NamedTuple):
+class StretchSearch(NamedTuple):
     """Scratch of `augment`; vertices are the J jobs, then the T intervals."""
 
     first: Ints
@@ -207,7 +207,7 @@ def jobs_by_interval(begin: Ints, end: Ints, intervals: int) -> tuple[Ints, NDAr
 
 
 @kernel
-def augment(network: Network, flow: Flow, search: Search, job: int, enough: float) -> int:
+def augment(network: Network, flow: Flow, search: StretchSearch, job: int, enough: float) -> int:
     """Serve `job` until it lacks at most `enough`, moving others within their windows (Dinic's algorithm).
 
     Returns 0 if it is served. Otherwise no way is left, and the number of vertices that were reached, at the front of
@@ -226,7 +226,7 @@ def augment(network: Network, flow: Flow, search: Search, job: int, enough: floa
 
 
 @kernel
-def _reach(network: Network, flow: Flow, search: Search, job: int) -> tuple[int, int]:
+def _reach(network: Network, flow: Flow, search: StretchSearch, job: int) -> tuple[int, int]:
     """Levels by breadth-first search: how many vertices were reached, the level of spare intervals (-1: none)."""
     _, rate, times, begin, end, edge, _ = network
     jobs = rate.shape[0]
@@ -260,7 +260,7 @@ def _reach(network: Network, flow: Flow, search: Search, job: int) -> tuple[int,
 
 
 @kernel
-def _push(network: Network, flow: Flow, search: Search, job: int, enough: float, last: int) -> None:
+def _push(network: Network, flow: Flow, search: StretchSearch, job: int, enough: float, last: int) -> None:
     """A blocking flow along the levels, by depth-first search."""
     jobs = network.rate.shape[0]
     level, path = search.level, search.path
@@ -285,7 +285,7 @@ def _push(network: Network, flow: Flow, search: Search, job: int, enough: float,
 
 
 @kernel
-def _next(network: Network, flow: Flow, search: Search, v: int) -> int:
+def _next(network: Network, flow: Flow, search: StretchSearch, v: int) -> int:
     """A vertex one level further that `v` has a way to, or -1; `search.cursor` goes to it."""
     _, rate, times, _, end, edge, _ = network
     jobs = rate.shape[0]

@@ -28,7 +28,7 @@ JOB = np.dtype(
         ("need", "f8"), ("memory", "f8"), ("weight", "f8"), ("estimate_s", "f8"),
         ("submit_s", "f8"), ("virtual_s", "f8"), ("yield_", "f8"),
         ("start_s", "f8"), ("since_s", "f8"), ("ready_s", "f8"), ("pauses", "i8"), ("migrations", "i8"),
-        ("requested_start_s", "f8"), ("memo", "i8"), ("changes", "i8"), ("extensions", "i8"),
+        ("requested_start_s", "f8"), ("policy_state", "i8"), ("changes", "i8"), ("extensions", "i8"),
         ("minimum", "f8"), ("speed", "f8"),
     ]
 )  # fmt: skip
@@ -36,8 +36,8 @@ JOB = np.dtype(
 per task; `estimate_s` is NaN where the user gave none; `virtual_s` is its virtual time now; `yield_` its yield at
 present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when it came to where it is now;
 `ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there);
-`requested_start_s` when a dedicated job is to start, NaN for a batch job; `memo` what the policy noted of it, 0 at
-first; `changes` how many commands on it were granted, `extensions` how many of those gave it more; `minimum` the
+`requested_start_s` when a dedicated job is to start, NaN for a batch job; `policy_state` what the policy noted of it, 0
+at first; `changes` how many commands on it were granted, `extensions` how many of those gave it more; `minimum` the
 yield it must have at least while it is on nodes, 0 where nothing was agreed; `speed` its predicted progress per second
 at yield 1 where it is now, relative to where it would be fastest, 1 where nothing is known and off nodes."""
 
@@ -179,7 +179,7 @@ class Target:
     """(R,) a Reason for each changed row, or empty."""
     why: Mapping[JobId, str] = field(default_factory=lambda: _NO_WHY)
     """In words, where a Reason does not say it."""
-    memo: Ints = field(default_factory=lambda: _NO_REASONS)
+    policy_state: Ints = field(default_factory=lambda: _NO_REASONS)
     """(R,) what to note of each job until the next decision, or empty: as it is."""
 
     @classmethod

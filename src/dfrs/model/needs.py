@@ -65,7 +65,7 @@ class Revision:
     """(T,) weights above 0, on each node WEIGHTS together; None: the shares of the policy hold."""
     needs: Mapping[JobId, float] = field(default_factory=lambda: MappingProxyType({}))
     """Needs per task, by job, that changed enough for the policy to be told: one event for all of them."""
-    remap: bool = False
+    repack: bool = False
     """Whether this is the time to consider migrations."""
     next_step_s: float
     """When to call again at the latest; tasks that come, go or move ask for a step at once."""

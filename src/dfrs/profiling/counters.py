@@ -69,7 +69,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
     return [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]
 
 
-class Counters:
+class CpuCounters:
     """Open counters of one process and its descendants."""
 
     def __init__(self, files: Sequence[tuple[Event, int]]) -> None:
@@ -101,8 +101,8 @@ def open_counters(
     pid: int,
     events: Sequence[Event] | None = None,
     opened: Callable[[Event, int], int] | None = None,
-) -> tuple[Counters | None, str]:
-    """Counters of `pid` from its next exec on and of all it starts; None, and why, where there are none.
+) -> tuple[CpuCounters | None, str]:
+    """CpuCounters of `pid` from its next exec on and of all it starts; None, and why, where there are none.
 
     An event that this CPU does not have is left out; those of a name are left out together.
     """
@@ -120,7 +120,7 @@ def open_counters(
     files = [(event, file) for event, file in files if event.name not in missing]
     if not files:
         return None, next(iter(missing.values()), "no events are known for this CPU")
-    return Counters(files), ", ".join(f"{name}: {why}" for name, why in missing.items())
+    return CpuCounters(files), ", ".join(f"{name}: {why}" for name, why in missing.items())
 
 
 def model_events(counts: Mapping[str, float], known: Mapping[str, float]) -> dict[str, float]:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from dfrs.model.errors import DfrsError, InputError
-from dfrs.profiling.reader import SUBSTITUTE, Reader, profile_of
+from dfrs.profiling.reader import SUBSTITUTE, ProfileReader, profile_of
 from dfrs.profiling.summary import summary
 
 
@@ -12,7 +12,7 @@ class Follower:
     """Of the ranks that count in `directory`; their profile is of `job`."""
 
     def __init__(self, directory: Path, job: str) -> None:
-        self._reader = Reader(directory)
+        self._reader = ProfileReader(directory)
         self._job = job
 
     def look(self) -> None:

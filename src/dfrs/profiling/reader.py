@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dfrs.model.farm import SECOND, Profile, SubCluster, Waits
 from dfrs.profiling.collectives import LEAST_BYTES, barriers_of, blocking_of
-from dfrs.profiling.counters import Counters, model_events
+from dfrs.profiling.counters import CpuCounters, model_events
 from dfrs.profiling.memory import ProcessUse, read_process
 from dfrs.profiling.records import Calls, RankFigures, RankFile, Sizes
 
@@ -77,10 +77,10 @@ class Moment:
         return max(ended) - min(begun) if begun else 0.0
 
 
-class Reader:
+class ProfileReader:
     """Follows the ranks that count in `directory`."""
 
-    def __init__(self, directory: Path, counters: Counters | None = None) -> None:
+    def __init__(self, directory: Path, counters: CpuCounters | None = None) -> None:
         self._directory, self._counters = directory, counters
         self._use: dict[str, ProcessUse] = {}
         self._cpu: dict[str, float] = {}

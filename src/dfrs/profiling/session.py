@@ -20,9 +20,9 @@ from pathlib import Path
 from dfrs.model.errors import InputError
 from dfrs.model.farm import Profile, SubCluster
 from dfrs.profiling.build import LAUNCHERS, Toolchain, profiler, toolchain
-from dfrs.profiling.counters import Counters, open_counters
+from dfrs.profiling.counters import CpuCounters, open_counters
 from dfrs.profiling.preload import environment, shared_memory
-from dfrs.profiling.reader import SUBSTITUTE, Moment, Reader, profile_of
+from dfrs.profiling.reader import SUBSTITUTE, Moment, ProfileReader, profile_of
 
 PREFIX = "dfrs-profile-"
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -77,7 +77,7 @@ def run(
         )
         os.waitpid(child.pid, os.WUNTRACED)
         counters, missing = open_counters(child.pid)
-        reader = Reader(directory, counters)
+        reader = ProfileReader(directory, counters)
         try:
             os.kill(child.pid, signal.SIGCONT)
             blocks = _follow(child, reader, tau_s, lambda now, old: profile_of(now, old, job, cluster), on_block)
@@ -109,7 +109,7 @@ def _arguments(command: Sequence[str], tools: Toolchain, launcher: int | None) -
 
 def _follow(
     child: "subprocess.Popen[bytes]",
-    reader: Reader,
+    reader: ProfileReader,
     tau_s: float,
     profiled: Callable[[Moment, Moment | None], Profile | None],
     on_block: Callable[[int, Profile], None] | None,
@@ -197,7 +197,7 @@ def _forget_old(base: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _counted(counters: Counters | None, missing: str) -> str:
+def _counted(counters: CpuCounters | None, missing: str) -> str:
     if counters is None:
         return f"{SUBSTITUTE} (no hardware counters: {missing})"
     return f"hardware counters: {', '.join(counters.names)}" + (f" (not: {missing})" if missing else "")

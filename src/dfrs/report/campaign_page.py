@@ -33,7 +33,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class PageRun:
     """One cell of the campaign, `key` its 16 hexadecimal digits.
 
     `group` is the set of workloads that the workload `case` belongs to, `entry` the policy with its settings as the
@@ -55,7 +55,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class PagePoint:
     """A mean with its interval, and the keys of the runs it is the mean of."""
 
     x: float
@@ -72,7 +72,7 @@ class Curve:
     group: str
     measure: str
     entry: str
-    points: tuple[Point, ...]
+    points: tuple[PagePoint, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class CampaignPage:
     facts: tuple[tuple[str, str], ...]
     x_label: str
     measures: tuple[Measure, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[PageRun, ...]
     curves: tuple[Curve, ...]
     summaries: tuple[Summary, ...]
     comparisons: tuple[Comparison, ...]
@@ -219,7 +219,7 @@ def _runs(page: CampaignPage, index: _Index) -> dict[str, Any]:
     }
 
 
-def _texts(texts: Sequence[str | None], runs: Sequence[Run]) -> dict[str, Any]:
+def _texts(texts: Sequence[str | None], runs: Sequence[PageRun]) -> dict[str, Any]:
     """Each text as numbers of words, every word stored once; None has no words."""
     known: dict[str, int] = {}
     numbers: list[int] = []

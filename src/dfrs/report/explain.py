@@ -22,7 +22,7 @@ from dfrs.runs.replay import Instant, Replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StoryStep:
     """One line of a story; `virtual_s` and `flow_s` are those at that instant."""
 
     time_s: float
@@ -52,7 +52,7 @@ class Story:
     memory: float
     run_s: float
     submit_s: float
-    steps: tuple[Step, ...]
+    steps: tuple[StoryStep, ...]
     summary: str
 
 
@@ -119,13 +119,13 @@ class Teller:
         self._shares: dict[int, list[tuple[float, float, float, float]]] = {}
         self._yield: dict[int, float] = {}
 
-    def beginning(self, job: int) -> list[Step]:
+    def beginning(self, job: int) -> list[StoryStep]:
         """What comes before any row: its submission, after commands that were too early."""
-        steps: list[Step] = []
+        steps: list[StoryStep] = []
         self.commands(steps, job, float(self.run.workload.submit_s[job]))
         return [*steps, self._submission(job)]
 
-    def commands(self, steps: list[Step], job: int, until_s: float, *, granted: bool = False) -> None:
+    def commands(self, steps: list[StoryStep], job: int, until_s: float, *, granted: bool = False) -> None:
         """Add the commands on a job before that time; with `granted` also those at it, up to the last granted one."""
         answers, work, left = (
             self.run.answers,
@@ -141,7 +141,7 @@ class Teller:
                 0.0, min(now_s, float(np.nan_to_num(self.run.finish_s[job], nan=now_s))) - float(work.release_s[job])
             )
             steps.append(
-                Step(
+                StoryStep(
                     time_s=now_s,
                     action="command",
                     text=command_text(answers, k),
@@ -150,7 +150,7 @@ class Teller:
                 )
             )
 
-    def _submission(self, job: int) -> Step:
+    def _submission(self, job: int) -> StoryStep:
         work = self.run.workload
         refused = job in self.run.refused
         text = "submitted"
@@ -158,7 +158,7 @@ class Teller:
             text += f", to start at {clock(float(work.requested_start_s[job]))}"
         if refused:
             text += ", and refused: it needs more than this cluster has"
-        return Step(
+        return StoryStep(
             time_s=float(work.submit_s[job]),
             action="refused" if refused else "submit",
             text=text,
@@ -166,7 +166,7 @@ class Teller:
             virtual_s=0.0,
         )
 
-    def row(self, steps: list[Step], job: int, row: int, instant: Instant) -> None:
+    def row(self, steps: list[StoryStep], job: int, row: int, instant: Instant) -> None:
         """Add the step of a row; changes of the yield are gathered until something else happens."""
         replay, events = self.replay, self.run.events
         action, now_s = Action(replay.action[row]), instant.time_s
@@ -183,7 +183,7 @@ class Teller:
         if pause is None and why:
             text += f": {why}" if "; " not in text else f" ({why})"
         steps.append(
-            Step(
+            StoryStep(
                 time_s=now_s,
                 action=action.name.lower(),
                 text=text,
@@ -199,7 +199,7 @@ class Teller:
         )
         self._yield[job] = yields if action in PLACING else 0.0
 
-    def close_shares(self, steps: list[Step], job: int) -> None:
+    def close_shares(self, steps: list[StoryStep], job: int) -> None:
         """Add one step for the changes of the yield since the last other step."""
         shares = self._shares.pop(job, None)
         if shares is None:
@@ -215,7 +215,9 @@ class Teller:
                 f"yield changed {_times(len(values))} until {clock(last_s)}: "
                 f"{before:.3f} → {last:.3f}, between {min(values):.3f} and {max(values):.3f}"
             )
-        steps.append(Step(time_s=first_s, action="shares", text=text, flow_s=flow_s, virtual_s=virtual_s, yield_=last))
+        steps.append(
+            StoryStep(time_s=first_s, action="shares", text=text, flow_s=flow_s, virtual_s=virtual_s, yield_=last)
+        )
         self._yield[job] = last
 
     def _company(self, job: int, time_s: float) -> str:
@@ -264,7 +266,7 @@ class Teller:
         return "finished" if action == Action.FINISH else "lost: it starts anew, from zero virtual time"
 
 
-def _summary(run: Run, replay: Replay, job: int, steps: Sequence[Step]) -> str:
+def _summary(run: Run, replay: Replay, job: int, steps: Sequence[StoryStep]) -> str:
     pauses = sum(step.action == "pause" for step in steps)
     moves = sum(step.action == "migrate" for step in steps)
     lost_s = sum(step.penalty_s for step in steps)
@@ -298,7 +300,7 @@ def story_document(story: Story) -> Mapping[str, Any]:
     }
 
 
-def _step_document(step: Step) -> dict[str, Any]:
+def _step_document(step: StoryStep) -> dict[str, Any]:
     document: dict[str, Any] = {
         "time_s": step.time_s, "clock": clock(step.time_s), "action": step.action, "text": step.text,
         "flow_s": step.flow_s, "virtual_s": step.virtual_s, "nodes": step.nodes, "yield": step.yield_,

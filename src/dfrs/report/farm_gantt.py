@@ -44,7 +44,7 @@ _BACKGROUND = "#f3f5f7"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Panel:
+class GanttPanel:
     """A run and what stands above it."""
 
     label: str
@@ -63,7 +63,7 @@ class Stay:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Layout:
+class GanttLayout:
     """Where nodes are drawn: machines and sub-clusters have gaps between them."""
 
     farm: Farm
@@ -101,7 +101,7 @@ def moved_jobs(runs: Sequence[Run]) -> list[int]:
     return list(found)
 
 
-def stays(run: Run, layout: Layout, from_s: float, to_s: float) -> list[Stay]:
+def stays(run: Run, layout: GanttLayout, from_s: float, to_s: float) -> list[Stay]:
     """Who is on which nodes when, in the part from `from_s` to `to_s`; changes of yield do not cut a stay."""
     spans = job_intervals(run)
     spans = spans.select((spans.state == RUNNING) & (spans.end_s > from_s) & (spans.begin_s < to_s))
@@ -139,7 +139,7 @@ def _paled(colour: str) -> tuple[float, float, float]:
 
 
 def draw_farm(
-    panels: Sequence[Panel],
+    panels: Sequence[GanttPanel],
     farm: Farm,
     names: Sequence[str],
     path: Path,
@@ -161,8 +161,10 @@ def draw_farm(
     save(lambda: _figure(panels, farm, names, (from_s, until_s), title), path, dpi=_DPI)
 
 
-def _figure(panels: Sequence[Panel], farm: Farm, names: Sequence[str], part: tuple[float, float], title: str) -> Figure:
-    layout = Layout(farm=farm)
+def _figure(
+    panels: Sequence[GanttPanel], farm: Farm, names: Sequence[str], part: tuple[float, float], title: str
+) -> Figure:
+    layout = GanttLayout(farm=farm)
     panel_in = layout.height * _BAND_IN
     height_in = _ABOVE_IN + len(panels) * (panel_in + _TITLE_IN) + _BELOW_IN
     figure = plt.figure(figsize=(_WIDTH_IN, height_in))
@@ -196,7 +198,7 @@ def _figure(panels: Sequence[Panel], farm: Farm, names: Sequence[str], part: tup
     return figure
 
 
-def _dress(axes: Axes, layout: Layout, part: tuple[float, float], *, last: bool) -> None:
+def _dress(axes: Axes, layout: GanttLayout, part: tuple[float, float], *, last: bool) -> None:
     farm, top = layout.farm, layout.top
     axes.set_xlim(*part)
     axes.set_ylim(layout.height, 0.0)
@@ -229,7 +231,7 @@ def _cluster_text(farm: Farm, index: int) -> str:
 def _fill(
     axes: Axes,
     run: Run,
-    layout: Layout,
+    layout: GanttLayout,
     names: Sequence[str],
     part: tuple[float, float],
     shades: list[tuple[float, float, float]],

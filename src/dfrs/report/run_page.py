@@ -14,7 +14,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
 from dfrs.model.run import Action, Run
 from dfrs.report.clock import clock
-from dfrs.report.explain import Step, stories
+from dfrs.report.explain import StoryStep, stories
 from dfrs.report.gantt import JOB_COLOURS, busiest, colour_index
 from dfrs.report.page_parts import assemble, pack, write
 from dfrs.report.timeline import resample
@@ -144,7 +144,7 @@ def _stories(run: Run) -> list[list[Any]]:
     return [[story.summary, *(_step(step) for step in story.steps)] for story in stories(run, range(len(run.workload)))]
 
 
-def _step(step: Step) -> list[Any]:
+def _step(step: StoryStep) -> list[Any]:
     return [round(step.time_s, 3), _ACTIONS.index(step.action), round(step.virtual_s, 1), step.text]
 
 

@@ -18,7 +18,7 @@ _INTERVALS = "[low, high]: 95 % bootstrap confidence interval of the mean."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class TableCell:
     """One number: `published` is None where the document has none, `measured` where no instance gives one.
 
     `low` and `high` are the 95 % confidence interval of `measured`, both None where it has none.
@@ -47,7 +47,7 @@ class Grid:
 
     title: str
     heading: str
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class TableReport:
     """Content under its name and title, with its place in the documents and the instances it rests on."""
 
     name: str
@@ -93,7 +93,7 @@ class Report:
         return sum(decided), len(decided)
 
 
-def dots(report: Report) -> Dots | None:
+def dots(report: TableReport) -> Dots | None:
     """The first grid with published numbers as a picture; None where there is none."""
     for grid in report.content.grids:
         known = {cell.measure for cell in grid.cells if cell.published is not None}
@@ -118,7 +118,7 @@ def dots(report: Report) -> Dots | None:
     return None
 
 
-def markdown(report: Report) -> str:
+def markdown(report: TableReport) -> str:
     """The report as a Markdown page; pictures are expected beside it as `<picture name>.png`."""
     lines = [f"# {report.title}", "", f"Source: {report.source}.", ""]
     lines += [f"- {sample}" for sample in report.samples] + [""]
@@ -168,7 +168,7 @@ def brief_table(grid: Grid) -> list[list[str]]:
     return table
 
 
-def cells_csv(reports: Iterable[Report]) -> str:
+def cells_csv(reports: Iterable[TableReport]) -> str:
     """Every cell on a line: report, table, row, measure, published, measured, low, high, deviation, instances."""
     rows = [
         [
@@ -187,7 +187,7 @@ def cells_csv(reports: Iterable[Report]) -> str:
     return _csv([["report", "table", "row", "measure", *numbers, "instances"], *rows])
 
 
-def claims_csv(reports: Iterable[Report]) -> str:
+def claims_csv(reports: Iterable[TableReport]) -> str:
     """Every claim on a line: report, claim, published, measured, holds, instances."""
     rows = [
         [r.name, c.claim, c.published, c.measured, _yes(c.holds), c.instances]
@@ -197,7 +197,7 @@ def claims_csv(reports: Iterable[Report]) -> str:
     return _csv([["report", "claim", "published", "measured", "holds", "instances"], *rows])
 
 
-def document(report: Report) -> dict[str, object]:
+def document(report: TableReport) -> dict[str, object]:
     """The report as plain data for JSON."""
     return {
         "name": report.name,
@@ -233,7 +233,7 @@ def document(report: Report) -> dict[str, object]:
     }
 
 
-def index(reports: Iterable[Report], sample: str) -> str:
+def index(reports: Iterable[TableReport], sample: str) -> str:
     """A page that lists the others."""
     lines = [
         "# Reproduced tables and figures",
@@ -266,7 +266,7 @@ def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _cell_text(cell: Cell | None, compared: bool) -> list[str]:
+def _cell_text(cell: TableCell | None, compared: bool) -> list[str]:
     if cell is None:
         return [""] * (3 if compared else 1)
     measured = _text(cell.measured, cell.decimals)
@@ -277,7 +277,7 @@ def _cell_text(cell: Cell | None, compared: bool) -> list[str]:
     return [_text(cell.published, cell.decimals), measured, _text(cell.deviation, cell.decimals, sign=True)]
 
 
-def _brief(cell: Cell | None) -> str:
+def _brief(cell: TableCell | None) -> str:
     if cell is None:
         return ""
     published = "" if cell.published is None else f" ({_text(cell.published, cell.decimals)})"

@@ -12,7 +12,7 @@ from dfrs.runs.replay import Replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WitnessAnswer:
     """What a job was doing at an instant."""
 
     job_id: int
@@ -27,7 +27,7 @@ class Answer:
     sentences: tuple[str, ...]
 
 
-def answer(run: Run, job: int, time_s: float) -> Answer:
+def answer(run: Run, job: int, time_s: float) -> WitnessAnswer:
     """What the job of that index was doing at `time_s`, and why. What happens at that instant has happened."""
     if time_s > run.end_s:
         raise InputError(f"--at {time_s:g}: the run ends at {run.end_s:g} s ({clock(run.end_s)})")
@@ -44,7 +44,7 @@ def answer(run: Run, job: int, time_s: float) -> Answer:
     state, sentences = _Witness(run, replay, paused).state(job, time_s)
     if job in replay.finished:
         flow_s = float(run.finish_s[job] - work.release_s[job])
-    return Answer(
+    return WitnessAnswer(
         job_id=int(work.job_id[job]),
         time_s=time_s,
         state=state,
@@ -142,7 +142,7 @@ class _Witness:
         )
 
 
-def answer_document(found: Answer) -> Mapping[str, Any]:
+def answer_document(found: WitnessAnswer) -> Mapping[str, Any]:
     """An answer as JSON, times in seconds."""
     return {
         "job_id": found.job_id, "time_s": found.time_s, "clock": clock(found.time_s), "state": found.state,

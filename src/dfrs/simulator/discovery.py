@@ -205,7 +205,7 @@ class Oracle:
         if now_s % self.tell_s == 0 and (new["told"] != new["estimate"]).any():
             new["told"] = new["estimate"]
             needs = dict(zip(new["job"].tolist(), new["told"].tolist(), strict=True))
-        return Revision(table=new, weights=weights, needs=needs, remap=bool(needs), next_step_s=now_s + 1.0)
+        return Revision(table=new, weights=weights, needs=needs, repack=bool(needs), next_step_s=now_s + 1.0)
 
 
 def traces(rng: np.random.Generator, tasks: int, seconds: int, mean_s: float, hogs: int = 0) -> Floats:

@@ -1,6 +1,7 @@
 """A simulated farm: how fast jobs are where they are, what moving costs, what profiling says (003 sections 5 and 8).
 
-`FarmSettings` is what a user gives to `dfrs.simulator.simulation.Settings`; the world stands on a `Ground` made of it.
+`FarmSettings` is what a user gives to `dfrs.simulator.simulation.SimulationSettings`; the world stands on a `Ground`
+made of it.
 """
 
 from collections import Counter

@@ -20,7 +20,7 @@ from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Action, Events, Penalty, Run
-from dfrs.workloads.live_log import Entry, LiveLog
+from dfrs.workloads.live_log import LiveLog, LogEntry
 
 LEAST_RUN_S = 1e-6
 """Processing time of a job that ended at once."""
@@ -71,7 +71,7 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
             if job not in serials:
                 raise InputError(f"event {k + 1} of the log: job {job} was not submitted")
             needs[serials[job]] = float(entry.event["need"])
-        before, logged = core.decisions, len(core.journal)
+        before, logged = core.decisions, len(core.event_log)
         try:
             core.handle(event, entry.time_s)
         except InputError as error:
@@ -84,7 +84,7 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
         rows.append(_needs_of(core, logged, needs))
     if core.capacity.size == 0:
         raise InputError("the log names no node: nothing ran")
-    events = core.journal.events()
+    events = core.event_log.events()
     final = np.array([needs[serial] for serial in range(submitted)])
     told = _in_last_needs(events, np.concatenate([np.zeros(0), *rows]), final)
     last = np.isin(np.arange(submitted), list(serials.values()))
@@ -118,15 +118,15 @@ def _policies(log: LiveLog, find: Callable[[str], Policy]) -> tuple[dict[int, Po
     return found, tuple(missing[::-1])
 
 
-def _mismatch(index: int, entry: Entry, event: Any, replayed: str, problem: str) -> Mismatch:  # noqa: ANN401
+def _mismatch(index: int, entry: LogEntry, event: Any, replayed: str, problem: str) -> Mismatch:  # noqa: ANN401
     return Mismatch(
         index=index, now_s=entry.time_s, event=event, recorded=entry.digest, replayed=replayed, problem=problem
     )
 
 
 def _needs_of(core: Core, begin: int, needs: Mapping[int, float]) -> Floats:
-    """The present need of the job of each row of the journal from `begin` on; NaN for nodes."""
-    jobs = core.journal.jobs(begin)
+    """The present need of the job of each row of the event log from `begin` on; NaN for nodes."""
+    jobs = core.event_log.jobs(begin)
     return np.array([needs.get(job, np.nan) for job in jobs.tolist()], dtype=np.float64)
 
 

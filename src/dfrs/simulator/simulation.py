@@ -30,7 +30,7 @@ Watch = Callable[[int], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Settings:
+class SimulationSettings:
     """How a cluster is simulated. `capacity` (N, 2) defaults to the workload's number of reference nodes."""
 
     capacity: Floats | None = None
@@ -58,10 +58,12 @@ class StoppedError(DfrsError):
 class Simulation:
     """A run that can be stopped, saved and continued. Same input, same bytes."""
 
-    def __init__(self, workload: Workload, policy: Policy, name: str, settings: Settings | None = None) -> None:
+    def __init__(
+        self, workload: Workload, policy: Policy, name: str, settings: SimulationSettings | None = None
+    ) -> None:
         self.workload = workload
         self.name = name
-        self.settings = settings or Settings()
+        self.settings = settings or SimulationSettings()
         self.capacity = self._checked_capacity()
         traits = traits_of(policy)
         whole = np.full(len(workload), traits.exclusive) | (workload.dedicated & traits.dedicated)
@@ -226,7 +228,7 @@ class Simulation:
         return StoppedError(f"policy {self.name} at {self.now_s:.17g} s: {error}", self._result(complete=False))
 
     def _result(self, *, complete: bool) -> Run:
-        events = self._core.journal.events()
+        events = self._core.event_log.events()
         jobs = np.where(events.job >= 0, self._accepted[events.job], -1) if len(self._accepted) else events.job
         return Run(
             workload=self.workload,

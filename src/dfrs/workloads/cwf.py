@@ -23,7 +23,7 @@ from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import LATEST_S
 from dfrs.model.writing import write_bytes
 from dfrs.workloads.oddities import Oddity, oddity
-from dfrs.workloads.swf import COLUMNS, Reader, Swf, blocks, job_lines, words
+from dfrs.workloads.swf import COLUMNS, Swf, SwfReader, blocks, job_lines, words
 
 REQUESTS = {"S": -1} | {kind.name: int(kind) for kind in CommandKind}
 """Field 20, and what the reader has for it."""
@@ -81,9 +81,9 @@ class Cwf:
         return int(np.isfinite(self.requested_start_s).sum())
 
 
-class _Reader(Reader):
+class _Reader(SwfReader):
     columns = (*COLUMNS, "requested_start_s", "request", "amount")
-    whole = frozenset(Reader.whole | {"request"})
+    whole = frozenset(SwfReader.whole | {"request"})
 
     def at_once(self, block: bytes) -> tuple[Ints, Floats] | None:
         """Nothing: every line has letters in it."""

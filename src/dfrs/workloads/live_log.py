@@ -14,7 +14,7 @@ FILE = "log.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """One event as the core was told it."""
 
     time_s: float
@@ -29,7 +29,7 @@ class LiveLog:
 
     discovery: str
     command_limit: int | None
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     policies: tuple[tuple[int, str], ...]
     """Who decided: from the entry of that index on, the policy of that name."""
     jobs: Mapping[int, Mapping[str, Any]]
@@ -54,7 +54,7 @@ def read_live_log(path: Path) -> LiveLog:
     header = _object(*documents[0]) if documents else {}
     if header.get("format") != FORMAT:
         raise InputError(f'{path}, line 1: format = {header.get("format")!r}: must be "{FORMAT}"')
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     jobs: dict[int, Mapping[str, Any]] = {}
     policies: list[tuple[int, str]] = []
     for where, line in documents[1:]:
@@ -70,7 +70,7 @@ def read_live_log(path: Path) -> LiveLog:
             continue
         time_s = float(_field(where, document, "time_s", (int, float)))
         event, digest = _field(where, document, "event", dict), _field(where, document, "digest", str)
-        entries.append(Entry(time_s=time_s, event=event, digest=digest))
+        entries.append(LogEntry(time_s=time_s, event=event, digest=digest))
     limit = header.get("command_limit")
     last = _field(f"{path}, line 1", header, "policy", str)
     if not policies or policies[0][0] > 0:

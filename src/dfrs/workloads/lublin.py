@@ -38,7 +38,7 @@ _ITERATIONS, _ACCURACY = 1_000, 1e-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class RandomStream:
     """Parameters of one stream of jobs, for one size of machine. Raises InputError naming field, value and rule."""
 
     serial: float
@@ -92,7 +92,7 @@ class Stream:
                 raise InputError(f"{name} = {mean:g}: must be at most {limit:g}")
 
 
-BATCH_128 = Stream(
+BATCH_128 = RandomStream(
     serial=0.2927,
     power_of_2=0.6686,
     low=1.2,
@@ -111,7 +111,7 @@ BATCH_128 = Stream(
     day_shape=6.1271,
     day_scale=5.2740,
 )
-INTERACTIVE_128 = Stream(
+INTERACTIVE_128 = RandomStream(
     serial=0.1541,
     power_of_2=0.625,
     low=1.0,
@@ -130,7 +130,7 @@ INTERACTIVE_128 = Stream(
     day_shape=8.9186,
     day_scale=3.6680,
 )
-WHOLE_SAMPLE_128 = Stream(
+WHOLE_SAMPLE_128 = RandomStream(
     serial=0.244,
     power_of_2=0.576,
     low=0.8,
@@ -152,7 +152,7 @@ WHOLE_SAMPLE_128 = Stream(
 """The published parameters, for a machine of 128 nodes."""
 
 
-def for_machine(stream: Stream, nodes: int) -> Stream:
+def for_machine(stream: RandomStream, nodes: int) -> RandomStream:
     """`stream`, given for 128 nodes, with the sizes of a machine of `nodes`.
 
     The largest and the middle size move by log2(nodes / 128), so that both keep the distance from the machine's size
@@ -170,7 +170,7 @@ class Lublin:
 
     jobs: int = 1_000
     nodes: int = 128
-    streams: tuple[Stream, ...] = (INTERACTIVE_128, BATCH_128)
+    streams: tuple[RandomStream, ...] = (INTERACTIVE_128, BATCH_128)
     """Interactive and batch, or one alone."""
 
     def __post_init__(self) -> None:
@@ -297,7 +297,7 @@ def _beta(a: float, b: float, uniform: Uniform) -> float:
             return p / (p + q)
 
 
-def _size(stream: Stream, largest: int, uniform: Uniform) -> int:
+def _size(stream: RandomStream, largest: int, uniform: Uniform) -> int:
     """Processors; `largest` is log2 of the machine's largest power of two, which rounding may not pass."""
     u = uniform()
     if u <= stream.serial:
@@ -309,7 +309,7 @@ def _size(stream: Stream, largest: int, uniform: Uniform) -> int:
     return math.floor(math.pow(2.0, exponent) + 0.5)
 
 
-def _run_s(stream: Stream, size: int, uniform: Uniform) -> int:
+def _run_s(stream: RandomStream, size: int, uniform: Uniform) -> int:
     p = min(max(stream.slope * size + stream.intercept, 0.0), 1.0)
     while True:
         first = uniform() <= p
@@ -322,7 +322,7 @@ def _run_s(stream: Stream, size: int, uniform: Uniform) -> int:
 class _Arrivals:
     """Arrivals of one stream: points, of which a half hour of mean intensity has one, are spent along the day."""
 
-    def __init__(self, stream: Stream, uniform: Uniform) -> None:
+    def __init__(self, stream: RandomStream, uniform: Uniform) -> None:
         self.stream = stream
         self.clock_s: float = 0.0
         self._uniform = uniform
@@ -350,7 +350,7 @@ class _Arrivals:
         self.clock_s = math.floor(self.clock_s + gap_s)
 
 
-def _weights(stream: Stream) -> list[float]:
+def _weights(stream: RandomStream) -> list[float]:
     """(48,) intensity of each half hour since midnight, 1 on average."""
     weights = [0.0] * BUCKETS
     for i in range(DAY_START, DAY_START + BUCKETS):

@@ -26,7 +26,7 @@ _LOG2_LOW, _LOG2_MEDIUM, _STAGE = 0.8, 4.5, 0.86
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class ServiceScenario:
     """One of the settings of 000 section 4.3: N nodes, J services, D resources (half rigid, half fluid)."""
 
     nodes: int
@@ -54,10 +54,10 @@ class Scenario:
                 raise InputError(f"{name} = {value:g}: must be {rule}")
 
 
-def dissertation_scenarios(nodes: int = 64, services: tuple[int, ...] = LARGE_SERVICES) -> Iterator[Scenario]:
+def dissertation_scenarios(nodes: int = 64, services: tuple[int, ...] = LARGE_SERVICES) -> Iterator[ServiceScenario]:
     """The 729 scenarios of 000 section 4.3 (with 4 nodes and 8, 10, 12 services: those of 4.4.6), D outermost."""
     for dims, count, slack, sigma, rho in product((2, 4, 6), services, SLACKS, (0.25, 0.5, 1.0), (0.0, 0.25, 0.5)):
-        yield Scenario(nodes=nodes, services=count, dims=dims, slack=slack, sigma=sigma, rho=rho)
+        yield ServiceScenario(nodes=nodes, services=count, dims=dims, slack=slack, sigma=sigma, rho=rho)
 
 
 def dissertation_sample(scenario_index: int, sample: int, samples: int = 100, per_set: int = 243) -> int:
@@ -65,7 +65,7 @@ def dissertation_sample(scenario_index: int, sample: int, samples: int = 100, pe
     return (scenario_index % per_set) * samples + sample
 
 
-def dissertation_instance(scenario: Scenario, seed: int) -> Instance:
+def dissertation_instance(scenario: ServiceScenario, seed: int) -> Instance:
     """One instance of `scenario` (000 section 4.3).
 
     Per service: a QoS minimum with probability rho, then D/2 requirements and D/2 needs from Normal(mu, sigma),

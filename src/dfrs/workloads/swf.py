@@ -186,7 +186,7 @@ def read_swf(path: Path, *, strict: bool = False) -> Swf:
     Raises InputError where the file cannot be read, is cut short, is not text, or holds no valid job; with `strict`
     wherever any of these rules is not met.
     """
-    reader = Reader()
+    reader = SwfReader()
     for block in blocks(path):
         reader.read(block)
     swf = reader.trace(path, reader.table())
@@ -227,7 +227,7 @@ def blocks(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-class Reader:
+class SwfReader:
     """Takes blocks of lines one after another; keeps valid rows, comments, and what was wrong with others."""
 
     columns = COLUMNS

@@ -8,7 +8,7 @@ import numpy as np
 from dfrs.experiments.farm_compare import MEASURES, done_by, percent, throughput
 from dfrs.experiments.kinds.farm import times_of
 from dfrs.model.instance import Floats
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS, TABLE_21, Experiment
 from dfrs_reproduction.atif2011.streams import stream
 from dfrs_reproduction.atif2011.studies import (
@@ -65,7 +65,7 @@ def _published(known: Experiment) -> dict[str, float]:
 
 
 def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
-    ours, cells = _published(known), list[Cell]()
+    ours, cells = _published(known), list[TableCell]()
     for side, row in (("base", "base run"), ("other", "migration run")):
         for key, title in MEASURES.items():
             cells.append(
@@ -92,7 +92,7 @@ def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
 
 
 def _printed_grid(known: Experiment) -> Grid:
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for k, run in enumerate(known.runs, 1):
         for measure, value in {
             "base: wait, s": run.base_wait_s,
@@ -103,7 +103,7 @@ def _printed_grid(known: Experiment) -> Grid:
             "its turnaround, s": run.turnaround_s,
             "its total, s": run.total_s,
         }.items():
-            cells.append(Cell(row=f"run {k}", measure=measure, measured=float(value), instances=1, decimals=0))
+            cells.append(TableCell(row=f"run {k}", measure=measure, measured=float(value), instances=1, decimals=0))
     return Grid(title="The three published runs", heading="run", cells=tuple(cells))
 
 
@@ -134,7 +134,7 @@ def _gains_grid(found: dict[str, Floats], known: Experiment) -> Grid:
                 )
             )
         said = {"wait_s": known.wait, "turnaround_s": known.turnaround, "total_s": known.total}[key]
-        cells.append(Cell(row=row, measure="as the text has it, %", measured=said, instances=1, decimals=1))
+        cells.append(TableCell(row=row, measure="as the text has it, %", measured=said, instances=1, decimals=1))
     return Grid(title="What migrations gain", heading="measure", cells=tuple(cells))
 
 
@@ -151,14 +151,14 @@ def _moves_grid(sheet: Sheet, experiment: int) -> Grid:
         }
         counts.update(ways)
     cells = [
-        Cell(row=way, measure="% of seeds", measured=100.0 * count / len(texts), instances=len(texts), decimals=0)
+        TableCell(row=way, measure="% of seeds", measured=100.0 * count / len(texts), instances=len(texts), decimals=0)
         for way, count in counts.most_common(_MOST_MOVED)
     ]
     return Grid(title="Jobs that are moved most often", heading="job and way", cells=tuple(cells))
 
 
 def _variants_grid(results: Results, known: Experiment) -> Grid:
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     titles = {"exact": "predictions true", "by name": "A first, then B, C, D", "printed": "job 6 as printed"}
     for name, sheet in results.items():
         if name not in titles:
@@ -260,7 +260,7 @@ def _table_21(results: Results) -> Content:
         for key, title in {**MEASURES, "migrations": "migrations"}.items()
     ]
     queue = [
-        Cell(row=name, measure=measure, measured=float(value), instances=1, decimals=0)
+        TableCell(row=name, measure=measure, measured=float(value), instances=1, decimals=0)
         for name, processes, expected_s in TABLE_21
         for measure, value in (("processes", processes), ("expected, s", expected_s))
     ]

@@ -7,7 +7,7 @@ import numpy as np
 
 from dfrs.experiments.kinds.farm import times_of
 from dfrs.model.instance import Floats
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.atif2011.published import MIGRATIONS, TABLE_11, Moved
 from dfrs_reproduction.atif2011.streams import READ, stream
 from dfrs_reproduction.atif2011.studies import BASE, EXPERIMENT_OF, MIGRATING, main, only
@@ -61,11 +61,11 @@ def recomputed(jobs: tuple[Moved, ...]) -> float:
 
 
 def _printed_grid(table: int) -> Grid:
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for job in MIGRATIONS[table].jobs:
         shown = {"base run, s": job.base_s, "migration run, s": job.migrated_s, "saved, s": job.base_s - job.migrated_s}
-        cells += [Cell(row=job.name, measure=key, measured=v, instances=1, decimals=0) for key, v in shown.items()]
-    saved = Cell(
+        cells += [TableCell(row=job.name, measure=key, measured=v, instances=1, decimals=0) for key, v in shown.items()]
+    saved = TableCell(
         row="all",
         measure="saved, s",
         measured=recomputed(MIGRATIONS[table].jobs),
@@ -98,8 +98,8 @@ def _controlled(results: Results, table: int) -> Content:
     return Content(grids=(_printed_grid(table),), claims=tuple(_closes(table)), notes=notes)
 
 
-def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[Cell]:
-    cells: list[Cell] = []
+def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[TableCell]:
+    cells: list[TableCell] = []
     where = {BASE: job.base_cluster or job.cluster, MIGRATING: job.cluster}
     for policy, known in ((BASE, job.base_s), (MIGRATING, job.migrated_s)):
         seconds, places = _times(sheet, policy, number)
@@ -116,7 +116,7 @@ def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[Cell]:
         )
         there = np.array([100.0 * (place.rstrip("'").split(">")[0].rstrip("'") == where[policy]) for place in places])
         cells.append(
-            Cell(
+            TableCell(
                 row=job.name,
                 measure=f"{title}, began on {where[policy]}: % of seeds",
                 measured=float(there.mean()),
@@ -126,7 +126,7 @@ def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[Cell]:
         )
     moved = _moved_in(sheet, number)
     cells.append(
-        Cell(
+        TableCell(
             row=job.name,
             measure="moved: % of seeds",
             measured=float(moved.mean()),
@@ -140,7 +140,7 @@ def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[Cell]:
 
 def _experiment(results: Results, table: int) -> Content:
     experiment = EXPERIMENT_OF[table]
-    sheet, cells, claims, notes = results["main"], list[Cell](), _closes(table), [_WHERE]
+    sheet, cells, claims, notes = results["main"], list[TableCell](), _closes(table), [_WHERE]
     moves: list[Floats] = []
     for job in MIGRATIONS[table].jobs:
         number = number_of(experiment, job.name)
@@ -172,14 +172,14 @@ def _experiment(results: Results, table: int) -> Content:
 
 
 def _table_11(results: Results) -> Content:
-    sheet, cells = results["main"], list[Cell]()
+    sheet, cells = results["main"], list[TableCell]()
     for name, cluster, expected_s, actual_s, _ in TABLE_11:
         number = number_of(1, name)
         assert number is not None
         seconds, places = _times(sheet, BASE, number)
         there = np.array([100.0 * (place.rstrip("'") == cluster) for place in places])
         cells += [
-            Cell(row=name, measure="expected, s", measured=float(expected_s), instances=1, decimals=0),
+            TableCell(row=name, measure="expected, s", measured=float(expected_s), instances=1, decimals=0),
             mean_cell(
                 seconds,
                 report="[Atif2011] Table 11",
@@ -188,7 +188,7 @@ def _table_11(results: Results) -> Content:
                 published=float(actual_s),
                 decimals=0,
             ),
-            Cell(
+            TableCell(
                 row=name,
                 measure=f"on {cluster}: % of seeds",
                 measured=float(there.mean()),

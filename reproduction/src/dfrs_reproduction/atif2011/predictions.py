@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dfrs.model.farm import FLOP, L1_MISS, L2_MISS, Farm, Latency, Profile
 from dfrs.profiling.predict import Prediction, accuracy, predict
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.atif2011 import published
 from dfrs_reproduction.atif2011.programs import arrive_f
 from dfrs_reproduction.atif2011.published import EVENTS_A_COUNT, TABLE_4, TABLE_6, TAU_S, Accuracy
@@ -25,8 +25,8 @@ _SAVED = (
 _UNITS = f"A count of Table 4 stands for {EVENTS_A_COUNT:,} events."
 
 
-def _cell(row: str, measure: str, measured: float | None, known: float | None = None, decimals: int = 1) -> Cell:
-    return Cell(row=row, measure=measure, measured=measured, published=known, instances=1, decimals=decimals)
+def _cell(row: str, measure: str, measured: float | None, known: float | None = None, decimals: int = 1) -> TableCell:
+    return TableCell(row=row, measure=measure, measured=measured, published=known, instances=1, decimals=decimals)
 
 
 def cpu_profiles() -> dict[str, Profile]:
@@ -73,7 +73,7 @@ def _on_b(found: Prediction, actual_s: float) -> tuple[float, float]:
 
 
 def _accuracy_grid(table: Iterable[Accuracy], here: str, profiles: dict[str, Profile]) -> Grid:
-    farm, cells = printed_farm(), list[Cell]()
+    farm, cells = printed_farm(), list[TableCell]()
     for row in table:
         name = row.benchmark
         time_s = row.predicted_s
@@ -127,7 +127,7 @@ def _table_2() -> Content:
 
 
 def _table_3() -> Content:
-    farm, cells = arrive_f(), list[Cell]()
+    farm, cells = arrive_f(), list[TableCell]()
     for name, (frequency_hz, *cycles) in published.TABLE_3.items():
         cluster = farm.clusters[farm.index(name)]
         cells.append(_cell(name, "frequency, GHz", cluster.frequency_hz / 1e9, frequency_hz / 1e9))
@@ -139,7 +139,7 @@ def _table_3() -> Content:
 
 
 def _table_4() -> Content:
-    farm, cells, claims = arrive_f(), list[Cell](), list[Claim]()
+    farm, cells, claims = arrive_f(), list[TableCell](), list[Claim]()
     for row in TABLE_4:
         found = cpu_profiles()[row.benchmark]
         for name, printed in (("A", row.seconds_a), ("B", row.seconds_b)):
@@ -180,7 +180,7 @@ def _table_5() -> Content:
 
 
 def _table_6() -> Content:
-    farm, cells, claims = printed_farm(), list[Cell](), list[Claim]()
+    farm, cells, claims = printed_farm(), list[TableCell](), list[Claim]()
     for row in TABLE_6:
         name = f"{row.benchmark}, {row.size_bytes / 1e6:g} MB"
         for cluster, known in (("C", row.seconds_c), ("B", row.seconds_b)):

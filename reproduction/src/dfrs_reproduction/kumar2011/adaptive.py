@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dfrs.experiments.kinds.online import Entry
 from dfrs.report.curves import Picture, Style
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import HOUR_S, WAIT
@@ -88,13 +88,13 @@ def _auto_over_best(results: Results, ps: float) -> elastic.Change:
 
 
 def _fixed(results: Results) -> Grid:
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for ps in _SHARES:
         row, fixed, at = f"{ps:g}", results[f"skips {ps:g}"], results[f"{ps:g}"].where(target_load=LOAD)
         count = best(fixed)
         cells += [
-            Cell(row=row, measure="best fixed C_s", measured=float(count), instances=len(fixed), decimals=0),
-            Cell(row=row, measure="knee", measured=float(knee(fixed)), instances=len(fixed), decimals=0),
+            TableCell(row=row, measure="best fixed C_s", measured=float(count), instances=len(fixed), decimals=0),
+            TableCell(row=row, measure="knee", measured=float(knee(fixed)), instances=len(fixed), decimals=0),
             elastic.change_cell(elastic.improvement(fixed, label_of(count), "EASY", WAIT), row, "best fixed C_s, %"),
             *(
                 elastic.change_cell(elastic.improvement(at, label, "EASY", WAIT), row, f"{label}, %")

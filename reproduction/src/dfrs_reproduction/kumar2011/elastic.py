@@ -11,7 +11,7 @@ from dfrs.experiments.sources.traces import CwfSource, ElasticTrace
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Series, Style
-from dfrs.report.tables import Cell, Claim, Grid
+from dfrs.report.tables import Claim, Grid, TableCell
 from dfrs.runs.metrics.statistics import paired
 from dfrs_reproduction.measures import Sheet, drawn_as, mean, mean_cell, mean_series, nan
 from dfrs_reproduction.sizes import Size
@@ -325,10 +325,10 @@ def means_grid(sheet: Sheet, labels: Sequence[str], title: str) -> Grid:
     return Grid(title=title, heading="load", cells=tuple(cells))
 
 
-def change_cell(change: Change, row: str, measure: str, published: float | None = None) -> Cell:
+def change_cell(change: Change, row: str, measure: str, published: float | None = None) -> TableCell:
     """One improvement as a cell."""
     known = None if np.isnan(change.percent) else change.percent
-    return Cell(
+    return TableCell(
         row=row,
         measure=measure,
         measured=known,

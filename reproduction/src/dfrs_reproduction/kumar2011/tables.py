@@ -7,7 +7,7 @@ import numpy as np
 
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import BATCH, BATCH_E, MEASURES, MIXED, MIXED_E, UTILISATION, Contest
@@ -119,26 +119,28 @@ def alone(sheet: Sheet, new: str, old: str, measure: str) -> Floats:
 
 
 def _grid(table: _Table, sheet: Sheet) -> Grid:
-    contest, cells = table.contest, list[Cell]()
+    contest, cells = table.contest, list[TableCell]()
     for k, old in enumerate((contest.los, contest.easy)):
         for name, published in table.published.items():
             load, change = maximum(sheet, contest.new, old, MEASURES[name])
             row = f"over {old}"
             cells.append(elastic.change_cell(change, row, f"{name}, %", published[k]))
-            cells.append(Cell(row=row, measure=f"{name}: at load", measured=load, instances=change.count, decimals=1))
+            cells.append(
+                TableCell(row=row, measure=f"{name}: at load", measured=load, instances=change.count, decimals=1)
+            )
     title = f"Largest improvement of {contest.new} over the loads of Figure {table.figure}"
     return Grid(title=title, heading="improvement", cells=tuple(cells))
 
 
 def _alone_grid(table: _Table, sheet: Sheet) -> Grid:
-    contest, cells = table.contest, list[Cell]()
+    contest, cells = table.contest, list[TableCell]()
     for name, published in table.published.items():
         for old, known in zip((contest.los, contest.easy), published, strict=True):
             found = alone(sheet, contest.new, old, MEASURES[name])
             shown = {what: quantile(found, q) for q, what in _QUANTILES.items()}
             shown["seeds with at least the published number, %"] = 100.0 * float((found >= known).mean())
             cells += [
-                Cell(row=f"{name}, over {old}", measure=what, measured=value, instances=len(found), decimals=1)
+                TableCell(row=f"{name}, over {old}", measure=what, measured=value, instances=len(found), decimals=1)
                 for what, value in shown.items()
             ]
     return Grid(title="What one seed alone gives", heading="measure", cells=tuple(cells))

@@ -9,7 +9,7 @@ from dfrs.model.instance import Bools, Floats
 from dfrs.placement.packing import VECTOR_PACKINGS
 from dfrs.placement.registry import Options
 from dfrs.report.curves import Panel, Picture, Series, Style
-from dfrs.report.tables import Cell, Content, Grid
+from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan, relative_to
 from dfrs_reproduction.sizes import Size, dissertation, of
@@ -75,7 +75,7 @@ def away(sheet: Sheet, label: str) -> Floats:
     return np.where(_chosen(sheet), relative_to(sheet.bound, _or_zero(sheet, label)), np.nan)
 
 
-def _row(base: Sheet, sheet: Sheet, label: str) -> list[Cell]:
+def _row(base: Sheet, sheet: Sheet, label: str) -> list[TableCell]:
     chosen = _chosen(sheet)
     share, distance = closed(base, sheet, label), away(sheet, label)
     failed = np.isnan(sheet.column(label, "minimum_yield")) & chosen
@@ -84,7 +84,7 @@ def _row(base: Sheet, sheet: Sheet, label: str) -> list[Cell]:
     return [
         mean_cell(share, report="best-quality", row=label, measure="distance closed, %"),
         mean_cell(distance, report="best-quality", row=label, measure="distance from bound, % (failure: 100)"),
-        Cell(row=label, measure="failures", measured=float(failed.sum()), instances=count, decimals=0),
+        TableCell(row=label, measure="failures", measured=float(failed.sum()), instances=count, decimals=0),
         mean_cell(seconds, report="best-quality", row=label, measure="seconds", decimals=4),
     ]
 

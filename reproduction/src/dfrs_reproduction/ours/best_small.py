@@ -5,7 +5,7 @@ import numpy as np
 from dfrs.experiments.kinds.offline import Entry
 from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
-from dfrs.report.tables import Cell, Content, Grid
+from dfrs.report.tables import Content, Grid, TableCell
 from dfrs.workloads.services import SMALL_SERVICES
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import mean, percent
@@ -37,7 +37,7 @@ def _needs(size: Size) -> Needs:
 
 
 def _content(results: Results) -> Content:
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for services in (None, *SMALL_SERVICES):
         sheet = results["small"] if services is None else results["small"].where(services=services)
         if not sheet.labels:
@@ -49,11 +49,11 @@ def _content(results: Results) -> Content:
         for label in (_BEST, _PACKING):
             reached = np.nan_to_num(sheet.yields(label, exact=True), nan=-1.0) >= np.nan_to_num(optimum) - REACHED
             cells.append(
-                Cell(row=row, measure=f"{label} reaches it, %", measured=percent(reached, solved), instances=count)
+                TableCell(row=row, measure=f"{label} reaches it, %", measured=percent(reached, solved), instances=count)
             )
         for label in ("OPT", _BEST):
             seconds = mean(sheet.column(label, "runtime_s")[solved])
-            cells.append(Cell(row=row, measure=f"{label}, seconds", measured=seconds, instances=count, decimals=4))
+            cells.append(TableCell(row=row, measure=f"{label}, seconds", measured=seconds, instances=count, decimals=4))
     return Content(
         grids=(Grid(title="Instances whose optimum is proven", heading="instances", cells=tuple(cells)),),
         notes=(f"Reaching the optimum means: to {REACHED:g}.",),

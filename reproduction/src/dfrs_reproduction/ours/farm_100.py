@@ -4,7 +4,7 @@ from dfrs.experiments.kinds.farm_random import RESUME_S, Entry, HeteroSource
 from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
 from dfrs.report.curves import Panel, Picture, Style
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import Paired, paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, mean_cell, mean_series
@@ -124,7 +124,7 @@ def _compared(sheet: Sheet, better: str, worse: str, column: str) -> Paired:
 
 
 def _ratios(sheet: Sheet) -> Grid:
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for label in sheet.labels:
         if label == OURS:
             continue
@@ -132,7 +132,7 @@ def _ratios(sheet: Sheet) -> Grid:
             found = _compared(sheet, OURS, label, column)
             ratio = found.ratio.shown if found.ratio is not None else None
             cells.append(
-                Cell(
+                TableCell(
                     row=label,
                     measure=measure,
                     measured=None if ratio is None else ratio.mean,

@@ -6,7 +6,7 @@ import numpy as np
 
 from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Picture, Series, Style
-from dfrs.report.tables import Cell, Grid
+from dfrs.report.tables import Grid, TableCell
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.measures import Sheet, mean_series, nan
 
@@ -78,7 +78,7 @@ def _times(times: Curves) -> Panel:
 
 def grid(curves: Curves, bound: Sheet, measure: str) -> Grid:
     """The numbers of one panel: a row a slack, a column an algorithm."""
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for slack in SLACKS:
         for label, sheet in curves:
             part = values(sheet, label, measure)[sheet.parameter("slack") == slack]
@@ -91,9 +91,9 @@ def grid(curves: Curves, bound: Sheet, measure: str) -> Grid:
     return Grid(title=f"{measure.capitalize()} by slack", heading="slack", cells=tuple(cells))
 
 
-def _cell(slack: float, label: str, value: float, count: int, measure: str) -> Cell:
+def _cell(slack: float, label: str, value: float, count: int, measure: str) -> TableCell:
     decimals = 2 if measure == "failures, %" else 3
-    return Cell(row=f"{slack:g}", measure=label, measured=value, instances=count, decimals=decimals)
+    return TableCell(row=f"{slack:g}", measure=label, measured=value, instances=count, decimals=decimals)
 
 
 def average_at(sheet: Sheet, label: str, measure: str, slacks: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dfrs.model.instance import Floats
 from dfrs.placement.packing import MULTI_CAPACITY
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, degradation, mean, quantile
 from dfrs_reproduction.sizes import Size
@@ -34,7 +34,7 @@ def _needs_large(size: Size) -> Needs:
 
 def _grid(sheet: Sheet, published: Mapping[str, tuple[float, float]]) -> Grid:
     below = _below(sheet)
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for label, (average, most) in published.items():
         all_, solved = below[label], np.where(np.isnan(sheet.yields(label)), np.nan, below[label])
         for measure, values, known, value in (
@@ -43,7 +43,7 @@ def _grid(sheet: Sheet, published: Mapping[str, tuple[float, float]]) -> Grid:
             ("maximum where it succeeds, %", solved, most, quantile(solved, 1.0)),
         ):
             count = int((~np.isnan(values)).sum())
-            cells.append(Cell(row=label, measure=measure, published=known, measured=value, instances=count))
+            cells.append(TableCell(row=label, measure=measure, published=known, measured=value, instances=count))
     return Grid(title="Degradation from the best of the eight", heading="algorithm", cells=tuple(cells))
 
 

@@ -6,7 +6,7 @@ from dfrs.model import tolerances
 from dfrs.model.instance import Bools
 from dfrs.placement.greedy import GREEDIES
 from dfrs.report.curves import Panel, Picture, Series
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, distance, nan, percent
 from dfrs_reproduction.sizes import Size
@@ -28,7 +28,7 @@ def _content(results: Results) -> Content:
     places = {name: _place(sheet, name) for name in GREEDIES}
     top = _beat_or_equal(sheet)
     cells = [
-        Cell(row=name, measure=measure, measured=value, instances=count)
+        TableCell(row=name, measure=measure, measured=value, instances=count)
         for name, (failures, relative, solved) in places.items()
         for measure, value, count in (
             ("failures, % of all", failures, len(sheet)),

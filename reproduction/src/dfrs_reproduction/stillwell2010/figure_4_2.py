@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 from dfrs.report.curves import Panel, Picture, Series
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, mean, nan, quantile, relative_to
@@ -31,7 +31,7 @@ def _needs(size: Size) -> Needs:
 def _content(results: Results) -> Content:
     parts = {slack: part for slack in SLACKS for part in [results["large"].where(slack=slack)] if part.labels}
     cells = [
-        Cell(
+        TableCell(
             row=f"slack {slack:g}",
             measure=label,
             measured=_value(part, q),

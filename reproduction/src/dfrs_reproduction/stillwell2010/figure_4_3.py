@@ -8,7 +8,7 @@ from dfrs.model.allocation import Status
 from dfrs.model.instance import Bools, Floats
 from dfrs.placement.registry import Options
 from dfrs.report.curves import Panel, Picture, Series, Style
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, mean, nan, percent, quantile, relative_to, say
@@ -54,7 +54,7 @@ def _content(results: Results) -> Content:
     sheet = results["small"]
     parts = {slack: part for slack in SLACKS for part in [sheet.where(slack=slack)] if part.labels}
     cells = [
-        Cell(
+        TableCell(
             row=f"slack {slack:g}",
             measure=label,
             measured=_value(part, label, q),

@@ -7,7 +7,7 @@ import numpy as np
 from dfrs.experiments.kinds.online import Entry
 from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Picture, Series
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan
 from dfrs_reproduction.sizes import Size
@@ -82,7 +82,7 @@ def _content(results: Results) -> Content:
     return Content(grids=tuple(grids), claims=tuple(_claims(sheets)), pictures=(picture,), notes=tuple(notes))
 
 
-def _curve(cells: Iterable[Cell], name: str) -> Series:
+def _curve(cells: Iterable[TableCell], name: str) -> Series:
     """The cells of one measure, whose rows are periods, as a curve in the band of their intervals."""
     own = [cell for cell in cells if cell.measure == name]
     return Series(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dfrs.report.tables import Cell
+from dfrs.report.tables import TableCell
 from dfrs_reproduction.measures import Sheet, mean_cell, quantile
 from dfrs_reproduction.stillwell2010.appendix_b import MOVES, Table, published
 from dfrs_reproduction.stillwell2010.policies import TOGETHER, known, origins
@@ -21,9 +21,9 @@ MOVED = (
 _HEADINGS = ("pmtn avg", "pmtn max", "mig avg", "mig max")
 
 
-def cells(sheet: Sheet, label: str, table: Table) -> list[Cell]:
+def cells(sheet: Sheet, label: str, table: Table) -> list[TableCell]:
     """One policy's row: averages and maxima over traces."""
-    row: list[Cell] = []
+    row: list[TableCell] = []
     for k, (heading, column) in enumerate(zip(_HEADINGS, MOVES, strict=True)):
         values, theirs = sheet.column(label, MEASURES[table][k // 2]), published(table, column, label)
         if k % 2 == 0:
@@ -39,6 +39,8 @@ def cells(sheet: Sheet, label: str, table: Table) -> list[Cell]:
             )
             continue
         row.append(
-            Cell(row=label, measure=heading, measured=quantile(values, 1.0), instances=known(values), published=theirs)
+            TableCell(
+                row=label, measure=heading, measured=quantile(values, 1.0), instances=known(values), published=theirs
+            )
         )
     return row

@@ -3,7 +3,7 @@
 from dfrs.experiments.sources.instances import ServicesSource
 from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
-from dfrs.report.tables import Cell, Content, Grid
+from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, mean
 from dfrs_reproduction.sizes import Size
@@ -66,7 +66,7 @@ def _needs(size: Size) -> Needs:
 def _content(results: Results) -> Content:
     programs, text = results["programs"], results["text"]
     cells = [
-        Cell(
+        TableCell(
             row=label,
             measure=f"{count} services, s",
             published=published,
@@ -80,7 +80,7 @@ def _content(results: Results) -> Content:
         if sheet.labels
     ]
     large = [
-        Cell(
+        TableCell(
             row=label,
             measure="seconds",
             published=published,
@@ -105,9 +105,9 @@ def _content(results: Results) -> Content:
     )
 
 
-def _faster(cell: Cell) -> Cell:
+def _faster(cell: TableCell) -> TableCell:
     """How many times less than published."""
-    return Cell(
+    return TableCell(
         row=cell.row,
         measure=f"{cell.measure.removesuffix(', s')}: times faster",
         measured=cell.published / cell.measured if cell.published and cell.measured else None,

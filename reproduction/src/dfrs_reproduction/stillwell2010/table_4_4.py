@@ -6,7 +6,7 @@ from dfrs.experiments.spec import Study
 from dfrs.model import tolerances
 from dfrs.model.instance import Floats
 from dfrs.placement.registry import Options
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import UNPUBLISHED, Published, Sheet, distance_cells, percent, say
 from dfrs_reproduction.sizes import Size, dissertation, of
@@ -82,7 +82,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _cells(sheet: Sheet, rows: list[tuple[str, Floats, Published]]) -> tuple[Cell, ...]:
+def _cells(sheet: Sheet, rows: list[tuple[str, Floats, Published]]) -> tuple[TableCell, ...]:
     return tuple(cell for label, y, published in rows for cell in distance_cells(sheet, label, y, published))
 
 

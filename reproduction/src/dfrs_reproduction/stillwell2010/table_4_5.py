@@ -4,7 +4,7 @@ import numpy as np
 
 from dfrs.model import tolerances
 from dfrs.model.instance import Floats
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, advantage, mean, percent, say
 from dfrs_reproduction.sizes import Size
@@ -60,13 +60,13 @@ def _needs(size: Size) -> Needs:
 
 def _content(results: Results) -> Content:
     sheet = results["large"]
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for (a, b), (s, y) in PUBLISHED.items():
         both = int((~np.isnan(_yields(sheet, a)) & ~np.isnan(_yields(sheet, b))).sum())
         row = f"{a} over {b}"
         cells += [
-            Cell(row=row, measure="S, %", published=s, measured=success(sheet, a, b), instances=len(sheet)),
-            Cell(row=row, measure="Y, %", published=y, measured=gain(sheet, a, b), instances=both),
+            TableCell(row=row, measure="S, %", published=s, measured=success(sheet, a, b), instances=len(sheet)),
+            TableCell(row=row, measure="Y, %", published=y, measured=gain(sheet, a, b), instances=both),
         ]
     subsets = [_resources(sheet, dims) for dims in SUBSETS]
     return Content(

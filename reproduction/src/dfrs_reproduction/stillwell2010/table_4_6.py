@@ -1,6 +1,6 @@
 """[Stillwell2010] Table 4.6: VP_CPSUM's distance from bound by parameter, at slack 0.1 and 0.4 (section 4.4.5)."""
 
-from dfrs.report.tables import Cell, Content, Grid
+from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import distance
 from dfrs_reproduction.sizes import Size
@@ -36,7 +36,7 @@ def _content(results: Results) -> Content:
     sheet = results["large"]
     grids: list[Grid] = []
     for k, slack in enumerate((0.1, 0.4)):
-        cells: list[Cell] = []
+        cells: list[TableCell] = []
         for (name, value), rows in PUBLISHED.items():
             part = sheet.where(slack=slack, **{name: value})
             if not part.labels:
@@ -44,7 +44,7 @@ def _content(results: Results) -> Content:
             d = distance(part.bound, part.yields("VP_CPSUM"))
             measured = (d.average, d.relative, d.high, d.relative_high)
             cells += [
-                Cell(row=f"{_NAMES[name]} = {value:g}", measure=m, published=p, measured=v, instances=d.solved)
+                TableCell(row=f"{_NAMES[name]} = {value:g}", measure=m, published=p, measured=v, instances=d.solved)
                 for m, p, v in zip(_MEASURES, rows[k], measured, strict=True)
             ]
         grids.append(Grid(title=f"Slack {slack:g}", heading="fixed", cells=tuple(cells)))

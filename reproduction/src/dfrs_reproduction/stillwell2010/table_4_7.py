@@ -1,6 +1,6 @@
 """[Stillwell2010] Table 4.7: cluster utilization before and after the second phase (section 4.4.7)."""
 
-from dfrs.report.tables import Cell, Content, Grid
+from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import mean
 from dfrs_reproduction.sizes import Size
@@ -26,7 +26,7 @@ def _needs(size: Size) -> Needs:
 
 def _content(results: Results) -> Content:
     sheet = results["large"]
-    cells: list[Cell] = []
+    cells: list[TableCell] = []
     for (dims, services), published in PUBLISHED.items():
         part = sheet.where(dims=dims, services=services)
         if not part.labels:
@@ -35,7 +35,7 @@ def _content(results: Results) -> Content:
             use = part.column(WITH_SECOND_PHASE, f"utilization_{when}")
             value = mean(use)
             cells.append(
-                Cell(
+                TableCell(
                     row=f"D = {dims}, J = {services}",
                     measure=f"{when}, %",
                     published=known,

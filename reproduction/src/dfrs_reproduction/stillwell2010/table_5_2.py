@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from dfrs.policies.names import TABLE_5_2
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, drawn_as, mean_cell
@@ -29,7 +29,7 @@ _DFRS = TABLE_5_2[2:]
 _NOT_PERIODIC = TABLE_5_2[2:5]
 _PERIODIC = TABLE_5_2[5:11]
 _LIMITED = TABLE_5_2[11:15]
-"""The groups of greedy policies in the text: without and with periodic packing, and that with limited remapping."""
+"""The groups of greedy policies in the text: without and with periodic packing, and that with limited repacking."""
 _PACKING = TABLE_5_2[15:18]
 _PER, _STRETCH_PER = TABLE_5_2[18:]
 _PAIRED = (
@@ -80,7 +80,7 @@ def _against_best(results: Results) -> Grid:
     return Grid(title=f"Against {BEST} on the same traces", heading="policy", cells=tuple(cells))
 
 
-def _against(sheet: Sheet, label: str, where: str) -> list[Cell]:
+def _against(sheet: Sheet, label: str, where: str) -> list[TableCell]:
     found = paired(
         degradation(sheet, label),
         degradation(sheet, BEST),
@@ -90,7 +90,7 @@ def _against(sheet: Sheet, label: str, where: str) -> list[Cell]:
     ratio = found.ratio
     shares = {"wins": found.wins, "losses": found.losses}
     return [
-        Cell(
+        TableCell(
             row=label,
             measure=f"{where}: ratio",
             measured=None if ratio is None else ratio.mean,
@@ -99,7 +99,7 @@ def _against(sheet: Sheet, label: str, where: str) -> list[Cell]:
             instances=found.count,
         ),
         *(
-            Cell(
+            TableCell(
                 row=label,
                 measure=f"{where}: {what}, %",
                 decimals=0,

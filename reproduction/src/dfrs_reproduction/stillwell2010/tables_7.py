@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from dfrs.experiments.kinds.needs import ORACLE, Entry, NeedsSource
 from dfrs.experiments.spec import Study
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import Paired, paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, drawn_as, mean, mean_cell, say
@@ -69,8 +69,8 @@ def _study(size: Size, hogs: int) -> Study:
 
 
 def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
-    cells: list[Cell] = []
-    others: list[Cell] = []
+    cells: list[TableCell] = []
+    others: list[TableCell] = []
     for label in sheet.labels:
         for measure, column in COLUMNS.items():
             runs = published.get(label, {}).get(measure)
@@ -87,7 +87,7 @@ def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
             )
             if runs is not None:
                 others += [
-                    Cell(row=label, measure=f"{measure}, run {k + 1}", measured=value, instances=1, decimals=3)
+                    TableCell(row=label, measure=f"{measure}, run {k + 1}", measured=value, instances=1, decimals=3)
                     for k, value in enumerate(runs)
                 ]
     extra = {"estimate's error": "estimate_error", "migrations": "migrations", "times told": "told"}

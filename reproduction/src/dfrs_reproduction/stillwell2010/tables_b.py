@@ -6,7 +6,7 @@ import numpy as np
 
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
-from dfrs.report.tables import Cell, Claim, Content, Grid
+from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.measures import Sheet, mean_cell, quantile
 from dfrs_reproduction.sizes import Size
@@ -72,7 +72,7 @@ def _degradations(results: Results, part: str) -> Content:
     )
 
 
-def _row(sheet: Sheet, label: str, part: str) -> list[Cell]:
+def _row(sheet: Sheet, label: str, part: str) -> list[TableCell]:
     values, table = degradation(sheet, label), PUBLISHED_SETS[part]
     average = mean_cell(
         values,
@@ -84,7 +84,7 @@ def _row(sheet: Sheet, label: str, part: str) -> list[Cell]:
         clusters=origins(sheet),
     )
     others = [
-        Cell(
+        TableCell(
             row=label,
             measure=heading,
             measured=measured(values),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dfrs.experiments.runners import Runner
     from dfrs.experiments.spec import Campaign
     from dfrs.experiments.store import Store
-    from dfrs.report.tables import Grid, Report
+    from dfrs.report.tables import Grid, TableReport
 
 
 def reproduce(
@@ -111,7 +111,7 @@ def _list(exhibits: "list[Exhibit]", as_json: bool) -> None:
 
 def _reports(
     exhibits: "list[Exhibit]", size: "Sample", output: Path, running: "Runner", retry_failed: bool
-) -> "tuple[list[Report], int]":
+) -> "tuple[list[TableReport], int]":
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
     from dfrs.experiments.engine import Engine
     from dfrs.experiments.results import failed_cells, study_frame
@@ -122,7 +122,7 @@ def _reports(
 
     campaigns = {exhibit.name: exhibit.campaign(size) for exhibit in exhibits}
     every = {cell.key: cell for campaign in campaigns.values() for cell in campaign.cells}
-    reports: list[Report] = []
+    reports: list[TableReport] = []
     store = Store(output / "results")
     with closing(store), progress(len(every), counted=True) as (bar, task):
         engine = Engine(store, running, lambda cells: bar.advance(task, cells))
@@ -174,7 +174,7 @@ def _write(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def _show(report: "Report") -> None:
+def _show(report: "TableReport") -> None:
     out.print(f"[bold]{report.title}[/bold]")
     for sample in report.samples:
         out.print(sample, style="dim")
@@ -205,7 +205,7 @@ def _show_grid(grid: "Grid") -> None:
         out.print(table)
 
 
-def _summary(reports: "list[Report]", output: Path) -> None:
+def _summary(reports: "list[TableReport]", output: Path) -> None:
     for report in reports:
         holding, decided = report.holding
         parts = [f"{report.compared} numbers compared"] if report.compared else []

@@ -86,9 +86,9 @@ def _move(made: Path, run: Path) -> None:
 
 def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Path, until_s: float) -> None:
     """One panel a run."""
-    from dfrs.report.farm_gantt import Panel, draw_farm
+    from dfrs.report.farm_gantt import GanttPanel, draw_farm
 
-    panels = [Panel(label=f"{each.policy}: {_told(each)}", run=each.run) for each in outcomes]
+    panels = [GanttPanel(label=f"{each.policy}: {_told(each)}", run=each.run) for each in outcomes]
     last_s = max(each.run.end_s for each in outcomes)
     part = f"the first {until_s:,.0f} s" if until_s < last_s else "the whole runs"
     draw_farm(

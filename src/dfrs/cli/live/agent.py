@@ -14,10 +14,10 @@ from dfrs.cli.quantities import parse_bytes, parse_seconds
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.live.agent.agent import Agent, Settings
+    from dfrs.live.agent.agent import Agent, AgentSettings
 
 
-class Shares(StrEnum):
+class ShareMode(StrEnum):
     """What a task's share is."""
 
     WEIGHTS = "weights"
@@ -60,8 +60,8 @@ def agent(
         str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
     ] = None,
     shares: Annotated[
-        Shares, typer.Option(help="A task's share: a weight, or a cap that it never exceeds.")
-    ] = Shares.WEIGHTS,
+        ShareMode, typer.Option(help="A task's share: a weight, or a cap that it never exceeds.")
+    ] = ShareMode.WEIGHTS,
     accounts: Annotated[
         bool, typer.Option("--accounts", help="Run tasks under the account named like the job's user; needs root.")
     ] = False,
@@ -86,7 +86,7 @@ def agent(
         dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --name left --cpus 0 --cores 0.5 --memory 4G
     """
     from dfrs import __version__
-    from dfrs.live.agent.agent import Settings, check_name, host_identity, host_name
+    from dfrs.live.agent.agent import AgentSettings, check_name, host_identity, host_name
     from dfrs.live.agent.capacity import measure
     from dfrs.live.agent.connection import Server
     from dfrs.live.drivers.opening import cluster_name
@@ -97,7 +97,7 @@ def agent(
         raise InputError("accounts: only root can run tasks under other accounts; leave --accounts out")
     capacity = measure(cpus=cpus, cores=cores, memory_bytes=None if memory is None else parse_bytes(memory, "memory"))
     place = (root or _default_root()).resolve()
-    settings = Settings(
+    settings = AgentSettings(
         server=Server(url=server, token=read_token(token_file), ca=ca),
         node=host_name() if name is None else check_name(name),
         host=host_identity(place),
@@ -134,7 +134,7 @@ def _default_root() -> Path:
     return state_directory() / "host"
 
 
-def _keep(settings: "Settings", root: Path, cluster: str, cpus: str, shares: Shares) -> None:
+def _keep(settings: "AgentSettings", root: Path, cluster: str, cpus: str, shares: ShareMode) -> None:
     import asyncio
 
     from dfrs.live.agent.agent import Agent, only_agent

@@ -15,7 +15,7 @@ from dfrs.report.clock import clock, parse_time
 if TYPE_CHECKING:
     from dfrs.live.client import Client
     from dfrs.report.explain import Story
-    from dfrs.report.witness import Answer
+    from dfrs.report.witness import WitnessAnswer
 
 
 def explain(
@@ -106,7 +106,7 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
     out.print(f"{own}{yields_words(cluster.minimum_yield, cluster.median_yield, found.bound)}", style="dim")
 
 
-def _show_answer(found: "Answer") -> None:
+def _show_answer(found: "WitnessAnswer") -> None:
     out.print(f"job {found.job_id} at {clock(found.time_s)} ({found.time_s:g} s): {found.state}", style="bold")
     for sentence in found.sentences:
         out.print(sentence, markup=False)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import ssl
 
     from dfrs.live.api.certificates import Certificates
-    from dfrs.live.api.server import Address, Controller
+    from dfrs.live.api.server import Address, ServedController
     from dfrs.live.controller.settings import ControllerSettings
 
 DATABASE = "DFRS_DATABASE"
@@ -179,7 +179,7 @@ def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def make_controller(settings: "ControllerSettings") -> "Controller":
+def make_controller(settings: "ControllerSettings") -> "ServedController":
     """The controller with the policies and the discovery that `settings` name. Raises InputError."""
     from dfrs.bounds.snapshot import snapshot_bound
     from dfrs.live.controller.service import Controller
@@ -255,7 +255,7 @@ class _Plan:
         return own_certificates(self.state / "tls", names)
 
 
-async def _serve(plan: _Plan, controller: "Controller") -> None:
+async def _serve(plan: _Plan, controller: "ServedController") -> None:
     from dfrs.live.api.routes import ApiSettings, create_app
     from dfrs.live.api.server import bind
     from dfrs.live.api.server import serve as run

@@ -18,7 +18,7 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from dfrs.experiments.simulations import Task
     from dfrs.model.jobs import Workload
-    from dfrs.simulator.simulation import Settings
+    from dfrs.simulator.simulation import SimulationSettings
 
 INTERRUPTED = 130
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
@@ -174,7 +174,7 @@ def _compare(path: Path, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _recorded(path: Path, settings: "Settings", estimates: str) -> "tuple[Workload, Settings]":
+def _recorded(path: Path, settings: "SimulationSettings", estimates: str) -> "tuple[Workload, SimulationSettings]":
     """The jobs of a live log that ran and ended, on the nodes that it had."""
     import numpy as np
 
@@ -208,9 +208,9 @@ def _settings(
     node_events: Path | None,
     command_limit: int | None,
     seed: int,
-) -> "Settings":
+) -> "SimulationSettings":
     from dfrs.model.run import Penalty
-    from dfrs.simulator.simulation import Settings
+    from dfrs.simulator.simulation import SimulationSettings
     from dfrs.workloads.cluster import read_capacity, read_node_events
 
     if order not in {"completions-first", "submissions-first"}:
@@ -218,7 +218,7 @@ def _settings(
     if bandwidth == 0:
         raise InputError("--bandwidth 0: must be above 0")
     rate = None if bandwidth is None else bandwidth * 1e9
-    return Settings(
+    return SimulationSettings(
         capacity=None if node_file is None else read_capacity(node_file),
         penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_memory * 1e9),
         order="completions-first" if order == "completions-first" else "submissions-first",

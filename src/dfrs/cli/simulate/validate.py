@@ -9,7 +9,7 @@ from dfrs.cli.console import out, print_json
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.runs.validator.allocations import Report
+    from dfrs.runs.validator.allocations import ValidationReport
 
 INVALID = 1
 SHOWN = 50
@@ -68,11 +68,11 @@ def _validate_runs(path: Path, as_json: bool) -> None:
         raise typer.Exit(INVALID)
 
 
-def _document(report: "Report") -> dict[str, object]:
+def _document(report: "ValidationReport") -> dict[str, object]:
     return {"valid": not report.problems, "problems": report.problems, "checks": report.checks}
 
 
-def _show(report: "Report") -> None:
+def _show(report: "ValidationReport") -> None:
     if not report.problems:
         out.print(f"valid: {report.summary}", markup=False, soft_wrap=True)
         return

@@ -83,7 +83,7 @@ def _resize(state: State, row: int, tasks: int, new: Ints | None) -> None:
         if state.predictions is not None:
             state.predictions.settle(rows, row)
         serial, yield_ = int(rows.jobs["serial"][row]), float(rows.jobs["yield_"][row])
-        state.journal.note(state.now_s, Action.RESIZE, serial, Reason.RESIZED, slots, yield_)
+        state.event_log.note(state.now_s, Action.RESIZE, serial, Reason.RESIZED, slots, yield_)
 
 
 HANDLERS = {Change: Handler(no_row, change)}

@@ -32,7 +32,7 @@ def _take_out(state: State, row: int) -> Commands:
         job["state"], job["yield_"], job["speed"], job["since_s"] = PAUSED, 0.0, 1.0, state.now_s
         job["pauses"] += 1
         commands = one(Action.PAUSE, job, 0.0, Reason.HELD)
-        state.journal.append(state.now_s, commands)
+        state.event_log.append(state.now_s, commands)
         if not state.cluster.keeps[nodes].any():
             if state.cluster.several:
                 state.note_home(row)
@@ -61,7 +61,7 @@ def release(state: State, event: Unhold, _row: int) -> Steps:
     if state.predictions is not None:
         state.predictions.settle(state.rows, row)
     commands = one(Action.RESUME, job, 0.0, Reason.RELEASED, nodes)
-    state.journal.append(state.now_s, commands)
+    state.event_log.append(state.now_s, commands)
     yield commands
     yield from ON_COMPLETION
 

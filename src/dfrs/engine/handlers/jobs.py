@@ -102,8 +102,8 @@ def complete(state: State, event: Complete, row: int) -> Steps:
     else:
         job, _ = state.held.take(event.job_id)
         serial, minimum = int(job["serial"]), float(job["minimum"])
-    state.journal.note(state.now_s, _FINISH, serial, _FINISHED)
-    state.homes.forget(serial)
+    state.event_log.note(state.now_s, _FINISH, serial, _FINISHED)
+    state.last_islands.forget(serial)
     if state.predictions is not None:
         state.predictions.forget(serial)
     state.demanding -= minimum > 0
@@ -140,7 +140,7 @@ def revise(state: State, event: Revise, row: int) -> Steps:
         if after != before:
             job["yield_"] = after
             commands = one(Action.SHARE, job, after, Reason.REVISED)
-            state.journal.append(state.now_s, commands)
+            state.event_log.append(state.now_s, commands)
             yield commands
     state.unsettled = True
     if event.last:

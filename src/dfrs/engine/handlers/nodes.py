@@ -22,7 +22,7 @@ def _known(state: State, event: NodeChange) -> int:
 def change(state: State, event: NodeChange, _row: int) -> Steps:
     """A node is opened or closed; jobs on one that failed begin anew."""
     state.cluster.change(event)
-    state.journal.note(state.now_s, _ACTION_OF[event.condition], -1, nodes=np.array([event.node]))
+    state.event_log.note(state.now_s, _ACTION_OF[event.condition], -1, nodes=np.array([event.node]))
     lost = (_lose(state, event.node),) if event.condition == Condition.DOWN else ()
     return (*lost, *ON_NODES) if event.last else lost
 
@@ -40,7 +40,7 @@ def _lose(state: State, node: int) -> Commands:
         for serial in serials.tolist():
             state.predictions.leaves(serial)
     for serial in serials.tolist():
-        state.journal.note(state.now_s, Action.LOST, serial, Reason.NODE_LOST)
+        state.event_log.note(state.now_s, Action.LOST, serial, Reason.NODE_LOST)
     return without_nodes(Action.LOST, serials, names, Reason.NODE_LOST)
 
 
@@ -60,9 +60,9 @@ def join(state: State, event: Join, _row: int) -> Steps:
         jobs = state.rows.views()[0]
         for job in (*jobs[jobs["state"] == PAUSED], *state.held):
             if job["state"] == PAUSED:
-                state.homes.note(int(job["serial"]), np.full(int(job["tasks"]), cluster.island[0]))
+                state.last_islands.note(int(job["serial"]), np.full(int(job["tasks"]), cluster.island[0]))
     cluster.join(event)
-    state.journal.note(state.now_s, Action.UP, -1, nodes=np.array([len(cluster) - 1]))
+    state.event_log.note(state.now_s, Action.UP, -1, nodes=np.array([len(cluster) - 1]))
     return ON_NODES
 
 

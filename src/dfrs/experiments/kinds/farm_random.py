@@ -40,7 +40,7 @@ from dfrs.runs.directory import write_run
 from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.farm_random import FarmWorkload, farm_workload
 from dfrs.workloads.programs import GROUP, USUAL, find_programs
 
@@ -112,7 +112,7 @@ def prepare(case: Case) -> FarmWorkload:
 
 def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
     """Of the workload under the policy."""
-    settings = Settings(
+    settings = SimulationSettings(
         capacity=farm_capacity(made.farm),
         penalty=Penalty(seconds=entry.resume_s),
         farm=FarmSettings(truth=made.truth, prediction=made.predicted),

@@ -24,7 +24,7 @@ from dfrs.model.instance import Instance
 from dfrs.placement.bounds import lp_bound
 from dfrs.placement.registry import Options, expand, find
 from dfrs.placement.second_phase import SecondPhase, maximize
-from dfrs.workloads.services import Scenario
+from dfrs.workloads.services import ServiceScenario
 
 SCHEMA: Schema = {
     "nodes": pl.Int64, "services": pl.Int64, "dims": pl.Int64, "slack": pl.Float64, "sigma": pl.Float64,
@@ -139,7 +139,7 @@ def _measures(instance: Instance, entry: Entry, outcome: Outcome) -> Row:
 
 def warm(entry: Entry) -> None:
     """Run the entry on a few services, for a moment."""
-    tiny = Case(scenario=Scenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0)
+    tiny = Case(scenario=ServiceScenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0)
     limit_s = entry.options.time_limit_s
     brief = replace(entry.options, time_limit_s=_MOMENT_S if limit_s is None else min(limit_s, _MOMENT_S))
     run(prepare(tiny), replace(entry, options=brief), 0, None)

@@ -22,7 +22,7 @@ from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.names import SETS, find_policy
 from dfrs.simulator.clock import Order
-from dfrs.simulator.simulation import Settings, Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 
 NODE_GB = 8.0
 """Memory of a node, for bandwidths (000 section 6.1)."""
@@ -118,11 +118,11 @@ class Entry:
         return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}{limit}"
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> SimulationSettings:
         """Of the simulation."""
         rate = None if self.bandwidth_gb_s is None else self.bandwidth_gb_s * GB
         penalty = Penalty(seconds=self.penalty_s, bytes_per_s=rate, node_bytes=self.node_memory_gb * GB)
-        return Settings(penalty=penalty, order=self.order, command_limit=self.command_limit)
+        return SimulationSettings(penalty=penalty, order=self.order, command_limit=self.command_limit)
 
     def columns(self) -> Row:
         """What names it in the results."""

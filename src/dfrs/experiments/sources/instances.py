@@ -19,7 +19,7 @@ from dfrs.workloads.files import read_instance
 from dfrs.workloads.services import (
     LARGE_SERVICES,
     SMALL_SERVICES,
-    Scenario,
+    ServiceScenario,
     VirtualClusterScenario,
     dissertation_instance,
     dissertation_sample,
@@ -33,26 +33,26 @@ from dfrs.workloads.services import (
 class Case:
     """One random instance: its scenario and seed."""
 
-    scenario: Scenario | VirtualClusterScenario
+    scenario: ServiceScenario | VirtualClusterScenario
     seed: int
 
     @property
     def name(self) -> str:
         """Says all of it."""
         said = " ".join(f"{f.name}={_short(getattr(self.scenario, f.name))}" for f in fields(self.scenario))
-        which = "services" if isinstance(self.scenario, Scenario) else "virtual-clusters"
+        which = "services" if isinstance(self.scenario, ServiceScenario) else "virtual-clusters"
         return f"{which}-{self.seed} {said}"
 
     def instance(self) -> Instance:
         """Generate it."""
-        if isinstance(self.scenario, Scenario):
+        if isinstance(self.scenario, ServiceScenario):
             return dissertation_instance(self.scenario, self.seed)
         return virtual_cluster_instance(self.scenario, self.seed)
 
     def columns(self) -> Row:
         """What names it in the results."""
         s = self.scenario
-        if isinstance(s, Scenario):
+        if isinstance(s, ServiceScenario):
             own: Row = {"services": s.services, "dims": s.dims, "sigma": s.sigma, "rho": s.rho, "parallel": False}
         else:
             own = {
@@ -105,7 +105,7 @@ class ServicesSource(Strict):
         """Nodes in the slowest loop, seeds in the fastest. Raises InputError for a scenario that is none."""
         settings = product(self.nodes, self.services, self.dims, self.slack, self.sigma, self.rho)
         scenarios = [
-            Scenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=sigma, rho=rho)
+            ServiceScenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=sigma, rho=rho)
             for nodes, services, dims, slack, sigma, rho in settings
         ]
         return tuple(Case(scenario=scenario, seed=seed) for scenario in scenarios for seed in self.seeds)

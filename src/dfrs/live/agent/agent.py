@@ -37,7 +37,7 @@ from dfrs.live.protocol.wire import (
     Output,
     Read,
     Refuse,
-    Report,
+    ReportMessage,
     Sample,
     Welcome,
     from_controller,
@@ -54,7 +54,7 @@ _NAME = TypeAdapter(Name)
 log = structlog.get_logger(__name__)
 
 
-class RefusedError(DfrsError):
+class AgentRefusedError(DfrsError):
     """The controller does not take this agent, now or later: the message is its reason."""
 
 
@@ -63,7 +63,7 @@ class _BrokenError(DfrsError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class AgentSettings:
     """What an agent is told when it starts. Raises InputError in `Agent`."""
 
     server: Server
@@ -102,7 +102,7 @@ class Agent:
     The driver is not closed: it belongs to the caller.
     """
 
-    def __init__(self, driver: Driver, settings: Settings) -> None:
+    def __init__(self, driver: Driver, settings: AgentSettings) -> None:
         settings.server.trust()
         if settings.fence_s is not None and settings.fence_s < (least_s := FEWEST_PINGS * settings.ping_s):
             raise InputError(f"fence {settings.fence_s:g} s: must be at least {least_s:g} s")
@@ -122,7 +122,7 @@ class Agent:
         self._stopped.set()
 
     async def run(self) -> None:
-        """Serve until stopped, whatever becomes of the controller. Raises RefusedError."""
+        """Serve until stopped, whatever becomes of the controller. Raises AgentRefusedError."""
         self._contact_s = time.monotonic()
         try:
             await first_of(self._reconciler.run(), self._stay_connected(), self._watch(), _ended(self._stopped))
@@ -169,7 +169,7 @@ class Agent:
             await asyncio.sleep(wait_s)
 
     async def _greet(self, connection: ClientConnection) -> Welcome:
-        """Say hello and be welcomed. Raises RefusedError, _BrokenError, ConnectionClosed, TimeoutError."""
+        """Say hello and be welcomed. Raises AgentRefusedError, _BrokenError, ConnectionClosed, TimeoutError."""
         # Nothing that happens after this snapshot is lost: it goes to the outbox, and is sent after the welcome.
         self._outbox.clear()
         hello = self._hello.model_copy(
@@ -232,7 +232,7 @@ class Agent:
     def _refusal(self, message: Refuse) -> DfrsError:
         if message.retry:
             return _BrokenError(f"refused for now: {message.reason}")
-        return RefusedError(f"the controller refuses node {self._settings.node}: {message.reason}")
+        return AgentRefusedError(f"the controller refuses node {self._settings.node}: {message.reason}")
 
     def _put_output(self, answer: asyncio.Future[Output]) -> None:
         if not answer.cancelled():
@@ -343,7 +343,7 @@ def check_name(text: str, field: str = "name") -> str:
         ) from None
 
 
-def _hello(driver: Driver, settings: Settings) -> Hello:
+def _hello(driver: Driver, settings: AgentSettings) -> Hello:
     return Hello(
         protocol=PROTOCOL,
         node=check_name(settings.node),
@@ -365,8 +365,8 @@ def _read(text: str | bytes) -> FromController | None:
         return None
 
 
-def _report(rows: Sequence[Usage]) -> Report:
-    return Report(
+def _report(rows: Sequence[Usage]) -> ReportMessage:
+    return ReportMessage(
         time_s=rows[0].time_s if rows else time.monotonic(),
         samples=tuple(
             Sample(

@@ -16,7 +16,7 @@ LEAST_MEMORY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capacity:
+class HostCapacity:
     """What a node offers."""
 
     cpus: tuple[int, ...]
@@ -44,7 +44,7 @@ def measure(
     memory_bytes: int | None = None,
     proc: Path = PROC,
     groups: Path = GROUPS,
-) -> Capacity:
+) -> HostCapacity:
     """What this node has, or the part of it that is asked for.
 
     `cpus` is a list like `0,2-3`; `cores` and `memory_bytes` may be less than there is. Without them it is what
@@ -54,7 +54,7 @@ def measure(
     usable = os.sched_getaffinity(0)
     chosen = tuple(sorted(usable)) if cpus is None else parse_cpus(cpus)
     if missing := [cpu for cpu in chosen if cpu not in usable]:
-        have = Capacity(cpus=tuple(sorted(usable)), cores=1, memory_bytes=0).cpu_list
+        have = HostCapacity(cpus=tuple(sorted(usable)), cores=1, memory_bytes=0).cpu_list
         raise InputError(f"cpus {cpus}: CPU {missing[0]} is not among those that may be used here: {have}")
     quota = _cpu_quota(proc, groups)
     most = len(chosen) if quota is None else min(quota, float(len(chosen)))
@@ -64,7 +64,7 @@ def measure(
     reserve = min(MOST_RESERVE_BYTES, max(LEAST_RESERVE_BYTES, round(RESERVE_FRACTION * host)))
     if memory_bytes is not None and not LEAST_MEMORY_BYTES <= memory_bytes <= host:
         raise InputError(f"memory {memory_bytes}: must be from {LEAST_MEMORY_BYTES} to {host} bytes, what there is")
-    return Capacity(
+    return HostCapacity(
         cpus=chosen,
         cores=most if cores is None else min(cores, most),
         memory_bytes=max(LEAST_MEMORY_BYTES, host - reserve) if memory_bytes is None else memory_bytes,

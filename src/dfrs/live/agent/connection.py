@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.protocol.addresses import must_be_secret
-from dfrs.live.protocol.wire import MESSAGE_BYTES, FromAgent, Output, Report, Status
+from dfrs.live.protocol.wire import MESSAGE_BYTES, FromAgent, Output, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 
 AGENT_PATH = "/agent/v1"
@@ -76,14 +76,14 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self._statuses: dict[TaskId, Status] = {}
+        self._statuses: dict[TaskId, StatusMessage] = {}
         self._outputs: list[Output] = []
-        self._report: Report | None = None
+        self._report: ReportMessage | None = None
         self._filled = asyncio.Event()
 
-    def put(self, message: Status | Output | Report) -> None:
+    def put(self, message: StatusMessage | Output | ReportMessage) -> None:
         """Have it sent as soon as there is a connection."""
-        if isinstance(message, Status):
+        if isinstance(message, StatusMessage):
             self._statuses[message.task] = message
         elif isinstance(message, Output):
             self._outputs.append(message)

@@ -28,7 +28,7 @@ from dfrs.live.drivers.base import (
     TaskState,
     TaskStatus,
 )
-from dfrs.live.protocol.wire import Desired, Status
+from dfrs.live.protocol.wire import Desired, StatusMessage
 
 POLL_S = 0.2
 """Seconds between two looks at the driver."""
@@ -115,9 +115,9 @@ class _Task:
         if state not in LIVE:
             self.share_cores = None
 
-    def status(self) -> Status:
+    def status(self) -> StatusMessage:
         """As it is told to the controller."""
-        return Status(
+        return StatusMessage(
             task=self.task,
             version=self.brought,
             state=self.state,
@@ -136,7 +136,7 @@ class TaskReconciler:
     """
 
     def __init__(
-        self, driver: Driver, send: Callable[[Status], None], *, accounts: bool = False, poll_s: float = POLL_S
+        self, driver: Driver, send: Callable[[StatusMessage], None], *, accounts: bool = False, poll_s: float = POLL_S
     ) -> None:
         self.looked = asyncio.Event()
         """Set once it is known what the driver has."""
@@ -177,9 +177,9 @@ class TaskReconciler:
         self._poke.set()
         return live
 
-    def statuses(self) -> tuple[Status, ...]:
+    def statuses(self) -> tuple[StatusMessage, ...]:
         """All tasks that this node has, to be sent at once. What else is known is sent again."""
-        here: list[Status] = []
+        here: list[StatusMessage] = []
         for task in self._tasks.values():
             if task.state is TaskState.ABSENT:
                 task.reported = None

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
-from dfrs.live.protocol.resources import Problem, Resource
+from dfrs.live.protocol.resources import ApiModel, Problem
 from dfrs.model.errors import DfrsError, InputError
 
 BODY_BYTES = 8 << 20
@@ -24,12 +24,12 @@ RETRY_S = 2
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 _log = structlog.get_logger("dfrs.api")
-_Body = TypeVar("_Body", bound=Resource)
+_Body = TypeVar("_Body", bound=ApiModel)
 
 
-def reply(value: Resource | Sequence[Resource], status: int = 200) -> Response:
+def reply(value: ApiModel | Sequence[ApiModel], status: int = 200) -> Response:
     """One resource or a list of them, as JSON."""
-    if isinstance(value, Resource):
+    if isinstance(value, ApiModel):
         text = value.model_dump_json()
     else:
         text = f"[{','.join([item.model_dump_json() for item in value])}]"

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from dfrs.live.controller.views import VERSION
-from dfrs.live.protocol.resources import JobRequest, Problem, Resource, TokenRequest
+from dfrs.live.protocol.resources import ApiModel, JobRequest, Problem, TokenRequest
 
 _WORDS = {
     400: "The body ended too early.",
@@ -36,7 +36,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def body(kind: type[Resource], example: dict[str, Any]) -> dict[str, Any]:
+def body(kind: type[ApiModel], example: dict[str, Any]) -> dict[str, Any]:
     """A body of that kind."""
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}}

@@ -17,13 +17,14 @@ from dfrs.live.api import agents, prometheus
 from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, read, reply
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
 from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
-from dfrs.live.api.stream import Stream as StreamOf
+from dfrs.live.api.stream import EventStream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.ports import NotFoundError, Service
 from dfrs.live.protocol.resources import (
     Activity,
+    ApiModel,
     Cluster,
     Explanation,
     GanttBar,
@@ -34,7 +35,6 @@ from dfrs.live.protocol.resources import (
     Node,
     OutputPart,
     Problem,
-    Resource,
     Role,
     ShadowChoice,
     TimePoint,
@@ -63,13 +63,13 @@ class ApiSettings:
     """Whether /metrics needs no token from loopback."""
 
 
-class Submitted(Resource):
+class Submitted(ApiModel):
     """The jobs that were made: one, or one for each of an array."""
 
     jobs: tuple[int, ...]
 
 
-class Me(Resource):
+class Me(ApiModel):
     """Who asks."""
 
     user: str

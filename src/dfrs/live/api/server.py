@@ -26,7 +26,7 @@ _STUCK_MS = 60_000
 """A client that takes nothing for so long is cut off."""
 
 
-class Controller(Service, Protocol):
+class ServedController(Service, Protocol):
     """A service with a beginning and an end."""
 
     async def start(self) -> None:
@@ -133,7 +133,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    controller: Controller,
+    controller: ServedController,
     app: FastAPI,
     listening: socket.socket,
     *,

@@ -18,7 +18,7 @@ _CHUNK = 64 * 1024
 """Characters of the log sent at once."""
 
 
-class Stream(Response):
+class EventStream(Response):
     """Sends chunks until there are no more, the client goes, or `stopping` is set.
 
     An answer cut short by `stopping` ends like a complete one, so it is only for streams that have no end.

@@ -4,13 +4,13 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from dfrs.live.controller.engine import Engine
+from dfrs.live.controller.engine import ControllerLoop
 from dfrs.live.controller.node_lifecycle import PendingAgent
 from dfrs.live.controller.records import NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.protocol.ports import Link, UnavailableError
-from dfrs.live.protocol.wire import FromAgent, Hello, Output, Read, Report, Status
+from dfrs.live.protocol.wire import FromAgent, Hello, Output, Read, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 
 READ_S = 10.0
@@ -48,7 +48,7 @@ class AgentAttachment:
     """One connection. After a newer one of the same node has come, it is deaf."""
 
     def __init__(
-        self, state: State, engine: Engine, reads: Reads, agent: PendingAgent, reject: Callable[[], None]
+        self, state: State, engine: ControllerLoop, reads: Reads, agent: PendingAgent, reject: Callable[[], None]
     ) -> None:
         self._state = state
         self._engine = engine
@@ -78,23 +78,23 @@ class AgentAttachment:
             return
         node = self._node
         if node is None:
-            if isinstance(message, Status) and self._waits:
+            if isinstance(message, StatusMessage) and self._waits:
                 self._amend(message)
             return
         node.seen_at = self._state.settings.steady()
-        if isinstance(message, Report):
+        if isinstance(message, ReportMessage):
             self._observe(node, message)
         else:
             self._state.placement.on_status(node, message)
             self._engine.poke()
 
-    def _amend(self, status: Status) -> None:
+    def _amend(self, status: StatusMessage) -> None:
         """What it said of a task in its hello has changed since."""
         hello = self._pending.hello
         others = tuple(each for each in hello.tasks if each.task != status.task)
         self._pending.hello = hello.model_copy(update={"tasks": (*others, status)})
 
-    def _observe(self, node: NodeRecord, report: Report) -> None:
+    def _observe(self, node: NodeRecord, report: ReportMessage) -> None:
         for sample in report.samples:
             task = self._state.placement.find(sample.task)
             if task is not None and node.number in task.at:

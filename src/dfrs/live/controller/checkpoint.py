@@ -16,7 +16,7 @@ from dfrs.engine.core import Core
 from dfrs.live.controller import tables
 from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS
 from dfrs.live.controller.observing import Observer
-from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome, Task
+from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.state import MOST_ENDED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId
@@ -94,11 +94,11 @@ def restore_shell(state: State, text: str) -> None:
         job.attempt, job.placed, job.paused = found["attempt"], found["placed"], found["paused"]
         job.yield_, job.need, job.why = found["yield"], found["need"], found["why"]
         for rank, (target, started, nodes) in enumerate(found["tasks"]):
-            task = Task(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)
+            task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)
             job.tasks.append(task)
             state.placement.restore(task, nodes)
         for rank, attempt, nodes in found["old"]:
-            task = Task(TaskId(job=job.id, rank=rank, attempt=attempt), started=True)
+            task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=attempt), started=True)
             job.old.append(task)
             state.placement.restore(task, nodes)
 
@@ -219,7 +219,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
             array_index=row.array_index,
             registered=row.registered,
             held=row.held,
-            outcome=Outcome.of(row.outcome),
+            outcome=JobOutcome.of(row.outcome),
             started_at=row.started_at,
         )
     for job in state.jobs.values():

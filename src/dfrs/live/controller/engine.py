@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 Bound = Callable[[Snapshot], float]
 
 
-class Engine:
+class ControllerLoop:
     """Changes the state, and is the only one to do so beside what nodes say."""
 
     def __init__(self, state: State, database: Database, observer: Observer, bound: Bound | None) -> None:

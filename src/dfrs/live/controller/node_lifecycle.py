@@ -7,7 +7,7 @@ import structlog
 from dfrs.engine.events import Event
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
-from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome
+from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError
 from dfrs.live.protocol.resources import JobState
@@ -181,7 +181,7 @@ class NodeLifecycle:
         if self._planner.restarts(job):
             self._planner.note(plan, "lost", job=job, why=f"{why}; queued again")
             return
-        outcome = Outcome(state=JobState.FAILED, exit=why)
+        outcome = JobOutcome(state=JobState.FAILED, exit=why)
         plan.rows.append((tables.SET_JOB, {**job.columns(), "b_outcome": outcome.text()}))
         self._planner.note(plan, "fail", job=job, why=why)
 

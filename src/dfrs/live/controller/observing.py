@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from dfrs.live.controller.records import JobRecord, Task
+from dfrs.live.controller.records import JobRecord, TaskRecord
 from dfrs.model.instance import Floats
 from dfrs.model.needs import TASK, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
@@ -23,7 +23,7 @@ class Observer:
         self.discovery = discovery
         self.next_s = 0.0
         self._rows: dict[Key, np.void] = {}
-        self._tasks: list[Task] = []
+        self._tasks: list[TaskRecord] = []
         self._promised: list[float] = []
         self._shares: Mapping[Key, float] = {}
 
@@ -80,7 +80,7 @@ class Observer:
             table[k] = self._rows[task.id.job, task.id.rank]
         return table
 
-    def _observe(self, usage: Usage, task: Task, *, cores: float) -> None:
+    def _observe(self, usage: Usage, task: TaskRecord, *, cores: float) -> None:
         if task.base is None or not task.arrived:
             task.base = None
             return

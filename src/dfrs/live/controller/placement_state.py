@@ -9,9 +9,9 @@ attempt begins only when all nodes have said that they have nothing of the old o
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dfrs.engine.commands import DETACH, Commands
-from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observation, Task, order_of
+from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observation, TaskRecord, order_of
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
-from dfrs.live.protocol.wire import MESSAGE_BYTES, Desire, Desired, Hello, Status, Welcome
+from dfrs.live.protocol.wire import MESSAGE_BYTES, Desire, Desired, Hello, StatusMessage, Welcome
 from dfrs.model.nodes import Condition
 from dfrs.model.run import Action
 
@@ -43,7 +43,7 @@ class PlacementState:
         self._jobs = jobs
         self._nodes = nodes
         self._spec_of = spec_of
-        self._tasks_on: dict[int, dict[TaskId, Task]] = {}
+        self._tasks_on: dict[int, dict[TaskId, TaskRecord]] = {}
         self._version = 0
         self._waiting: set[int] = set()
 
@@ -83,10 +83,10 @@ class PlacementState:
     def _move(self, job: JobRecord, nodes: Sequence[int]) -> None:
         """Give each task one of `nodes`: its own, one that has it, one of its island, or any."""
         if not job.tasks:
-            job.tasks = [Task(TaskId(job=job.id, rank=k, attempt=job.attempt)) for k in range(len(nodes))]
+            job.tasks = [TaskRecord(TaskId(job=job.id, rank=k, attempt=job.attempt)) for k in range(len(nodes))]
         job.spec = None
         left = list(nodes)
-        homeless: list[Task] = []
+        homeless: list[TaskRecord] = []
         for task in job.tasks:
             if task.target in left:
                 left.remove(task.target)
@@ -96,7 +96,7 @@ class PlacementState:
             task.target = min(left, key=lambda n: self._distance(task, n))
             left.remove(task.target)
 
-    def _distance(self, task: Task, node: int) -> int:
+    def _distance(self, task: TaskRecord, node: int) -> int:
         if node in task.at:
             return 0
         homes = list(task.at) or [task.target]
@@ -159,7 +159,7 @@ class PlacementState:
 
     # What nodes say.
 
-    def on_status(self, node: NodeRecord, status: Status) -> None:
+    def on_status(self, node: NodeRecord, status: StatusMessage) -> None:
         """Take in what a node says of a task."""
         task = self.find(status.task)
         observation = None if task is None else task.at.get(node.number)
@@ -179,7 +179,7 @@ class PlacementState:
         self.dirty.add(status.task.job)
         self._waiting.add(status.task.job)
 
-    def _see(self, node: NodeRecord, task: Task, observation: Observation, status: Status) -> None:
+    def _see(self, node: NodeRecord, task: TaskRecord, observation: Observation, status: StatusMessage) -> None:
         row = node.desired.get(status.task)
         heeded = row is not None and status.version >= row.version
         if status.state is TaskState.ABSENT:
@@ -194,7 +194,7 @@ class PlacementState:
         if status.state is TaskState.EXITED:
             task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
 
-    def _leave(self, node: NodeRecord, task: Task) -> None:
+    def _leave(self, node: NodeRecord, task: TaskRecord) -> None:
         """The node does not have it. Unless it knows that it shall not, it is told so."""
         self._drop(task, node.number)
         row = node.desired.get(task.id)
@@ -229,7 +229,7 @@ class PlacementState:
             if task is None:
                 if status.task.attempt >= job.attempt:
                     continue
-                task = Task(status.task, started=True)
+                task = TaskRecord(status.task, started=True)
                 job.old.append(task)
             elif self._distance(task, node.number) > NEAR:
                 # Tasks do not move between islands: it never had it.
@@ -268,11 +268,11 @@ class PlacementState:
             elif task.target >= 0:
                 self._steer(job, task)
 
-    def _remove(self, job: JobRecord, task: Task) -> None:
+    def _remove(self, job: JobRecord, task: TaskRecord) -> None:
         for node in list(task.at):
             self._want(job, task, node, TaskState.ABSENT)
 
-    def _keep(self, job: JobRecord, task: Task) -> None:
+    def _keep(self, job: JobRecord, task: TaskRecord) -> None:
         """It has ended: its node keeps the record of that until the whole job is over."""
         for node, observation in list(task.at.items()):
             if observation.state is not TaskState.EXITED:
@@ -280,7 +280,7 @@ class PlacementState:
             elif task.id not in self._nodes[node].desired:
                 self._want(job, task, node, TaskState.RUNNING)
 
-    def _steer(self, job: JobRecord, task: Task) -> None:
+    def _steer(self, job: JobRecord, task: TaskRecord) -> None:
         target, others = task.target, [node for node in task.at if node != task.target]
         for node in others:
             self._want(job, task, node, TaskState.HANDED)
@@ -299,7 +299,7 @@ class PlacementState:
             state = TaskState.HANDED
         self._want(job, task, target, state)
 
-    def _in_vain(self, task: Task, target: int) -> bool:
+    def _in_vain(self, task: TaskRecord, target: int) -> bool:
         """Whether its node may wait for ever for a task that nobody can hand it.
 
         It is then to hand it over itself: if it has it after all it says so and gets it back; if not, the task is lost.
@@ -309,7 +309,7 @@ class PlacementState:
             return False
         return row.state is TaskState.HANDED or (row.take and observation.error != "")
 
-    def _want(self, job: JobRecord, task: Task, number: int, state: TaskState) -> None:
+    def _want(self, job: JobRecord, task: TaskRecord, number: int, state: TaskState) -> None:
         node = self._nodes[number]
         row = node.desired.get(task.id)
         same = row is not None and row.state is state
@@ -332,7 +332,7 @@ class PlacementState:
             ),
         )
 
-    def share_cores(self, job: JobRecord, task: Task) -> float:
+    def share_cores(self, job: JobRecord, task: TaskRecord) -> float:
         """What it is to be guaranteed: its discovery's weight, or its yield of its need."""
         own = self.overrides.get((job.id, task.id.rank))
         return self.reference_cores * (job.yield_ * job.need if own is None else own)
@@ -389,27 +389,27 @@ class PlacementState:
 
     # Books.
 
-    def on(self, number: int) -> list[Task]:
+    def on(self, number: int) -> list[TaskRecord]:
         """Tasks that a node has or may have."""
         return list(self._tasks_on.get(number, {}).values())
 
-    def restore(self, task: Task, nodes: Iterable[int]) -> None:
+    def restore(self, task: TaskRecord, nodes: Iterable[int]) -> None:
         """These nodes have or may have it."""
         for number in nodes:
             self._put(task, number)
 
-    def _put(self, task: Task, number: int) -> Observation:
+    def _put(self, task: TaskRecord, number: int) -> Observation:
         observation = task.at.setdefault(number, Observation())
         self._tasks_on.setdefault(number, {})[task.id] = task
         return observation
 
-    def _drop(self, task: Task, number: int) -> None:
+    def _drop(self, task: TaskRecord, number: int) -> None:
         task.at.pop(number, None)
         self._tasks_on.get(number, {}).pop(task.id, None)
         self.dirty.add(task.id.job)
         self._waiting.add(task.id.job)
 
-    def find(self, name: TaskId) -> Task | None:
+    def find(self, name: TaskId) -> TaskRecord | None:
         """The task of that name, if its job has not ended."""
         job = self._jobs.get(name.job)
         if job is None:

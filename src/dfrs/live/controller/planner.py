@@ -17,7 +17,7 @@ from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit, Unh
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.database import Change
-from dfrs.live.controller.records import JobRecord, Outcome, Task, in_words
+from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
 from dfrs.live.controller.state import State, failed_after
 from dfrs.live.drivers.base import Exit, ExitKind
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
@@ -116,7 +116,7 @@ class Planner:
         if job.outcome is not None:
             raise ConflictError(f"job {job.id}: is ending: {job.outcome.exit}")
         if request.verb == "cancel":
-            outcome = Outcome(state=JobState.CANCELLED, exit=f"cancelled by {request.by}", by=request.by)
+            outcome = JobOutcome(state=JobState.CANCELLED, exit=f"cancelled by {request.by}", by=request.by)
             self.end(plan, job, outcome, "cancel", by=request.by)
         else:
             self._hold(plan, job, request, wanted=request.verb == "hold")
@@ -154,7 +154,7 @@ class Planner:
 
     # How jobs end.
 
-    def end(self, plan: ControllerPlan, job: JobRecord, outcome: Outcome, action: str, *, by: str = "") -> None:
+    def end(self, plan: ControllerPlan, job: JobRecord, outcome: JobOutcome, action: str, *, by: str = "") -> None:
         """It is to end that way: now if nothing of it is on any node, or else when nothing is."""
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
@@ -172,7 +172,7 @@ class Planner:
         plan.after.append(after)
 
     def finish(
-        self, plan: ControllerPlan, job: JobRecord, outcome: Outcome, action: str | None, *, by: str = ""
+        self, plan: ControllerPlan, job: JobRecord, outcome: JobOutcome, action: str | None, *, by: str = ""
     ) -> None:
         """It has ended that way."""
         state = self._state
@@ -227,7 +227,7 @@ class Planner:
                 self.finish(plan, job, job.outcome, None)
             return False
         if job.failed and not job.registered:
-            self.end(plan, job, Outcome(state=JobState.CANCELLED, exit=job.failed), "cancel")
+            self.end(plan, job, JobOutcome(state=JobState.CANCELLED, exit=job.failed), "cancel")
             return False
         gone = next((task for task in job.tasks if _is_gone(task)), None)
         if gone is not None:
@@ -238,7 +238,7 @@ class Planner:
         if bad is not None:
             self._failed(plan, job, *bad)
         elif job.tasks and len(exits) == len(job.tasks):
-            self.finish(plan, job, Outcome(state=JobState.DONE, exit=_done(exits), code=0), "finish")
+            self.finish(plan, job, JobOutcome(state=JobState.DONE, exit=_done(exits), code=0), "finish")
         else:
             row = self._state.picture.row(job.id)
             unready = row is not None and math.isinf(row["ready_s"]) and job.placed
@@ -248,15 +248,15 @@ class Planner:
     def _failed(self, plan: ControllerPlan, job: JobRecord, rank: int, found: Exit) -> None:
         words = in_words(rank, len(job.tasks), found, job.request, self._state.memory_bytes(job.request))
         code = found.code if found.code is not None else 128 + (found.signal or 0) if found.signal else None
-        self.end(plan, job, Outcome(state=JobState.FAILED, exit=words, code=code), "fail")
+        self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=words, code=code), "fail")
 
-    def _lost(self, plan: ControllerPlan, job: JobRecord, task: Task) -> None:
+    def _lost(self, plan: ControllerPlan, job: JobRecord, task: TaskRecord) -> None:
         """A node is there, or is back, and has lost a task: the job is submitted anew, or fails."""
         state = self._state
         where = state.nodes[task.target].name if task.target >= 0 else "a node"
         why = f"its node {where} lost it"
         if not self.restarts(job):
-            self.end(plan, job, Outcome(state=JobState.FAILED, exit=why), "fail")
+            self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=why), "fail")
             return
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
@@ -307,7 +307,7 @@ class Planner:
                 continue
             event = self.submission(job, plan.now_s)
             if event.need > 1 or event.memory > 1:
-                self.end(plan, job, Outcome(state=JobState.FAILED, exit=views.too_large(state, job.request)), "fail")
+                self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=views.too_large(state, job.request)), "fail")
                 continue
             plan.jobs.add(job.id)
             plan.events.append(event)
@@ -375,7 +375,7 @@ def in_order(events: Sequence[Event]) -> list[Event]:
     return ordered
 
 
-def _is_gone(task: Task) -> bool:
+def _is_gone(task: TaskRecord) -> bool:
     if task.exit is not None:
         return task.exit.kind is ExitKind.LOST
     return task.started and not task.at

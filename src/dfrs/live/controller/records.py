@@ -11,7 +11,7 @@ import numpy as np
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
 from dfrs.live.protocol.ports import Link
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
-from dfrs.live.protocol.wire import Desired, Hello, Sample, Status
+from dfrs.live.protocol.wire import Desired, Hello, Sample, StatusMessage
 from dfrs.model.nodes import Condition
 
 LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED})
@@ -32,7 +32,7 @@ class Observation:
 
 
 @dataclass(slots=True, eq=False)
-class Task:
+class TaskRecord:
     """One task of one attempt at a job."""
 
     id: TaskId
@@ -80,7 +80,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """How a job ends, decided before its tasks are gone."""
 
     state: JobState
@@ -93,7 +93,7 @@ class Outcome:
         return json.dumps({"state": self.state.value, "exit": self.exit, "code": self.code, "by": self.by})
 
     @classmethod
-    def of(cls, text: str | None) -> "Outcome | None":
+    def of(cls, text: str | None) -> "JobOutcome | None":
         """From JSON."""
         if text is None:
             return None
@@ -114,12 +114,12 @@ class JobRecord:
     registered: bool = False
     """The core knows it."""
     held: bool = False
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
     started_at: float | None = None
     attempt: int = 0
-    tasks: list[Task] = field(default_factory=list[Task])
+    tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
     """Of this attempt, by rank; empty before the first placement."""
-    old: list[Task] = field(default_factory=list[Task])
+    old: list[TaskRecord] = field(default_factory=list[TaskRecord])
     """Of earlier attempts, until every node has said that it has them no more."""
     placed: bool = False
     """The policy has it on nodes."""
@@ -151,7 +151,7 @@ class JobRecord:
         return self.request.minimum_yield if self.request.start_at is None else 1.0
 
     @property
-    def all_tasks(self) -> list[Task]:
+    def all_tasks(self) -> list[TaskRecord]:
         """Of all attempts that are not gone."""
         return self.tasks + self.old
 
@@ -210,7 +210,7 @@ class NodeRecord:
         }  # fmt: skip
 
 
-def order_of(status: Status) -> tuple[int, float]:
+def order_of(status: StatusMessage) -> tuple[int, float]:
     """By which the words of one node on one task are ordered."""
     return status.version, status.since_s
 

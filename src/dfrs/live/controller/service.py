@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.attachments import AgentAttachment, Reads
 from dfrs.live.controller.database import Change, Database
-from dfrs.live.controller.engine import Bound, Engine
+from dfrs.live.controller.engine import Bound, ControllerLoop
 from dfrs.live.controller.export import lines
 from dfrs.live.controller.node_lifecycle import PendingAgent
 from dfrs.live.controller.observing import Observer
@@ -82,7 +82,7 @@ class Controller:
         self.state = State(settings, policy if self._shadowed is None else self._shadowed)
         observed = None if discovery is None or discovery.name == "NONE" else discovery
         self._observer = Observer(observed)
-        self.engine = Engine(self.state, self.database, self._observer, bound)
+        self.engine = ControllerLoop(self.state, self.database, self._observer, bound)
         self._find = find
         self._tokens = Tokens()
         self._reads = Reads()

@@ -15,7 +15,7 @@ import numpy as np
 from dfrs.engine.codec import digest
 from dfrs.engine.commands import NOTHING, Commands
 from dfrs.engine.core import Core
-from dfrs.engine.event_log import Journal as CoreLog
+from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.placement_state import PlacementState
@@ -194,9 +194,9 @@ class State:
 
     def inspect(self) -> tuple[SnapshotCopy, tuple[str, ...]]:
         """The core's present, and the texts of the reasons in its commands since the last look."""
-        reasons = self.core.journal.events().reasons
+        reasons = self.core.event_log.events().reasons
         # What it noted so far stands in the events: kept for ever, it would fill the memory.
-        self.core.journal = CoreLog()
+        self.core.event_log = EventLog()
         return copy_snapshot(self.core), reasons
 
     def apply(self, decided: Decided, *, replaying: bool = False) -> set[int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dfrs.live.controller import reasons
-from dfrs.live.controller.records import JobRecord, NodeRecord, Outcome, Task
+from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import TaskState
@@ -130,7 +130,7 @@ def _names(nodes: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
-def used_cores(tasks: Sequence[Task]) -> float | None:
+def used_cores(tasks: Sequence[TaskRecord]) -> float | None:
     """CPU in the last seconds; None where nothing is known."""
     known = [task.used_cores for task in tasks if task.used_cores is not None and task.exit is None]
     return sum(known) if known else None
@@ -156,7 +156,7 @@ def need_cores(state: State, job: JobRecord) -> float:
     return state.need(job.request) * state.reference_cores
 
 
-def job(state: State, record: JobRecord, *, now: float | None = None, outcome: Outcome | None = None) -> Job:
+def job(state: State, record: JobRecord, *, now: float | None = None, outcome: JobOutcome | None = None) -> Job:
     """A job; with `outcome`, as it ended `now`."""
     ended_at = now if outcome is not None else None
     at = state.settings.clock() if now is None else now

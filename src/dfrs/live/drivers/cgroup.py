@@ -37,7 +37,7 @@ THREADS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class UsageCounters:
     """What a group has used. None: this host does not tell."""
 
     cpu_s: float = 0.0
@@ -52,7 +52,7 @@ class Counters:
     waiting_s: float | None = None
 
 
-class Group(Protocol):
+class TaskGroup(Protocol):
     """The control groups of one task on one node."""
 
     lost_by_move: frozenset[str]
@@ -94,15 +94,15 @@ class Group(Protocol):
         """The most CPU it may use; None: no limit."""
         ...
 
-    def read(self) -> Counters:
+    def read(self) -> UsageCounters:
         """What it has used, but for what `limit_events` gives."""
         ...
 
-    def limit_events(self) -> Counters:
+    def limit_events(self) -> UsageCounters:
         """The peak of its memory, and how many processes were killed for want of it, or refused."""
         ...
 
-    def move_from(self, other: "Group", timeout_s: float) -> None:
+    def move_from(self, other: "TaskGroup", timeout_s: float) -> None:
         """Move all processes of `other`, which goes on running or paused as it was, into this group."""
         ...
 
@@ -111,7 +111,7 @@ class Group(Protocol):
         ...
 
 
-class Node(Protocol):
+class NodeGroup(Protocol):
     """The control groups of one node."""
 
     kind: Literal["cgroup-v1", "cgroup-v2"]
@@ -125,7 +125,7 @@ class Node(Protocol):
         """Make it, on those CPUs, with that limit on all its tasks together; brings an old one to these values."""
         ...
 
-    def group(self, task: str) -> Group:
+    def group(self, task: str) -> TaskGroup:
         """The group of a task, which need not be there."""
         ...
 
@@ -133,7 +133,7 @@ class Node(Protocol):
         """The tasks that have a group here."""
         ...
 
-    def sibling(self, name: str) -> "Node":
+    def sibling(self, name: str) -> "NodeGroup":
         """Another node of this cluster on this host."""
         ...
 
@@ -186,9 +186,9 @@ def waiting_s(threads_path: str, pressure_path: str) -> float | None:
     return None
 
 
-def worst_of(place: Mapping[str, str]) -> Counters:
-    """What a group's files say of what ran out or nearly did; `place` as `Group.place` has it."""
-    return Counters(
+def worst_of(place: Mapping[str, str]) -> UsageCounters:
+    """What a group's files say of what ran out or nearly did; `place` as `TaskGroup.place` has it."""
+    return UsageCounters(
         peak_bytes=number(place.get("peak", "")) or 0,
         oom_kills=happened(read_text(place.get("oom", "")), "oom_kill"),
         refused_forks=happened(read_text(place.get("forks", "")), "max"),
@@ -232,7 +232,7 @@ def remove_directory(path: str, timeout_s: float = 0.0) -> None:
             return
 
 
-def move_all(source: Group, target: Group, timeout_s: float) -> None:
+def move_all(source: TaskGroup, target: TaskGroup, timeout_s: float) -> None:
     """Move processes until none is left behind. One that forks all the time is held still for a moment."""
     until = time.monotonic() + timeout_s
     rounds = 0
@@ -254,16 +254,16 @@ def move_all(source: Group, target: Group, timeout_s: float) -> None:
             held.thaw()
 
 
-def add_counters(counters: Counters, before: Mapping[str, float]) -> Counters:
+def add_counters(counters: UsageCounters, before: Mapping[str, float]) -> UsageCounters:
     """`counters` with what was counted in earlier groups; the peak is the greater one."""
     values: dict[str, float | None] = {}
-    for field in fields(Counters):
+    for field in fields(UsageCounters):
         value, earlier = getattr(counters, field.name), before.get(field.name, 0)
         if field.name == "peak_bytes":
             values[field.name] = max(value, earlier)
         else:
             values[field.name] = None if value is None else value + earlier
-    return Counters(**values)  # pyright: ignore[reportArgumentType]
+    return UsageCounters(**values)  # pyright: ignore[reportArgumentType]
 
 
 def mounts(text: str) -> tuple[dict[str, str], str | None]:
@@ -294,18 +294,18 @@ def writable(paths: Iterable[str]) -> bool:
     return all(os.access(path, os.W_OK) for path in paths)
 
 
-def detect(cluster: str, node: str) -> Node:
+def detect(cluster: str, node: str) -> NodeGroup:
     """This host's control groups for a node. Raises DriverError that says what is missing."""
-    from dfrs.live.drivers.cgroup_v1 import NodeV1  # noqa: PLC0415 - both versions import this module
-    from dfrs.live.drivers.cgroup_v2 import NodeV2  # noqa: PLC0415 - as cgroup_v1
+    from dfrs.live.drivers.cgroup_v1 import NodeGroupV1  # noqa: PLC0415 - both versions import this module
+    from dfrs.live.drivers.cgroup_v2 import NodeGroupV2  # noqa: PLC0415 - as cgroup_v1
 
     first, second = mounts(Path("/proc/mounts").read_text(encoding="utf-8"))
     if second is not None and "cpu" in read_text(f"{second}/cgroup.controllers").split():
         if not writable([second]):
             raise DriverError(f"{second}: no right to make control groups: run the agent as root")
-        return NodeV2(second, cluster, node)
+        return NodeGroupV2(second, cluster, node)
     if "cpu" in first and "freezer" in first and first["cpu"] != first["freezer"]:
         if not writable([first["cpu"], first["freezer"]]):
             raise DriverError(f"{first['cpu']}: no right to make control groups: run the agent as root")
-        return NodeV1(first, second, cluster, node)
+        return NodeGroupV1(first, second, cluster, node)
     raise DriverError("no control groups: mount version 2 with the cpu controller, or version 1's cpu and freezer")

@@ -16,8 +16,8 @@ from typing import Literal
 from dfrs.live.drivers.base import DriverError
 from dfrs.live.drivers.cgroup import (
     TOP,
-    Counters,
-    Group,
+    TaskGroup,
+    UsageCounters,
     cpu_list,
     make_directory,
     most_processes,
@@ -38,10 +38,10 @@ WHOLE_NODE = 65_536
 REMOVE_S = 1.0
 
 
-class GroupV1:
+class TaskGroupV1:
     """A task's groups; see `cgroup.Group`."""
 
-    def __init__(self, node: "NodeV1", task: str) -> None:
+    def __init__(self, node: "NodeGroupV1", task: str) -> None:
         self.node = node
         self.cpu = f"{node.cpu}/{task}"
         self.common = {name: f"{path}/{task}" for name, path in node.common.items()}
@@ -115,14 +115,14 @@ class GroupV1:
         """Set the quota."""
         _cap(self.cpu, share_cores)
 
-    def read(self) -> Counters:
+    def read(self) -> UsageCounters:
         """What it has used."""
         cpu = number(f"{self.account}/cpuacct.usage") if self.account else None
         memory = number(f"{self.memory}/memory.usage_in_bytes") if self.memory else None
         both = number(f"{self.memory}/memory.memsw.usage_in_bytes") if self.memory else None
         throttled = numbers(f"{self.cpu}/cpu.stat").get("throttled_time")
         read_bytes, written_bytes = self._disk()
-        return Counters(
+        return UsageCounters(
             cpu_s=(cpu or 0) / 1e9,
             memory_bytes=memory or 0,
             swap_bytes=None if both is None or memory is None else max(both - memory, 0),
@@ -132,7 +132,7 @@ class GroupV1:
             waiting_s=waiting_s(f"{self.cpu}/tasks", f"{self.common.get('unified', '')}/cpu.pressure"),
         )
 
-    def limit_events(self) -> Counters:
+    def limit_events(self) -> UsageCounters:
         """The counters of what ran out or nearly did."""
         return worst_of(self.place())
 
@@ -146,7 +146,7 @@ class GroupV1:
                 totals[words[1]] += int(words[2])
         return totals["Read"], totals["Write"]
 
-    def move_from(self, other: Group, timeout_s: float) -> None:
+    def move_from(self, other: TaskGroup, timeout_s: float) -> None:
         """Move all processes of the task's other group here."""
         move_all(other, self, timeout_s)
 
@@ -157,7 +157,7 @@ class GroupV1:
         remove_directory(self.cpu, REMOVE_S)
 
 
-class NodeV1:
+class NodeGroupV1:
     """A node's groups; see `cgroup.Node`."""
 
     kind: Literal["cgroup-v1", "cgroup-v2"] = "cgroup-v1"
@@ -223,9 +223,9 @@ class NodeV1:
                 chosen = cpus if level == path and file == "cpus" and cpus is not None else value
                 set_file(f"{level}/{prefix}{file}", chosen)
 
-    def group(self, task: str) -> GroupV1:
+    def group(self, task: str) -> TaskGroupV1:
         """A task's groups."""
-        return GroupV1(self, task)
+        return TaskGroupV1(self, task)
 
     def names(self) -> list[str]:
         """The tasks that have a group here."""
@@ -233,9 +233,9 @@ class NodeV1:
             return [entry.name for entry in found if entry.is_dir()]
         return []
 
-    def sibling(self, name: str) -> "NodeV1":
+    def sibling(self, name: str) -> "NodeGroupV1":
         """Another node of this cluster on this host."""
-        return NodeV1(self.points, self.unified, self.cluster, name)
+        return NodeGroupV1(self.points, self.unified, self.cluster, name)
 
     def remove(self) -> None:
         """Remove the node, and the cluster if it was the last."""

@@ -16,8 +16,8 @@ from typing import Literal
 from dfrs.live.drivers.base import DriverError
 from dfrs.live.drivers.cgroup import (
     TOP,
-    Counters,
-    Group,
+    TaskGroup,
+    UsageCounters,
     cpu_list,
     make_directory,
     most_processes,
@@ -37,14 +37,14 @@ CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")
 REMOVE_S = 1.0
 
 
-class GroupV2:
+class TaskGroupV2:
     """A task's group; see `cgroup.Group`."""
 
     lost_by_move = frozenset(
         {"cpu_s", "peak_bytes", "oom_kills", "refused_forks", "read_bytes", "written_bytes", "throttled_s", "waiting_s"}
     )
 
-    def __init__(self, node: "NodeV2", task: str) -> None:
+    def __init__(self, node: "NodeGroupV2", task: str) -> None:
         self.node = node
         self.path = f"{node.path}/{task}"
 
@@ -99,13 +99,13 @@ class GroupV2:
         if "cpu" in self.node.controllers:
             set_file(f"{self.path}/cpu.max", _limit(share_cores))
 
-    def read(self) -> Counters:
+    def read(self) -> UsageCounters:
         """What it has used."""
         cpu = numbers(f"{self.path}/cpu.stat")
         throttled = cpu.get("throttled_usec")
         memory = self.node.limits_memory
         read_bytes, written_bytes = self._disk()
-        return Counters(
+        return UsageCounters(
             cpu_s=cpu.get("usage_usec", 0) / 1e6,
             memory_bytes=(number(f"{self.path}/memory.current") or 0) if memory else 0,
             swap_bytes=number(f"{self.path}/memory.swap.current") if memory else None,
@@ -115,7 +115,7 @@ class GroupV2:
             waiting_s=waiting_s(f"{self.path}/cgroup.threads", f"{self.path}/cpu.pressure"),
         )
 
-    def limit_events(self) -> Counters:
+    def limit_events(self) -> UsageCounters:
         """The counters of what ran out or nearly did."""
         return worst_of(self.place())
 
@@ -129,7 +129,7 @@ class GroupV2:
                 totals[name] += int(value)
         return totals["rbytes"], totals["wbytes"]
 
-    def move_from(self, other: Group, timeout_s: float) -> None:
+    def move_from(self, other: TaskGroup, timeout_s: float) -> None:
         """Move all processes of the task's other group here."""
         if Place(other.place(), None, "").frozen():
             set_file(f"{self.path}/cgroup.freeze", "1")
@@ -141,7 +141,7 @@ class GroupV2:
         remove_directory(self.path, REMOVE_S)
 
 
-class NodeV2:
+class NodeGroupV2:
     """A node's group; see `cgroup.Node`."""
 
     kind: Literal["cgroup-v1", "cgroup-v2"] = "cgroup-v2"
@@ -189,9 +189,9 @@ class NodeV2:
             if name not in enabled:
                 set_file(f"{path}/cgroup.subtree_control", f"+{name}")
 
-    def group(self, task: str) -> GroupV2:
+    def group(self, task: str) -> TaskGroupV2:
         """A task's group."""
-        return GroupV2(self, task)
+        return TaskGroupV2(self, task)
 
     def names(self) -> list[str]:
         """The tasks that have a group here."""
@@ -199,9 +199,9 @@ class NodeV2:
             return [entry.name for entry in found if entry.is_dir()]
         return []
 
-    def sibling(self, name: str) -> "NodeV2":
+    def sibling(self, name: str) -> "NodeGroupV2":
         """Another node of this cluster on this host."""
-        return NodeV2(self.point, self.cluster, name)
+        return NodeGroupV2(self.point, self.cluster, name)
 
     def remove(self) -> None:
         """Remove the node, and the cluster if it was the last."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
-from dfrs.live.drivers.cgroup import Node, add_counters, cpu_list, detect
+from dfrs.live.drivers.cgroup import NodeGroup, add_counters, cpu_list, detect
 from dfrs.live.drivers.directory import Owner
 from dfrs.live.drivers.supervised import KEPT_OUTPUT_BYTES, MOVE_S, SupervisedDriver
 from dfrs.live.drivers.supervisor import read_text, write_control
@@ -37,7 +37,7 @@ class ProcessDriver(SupervisedDriver):
         memory_bytes: int,
         shares: Shares = "weights",
         output_bytes: int = KEPT_OUTPUT_BYTES,
-        groups: Node | None = None,
+        groups: NodeGroup | None = None,
     ) -> None:
         super().__init__(root, node, cores, memory_bytes, output_bytes)
         self.shares: Shares = shares

@@ -255,7 +255,7 @@ class Place:
             time.sleep(0.002)
 
 
-class Stream:
+class OutputFile:
     """One of the task's outputs: a pipe, and the files that it is copied to."""
 
     def __init__(self, directory: str, name: str, limit_bytes: int) -> None:
@@ -317,7 +317,7 @@ class Supervisor:
         self.limit_s = float(self.spec["time_limit_s"]) if "time_limit_s" in self.spec else None
         size = int(self.spec["output_bytes"])
         self.streams = {
-            stream.reader: stream for stream in (Stream(directory, "out", size), Stream(directory, "err", size))
+            stream.reader: stream for stream in (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
         }
         self.ran_s = 0.0
         self.seen_s: float | None = None

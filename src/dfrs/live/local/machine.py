@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dfrs.live.agent.capacity import Capacity
+from dfrs.live.agent.capacity import HostCapacity
 from dfrs.model.errors import InputError
 
 LEAST_MEMORY_BYTES = 64 << 20
@@ -15,10 +15,10 @@ class Part:
     """What one node gets of the machine."""
 
     name: str
-    capacity: Capacity
+    capacity: HostCapacity
 
 
-def partition(machine: Capacity, names: Sequence[str], memory_bytes: int | None = None) -> list[Part]:
+def partition(machine: HostCapacity, names: Sequence[str], memory_bytes: int | None = None) -> list[Part]:
     """Nodes of about equal size. Each owns CPUs where there are enough, and else has a quota of the time of all.
 
     `memory_bytes` is that of each node; None: an equal part. Raises InputError where there is not enough memory.
@@ -36,5 +36,5 @@ def partition(machine: Capacity, names: Sequence[str], memory_bytes: int | None 
         owns = cpus >= count
         chosen = machine.cpus[index * cpus // count : (index + 1) * cpus // count] if owns else machine.cpus
         cores = machine.cores * (len(chosen) / cpus if owns else 1 / count)
-        parts.append(Part(name=name, capacity=Capacity(cpus=chosen, cores=cores, memory_bytes=each)))
+        parts.append(Part(name=name, capacity=HostCapacity(cpus=chosen, cores=cores, memory_bytes=each)))
     return parts

@@ -17,7 +17,7 @@ User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Resource(BaseModel):
+class ApiModel(BaseModel):
     """Base: frozen, nothing unknown, finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -31,7 +31,7 @@ class Restart(StrEnum):
     """It is queued again, once."""
 
 
-class JobRequest(Resource):
+class JobRequest(ApiModel):
     """A job to submit. Each of `tasks` identical tasks runs `command`."""
 
     command: tuple[Annotated[str, Field(max_length=131072)], ...] = Field(min_length=1, max_length=4096)
@@ -98,7 +98,7 @@ class JobState(StrEnum):
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
-class Job(Resource):
+class Job(ApiModel):
     """A job as it is now."""
 
     id: int
@@ -150,7 +150,7 @@ class Job(Resource):
     """Whether its MPI programs are profiled."""
 
 
-class NodeTask(Resource):
+class NodeTask(ApiModel):
     """A task on a node."""
 
     job: int
@@ -174,7 +174,7 @@ class NodeState(StrEnum):
     """Silent for so long that its jobs were queued again, or it left."""
 
 
-class Node(Resource):
+class Node(ApiModel):
     """A node as it is now."""
 
     name: str
@@ -195,7 +195,7 @@ class Node(Resource):
     version: str
 
 
-class Activity(Resource):
+class Activity(ApiModel):
     """One thing that happened: to a job, a node or the cluster."""
 
     sequence: int
@@ -211,7 +211,7 @@ class Activity(Resource):
     """The user who asked for it, if one did."""
 
 
-class Cluster(Resource):
+class Cluster(ApiModel):
     """The whole, now."""
 
     name: str
@@ -239,7 +239,7 @@ class Cluster(Resource):
     """Decisions in which the shadow policy would have done something else."""
 
 
-class TimePoint(Resource):
+class TimePoint(ApiModel):
     """One instant of the cluster's history."""
 
     time: float
@@ -252,7 +252,7 @@ class TimePoint(Resource):
     used_cores: float
 
 
-class GanttBar(Resource):
+class GanttBar(ApiModel):
     """A stretch of time in which a job had the same place and share: one bar of a Gantt chart."""
 
     job: int
@@ -266,7 +266,7 @@ class GanttBar(Resource):
     paused: bool = False
 
 
-class Explanation(Resource):
+class Explanation(ApiModel):
     """Why a job is where it is, and how it came there."""
 
     job: Job
@@ -275,7 +275,7 @@ class Explanation(Resource):
     bound: float | None
 
 
-class OutputPart(Resource):
+class OutputPart(ApiModel):
     """A piece of a task's output."""
 
     text: str
@@ -287,13 +287,13 @@ class OutputPart(Resource):
     """There is and will be no more."""
 
 
-class Problem(Resource):
+class Problem(ApiModel):
     """What went wrong with a request."""
 
     detail: str
 
 
-class ShadowChoice(Resource):
+class ShadowChoice(ApiModel):
     """What the shadow policy would have done differently at one decision."""
 
     time: float
@@ -305,7 +305,7 @@ class ShadowChoice(Resource):
 Role = Literal["admin", "user", "viewer", "agent"]
 
 
-class TokenRequest(Resource):
+class TokenRequest(ApiModel):
     """A token to make."""
 
     user: User
@@ -313,7 +313,7 @@ class TokenRequest(Resource):
     days: float = Field(default=365.0, gt=0, le=36500)
 
 
-class TokenInfo(Resource):
+class TokenInfo(ApiModel):
     """A token without its secret."""
 
     id: int

@@ -1,9 +1,9 @@
 """What agents and controller say to each other: JSON messages over one connection that the agent opens.
 
 The controller says what each task shall be (`Desired`), with a version that only grows; the agent brings it about and
-says what each task is (`Status`). Neither counts messages: a repeated, late or lost one changes nothing, and after a
-new connection both say everything again. An agent keeps an ended task until it is desired to be absent, so no exit is
-lost.
+says what each task is (`StatusMessage`). Neither counts messages: a repeated, late or lost one changes nothing, and
+after a new connection both say everything again. An agent keeps an ended task until it is desired to be absent, so no
+exit is lost.
 """
 
 from typing import Annotated, Literal, TypeVar
@@ -39,12 +39,12 @@ class Hello(Wire):
     cpus: float = Field(gt=0, le=65536)
     memory_bytes: int = Field(gt=0, le=1 << 60)
     abilities: Abilities
-    tasks: tuple["Status", ...] = ()
+    tasks: tuple["StatusMessage", ...] = ()
     """All tasks that it has."""
     version: str
 
 
-class Status(Wire):
+class StatusMessage(Wire):
     """What a task is. `version` is that of the last Desired that was brought about, 0 if none was."""
 
     kind: Literal["status"] = "status"
@@ -71,7 +71,7 @@ class Sample(Wire):
     waiting_s: Seconds | None = None
 
 
-class Report(Wire):
+class ReportMessage(Wire):
     """Sent each second; says by itself that the agent lives."""
 
     kind: Literal["report"] = "report"
@@ -142,7 +142,7 @@ class Refuse(Wire):
     """Whether it makes sense to try again later."""
 
 
-FromAgent = Hello | Status | Report | Output
+FromAgent = Hello | StatusMessage | ReportMessage | Output
 FromController = Welcome | Desire | Read | Refuse
 
 _FROM_AGENT: TypeAdapter[FromAgent] = TypeAdapter(Annotated[FromAgent, Field(discriminator="kind")])

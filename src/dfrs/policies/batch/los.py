@@ -45,8 +45,8 @@ class Los:
     finds at each decision how many would serve the first 64 waiting jobs best if nobody else came.
 
     Dedicated jobs have reservations at their requested starts, those submitted first before those submitted later, and
-    batch jobs only start where they delay none of them. `memo` of a batch job is how often it was left out, of a
-    dedicated one whether it has had a reservation at its requested start, or why it is late (`dfrs.kernels.los`).
+    batch jobs only start where they delay none of them. `policy_state` of a batch job is how often it was left out,
+    of a dedicated one whether it has had a reservation at its requested start, or why it is late (`dfrs.kernels.los`).
 
     Raises MissingEstimateError for a job without an estimate, UnequalNodesError where open nodes have several
     capacities.
@@ -72,7 +72,7 @@ class Los:
         """The target for this snapshot; reasons QUEUE_HEAD, FILLED, BACKFILLED, ON_TIME and the LATE ones."""
         rows = len(snapshot.jobs)
         after, yields = np.empty(len(snapshot.task_nodes), np.int64), np.empty(rows)
-        reasons, memo = np.zeros(rows, np.int64), np.empty(rows, np.int64)
+        reasons, policy_state = np.zeros(rows, np.int64), np.empty(rows, np.int64)
         changed = kernels.plan(
             self._skips(snapshot),
             self.lookahead,
@@ -88,7 +88,7 @@ class Los:
             after,
             yields,
             reasons,
-            memo,
+            policy_state,
         )
         if changed == kernels.UNEQUAL:
             raise UnequalNodesError(None, f"{self.name} counts nodes: all open ones must have the same capacity")
@@ -97,8 +97,8 @@ class Los:
             raise MissingEstimateError(job, f"has no estimate, which {self.name} plans with")
         wake_at_s = self._wake_at(snapshot)
         if not changed:
-            return Target(snapshot.task_nodes, snapshot.jobs["yield_"], wake_at_s, memo=memo)
-        return Target(after, yields, wake_at_s, reasons, memo=memo)
+            return Target(snapshot.task_nodes, snapshot.jobs["yield_"], wake_at_s, policy_state=policy_state)
+        return Target(after, yields, wake_at_s, reasons, policy_state=policy_state)
 
     def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
         """Free nodes for more tasks of a running job, in units of its own, before any waiting job has them."""

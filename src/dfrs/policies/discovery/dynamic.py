@@ -59,7 +59,7 @@ class Dynamic:
             table=new,
             weights=new["weight"].copy(),
             needs=needs,
-            remap=self.migrates and bool(needs),
+            repack=self.migrates and bool(needs),
             next_step_s=min(now_s + self.step_s, ends_s),
         )
 

@@ -80,7 +80,7 @@ class Observe:
         observing.weigh(new, capacity, self.even, self.least_even, self.catch_up, self.probe_keep, WEIGHTS)
         needs = self._tell(now_s, new)
         return Revision(
-            table=new, weights=new["weight"].copy(), needs=needs, remap=bool(needs), next_step_s=now_s + self.step_s
+            table=new, weights=new["weight"].copy(), needs=needs, repack=bool(needs), next_step_s=now_s + self.step_s
         )
 
     def _probe(self, now_s: float, table: Tasks, capacity: Floats) -> None:

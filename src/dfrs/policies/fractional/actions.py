@@ -6,11 +6,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dfrs.kernels import admission, loads, remap
+from dfrs.kernels import admission, loads, repack
 from dfrs.model import tolerances
 from dfrs.model.decisions import Snapshot
 from dfrs.model.instance import Bools, Ints
-from dfrs.policies.fractional.objective import YIELDS, Lines
+from dfrs.policies.fractional.objective import YIELDS, Objective
 
 MARGIN = tolerances.CAPACITY / 2
 """How far memory may pass a node's capacity here; the rest of the tolerance is for those who add in another order."""
@@ -41,10 +41,10 @@ class Mode(IntEnum):
 class PinKind(IntEnum):
     """By which age a running job keeps its nodes ([Stillwell2010] section 5.2.4)."""
 
-    NONE = remap.NO_PIN
-    FLOW = remap.PIN_FLOW
+    NONE = repack.NO_PIN
+    FLOW = repack.PIN_FLOW
     """MFT."""
-    VIRTUAL = remap.PIN_VIRTUAL
+    VIRTUAL = repack.PIN_VIRTUAL
     """MVT."""
 
 
@@ -60,7 +60,7 @@ MOVABLE = Pin()
 """All may be moved."""
 
 
-class Action(Protocol):
+class PolicyAction(Protocol):
     """Changes placements."""
 
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
@@ -115,18 +115,18 @@ class Readmit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remap:
+class Repack:
     """MCB, or with the lines of stretches MCB-stretch: everything anew by VP_CPMAX."""
 
-    lines: Lines = YIELDS
+    objective: Objective = YIELDS
     priority: Priority = Priority.FLOW_VIRTUAL_SQUARED
     pin: Pin = MOVABLE
 
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
-        """As `dfrs.kernels.remap.remap`."""
+        """As `dfrs.kernels.repack.repack`."""
         order, pinned = order_and_pinned(snapshot, self.priority, self.pin)
-        base, slope = self.lines(snapshot)
-        remap.remap(
+        base, slope = self.objective(snapshot)
+        repack.repack(
             snapshot.jobs,
             snapshot.first,
             snapshot.task_nodes,
@@ -136,7 +136,7 @@ class Remap:
             pinned,
             base,
             slope,
-            self.lines.search,
+            self.objective.search,
             MARGIN,
             slots,
             reasons,
@@ -148,5 +148,5 @@ def order_and_pinned(snapshot: Snapshot, priority: Priority, pin: Pin) -> tuple[
     rows = len(snapshot.jobs)
     order, pinned = np.empty(rows, np.int64), np.empty(rows, np.bool_)
     loads.by_priority(snapshot.jobs, snapshot.now_s, priority.value, order)
-    remap.find_pinned(snapshot.jobs, snapshot.now_s, pin.kind.value, pin.seconds, pinned)
+    repack.find_pinned(snapshot.jobs, snapshot.now_s, pin.kind.value, pin.seconds, pinned)
     return order, pinned

@@ -10,7 +10,7 @@ from dfrs.model.decisions import RUNNING, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
 from dfrs.placement.adapt import Adapt, Budget
-from dfrs.policies.fractional.actions import Action
+from dfrs.policies.fractional.actions import PolicyAction
 from dfrs.policies.fractional.objective import YieldLines, next_multiple
 
 ROUNDS = 20
@@ -20,7 +20,7 @@ RESOURCES = (Resource(name="cpu", kind=Kind.FLUID), Resource(name="memory", kind
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledLines(YieldLines):
+class ScaledObjective(YieldLines):
     """The level is a yield divided by what the job is due: its weight, less with every second it has run.
 
     A job's part is weight / largest weight of those present with `weighted`, times 1 / (1 + virtual time / `decay_s`).
@@ -70,20 +70,20 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """A remapping that migrates at most `amount` of memory in any hour, in reference nodes; beyond it, ADAPT chooses.
+    """A repacking that migrates at most `amount` of memory in any hour, in reference nodes; beyond it, ADAPT chooses.
 
-    The jobs that the remapping puts on nodes are kept. Where their migrations would pass what is left of the hour's
+    The jobs that the repacking puts on nodes are kept. Where their migrations would pass what is left of the hour's
     budget, ADAPT looks for the placement with the largest minimum yield within it, from where they run now
     ([Stillwell2010] section 6.2); where it finds none, everything stays as it is.
     """
 
-    remap: Action
+    repack: PolicyAction
     amount: float
 
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
-        """As the remapping, within the budget."""
+        """As the repacking, within the budget."""
         trial, why = slots.copy(), reasons.copy()
-        self.remap(snapshot, trial, why)
+        self.repack(snapshot, trial, why)
         left = max(self.amount - snapshot.moved, 0.0)
         if _moved(snapshot, trial) > left:
             within = self._adapted(snapshot, trial, left)
@@ -125,18 +125,18 @@ class Budgeted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improving:
-    """A remapping that is adopted only where it improves the minimum yield by more than `threshold`, relative to it.
+    """A repacking that is adopted only where it improves the minimum yield by more than `threshold`, relative to it.
 
     Or where it leaves fewer jobs without nodes; never where it leaves more ([Stillwell2010] section 7.2.2).
     """
 
-    remap: Action
+    repack: PolicyAction
     threshold: float
 
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
-        """As the remapping, or nothing."""
+        """As the repacking, or nothing."""
         trial, why = slots.copy(), reasons.copy()
-        self.remap(snapshot, trial, why)
+        self.repack(snapshot, trial, why)
         less, least = _standing(snapshot, slots)
         less_then, least_then = _standing(snapshot, trial)
         if less_then < less or (less_then == less and least_then > least * (1.0 + self.threshold)):

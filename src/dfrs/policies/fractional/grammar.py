@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from itertools import product
 
 from dfrs.policies.declaration import Choice, Family, Flag, Name, Number, Option
-from dfrs.policies.fractional.actions import MOVABLE, Action, Admit, Mode, Pin, PinKind, Priority, Readmit, Remap
-from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, ScaledLines
-from dfrs.policies.fractional.objective import YIELDS, Lines, StretchLines
+from dfrs.policies.fractional.actions import MOVABLE, Admit, Mode, Pin, PinKind, PolicyAction, Priority, Readmit, Repack
+from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, ScaledObjective
+from dfrs.policies.fractional.objective import YIELDS, Objective, StretchObjective
 from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin, Shares
-from dfrs.policies.fractional.vector_repack import DEFAULT_PACKING, PACKINGS, VectorRemap
+from dfrs.policies.fractional.vector_repack import DEFAULT_PACKING, PACKINGS, VectorRepack
 
 PERIOD_S = 600.0
 """Twice the rescheduling penalty of the published experiments ([Stillwell2010] 5.3.1)."""
@@ -100,19 +100,19 @@ def build(name: str, spec: Spec) -> Dfrs:
     if spec.problem:
         raise ValueError(spec.problem)
     priority = spec.priority
-    lines: Lines = YIELDS
+    objective: Objective = YIELDS
     if spec.scales:
-        lines = ScaledLines(weighted=spec.weighted, decay_s=spec.decay_s)
-    aim = lines
+        objective = ScaledObjective(weighted=spec.weighted, decay_s=spec.decay_s)
+    aim = objective
     shares: Shares
     if spec.stretch:
-        lines = stretch_lines = StretchLines(spec.period_s or PERIOD_S)
-        shares = AverageStretch(lines=stretch_lines) if spec.share == "AVG" else _level_shares(spec, lines)
+        objective = stretch_objective = StretchObjective(spec.period_s or PERIOD_S)
+        shares = AverageStretch(objective=stretch_objective) if spec.share == "AVG" else _level_shares(spec, objective)
     else:
-        shares = AverageYield() if spec.share == "AVG" else _level_shares(spec, lines)
+        shares = AverageYield() if spec.share == "AVG" else _level_shares(spec, objective)
     pack = _packer(spec, aim, priority)
-    start: Action | None = pack if spec.submission == "MCB" else None
-    restart: Action | None = start
+    start: PolicyAction | None = pack if spec.submission == "MCB" else None
+    restart: PolicyAction | None = start
     if spec.submission in _MODES:
         start = Admit(mode=_MODES[spec.submission], priority=priority)
         restart = Readmit(priority=priority)
@@ -120,29 +120,29 @@ def build(name: str, spec: Spec) -> Dfrs:
         name=name,
         on_submission=start,
         on_completion=restart if spec.star else None,
-        on_wake=_packer(spec, lines, priority) if spec.period_s is not None else None,
+        on_wake=_packer(spec, objective, priority) if spec.period_s is not None else None,
         on_nodes=restart,
-        on_needs=None if spec.needs is None else Improving(remap=_packer(spec, aim, priority), threshold=spec.needs),
+        on_needs=None if spec.needs is None else Improving(repack=_packer(spec, aim, priority), threshold=spec.needs),
         shares=shares,
         period_s=spec.period_s,
         deadlines=Deadlines(spec.period_s or PERIOD_S) if spec.due else None,
     )
 
 
-def _level_shares(spec: Spec, lines: Lines) -> MaxMin:
-    return MaxMin(lines=lines, even=spec.share == "NONE")
+def _level_shares(spec: Spec, objective: Objective) -> MaxMin:
+    return MaxMin(objective=objective, even=spec.share == "NONE")
 
 
-def _packer(spec: Spec, lines: Lines, priority: Priority) -> Action:
-    pack = _unlimited_packer(spec, lines, priority)
-    return pack if spec.budget == math.inf else Budgeted(remap=pack, amount=spec.budget)
+def _packer(spec: Spec, objective: Objective, priority: Priority) -> PolicyAction:
+    pack = _unlimited_packer(spec, objective, priority)
+    return pack if spec.budget == math.inf else Budgeted(repack=pack, amount=spec.budget)
 
 
-def _unlimited_packer(spec: Spec, lines: Lines, priority: Priority) -> Action:
+def _unlimited_packer(spec: Spec, objective: Objective, priority: Priority) -> PolicyAction:
     packing, window = spec.packing or DEFAULT_PACKING, spec.window or 1
     if packing == DEFAULT_PACKING and window == 1:
-        return Remap(lines=lines, priority=priority, pin=spec.pin)
-    return VectorRemap(packing=packing, window=window, lines=lines, priority=priority, pin=spec.pin)
+        return Repack(objective=objective, priority=priority, pin=spec.pin)
+    return VectorRepack(packing=packing, window=window, objective=objective, priority=priority, pin=spec.pin)
 
 
 def _seconds(field: str) -> Number:

@@ -1,7 +1,7 @@
 """What is made as large as possible for the least happy job: lines of the yield over a common level.
 
-A line says which yield a job must have for the level: base + slope * level. Remapping and sharing use the same lines,
-so that both work for the same aim. See `dfrs.kernels.shares`.
+A line says which yield a job must have for the level: base + slope * level. Repacking and sharing use the same
+objective, so that both work for the same aim. See `dfrs.kernels.shares`.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from dfrs.kernels.remap import Search
-from dfrs.kernels.shares import stretch_lines
+from dfrs.kernels.repack import Search
+from dfrs.kernels.shares import stretch_objective
 from dfrs.model.decisions import Snapshot
 from dfrs.model.instance import Floats
 
@@ -24,7 +24,7 @@ SHORTEST_HORIZON_S = 1.0
 """Stretches are estimated for the next wake, but at least so far ahead: yields would jump for no gain."""
 
 
-class Lines(Protocol):
+class Objective(Protocol):
     """An aim."""
 
     @property
@@ -63,7 +63,7 @@ class YieldLines:
 
 
 @dataclass(frozen=True, slots=True)
-class StretchLines:
+class StretchObjective:
     """The level is the inverse of the stretch estimated for the next wake ([Stillwell2010] section 5.2.6).
 
     The documents leave open what a job gets that needs no CPU to stay below the stretch aimed at: it gets yield 0.01.
@@ -88,7 +88,7 @@ class StretchLines:
         rows = len(snapshot.jobs)
         base, slope = np.empty(rows), np.empty(rows)
         horizon_s = max(next_multiple(snapshot.now_s, self.period_s) - snapshot.now_s, SHORTEST_HORIZON_S)
-        stretch_lines(snapshot.jobs, snapshot.now_s, horizon_s, base, slope)
+        stretch_objective(snapshot.jobs, snapshot.now_s, horizon_s, base, slope)
         return base, slope
 
 

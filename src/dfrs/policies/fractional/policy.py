@@ -7,7 +7,7 @@ import numpy as np
 
 from dfrs.model.decisions import Cause, Snapshot, Target, Traits
 from dfrs.model.instance import Floats, Ints
-from dfrs.policies.fractional.actions import Action, Admit, Mode, Priority, Readmit
+from dfrs.policies.fractional.actions import Admit, Mode, PolicyAction, Priority, Readmit
 from dfrs.policies.fractional.expand import on_shared_nodes
 from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving
 from dfrs.policies.fractional.objective import next_multiple
@@ -26,13 +26,13 @@ class Dfrs:
     traits: ClassVar[Traits] = Traits(dedicated=True, elastic=True)
 
     name: str
-    on_submission: Action | None
-    on_completion: Action | None
-    on_wake: Action | None
-    on_nodes: Action | None
+    on_submission: PolicyAction | None
+    on_completion: PolicyAction | None
+    on_wake: PolicyAction | None
+    on_nodes: PolicyAction | None
     """When a node failed, is being drained or came back."""
     shares: Shares
-    on_needs: Action | None = None
+    on_needs: PolicyAction | None = None
     """When needs were revised; None: as on a completion, which uses CPU that is found to be free."""
     period_s: float | None = None
     """Wakes are at the multiples of this, while there are jobs."""
@@ -53,7 +53,7 @@ class Dfrs:
         """(more,) nodes for more tasks, as `dfrs.policies.fractional.expand.on_shared_nodes`."""
         return on_shared_nodes(snapshot, row, more)
 
-    def _action(self, cause: Cause) -> Action | None:
+    def _action(self, cause: Cause) -> PolicyAction | None:
         if cause is Cause.SUBMISSION:
             return self.on_submission
         if cause is Cause.COMPLETION or cause is Cause.COMMAND:
@@ -62,7 +62,7 @@ class Dfrs:
             return self.on_completion if self.on_needs is None else self.on_needs
         return self.on_wake if cause is Cause.WAKE else self.on_nodes
 
-    def _share(self, snapshot: Snapshot, action: Action | None, *, idle: bool) -> Target:
+    def _share(self, snapshot: Snapshot, action: PolicyAction | None, *, idle: bool) -> Target:
         """What `action` and the shares make of the snapshot; a submission where all is `idle` leaves it as it is."""
         slots = snapshot.task_nodes.copy()
         if idle and snapshot.cause is Cause.SUBMISSION:
@@ -75,11 +75,11 @@ class Dfrs:
         return Target(slots, yields, self._wake_at(snapshot, yields), reasons)
 
     @property
-    def _actions(self) -> list[Action]:
-        """Those there are; a remapping within a budget stands for the one it limits."""
+    def _actions(self) -> list[PolicyAction]:
+        """Those there are; a repacking within a budget stands for the one it limits."""
         actions = (self.on_submission, self.on_completion, self.on_wake, self.on_nodes, self.on_needs)
         return [
-            action.remap if isinstance(action, Budgeted | Improving) else action
+            action.repack if isinstance(action, Budgeted | Improving) else action
             for action in actions
             if action is not None
         ]

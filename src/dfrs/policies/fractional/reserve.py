@@ -46,12 +46,12 @@ class Reserved:
     """(slots,) which slots are theirs."""
     slots: Ints
     reasons: Ints
-    memo: Ints
+    policy_state: Ints
     kind: Ints
 
     def joined(self, target: Target) -> Target:
         """The target for all, from that for the others."""
-        slots, memo, kind = self.slots.copy(), self.memo.copy(), self.kind
+        slots, policy_state, kind = self.slots.copy(), self.policy_state.copy(), self.kind
         slots[self.tasks] = target.task_nodes
         yields = (kind == kernels.HELD).astype(np.float64)
         yields[self.rows] = target.yields
@@ -63,10 +63,10 @@ class Reserved:
         wake_at_s = target.wake_at_s
         if ahead.any():
             start_s = self.snapshot.jobs["requested_start_s"][ahead]
-            memo[ahead] = np.where(start_s == (np.nan if wake_at_s is None else wake_at_s), ALSO_DUE, 0)
+            policy_state[ahead] = np.where(start_s == (np.nan if wake_at_s is None else wake_at_s), ALSO_DUE, 0)
             soonest_s = float(start_s.min())
             wake_at_s = soonest_s if wake_at_s is None else min(wake_at_s, soonest_s)
-        return Target(slots, yields, wake_at_s, reasons, memo=memo)
+        return Target(slots, yields, wake_at_s, reasons, policy_state=policy_state)
 
     def _moved_on(self, slots: Ints) -> Bools:
         """(R,) rows that the others' decision put elsewhere than this one did."""
@@ -83,7 +83,7 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
     elsewhere would be a migration.
     """
     jobs = snapshot.jobs
-    slots, memo = snapshot.task_nodes.copy(), jobs["memo"].copy()
+    slots, policy_state = snapshot.task_nodes.copy(), jobs["policy_state"].copy()
     kind, reasons = np.empty((2, len(jobs)), np.int64)
     left = np.empty(snapshot.capacity.shape)
     placed = kernels.reserve(
@@ -99,7 +99,7 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
         slots,
         kind,
         reasons,
-        memo,
+        policy_state,
         left,
     )
     rows = kind == kernels.GUEST
@@ -127,7 +127,7 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
         tasks=tasks,
         slots=slots,
         reasons=reasons,
-        memo=memo,
+        policy_state=policy_state,
         kind=kind,
     )
 
@@ -151,6 +151,6 @@ def _subject(snapshot: Snapshot, rows: Bools) -> int:
 def _only_requested(snapshot: Snapshot) -> bool:
     """Whether a wake was for requested starts alone: some came that are not noted to be the policy's own time too."""
     jobs = snapshot.jobs
-    came = (jobs["requested_start_s"] <= snapshot.now_s) & (jobs["memo"] <= ALSO_DUE)
+    came = (jobs["requested_start_s"] <= snapshot.now_s) & (jobs["policy_state"] <= ALSO_DUE)
     came &= snapshot.task_nodes[snapshot.first[:-1]] < 0
-    return bool(came.any()) and not bool((jobs["memo"][came] == ALSO_DUE).any())
+    return bool(came.any()) and not bool((jobs["policy_state"][came] == ALSO_DUE).any())

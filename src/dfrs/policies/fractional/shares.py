@@ -9,7 +9,7 @@ from dfrs.kernels import average
 from dfrs.kernels.shares import fill
 from dfrs.model.decisions import Snapshot
 from dfrs.model.instance import Floats, Ints
-from dfrs.policies.fractional.objective import YIELDS, Lines, StretchLines
+from dfrs.policies.fractional.objective import YIELDS, Objective, StretchObjective
 
 
 class Shares(Protocol):
@@ -27,14 +27,24 @@ class MaxMin:
     With `even` nobody is raised beyond the least happy: OPT=NONE.
     """
 
-    lines: Lines = YIELDS
+    objective: Objective = YIELDS
     even: bool = False
 
     def __call__(self, snapshot: Snapshot, slots: Ints, /) -> Floats:
         """As `dfrs.kernels.shares.fill`."""
-        base, slope = self.lines(snapshot)
+        base, slope = self.objective(snapshot)
         yields = np.empty(len(base))
-        fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, self.lines.floor, self.even, yields)
+        fill(
+            snapshot.jobs,
+            snapshot.first,
+            slots,
+            snapshot.capacity,
+            base,
+            slope,
+            self.objective.floor,
+            self.even,
+            yields,
+        )
         return yields
 
 
@@ -42,11 +52,11 @@ class MaxMin:
 class AverageYield:
     """OPT=AVG: the largest average yield with nobody below the largest minimum."""
 
-    lines: Lines = YIELDS
+    objective: Objective = YIELDS
 
     def __call__(self, snapshot: Snapshot, slots: Ints, /) -> Floats:
         """As `dfrs.kernels.average.average_yields`."""
-        base, slope = self.lines(snapshot)
+        base, slope = self.objective(snapshot)
         yields = np.empty(len(base))
         average.average_yields(snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, slope, yields)
         return yields
@@ -59,13 +69,13 @@ class AverageStretch:
     The average is within a factor 1 + 1e-6 of the best one.
     """
 
-    lines: StretchLines
+    objective: StretchObjective
 
     def __call__(self, snapshot: Snapshot, slots: Ints, /) -> Floats:
         """As `dfrs.kernels.average.average_stretch`."""
-        base, slope = self.lines(snapshot)
+        base, slope = self.objective(snapshot)
         yields = np.empty(len(base))
         average.average_stretch(
-            snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, self.lines.floor, yields
+            snapshot.jobs, snapshot.first, slots, snapshot.capacity, base, slope, self.objective.floor, yields
         )
         return yields

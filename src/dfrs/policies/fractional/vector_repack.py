@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfrs.kernels import packing as kernels
-from dfrs.kernels import remap
+from dfrs.kernels import repack
 from dfrs.kernels.jit import Plan
 from dfrs.model.decisions import CPU, MEMORY, Snapshot
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.placement.packing import MULTI_CAPACITY, VECTOR_PACKINGS, VectorPacking
 from dfrs.policies.fractional.actions import MARGIN, MOVABLE, Pin, Priority, order_and_pinned
-from dfrs.policies.fractional.objective import YIELDS, Lines
+from dfrs.policies.fractional.objective import YIELDS, Objective
 
 DEFAULT_PACKING = "VP_CPMAX"
 PACKINGS = VECTOR_PACKINGS | MULTI_CAPACITY
@@ -41,8 +41,8 @@ def plan_of_two(packing: VectorPacking, window: int) -> tuple[int, Plan, Ints]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VectorRemap:
-    """`dfrs.policies.fractional.actions.Remap` by the packing of that name.
+class VectorRepack:
+    """`dfrs.policies.fractional.actions.Repack` by the packing of that name.
 
     `window` is that of Choose and Permutation Pack: with 1, lists are by the largest of the two coordinates; with 2,
     Choose Pack has one list, and Permutation Pack the same lists as with 1.
@@ -50,7 +50,7 @@ class VectorRemap:
 
     packing: str = DEFAULT_PACKING
     window: int = 1
-    lines: Lines = YIELDS
+    objective: Objective = YIELDS
     priority: Priority = Priority.FLOW_VIRTUAL_SQUARED
     pin: Pin = MOVABLE
 
@@ -58,8 +58,8 @@ class VectorRemap:
         """Pack the most jobs by priority that can be packed at the least level, at the highest level found."""
         jobs = snapshot.jobs
         order, pinned = order_and_pinned(snapshot, self.priority, self.pin)
-        base, slope = self.lines(snapshot)
-        strict, least, width, relative, _ = self.lines.search
+        base, slope = self.objective(snapshot)
+        strict, least, width, relative, _ = self.objective.search
         chosen = np.ones(len(jobs), np.bool_)
         after = self._pack(snapshot, chosen, pinned, base, slope, least)
         for r in order[::-1].tolist():
@@ -69,10 +69,10 @@ class VectorRemap:
             after = self._pack(snapshot, chosen, pinned, base, slope, least)
         if after is None or not chosen.any():
             slots[:] = -1
-            reasons[:] = remap.LEFT_OUT
+            reasons[:] = repack.LEFT_OUT
             return
         low = least
-        high = remap.upper_end(jobs, base, slope, strict, chosen, pinned, snapshot.capacity, snapshot.open)
+        high = repack.upper_end(jobs, base, slope, strict, chosen, pinned, snapshot.capacity, snapshot.open)
         width = max(width, relative * high)
         target = high
         while high > low:
@@ -85,7 +85,7 @@ class VectorRemap:
                 break
             target = (low + high) / 2
         slots[:] = after
-        remap.settle(jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons)
+        repack.settle(jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons)
 
     def _pack(
         self, snapshot: Snapshot, chosen: Bools, pinned: Bools, base: Floats, slope: Floats, level: float
@@ -93,7 +93,7 @@ class VectorRemap:
         """(slots,) of a packing of the `chosen` rows, the pinned ones where they are, or None where none was found."""
         jobs = snapshot.jobs
         yields = np.empty(len(jobs))
-        if not remap.yields_at(level, base, slope, self.lines.search, chosen, yields):
+        if not repack.yields_at(level, base, slope, self.objective.search, chosen, yields):
             return None
         size = np.repeat(np.column_stack([jobs["memory"], jobs["need"] * yields]), jobs["tasks"], axis=0)
         stays = np.repeat(chosen & pinned, jobs["tasks"])

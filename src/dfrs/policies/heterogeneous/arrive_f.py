@@ -20,9 +20,9 @@ from dfrs.policies.heterogeneous import rules as farm_rules
 from dfrs.policies.heterogeneous.cluster_view import Board
 from dfrs.policies.heterogeneous.easy import Dispatch, dispatch, target, wake_at
 from dfrs.policies.heterogeneous.gains import passes
-from dfrs.policies.heterogeneous.plan import Move, plan, units
+from dfrs.policies.heterogeneous.plan import PlannedMove, plan, units
 from dfrs.policies.heterogeneous.rules import OPTIONS, Rules, letter
-from dfrs.policies.heterogeneous.search import Scenario, Search, Trade
+from dfrs.policies.heterogeneous.search import PlanScenario, PlanSearch, Trade
 from dfrs.policies.heterogeneous.special import head_saved_s, head_trades, memory_trades
 
 GRACE_S = 1.0
@@ -30,11 +30,11 @@ GRACE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MigrationPlan:
     """A trade that is executed."""
 
     trade: Trade
-    moves: tuple[Move, ...]
+    moves: tuple[PlannedMove, ...]
     """In order; each is a process that is copied while all others stay where they are."""
 
 
@@ -42,7 +42,7 @@ class Plan:
 class Considered:
     """A plan that was looked at, for explanations."""
 
-    scenario: Scenario
+    scenario: PlanScenario
     jobs: tuple[int, ...]
     """Ids: the first goes from `source` to `target`, the others the other way."""
     source: int
@@ -64,10 +64,10 @@ class Considered:
 class _Round:
     """One analysis: what is locked, what was chosen, and what is to be said."""
 
-    search: Search
+    search: PlanSearch
     done: Dispatch
     locks: dict[int, float]
-    plans: list[Plan] = field(default_factory=list[Plan])
+    plans: list[MigrationPlan] = field(default_factory=list[MigrationPlan])
     log: list[Considered] = field(default_factory=list[Considered])
 
 
@@ -86,12 +86,12 @@ class ArriveF:
         board = Board.of(snapshot, self.name)
         locks = board.locks(self.rules)
         done = dispatch(board, locks, self.name)
-        plans: list[Plan] = []
+        plans: list[MigrationPlan] = []
         if self.due(snapshot) and (self.rules.parallel or not locks):
             plans = self._analyse(board, done, locks, everything=False).plans
         return self._target(board, done, locks, plans)
 
-    def plans(self, snapshot: Snapshot) -> list[Plan]:
+    def plans(self, snapshot: Snapshot) -> list[MigrationPlan]:
         """What an analysis now would execute, each with its moves in order."""
         return self._explain(snapshot, everything=False).plans
 
@@ -115,7 +115,7 @@ class ArriveF:
 
         With `everything` also what cannot pass is looked at, and what comes after the plan chosen.
         """
-        search = Search(board=board, rules=self.rules, names=self.names)
+        search = PlanSearch(board=board, rules=self.rules, names=self.names)
         now = _Round(search=search, done=done, locks=dict(locks))
         busy = bool(locks) and not self.rules.parallel
         for trade in self._trades(now, everything=everything):
@@ -126,7 +126,7 @@ class ArriveF:
             if not why_not:
                 chosen, moves, why_not = self._judge(now, trade)
                 if moves:
-                    now.plans.append(Plan(trade=chosen, moves=tuple(moves)))
+                    now.plans.append(MigrationPlan(trade=chosen, moves=tuple(moves)))
                     now.locks |= dict.fromkeys((chosen.source, chosen.target), inf)
             now.log.append(_considered(board, chosen, why_not))
             if now.plans and not self.rules.parallel and not everything:
@@ -142,9 +142,9 @@ class ArriveF:
         if self.rules.head:
             yield from head_trades(now.search, now.done, {} if everything else now.locks)
 
-    def _judge(self, now: _Round, trade: Trade) -> tuple[Trade, list[Move], str]:
+    def _judge(self, now: _Round, trade: Trade) -> tuple[Trade, list[PlannedMove], str]:
         """The trade, perhaps with more jobs, its moves if it is to be executed, and why it is not."""
-        search, special = now.search, trade.scenario is Scenario.MEMORY
+        search, special = now.search, trade.scenario is PlanScenario.MEMORY
         why_not = self._barred(now, trade)
         if not why_not and not special and not passes(trade.gain_s, trade.threshold_s):
             why_not = _too_little(trade)
@@ -168,17 +168,17 @@ class ArriveF:
         for c in (trade.source, trade.target):
             if c in now.locks:
                 return f"{letter(c, self.names)} takes part in another migration"
-        if trade.scenario is Scenario.MEMORY:
+        if trade.scenario is PlanScenario.MEMORY:
             return ""
         for row in trade.rows:
             target = trade.target if row == trade.lead else trade.source
-            bar = search.rests(row) if trade.scenario is Scenario.HEAD else search.bar(row)
+            bar = search.rests(row) if trade.scenario is PlanScenario.HEAD else search.bar(row)
             bar = bar or search.bar_there(row, target)
             if bar:
                 return bar
         return ""
 
-    def _target(self, board: Board, done: Dispatch, locks: Mapping[int, float], plans: list[Plan]) -> Target:
+    def _target(self, board: Board, done: Dispatch, locks: Mapping[int, float], plans: list[MigrationPlan]) -> Target:
         now_s, rules = board.snapshot.now_s, self.rules
         count = units(board, (p.moves for p in plans), parallel=rules.parallel)
         after = dict(locks)
@@ -188,14 +188,19 @@ class ArriveF:
             after |= dict.fromkeys((each.trade.source, each.trade.target), now_s + rules.copy_s * count)
             for row, nodes in each.trade.goals.items():
                 result.task_nodes[first[row] : first[row + 1]] = nodes
-                result.memo[row] = farm_rules.moved(board.memo[row], board.home[row], count)
+                result.policy_state[row] = farm_rules.moved(board.policy_state[row], board.home[row], count)
                 result.reasons[row] = Reason.PACKED
                 why[int(board.snapshot.jobs["id"][row])] = self._words(board, done, each.trade, row)
         # A copy may take no time that a clock can tell.
         after = {c: over_s for c, over_s in after.items() if over_s > now_s}
         waits = [at_s for at_s in (wake_at(done, after), self._next_s(board)) if at_s is not None]
         return Target(
-            result.task_nodes, result.yields, min(waits, default=None), result.reasons, why=why, memo=result.memo
+            result.task_nodes,
+            result.yields,
+            min(waits, default=None),
+            result.reasons,
+            why=why,
+            policy_state=result.policy_state,
         )
 
     def _next_s(self, board: Board) -> float | None:
@@ -218,11 +223,11 @@ class ArriveF:
         text = f"moved from {letter(here, self.names)} to {letter(there, self.names)}"
         if others:
             text += f" with job{'s' if len(others) > 1 else ''} {', '.join(map(str, others))}"
-        if trade.scenario is Scenario.MEMORY:
+        if trade.scenario is PlanScenario.MEMORY:
             return f"{text}: {_memory_words(board, trade)}"
         text += f": predicted gain {trade.gain_s:.0f} s over the next {self.rules.horizon_s:.0f} s"
-        if trade.scenario is Scenario.HEAD:
-            search = Search(board=board, rules=self.rules)
+        if trade.scenario is PlanScenario.HEAD:
+            search = PlanSearch(board=board, rules=self.rules)
             saved_s = head_saved_s(search, done, row)
             text += f", as job {ids[done.head]}, first in the queue, can start {saved_s:.0f} s earlier"
         return f"{text}, threshold {trade.threshold_s:.0f} s"

@@ -43,7 +43,7 @@ class Board:
     """(R,) sub-cluster of each row, or WAITS or ACROSS."""
     tasks: list[int]
     """(R,)"""
-    memo: list[int]
+    policy_state: list[int]
     """(R,)"""
     fresh: set[int] = field(default_factory=set[int])
     """Rows that this decision starts."""
@@ -77,12 +77,12 @@ class Board:
             nodes=nodes,
             home=[_home(cluster, each) for each in nodes],
             tasks=snapshot.jobs["tasks"].tolist(),
-            memo=snapshot.jobs["memo"].tolist(),
+            policy_state=snapshot.jobs["policy_state"].tolist(),
         )
 
     def start(self, row: int, nodes: list[int]) -> None:
         """Note that a waiting job starts on these nodes, anew: what it left before does not count."""
-        self.nodes[row], self.home[row], self.memo[row] = nodes, self.cluster[nodes[0]], 0
+        self.nodes[row], self.home[row], self.policy_state[row] = nodes, self.cluster[nodes[0]], 0
         self.fresh.add(row)
         for n in nodes:
             self.users[n] += 1
@@ -147,23 +147,24 @@ class Board:
         for row, home in enumerate(self.home):
             over_s = self.arrives_s(row, rules)
             if home >= 0 and over_s > self.snapshot.now_s:
-                for c in (farm_rules.source(self.memo[row]), home):
+                for c in (farm_rules.source(self.policy_state[row]), home):
                     found[c] = max(over_s, found.get(c, over_s))
         return found
 
     def arrives_s(self, row: int, rules: Rules) -> float:
         """When the last migration of a job is, or was, over; minus infinity where none is noted."""
-        if farm_rules.source(self.memo[row]) < 0:
+        if farm_rules.source(self.policy_state[row]) < 0:
             return -inf
-        return float(self.snapshot.jobs["since_s"][row]) + rules.lasts_s(self.memo[row])
+        return float(self.snapshot.jobs["since_s"][row]) + rules.lasts_s(self.policy_state[row])
 
 
 def begun_s(job: np.void) -> float:
     """When a job began to run: at its start, or where it began anew after its node failed, then.
 
-    A start clears the memo, so a job whose memo names no sub-cluster was not moved since, whatever it did before.
+    A start clears the policy state, so a job whose policy state names no partition was not moved since, whatever it did
+    before.
     """
-    anew = not job["pauses"] and not (job["migrations"] and farm_rules.left(int(job["memo"])))
+    anew = not job["pauses"] and not (job["migrations"] and farm_rules.left(int(job["policy_state"])))
     return float(job["since_s"] if anew or np.isnan(job["start_s"]) else job["start_s"])
 
 

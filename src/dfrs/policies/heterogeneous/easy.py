@@ -178,14 +178,14 @@ def wake_at(done: Dispatch, locks: Mapping[int, float]) -> float | None:
 def target(board: Board, done: Dispatch, rules: Rules, wake_at_s: float | None) -> Target:
     """The board as a target. Notes of migrations that are over are cleared, but not which sub-clusters were left."""
     snapshot = board.snapshot
-    kept = [m if board.arrives_s(r, rules) > snapshot.now_s else left(m) for r, m in enumerate(board.memo)]
-    memo = np.array(kept, np.int64)
+    kept = [m if board.arrives_s(r, rules) > snapshot.now_s else left(m) for r, m in enumerate(board.policy_state)]
+    policy_state = np.array(kept, np.int64)
     slots, yields = snapshot.task_nodes.copy(), _yields(board)
     reasons = np.zeros(len(yields), np.int64)
     for row, reason in done.started.items():
         slots[snapshot.first[row] : snapshot.first[row + 1]] = board.nodes[row]
         yields[row], reasons[row] = 1.0, reason
-    return Target(slots, yields, wake_at_s, reasons, memo=memo)
+    return Target(slots, yields, wake_at_s, reasons, policy_state=policy_state)
 
 
 def _yields(board: Board) -> np.ndarray:

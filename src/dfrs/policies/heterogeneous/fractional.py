@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads, remap
+from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads, repack
 from dfrs.kernels.shares import fill
 from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target, Traits
 from dfrs.model.farm import FarmView
@@ -32,7 +32,7 @@ PERIOD_S = 600.0
 MVT_S = 60.0
 """About what a migration costs a job of four processes ([Atif2011] 8): it must have been worth its present place."""
 GAIN = 0.1
-"""Part by which the least effective yield, or with the same least one the average, must improve for a remapping."""
+"""Part by which the least effective yield, or with the same least one the average, must improve for a repacking."""
 NEAR = 0.05
 """Part of the best level found that may be given up so that those that run stay."""
 
@@ -196,7 +196,7 @@ class DfrsFarm:
         """All packed anew as far as they may be moved: (slots, (R,) reasons); `order` is by decreasing priority."""
         jobs, rows = snapshot.jobs, len(snapshot.jobs)
         pinned, at = np.empty(rows, np.bool_), np.empty(rows)
-        remap.find_pinned(jobs, snapshot.now_s, remap.PIN_VIRTUAL, self.mvt_s, pinned)
+        repack.find_pinned(jobs, snapshot.now_s, repack.PIN_VIRTUAL, self.mvt_s, pinned)
         pinned &= ~outlook.thrashing(snapshot, snapshot.task_nodes)
         # Who can be packed nowhere stays where it runs, or waits: nobody gives way to it in vain.
         chosen = outlook.has_place(snapshot)
@@ -220,7 +220,7 @@ class DfrsFarm:
             MARGIN,
             slots,
         )
-        remap.settle(jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons)
+        repack.settle(jobs, snapshot.first, snapshot.task_nodes, chosen, pinned, len(snapshot.capacity), slots, reasons)
         return slots, np.where(_changed(snapshot, slots), reasons, Reason.NONE)
 
 

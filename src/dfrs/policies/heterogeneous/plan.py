@@ -16,7 +16,7 @@ MOST_TRIED = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class PlannedMove:
     """One process of a job goes from one node to another."""
 
     row: int
@@ -37,17 +37,17 @@ class _Kind:
     takes: float
 
 
-def plan(board: Board, goals: Mapping[int, Sequence[int]]) -> list[Move] | None:
+def plan(board: Board, goals: Mapping[int, Sequence[int]]) -> list[PlannedMove] | None:
     """The moves that bring each row of `goals` to these nodes, one a task, in an order that can be performed.
 
     None where no order was found. All other jobs stay where they are on the board.
     """
-    kinds: dict[_Kind, list[Move]] = {}
+    kinds: dict[_Kind, list[PlannedMove]] = {}
     for row in sorted(goals):
         for task, (a, b) in enumerate(zip(board.nodes[row], goals[row], strict=True)):
             if a != b:
                 kind = _Kind(row, board.machine[a], board.machine[b], board.footprint(row, a), board.footprint(row, b))
-                kinds.setdefault(kind, []).append(Move(row=row, task=task, source=a, target=b))
+                kinds.setdefault(kind, []).append(PlannedMove(row=row, task=task, source=a, target=b))
     order = _search(list(kinds), [len(moves) for moves in kinds.values()], *_machines(board))
     if order is None:
         return None
@@ -55,7 +55,7 @@ def plan(board: Board, goals: Mapping[int, Sequence[int]]) -> list[Move] | None:
     return [queues[k].pop() for k in order]
 
 
-def units(board: Board, plans: Iterable[Sequence[Move]], *, parallel: bool) -> int:
+def units(board: Board, plans: Iterable[Sequence[PlannedMove]], *, parallel: bool) -> int:
     """How many processes are moved one after the other: all, or in parallel the most of one machine ([Atif2011] 9).
 
     In parallel each machine moves its processes one by one, out or in, and machines do not wait for each other.

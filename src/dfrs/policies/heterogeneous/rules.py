@@ -1,8 +1,9 @@
-"""What ARRIVE-F can be told: the parameters of [Atif2011] sections 5.6, 8 and 9, and what it keeps in a job's memo.
+"""What ARRIVE-F can be told: the parameters of [Atif2011] sections 5.6, 8 and 9, and the policy state of a job.
 
-A policy has no memory of its own. What ARRIVE-F has to know of the past is in the memo of each job: the sub-clusters
-it left by a migration, and for its last migration where it came from and how long that takes, so that the lock on the
-two sub-clusters ([Atif2011] section 6.1) is a function of the snapshot even where the jobs it moved with are done.
+A policy has no memory of its own. What ARRIVE-F has to know of the past is in the policy state of each job: the sub-
+clusters it left by a migration, and for its last migration where it came from and how long that takes, so that the lock
+on the two sub-clusters ([Atif2011] section 6.1) is a function of the snapshot even where the jobs it moved with are
+done.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from dfrs.model.errors import InputError
 from dfrs.policies.declaration import Flag, Number, Option
 
 MOST_CLUSTERS = 40
-"""Sub-clusters of which a memo can say that a job left them."""
+"""Sub-clusters of which a policy_state can say that a job left them."""
 _SOURCE_SHIFT, _UNITS_SHIFT = MOST_CLUSTERS, MOST_CLUSTERS + 7
 _LEFT, _SOURCE, _UNITS = (1 << MOST_CLUSTERS) - 1, (1 << 7) - 1, (1 << 16) - 1
 
@@ -62,9 +63,9 @@ class Rules:
         """T^M, in process seconds, of a plan that moves so many processes ([Atif2011] section 5.6)."""
         return self.stretch_s * processes
 
-    def lasts_s(self, memo: int) -> float:
-        """How long the last migration in a memo takes, from when it began; 0 where there is none."""
-        return self.copy_s * (memo >> _UNITS_SHIFT & _UNITS)
+    def lasts_s(self, policy_state: int) -> float:
+        """How long the last migration in a policy_state takes, from when it began; 0 where there is none."""
+        return self.copy_s * (policy_state >> _UNITS_SHIFT & _UNITS)
 
 
 _LARGEST = 1e9
@@ -110,24 +111,24 @@ OPTIONS = (
 """Of ARRIVE-F."""
 
 
-def left(memo: int) -> int:
+def left(policy_state: int) -> int:
     """Bit mask of the sub-clusters that a job left."""
-    return memo & _LEFT
+    return policy_state & _LEFT
 
 
-def has_left(memo: int, cluster: int) -> bool:
+def has_left(policy_state: int, cluster: int) -> bool:
     """Whether a job left that sub-cluster by a migration."""
-    return bool(memo >> cluster & 1)
+    return bool(policy_state >> cluster & 1)
 
 
-def source(memo: int) -> int:
+def source(policy_state: int) -> int:
     """The sub-cluster from which a job came last, or -1 where no migration is noted."""
-    return (memo >> _SOURCE_SHIFT & _SOURCE) - 1
+    return (policy_state >> _SOURCE_SHIFT & _SOURCE) - 1
 
 
-def moved(memo: int, cluster: int, units: int) -> int:
-    """The memo of a job that leaves `cluster` by a migration of `units` processes one after the other."""
-    return left(memo) | 1 << cluster | (cluster + 1) << _SOURCE_SHIFT | min(units, _UNITS) << _UNITS_SHIFT
+def moved(policy_state: int, cluster: int, units: int) -> int:
+    """The policy_state of a job that leaves `cluster` by a migration of `units` processes one after the other."""
+    return left(policy_state) | 1 << cluster | (cluster + 1) << _SOURCE_SHIFT | min(units, _UNITS) << _UNITS_SHIFT
 
 
 def letter(cluster: int, names: tuple[str, ...] = ()) -> str:

@@ -18,7 +18,7 @@ from dfrs.policies.heterogeneous.gains import Mover, gain_s, most_gain_s, saved_
 from dfrs.policies.heterogeneous.rules import Rules, letter
 
 
-class Scenario(IntEnum):
+class PlanScenario(IntEnum):
     """Of [Atif2011] section 5.7; HEAD is the suggestion of section 9."""
 
     EQUAL = 1
@@ -39,7 +39,7 @@ class Scenario(IntEnum):
 class Trade:
     """Jobs that would change places between two sub-clusters."""
 
-    scenario: Scenario
+    scenario: PlanScenario
     lead: int
     """Row that goes from `source` to `target`."""
     back: tuple[int, ...]
@@ -60,7 +60,7 @@ class Trade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class PlanSearch:
     """Looks for trades on a board. `names` are of sub-clusters, for words."""
 
     board: Board
@@ -91,7 +91,7 @@ class Search:
         """Why a job that was moved is not moved again yet, or nothing ([Atif2011] section 5.7)."""
         job = self.board.snapshot.jobs[row]
         since_s = self.board.snapshot.now_s - float(job["since_s"])
-        if farm_rules.left(self.board.memo[row]) and since_s < self.rules.horizon_s:
+        if farm_rules.left(self.board.policy_state[row]) and since_s < self.rules.horizon_s:
             return f"job {job['id']} was moved {since_s:.0f} s ago, and stays for {self.rules.horizon_s:.0f}"
         return ""
 
@@ -107,7 +107,7 @@ class Search:
         board = self.board
         there = [board.speed(row, cluster, colocated=c) for c in (False, True)]
         known = [speed for speed in there if not isnan(speed)]
-        if not known or isnan(self.speed_now(row)) or farm_rules.has_left(board.memo[row], cluster):
+        if not known or isnan(self.speed_now(row)) or farm_rules.has_left(board.policy_state[row], cluster):
             return None
         return self._mover(row, max(known))
 
@@ -124,7 +124,7 @@ class Search:
         """Why a job may not go to that sub-cluster, or nothing."""
         board, job = self.board, int(self.board.snapshot.jobs["id"][row])
         name = letter(cluster, self.names)
-        if farm_rules.has_left(board.memo[row], cluster):
+        if farm_rules.has_left(board.policy_state[row], cluster):
             return f"job {job} left {name} before"
         if not any(board.suits(row, n) for n, c in enumerate(board.cluster) if c == cluster):
             return f"nodes of {name} are too small for job {job}"
@@ -169,7 +169,7 @@ class Search:
         job, name = int(board.snapshot.jobs["id"][row]), letter(cluster, self.names)
         return f"job {job} has {board.tasks[row]} processes, and there are {nodes} nodes for it on {name}"
 
-    def trade(self, lead: int, target: int, back: tuple[int, ...], scenario: Scenario) -> Trade:
+    def trade(self, lead: int, target: int, back: tuple[int, ...], scenario: PlanScenario) -> Trade:
         """The trade with its gain; where there is no room, with the gain if there were."""
         rules, board = self.rules, self.board
         goals = self.goals(lead, target, back)
@@ -202,7 +202,7 @@ class Search:
         """Two jobs change places; the one of more processes leads (ties: the one submitted first)."""
         tasks = self.board.tasks
         lead, other = (j, k) if (-tasks[j], j) <= (-tasks[k], k) else (k, j)
-        scenario = Scenario.EQUAL if tasks[j] == tasks[k] else Scenario.WITH_FREE
+        scenario = PlanScenario.EQUAL if tasks[j] == tasks[k] else PlanScenario.WITH_FREE
         return self.trade(lead, self.board.home[other], (other,), scenario)
 
     def entries(self, locks: Mapping[int, float]) -> list[Trade]:
@@ -227,7 +227,7 @@ class Search:
         least = np.maximum(rules.threshold_s(1), 0.0) + rules.stretch_of(1)
         for i, c in np.argwhere(most + slack[:, None] > (least * tasks)[:, None]).tolist():
             if len(board.free[c]) >= tasks[i]:
-                found.append(self.trade(rows[i], c, (), Scenario.FREE))
+                found.append(self.trade(rows[i], c, (), PlanScenario.FREE))
         if rows:
             there = most[:, home]
             both = there + there.T + slack[:, None] + slack > least * (tasks[:, None] + tasks)
@@ -239,7 +239,7 @@ class Search:
         board = self.board
         rows = [r for r, home in enumerate(board.home) if home >= 0]
         found = [
-            self.trade(r, c, (), Scenario.FREE)
+            self.trade(r, c, (), PlanScenario.FREE)
             for r in rows
             for c in range(board.clusters)
             if c != board.home[r] and board.free[c]
@@ -287,7 +287,7 @@ class Search:
                 continue
             back = more
             if self.enough(lead, trade.target, back):
-                return self.trade(lead, trade.target, self._needed(lead, trade.target, back), Scenario.MULTIPLE)
+                return self.trade(lead, trade.target, self._needed(lead, trade.target, back), PlanScenario.MULTIPLE)
         return trade
 
     def _needed(self, lead: int, target: int, back: tuple[int, ...]) -> tuple[int, ...]:

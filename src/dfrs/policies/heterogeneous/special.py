@@ -8,11 +8,11 @@ from dfrs.model import tolerances
 from dfrs.policies.heterogeneous.easy import Dispatch
 from dfrs.policies.heterogeneous.gains import gain_s
 from dfrs.policies.heterogeneous.rules import has_left
-from dfrs.policies.heterogeneous.search import Scenario, Search, Trade
+from dfrs.policies.heterogeneous.search import PlanScenario, PlanSearch, Trade
 
 
-def memory_trades(search: Search, locks: Mapping[int, float]) -> Iterator[Trade]:
-    """Scenario 5: what could be done for each thrashing job, in order of submission, the first choice first.
+def memory_trades(search: PlanSearch, locks: Mapping[int, float]) -> Iterator[Trade]:
+    """PlanScenario 5: what could be done for each thrashing job, in order of submission, the first choice first.
 
     By index, each sub-cluster whose nodes have the memory that it is known to want: to free nodes; else with one job
     there whose processes fit where it is now, the one submitted first; else with several such jobs. `locks` may grow
@@ -32,7 +32,7 @@ def memory_trades(search: Search, locks: Mapping[int, float]) -> Iterator[Trade]
                     yield _memory_trade(search, row, target, back, problem)
 
 
-def _no_memory(search: Search, row: int, target: int) -> str:
+def _no_memory(search: PlanSearch, row: int, target: int) -> str:
     """Why a thrashing job is not helped by that sub-cluster, or nothing."""
     board, job = search.board, int(search.board.snapshot.jobs["id"][row])
     wanted = float(board.view.required[row])
@@ -43,7 +43,7 @@ def _no_memory(search: Search, row: int, target: int) -> str:
     return search.bar_there(row, target)
 
 
-def _partners(search: Search, row: int, target: int) -> Iterator[tuple[int, ...]]:
+def _partners(search: PlanSearch, row: int, target: int) -> Iterator[tuple[int, ...]]:
     """Jobs that could give way to a thrashing one, each by itself; at last as many together as it takes."""
     board = search.board
     if search.enough(row, target, ()):
@@ -57,7 +57,7 @@ def _partners(search: Search, row: int, target: int) -> Iterator[tuple[int, ...]
         and not board.view.swapping[k]
         and not isnan(search.speed_now(k))
         and not search.rests(k)
-        and not has_left(board.memo[k], board.home[row])
+        and not has_left(board.policy_state[k], board.home[row])
     ]
     yield from ((k,) for k in able if search.enough(row, target, (k,)))
     together: tuple[int, ...] = ()
@@ -71,11 +71,11 @@ def _partners(search: Search, row: int, target: int) -> Iterator[tuple[int, ...]
         yield ()
 
 
-def _memory_trade(search: Search, row: int, target: int, back: tuple[int, ...], problem: str) -> Trade:
+def _memory_trade(search: PlanSearch, row: int, target: int, back: tuple[int, ...], problem: str) -> Trade:
     board = search.board
     goals = problem or search.goals(row, target, back)
     return Trade(
-        scenario=Scenario.MEMORY,
+        scenario=PlanScenario.MEMORY,
         lead=row,
         back=back,
         source=board.home[row],
@@ -87,12 +87,12 @@ def _memory_trade(search: Search, row: int, target: int, back: tuple[int, ...], 
     )
 
 
-def head_trades(search: Search, done: Dispatch, locks: Mapping[int, float]) -> Sequence[Trade]:
+def head_trades(search: PlanSearch, done: Dispatch, locks: Mapping[int, float]) -> Sequence[Trade]:
     """Moves of one job to free nodes elsewhere by which the first of the queue has room where it was, best first.
 
     The gain is what the head saves by starting when the move is over instead of at its reservation, as far as that is
     within beta tau, and what the moved job gains or loses in that time or until its end; less the stretch. Ties as in
-    `Search.entries`.
+    `PlanSearch.entries`.
     """
     board = search.board
     if done.head < 0:
@@ -112,7 +112,7 @@ def head_trades(search: Search, done: Dispatch, locks: Mapping[int, float]) -> S
     return search.in_order(found)
 
 
-def _head_trade(search: Search, done: Dispatch, row: int, target: int) -> Trade:
+def _head_trade(search: PlanSearch, done: Dispatch, row: int, target: int) -> Trade:
     board, rules = search.board, search.rules
     goals = search.goals(row, target, ())
     problem, mover = (goals, None) if isinstance(goals, str) else ("", search.mover_at(row, target, goals[row]))
@@ -124,7 +124,7 @@ def _head_trade(search: Search, done: Dispatch, row: int, target: int) -> Trade:
     if saved_s <= 0.0:
         problem = problem or "the first of the queue would not start earlier"
     return Trade(
-        scenario=Scenario.HEAD,
+        scenario=PlanScenario.HEAD,
         lead=row,
         back=(),
         source=board.home[row],
@@ -136,7 +136,7 @@ def _head_trade(search: Search, done: Dispatch, row: int, target: int) -> Trade:
     )
 
 
-def head_saved_s(search: Search, done: Dispatch, row: int) -> float:
+def head_saved_s(search: PlanSearch, done: Dispatch, row: int) -> float:
     """Seconds by which the head starts earlier if that job is moved, within beta tau from now."""
     rules, now_s = search.rules, search.board.snapshot.now_s
     over_s = now_s + rules.copy_s * search.board.tasks[row]

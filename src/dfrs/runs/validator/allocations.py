@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class ValidationReport:
     """What was checked and what is wrong; an allocation is valid if `problems` is empty."""
 
     problems: list[str] = field(default_factory=list[str])
@@ -50,7 +50,7 @@ class _Problem:
     tasks: dict[str, list[_Task]]
 
 
-def validate_allocation(path: Path, instance: Path | None = None, nodes: int | None = None) -> Report:
+def validate_allocation(path: Path, instance: Path | None = None, nodes: int | None = None) -> ValidationReport:
     """Check the allocation file at `path` against its instance. Raises InputError where a file cannot be read."""
     document = _read(path)
     if document.get("format") != "dfrs-allocation/1":
@@ -70,14 +70,14 @@ def validate_allocation(path: Path, instance: Path | None = None, nodes: int | N
     return check(problem, document)
 
 
-def check_documents(instance: Document, allocation: Document) -> Report:
+def check_documents(instance: Document, allocation: Document) -> ValidationReport:
     """The same for documents in memory."""
     return check(_problem(instance), allocation)
 
 
-def check(problem: _Problem, allocation: Document) -> Report:
+def check(problem: _Problem, allocation: Document) -> ValidationReport:
     """Every rule of 000 section 4.1 and every figure the allocation states."""
-    report = Report()
+    report = ValidationReport()
     placement, yields = allocation.get("placement"), allocation.get("yields")
     if not isinstance(placement, dict) or not isinstance(yields, dict):
         report.check(False, "there is no placement with yields to check")
@@ -99,7 +99,7 @@ def check(problem: _Problem, allocation: Document) -> Report:
     return report
 
 
-def _check_placement(problem: _Problem, placement: dict[str, list[str]], report: Report) -> None:
+def _check_placement(problem: _Problem, placement: dict[str, list[str]], report: ValidationReport) -> None:
     for service, tasks in problem.tasks.items():
         where = placement.get(service)
         report.check(where is not None, f"service {service}: not placed")
@@ -112,7 +112,7 @@ def _check_placement(problem: _Problem, placement: dict[str, list[str]], report:
         report.check(service in problem.tasks, f"service {service}: placed, but not in the instance")
 
 
-def _check_yields(problem: _Problem, yields: dict[str, float], report: Report) -> None:
+def _check_yields(problem: _Problem, yields: dict[str, float], report: ValidationReport) -> None:
     for service in problem.tasks:
         value = yields.get(service)
         good = isinstance(value, int | float) and math.isfinite(value)
@@ -141,7 +141,7 @@ def _check_figures(
     allocation: Document,
     yields: dict[str, float],
     used: dict[tuple[str, str], float],
-    report: Report,
+    report: ValidationReport,
 ) -> None:
     scaled = {s: 1.0 if low >= 1.0 else (yields[s] - low) / (1.0 - low) for s, low in problem.minimum.items()}
     fluid = [

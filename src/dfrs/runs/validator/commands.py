@@ -11,9 +11,9 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from dfrs.runs.validator.allocations import FORGIVEN, Report
-from dfrs.runs.validator.files import Command, Settings
-from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, RUNNING, UNIT, Job
+from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
+from dfrs.runs.validator.files import RecordedCommand, RunSettings
+from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, RUNNING, UNIT, RecordedJob
 
 _LEAST_S = 1.0
 """A command leaves a job so much processing time, or its own where that is shorter."""
@@ -26,13 +26,19 @@ _SIZES = ("EP", "RP")
 class Judge:
     """Performs the commands of each instant on `jobs`, and judges their answers by what the log says of the jobs."""
 
-    def __init__(self, settings: Settings, jobs: dict[int, Job], commands: list[Command], report: Report) -> None:
+    def __init__(
+        self,
+        settings: RunSettings,
+        jobs: dict[int, RecordedJob],
+        commands: list[RecordedCommand],
+        report: ValidationReport,
+    ) -> None:
         self.settings, self.jobs, self.report = settings, jobs, report
         self.refused = set(settings.refused)
-        self.inelastic: list[Command] = []
-        self.elastic: list[Command] = []
-        self.now: list[Command] = []
-        self.changed: list[Job] = []
+        self.inelastic: list[RecordedCommand] = []
+        self.elastic: list[RecordedCommand] = []
+        self.now: list[RecordedCommand] = []
+        self.changed: list[RecordedJob] = []
         for before, after in pairwise(commands):
             report.check(
                 after.time_s >= before.time_s,
@@ -57,7 +63,7 @@ class Judge:
                 job.sizes.append(max(1, job.sizes[-1] + command.change_tasks))
                 self.changed.append(job)
 
-    def concerned(self) -> list[Job]:
+    def concerned(self) -> list[RecordedJob]:
         """The jobs that commands of this instant name."""
         return [self.jobs[command.job] for command in self.now if command.job in self.jobs]
 
@@ -92,7 +98,7 @@ class Judge:
             line = f"commands.csv line {one.line}"
             self.report.check(False, f"{line}: inelastic, but the command on line {other.line} was processed")
 
-    def _judge(self, command: Command, now_s: float, rows: Counter[int], at: int) -> None:
+    def _judge(self, command: RecordedCommand, now_s: float, rows: Counter[int], at: int) -> None:
         job = self.jobs.get(command.job)
         where = f"commands.csv line {command.line}: {command.kind} on job {command.job}"
         known = job is not None and job.id not in self.refused and self._told_s(job) <= now_s
@@ -112,11 +118,13 @@ class Judge:
         job.process_s = max(job.process_s + command.change_s, 0.0)
         job.tasks = max(1, job.tasks + command.change_tasks)
 
-    def _told_s(self, job: Job) -> float:
+    def _told_s(self, job: RecordedJob) -> float:
         """When the policy knows of the job."""
         return job.submit_s if self.settings.dedicated else job.release_s
 
-    def _answers(self, command: Command, job: Job, now_s: float, rows: Counter[int], at: int) -> set[str]:
+    def _answers(
+        self, command: RecordedCommand, job: RecordedJob, now_s: float, rows: Counter[int], at: int
+    ) -> set[str]:
         """What can be answered to a command on a job that is known."""
         if job.finish_s is not None and job.finish_s < now_s:
             return {"ended"}
@@ -136,7 +144,7 @@ class Judge:
             return possible | {"limit"}
         return possible | self._processed(command, job, rows)
 
-    def _processed(self, command: Command, job: Job, rows: Counter[int]) -> set[str]:
+    def _processed(self, command: RecordedCommand, job: RecordedJob, rows: Counter[int]) -> set[str]:
         if command.kind == "ET":
             return {"granted"}
         if command.kind == "RT":
@@ -151,7 +159,7 @@ class Judge:
         possible = {"granted"} if least >= wanted else {"granted", "too_large"}
         return possible | {"no_room"} if job.state == RUNNING or rows[job.id] else possible
 
-    def _room(self, job: Job) -> tuple[float, float]:
+    def _room(self, job: RecordedJob) -> tuple[float, float]:
         """How many of its tasks the nodes hold, at least and at most: what is nearly full may be taken for either."""
         least = most = 0.0
         for cpu, memory in self.settings.capacity:
@@ -164,7 +172,7 @@ class Judge:
             least, most = least + low, most + high
         return min(least, _MOST_TASKS), min(most, _MOST_TASKS)
 
-    def _change(self, command: Command, job: Job) -> tuple[float, int]:
+    def _change(self, command: RecordedCommand, job: RecordedJob) -> tuple[float, int]:
         """What a granted command changes: seconds and tasks."""
         if command.kind == "ET":
             return command.amount, 0
@@ -174,7 +182,7 @@ class Judge:
         return 0.0, amount if command.kind == "EP" else -min(amount, job.tasks - 1)
 
 
-def _least_s(job: Job) -> float:
+def _least_s(job: RecordedJob) -> float:
     """No command leaves it less processing time."""
     return max(job.virtual_s, min(job.process_s, _LEAST_S))
 

@@ -29,7 +29,7 @@ class Truth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Farm:
+class RecordedFarm:
     """What farm.json says."""
 
     cluster: list[int]
@@ -55,10 +55,10 @@ class Farm:
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class RecordedPlan:
     """The migrations of an instant."""
 
-    farm: Farm
+    farm: RecordedFarm
     moves: int = 0
     leaving: dict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     """Tasks by machine."""
@@ -93,7 +93,7 @@ class Plan:
             part.clear()
 
 
-def read_farm(path: Path, nodes: int, names: list[int]) -> Farm:
+def read_farm(path: Path, nodes: int, names: list[int]) -> RecordedFarm:
     """The farm of a run on so many nodes with jobs of these names. Raises InputError."""
     fields = Fields(path, read_json(path))
     if fields.get("format") != FORMAT:
@@ -114,7 +114,7 @@ def read_farm(path: Path, nodes: int, names: list[int]) -> Farm:
         where[number].add(cluster[node])
     if any(len(of) > 1 for of in where.values()):
         raise InputError(f"{path}: machine: every machine must be in one sub-cluster")
-    return Farm(
+    return RecordedFarm(
         cluster=cluster,
         machine=machine,
         stretch_s=fields.number("stretch_s"),

@@ -52,7 +52,7 @@ Placement = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RunSettings:
     """What summary.json says."""
 
     complete: bool
@@ -91,7 +91,7 @@ class Row(NamedTuple):
     yield_: float
 
 
-class Command(NamedTuple):
+class RecordedCommand(NamedTuple):
     """A row of commands.csv."""
 
     line: int
@@ -157,7 +157,7 @@ class Fields:
         return value
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path) -> RunSettings:
     """The settings and metrics in summary.json. Raises InputError."""
     fields = Fields(path, read_json(path))
     if fields.get("format") != "dfrs-run/1":
@@ -166,7 +166,7 @@ def read_settings(path: Path) -> Settings:
     refused = fields.items("refused")
     if not all(isinstance(name, int) and not isinstance(name, bool) for name in refused):
         raise fields.fail("refused", refused, "job numbers")
-    return Settings(
+    return RunSettings(
         complete=fields.flag("complete"),
         capacity=_capacity(fields),
         latency_s=latency_s,
@@ -315,12 +315,12 @@ def read_events(path: Path, nodes: int) -> Iterator[Row]:
         yield Row(line, time_s, job, action, _placement(path, line, where, nodes), yield_)
 
 
-def read_commands(path: Path) -> list[Command]:
+def read_commands(path: Path) -> list[RecordedCommand]:
     """The commands and their answers; none where there is no such file.
 
     Raises InputError where a value is not of its kind or out of its range.
     """
-    commands: list[Command] = []
+    commands: list[RecordedCommand] = []
     if not path.exists():
         return commands
     for line, (time, name, kind, amount, answer, seconds, tasks) in _rows(path, COMMANDS):
@@ -335,7 +335,7 @@ def read_commands(path: Path) -> list[Command]:
         job, change_tasks = (
             _integer(path, line, column, text, None) for column, text in (("job_id", name), ("change_tasks", tasks))
         )
-        commands.append(Command(line, time_s, job, kind, size, answer, change_s, change_tasks))
+        commands.append(RecordedCommand(line, time_s, job, kind, size, answer, change_s, change_tasks))
     return commands
 
 

@@ -14,7 +14,7 @@ UNIT = 1 << 60
 
 
 @dataclass(slots=True, kw_only=True)
-class Job:
+class RecordedJob:
     """A row of jobs.csv, and what the replay knows of the job."""
 
     line: int

@@ -9,11 +9,11 @@ import math
 from collections import Counter
 from pathlib import Path
 
-from dfrs.runs.validator.allocations import FORGIVEN, Report
+from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
 from dfrs.runs.validator.commands import Judge
-from dfrs.runs.validator.farm import Farm, Plan
-from dfrs.runs.validator.files import PLACING, Command, Placement, Row, Settings, read_events
-from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, PAUSED, RUNNING, UNIT, WAITING, Job
+from dfrs.runs.validator.farm import RecordedFarm, RecordedPlan
+from dfrs.runs.validator.files import PLACING, Placement, RecordedCommand, Row, RunSettings, read_events
+from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, PAUSED, RUNNING, UNIT, WAITING, RecordedJob
 
 _FROM = {
     "start": WAITING, "pause": RUNNING, "resume": PAUSED, "migrate": RUNNING, "resize": RUNNING, "share": RUNNING,
@@ -22,11 +22,16 @@ _FROM = {
 _SLACK = int(FORGIVEN * UNIT)
 
 
-class Replay:
+class CheckedReplay:
     """Applies the log row by row; judges nodes at the end of each instant, jobs at their rows."""
 
     def __init__(
-        self, settings: Settings, jobs: dict[int, Job], commands: list[Command], report: Report, farm: Farm | None
+        self,
+        settings: RunSettings,
+        jobs: dict[int, RecordedJob],
+        commands: list[RecordedCommand],
+        report: ValidationReport,
+        farm: RecordedFarm | None,
     ) -> None:
         nodes = len(settings.capacity)
         self.settings, self.jobs, self.report = settings, jobs, report
@@ -36,14 +41,14 @@ class Replay:
         self.cpu, self.memory, self.owners = [0] * nodes, [0] * nodes, [0] * nodes
         self.condition = ["up"] * nodes
         self.farm = farm
-        self.plan = None if farm is None else Plan(farm=farm)
+        self.plan = None if farm is None else RecordedPlan(farm=farm)
         self.running: dict[int, float] = {}
         self.first_s = min((j.submit_s for j in jobs.values()), default=0.0)
         self.now_s = -math.inf
         self.touched: set[int] = set()
         self.fell: set[int] = set()
         self.lost: list[tuple[str, Placement]] = []
-        self.finished: list[tuple[str, Job]] = []
+        self.finished: list[tuple[str, RecordedJob]] = []
         self.rows: Counter[int] = Counter()
         """How many rows of this instant each job has."""
         self.total = [0, 0]
@@ -133,7 +138,7 @@ class Replay:
                 self.fell.add(node)
                 self.touched.add(node)
 
-    def act(self, where: str, job: Job, action: str, nodes: Placement, yield_: float) -> None:
+    def act(self, where: str, job: RecordedJob, action: str, nodes: Placement, yield_: float) -> None:
         """One row of a job."""
         self.check(self.now_s >= job.submit_s, f"{where}: {action} before its submission at {job.submit_s!r}")
         if job.submit_s < job.release_s:
@@ -159,7 +164,7 @@ class Replay:
             self.stop(where, job, action)
         self.rows[job.id] += 1
 
-    def place(self, where: str, job: Job, action: str, nodes: Placement) -> None:
+    def place(self, where: str, job: RecordedJob, action: str, nodes: Placement) -> None:
         """Its tasks have come to other nodes, or become more or fewer."""
         before, tasks = job.placement, sum(nodes.values())
         for node, k in nodes.items():
@@ -181,7 +186,7 @@ class Replay:
         if action != "start":
             self.moved_memory[action] += moved * (job.memory / UNIT)
 
-    def arrive(self, where: str, job: Job, action: str, before: Placement) -> None:
+    def arrive(self, where: str, job: RecordedJob, action: str, before: Placement) -> None:
         """On a farm: how fast it is where it is now, and of which plan."""
         if self.farm is None or self.plan is None:
             return
@@ -200,7 +205,7 @@ class Replay:
         stay = all(k <= outer.get(node, 0) for node, k in inner.items())
         self.check(stay, f"{where}: resize moves tasks to other nodes")
 
-    def check_form(self, where: str, job: Job, action: str, nodes: Placement, yield_: float) -> None:
+    def check_form(self, where: str, job: RecordedJob, action: str, nodes: Placement, yield_: float) -> None:
         """What a row must say, whatever came before it."""
         self.check_tasks(where, job, action, sum(nodes.values()))
         if action == "resize":
@@ -212,7 +217,7 @@ class Replay:
         else:
             self.check(yield_ == 0.0, f"{where}: yield = {yield_!r}: must be 0 or empty for {action}")
 
-    def check_tasks(self, where: str, job: Job, action: str, tasks: int) -> None:
+    def check_tasks(self, where: str, job: RecordedJob, action: str, tasks: int) -> None:
         """A row names a node for each task that commands have left the job by then, or none."""
         if action not in PLACING:
             self.check(tasks == 0, f"{where}: {action} names nodes for {tasks} tasks, must be 0")
@@ -224,7 +229,7 @@ class Replay:
         self.check(bool(job.reached), f"{where}: {action}{' ' if wanted else ': '}{wrong}")
         job.reached = job.reached or possible or {len(job.sizes) - 1}
 
-    def stop(self, where: str, job: Job, action: str) -> None:
+    def stop(self, where: str, job: RecordedJob, action: str) -> None:
         """It no longer runs."""
         if self.plan is not None:
             self.plan.rates.pop(job.id, None)
@@ -239,7 +244,7 @@ class Replay:
             self.finished.append((where, job))
             job.state, job.finish_s = FINISHED, self.now_s
 
-    def advance(self, where: str, job: Job) -> None:
+    def advance(self, where: str, job: RecordedJob) -> None:
         """Bring its virtual time to now: nothing is gained in a penalty, nor beyond the processing time."""
         since_s = max(job.since_s, job.ready_s)
         if job.state == RUNNING and self.now_s > since_s:
@@ -249,7 +254,7 @@ class Replay:
         if job.virtual_s > job.process_s + FORGIVEN_S:
             self.report.problems.append(f"{where}: virtual time {job.virtual_s!r} passes {job.process_s!r}, unfinished")
 
-    def enter(self, job: Job, yield_: float) -> None:
+    def enter(self, job: RecordedJob, yield_: float) -> None:
         """Its tasks take their nodes."""
         job.cpu = 0
         for node, k in job.placement.items():
@@ -258,7 +263,7 @@ class Replay:
         self.total[1] += job.memory * sum(job.placement.values())
         self.give(job, yield_)
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: RecordedJob) -> None:
         """Its tasks leave their nodes; where they were remains known."""
         if job.id not in self.running:
             return
@@ -269,7 +274,7 @@ class Replay:
         self.total[1] -= job.memory * sum(job.placement.values())
         del self.running[job.id]
 
-    def give(self, job: Job, yield_: float) -> None:
+    def give(self, job: RecordedJob, yield_: float) -> None:
         """Its tasks get that yield."""
         cpu = round(job.need * yield_ * UNIT)
         more = cpu - job.cpu

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 from dfrs.model.errors import InputError
-from dfrs.runs.validator.allocations import FORGIVEN, Report
+from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
 from dfrs.runs.validator.farm import read_farm
-from dfrs.runs.validator.files import Command, Settings, read_commands, read_jobs, read_settings
-from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, UNIT, Job
-from dfrs.runs.validator.replay import Replay
+from dfrs.runs.validator.files import RecordedCommand, RunSettings, read_commands, read_jobs, read_settings
+from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, UNIT, RecordedJob
+from dfrs.runs.validator.replay import CheckedReplay
 
 _COPIED = ("starting_time", "finish_time")
 
@@ -28,14 +28,14 @@ def run_directories(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def validate_run(directory: Path) -> Report:
+def validate_run(directory: Path) -> ValidationReport:
     """Check a run directory. Raises InputError where a file cannot be read or a value is not of its kind."""
     settings = read_settings(directory / "summary.json")
     jobs = _read_jobs(directory / "jobs.csv", len(settings.capacity))
     commands = read_commands(directory / "commands.csv")
-    report = Report()
+    report = ValidationReport()
     farm = read_farm(directory / "farm.json", len(settings.capacity), list(jobs)) if settings.farm else None
-    replay = Replay(settings, jobs, commands, report, farm)
+    replay = CheckedReplay(settings, jobs, commands, report, farm)
     changes = replay.run(directory / "events.csv")
     _check_jobs(settings, jobs, report)
     _check_summary(settings, jobs, commands, replay, report)
@@ -43,11 +43,11 @@ def validate_run(directory: Path) -> Report:
     return report
 
 
-def _read_jobs(path: Path, nodes: int) -> dict[int, Job]:
-    jobs: dict[int, Job] = {}
+def _read_jobs(path: Path, nodes: int) -> dict[int, RecordedJob]:
+    jobs: dict[int, RecordedJob] = {}
     for line, stated in read_jobs(path, nodes):
         name, submit_s, requested_s = stated["job_id"], stated["submission_time"], stated["requested_start_time"]
-        jobs[name] = Job(
+        jobs[name] = RecordedJob(
             line=line,
             stated=stated,
             id=name,
@@ -61,7 +61,7 @@ def _read_jobs(path: Path, nodes: int) -> dict[int, Job]:
     return jobs
 
 
-def _check_jobs(settings: Settings, jobs: dict[int, Job], report: Report) -> None:
+def _check_jobs(settings: RunSettings, jobs: dict[int, RecordedJob], report: ValidationReport) -> None:
     """jobs.csv against the log."""
     refused = set(settings.refused)
     before = -math.inf
@@ -100,7 +100,11 @@ def _check_jobs(settings: Settings, jobs: dict[int, Job], report: Report) -> Non
 
 
 def _check_summary(
-    settings: Settings, jobs: dict[int, Job], commands: list[Command], replay: Replay, report: Report
+    settings: RunSettings,
+    jobs: dict[int, RecordedJob],
+    commands: list[RecordedCommand],
+    replay: CheckedReplay,
+    report: ValidationReport,
 ) -> None:
     """summary.json against the log."""
     count = settings.workload.get("jobs")
@@ -122,7 +126,7 @@ def _check_summary(
             report.check(_same(stated, value), f"summary.json: metrics.{name} = {stated!r}: by the log {value!r}")
 
 
-def _room(settings: Settings, replay: Replay, job: Job) -> int:
+def _room(settings: RunSettings, replay: CheckedReplay, job: RecordedJob) -> int:
     """How many nodes can have a task of the job; where it must be within a sub-cluster, the most of one."""
     fits = [n for n, (c, m) in enumerate(settings.capacity) if c >= job.need and m * UNIT >= job.memory]
     if replay.farm is None or not settings.clustered:
@@ -131,7 +135,7 @@ def _room(settings: Settings, replay: Replay, job: Job) -> int:
 
 
 def _metrics(
-    settings: Settings, jobs: dict[int, Job], commands: list[Command], replay: Replay
+    settings: RunSettings, jobs: dict[int, RecordedJob], commands: list[RecordedCommand], replay: CheckedReplay
 ) -> dict[str, float | None]:
     done = [(j, j.finish_s, j.finish_s - j.release_s) for j in jobs.values() if j.finish_s is not None]
     tau = settings.tau_s
@@ -162,7 +166,7 @@ def _metrics(
     } | _elastic_metrics(jobs, commands)
 
 
-def _elastic_metrics(jobs: dict[int, Job], commands: list[Command]) -> dict[str, float | None]:
+def _elastic_metrics(jobs: dict[int, RecordedJob], commands: list[RecordedCommand]) -> dict[str, float | None]:
     dedicated = [job for job in jobs.values() if job.stated["requested_start_time"] is not None]
     delays = [job.start_s - job.release_s for job in dedicated if job.start_s is not None]
     granted = sum(command.answer in {"granted", "cut"} for command in commands)

@@ -451,7 +451,7 @@ def search_level(
 
 
 @kernel
-def remap(
+def repack(
     jobs: Any,
     first: Ints,
     before: Ints,

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dfrs.engine import executor_constraints as module
 from dfrs.engine.check import check
-from dfrs.engine.cluster import Cluster
+from dfrs.engine.cluster import NodeTable
 from dfrs.engine.commands import DETACH
 from dfrs.engine.executor_constraints import Limits, guard
-from dfrs.engine.held_jobs import Homes
+from dfrs.engine.held_jobs import LastIslands
 from dfrs.engine.reconcile import reconcile
 from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Snapshot, Target
 from dfrs.model.run import Action
@@ -22,7 +22,7 @@ from tests.strategies import Drawn
 
 
 def cluster_of(capacity, island, keeps, is_open):
-    cluster = Cluster(capacity)
+    cluster = NodeTable(capacity)
     cluster.restore({"capacity": capacity, "open": is_open, "island": np.array(island), "keeps": np.array(keeps)})
     return cluster
 
@@ -43,11 +43,11 @@ def guarded_case(draw):
     for r in range(case.rows):
         # Tasks that stay keep their node, those that move must find it open.
         is_open[[n for n in case.after[case.slots(r)] if n >= 0]] = True
-    homes = Homes()
+    last_islands = LastIslands()
     for r in np.flatnonzero(jobs["state"] == PAUSED):
-        homes.note(int(jobs["serial"][r]), np.array([source.pick(island) for _ in range(jobs["tasks"][r])]))
+        last_islands.note(int(jobs["serial"][r]), np.array([source.pick(island) for _ in range(jobs["tasks"][r])]))
     snapshot = replace(case, jobs=jobs, open=is_open).snapshot()
-    return snapshot, case.target(), Limits(cluster_of(case.capacity, island, keeps, is_open), homes)
+    return snapshot, case.target(), Limits(cluster_of(case.capacity, island, keeps, is_open), last_islands)
 
 
 def loads(snapshot, slots, each):
@@ -72,7 +72,7 @@ def broken_rules(snapshot, target, limits):
         if step == Action.MIGRATE and (island[before] != island[after[part]]).any():
             found.add("b")
         if step == Action.RESUME:
-            home = limits.homes.of(int(snapshot.jobs["serial"][row]), len(before))
+            home = limits.last_islands.of(int(snapshot.jobs["serial"][row]), len(before))
             if limits.cluster.several and ((home >= 0) & (home != island[after[part]])).any():
                 found.add("b")
     promised = snapshot.jobs["need"] * snapshot.jobs["minimum"]
@@ -145,7 +145,7 @@ def on(snapshot, slots, row):
     return slots[snapshot.first[row] : snapshot.first[row + 1]].tolist()
 
 
-def state(jobs, *, nodes=2, islands=None, keeps=None, homes=None, capacity=None):
+def state(jobs, *, nodes=2, islands=None, keeps=None, last_islands=None, capacity=None):
     """From rows of (state, nodes or tasks, need, memory, minimum, yield)."""
     table, slots = np.zeros(len(jobs), JOB), []
     for r, (state_, where, need, memory, minimum, yield_) in enumerate(jobs):
@@ -179,8 +179,8 @@ def state(jobs, *, nodes=2, islands=None, keeps=None, homes=None, capacity=None)
     first = np.cumsum([0, *table["tasks"].tolist()])
     capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity)
     is_open = np.ones(len(capacity), np.bool_)
-    known = Homes()
-    for serial, each in (homes or {}).items():
+    known = LastIslands()
+    for serial, each in (last_islands or {}).items():
         known.note(serial, np.array(each))
     limits = Limits(
         cluster_of(capacity, islands or [0] * len(capacity), keeps or [False] * len(capacity), is_open), known
@@ -210,7 +210,7 @@ def test_beside_a_job_that_stays_another_node_serves_as_well():
 
 def test_no_job_that_has_started_leaves_its_island():
     rows = [(RUNNING, (0,), 0.5, 0.1, 0.0, 1.0), (PAUSED, 1, 0.5, 0.1, 0.0, 0.0), (WAITING, 1, 0.5, 0.1, 0.0, 0.0)]
-    shot, limits = state(rows, nodes=4, islands=[0, 0, 1, 1], homes={1: [1]})
+    shot, limits = state(rows, nodes=4, islands=[0, 0, 1, 1], last_islands={1: [1]})
     fine = wanted(shot, [1, 2, 0], [1.0, 1.0, 1.0])
     assert guard(shot, fine, limits) is fine
     moved = guard(shot, wanted(shot, [2, 3, 3], [1.0, 1.0, 1.0]), limits)
@@ -218,14 +218,14 @@ def test_no_job_that_has_started_leaves_its_island():
     resumed = guard(shot, wanted(shot, [0, 0, 2], [1.0, 1.0, 1.0]), limits)
     assert resumed.task_nodes.tolist() == [0, 2, 2]
     full = [*rows[:2], (RUNNING, (2,), 0.5, 1.0, 0.0, 1.0), (RUNNING, (3,), 0.5, 1.0, 0.0, 1.0)]
-    shot, limits = state(full, nodes=4, islands=[0, 0, 1, 1], homes={1: [1]})
+    shot, limits = state(full, nodes=4, islands=[0, 0, 1, 1], last_islands={1: [1]})
     after = guard(shot, wanted(shot, [0, 1, 2, 3], [1.0] * 4), limits)
     assert after.task_nodes.tolist() == [0, -1, 2, 3]
     assert after.why == {2: module.OTHER_ISLAND}
 
 
 def test_each_task_resumes_in_the_island_it_was_in():
-    shot, limits = state([(PAUSED, 2, 0.5, 0.1, 0.0, 0.0)], islands=[0, 1], homes={0: [1, 0]})
+    shot, limits = state([(PAUSED, 2, 0.5, 0.1, 0.0, 0.0)], islands=[0, 1], last_islands={0: [1, 0]})
     assert guard(shot, wanted(shot, [0, 1], [1.0]), limits).task_nodes.tolist() == [1, 0]
     assert guard(shot, wanted(shot, [0, 0], [1.0]), limits).task_nodes.tolist() == [1, 0]
 

@@ -80,7 +80,7 @@ def test_a_revised_need_leaves_the_share_as_it_is_and_the_policy_is_asked():
     assert not len(core.handle(Revise(1, 0.8), 10.0))
     assert told(core.handle(Revise(1, 0.25, last=False), 10.0)) == [("SHARE", 1, (), 1.0)]
     assert asked == [Cause.NEEDS] * 2
-    events = core.journal.events()
+    events = core.event_log.events()
     assert [events.reasons[k] for k in events.why] == ["there was room at submission", *["needs were revised"] * 2]
     assert events.yield_.tolist() == [1.0, 0.625, 1.0]
 
@@ -119,7 +119,7 @@ def test_without_nodes_jobs_wait_and_the_first_node_lets_them_start():
     assert (core.target, core.wake_at_s, core.decisions) == (None, None, 0)
     assert sorted(told(core.handle(Join(1.0, 1.0), 6.0)))[0][:3] == ("START", 1, (0,))
     assert core.snapshot().jobs["yield_"] == pytest.approx([2 / 3, 2 / 3])
-    events = core.journal.events()
+    events = core.event_log.events()
     assert (events.action[0], events.job[0], events.nodes_of(0).tolist()) == (Action.UP, -1, [0])
 
 
@@ -191,7 +191,7 @@ def held_pair(keeps):
         core.handle(Ready(commands.serial, np.full(len(commands), 5.0)), 0.0)
     commands = core.handle(Hold(2), 10.0)
     assert told(commands) == [("PAUSE", 2, (), 0.0)]
-    events = core.journal.events()
+    events = core.event_log.events()
     assert events.reasons[events.why[-1]] == "held"
     assert ids(core) == [1]
     assert core.present == 2

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from dfrs.kernels import remap
+from dfrs.kernels import repack
 from dfrs.model.decisions import JOB, Cause, Snapshot
 from dfrs.placement.packing import VectorPacking
-from dfrs.policies.fractional.actions import Remap
-from dfrs.policies.fractional.vector_repack import VectorRemap, plan_of_two
+from dfrs.policies.fractional.actions import Repack
+from dfrs.policies.fractional.vector_repack import VectorRepack, plan_of_two
 from tests.frozen import frozen
 from tests.naive import compare_policies as compare
 from tests.policy_cases import drawn, policy_case
@@ -16,7 +16,7 @@ from tests.policy_cases import drawn, policy_case
 
 @pytest.mark.parametrize(
     ("kernel", "comparison"),
-    [(remap.find_pinned, compare.find_pinned), (remap.upper_end, compare.upper_end), (remap.remap, compare.remap)],
+    [(repack.find_pinned, compare.find_pinned), (repack.upper_end, compare.upper_end), (repack.repack, compare.repack)],
     ids=lambda value: value.__name__,
 )
 @given(case=drawn(policy_case))
@@ -48,7 +48,7 @@ def test_packing_groups_at_once_equals_packing_task_by_task(seed):
     """Permutation Pack by the largest coordinate alone, in decreasing order of it (MCB8), is the same packing."""
     shot = large_state(seed)
     placements = []
-    for action in (Remap(), VectorRemap(packing="MCB8"), VectorRemap(packing="VP_CPMAX")):
+    for action in (Repack(), VectorRepack(packing="MCB8"), VectorRepack(packing="VP_CPMAX")):
         slots, reasons = shot.task_nodes.copy(), np.zeros(len(shot.jobs), np.int64)
         action(shot, slots, reasons)
         placements.append((slots.tolist(), reasons.tolist()))
