@@ -17,11 +17,11 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.common import console
-from dfrs.live.drivers.base import DriverError, TaskId, TaskSpec
-from dfrs.live.drivers.cgroup import set_file
-from dfrs.live.drivers.cgroup_v1 import NodeGroupV1
-from dfrs.live.drivers.cgroup_v2 import NodeGroupV2
-from dfrs.live.drivers.process import ProcessDriver, Shares
+from dfrs.live.drivers.base import DriverError, ShareMode, TaskId, TaskSpec
+from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.groups import set_file
+from dfrs.live.drivers.control_groups.v1 import NodeGroupV1
+from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
 
 JOBS = 10
 WINDOW_S = 5.0
@@ -65,7 +65,7 @@ def task(job: int) -> TaskId:
 class Node:
     """A node of one CPU, not this process's own if there is another; cleared at the end."""
 
-    def __init__(self, shares: Shares = "weights") -> None:
+    def __init__(self, shares: ShareMode = "weights") -> None:
         self.cpu = (os.cpu_count() or 1) - 1
         self.root = tempfile.TemporaryDirectory()
         self.driver = ProcessDriver(
@@ -109,7 +109,7 @@ def fractions(driver: ProcessDriver, window_s: float) -> dict[int, float]:
     }
 
 
-def accuracy(shares: Shares, rng: np.random.Generator) -> list[float]:
+def accuracy(shares: ShareMode, rng: np.random.Generator) -> list[float]:
     """Prints the errors for one to ten jobs, and returns all of them, in per cent of the CPU."""
     table = Table(title=f"One CPU, random {'shares' if shares == 'weights' else 'caps'}, {WINDOW_S:g} s")
     for column in ("jobs", "asked", "mean error %", "max error %", "all together"):
@@ -206,7 +206,7 @@ def main() -> None:
     table = Table(title="Sharing of real programs on one CPU")
     for column in ("what", "measured", "goal"):
         table.add_column(column, justify="left" if column == "what" else "right")
-    kinds: list[tuple[Shares, str]] = [("weights", "share"), ("caps", "cap")]
+    kinds: list[tuple[ShareMode, str]] = [("weights", "share"), ("caps", "cap")]
     for shares, name in kinds:
         errors = accuracy(shares, rng)
         table.add_row(f"error of a {name}, mean", f"{mean(errors):.2f} %", f"{MEAN_GOAL:g} %")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskId, TaskSpec, TaskState
-from dfrs.live.drivers.cgroup import detect, mounts
-from dfrs.live.drivers.directory import TaskDirectory
-from dfrs.live.drivers.process import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.groups import detect, mounts
+from dfrs.live.drivers.processes.directory import TaskDirectory
 
 CPUS = sorted(os.sched_getaffinity(0))
 BUSY = ("/bin/sh", "-c", "while :; do :; done")

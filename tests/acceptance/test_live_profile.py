@@ -40,8 +40,8 @@ def programs(cluster):
 
 def kept(cluster):
     """Directories of profiled tasks of this cluster, in shared memory."""
-    from dfrs.live.drivers.directory import TaskDirectory
-    from dfrs.live.drivers.profiles import Profiles
+    from dfrs.live.drivers.processes.directory import TaskDirectory
+    from dfrs.live.drivers.processes.profiles import Profiles
 
     host = cluster.directory / "host"
     return list(Path("/dev/shm").glob(f"{Profiles(host, TaskDirectory(host)).prefix}*"))

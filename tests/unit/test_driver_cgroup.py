@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers import cgroup, cgroup_v1, cgroup_v2
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from dfrs.live.drivers.cgroup import (
+from dfrs.live.drivers.control_groups import groups as cgroup
+from dfrs.live.drivers.control_groups import v1 as cgroup_v1
+from dfrs.live.drivers.control_groups import v2 as cgroup_v2
+from dfrs.live.drivers.control_groups.groups import (
     UsageCounters,
     add_counters,
     cpu_list,
@@ -19,9 +21,9 @@ from dfrs.live.drivers.cgroup import (
     quota,
     waiting_s,
 )
-from dfrs.live.drivers.cgroup_v1 import NodeGroupV1
-from dfrs.live.drivers.cgroup_v2 import NodeGroupV2
-from dfrs.live.drivers.supervisor import pack, unpack
+from dfrs.live.drivers.control_groups.v1 import NodeGroupV1
+from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
+from dfrs.live.drivers.processes.supervisor import pack, unpack
 from tests.driver_hosts import (
     BUSY,
     PYTHON,

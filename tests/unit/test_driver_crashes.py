@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from dfrs.live.drivers import supervisor
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.processes import supervisor
 from tests.driver_hosts import (
     BUSY,
     CPUS,

@@ -7,14 +7,16 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dfrs.live.drivers import opening
-from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from dfrs.live.drivers.nice import NiceDriver, nice_level
-from dfrs.live.drivers.opening import open_driver
-from dfrs.live.drivers.process import ProcessDriver
+from dfrs.live.drivers.base import DriverError, ExitKind, NodeSettings, TaskState, UnsuitableError
+from dfrs.live.drivers.control_groups import driver
+from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.nice_levels.driver import NiceDriver, nice_level
+from dfrs.live.drivers.opening import driver_modules, open_driver
 from tests.driver_hosts import (
     BUSY,
     CPUS,
@@ -144,8 +146,8 @@ def test_without_root(host):
             os.setgid(65534)
             os.setuid(65534)
             with pytest.raises(DriverError):
-                open_driver(root, host.cluster, "n0", cores=1.0, memory_bytes=1 << 30, shares="caps")
-            node = open_driver(root, host.cluster, "n0", cores=1.0, memory_bytes=1 << 30, cpus=str(CPUS[0]))
+                opened(host, "n0", cores=1.0, memory_bytes=1 << 30, shares="caps")
+            node = opened(host, "n0", cores=1.0, memory_bytes=1 << 30, cpus=str(CPUS[0]))
             assert isinstance(node, NiceDriver)
             node.start(task(1), host.shell("id -u"), 0.5)
             node.start(task(2), host.spec("/bin/true", account="root"), 0.5)
@@ -167,22 +169,34 @@ def test_without_root(host):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def opened(host, node, **settings):
+    return open_driver(NodeSettings(root=host.root, cluster=host.cluster, node=node, **settings))
+
+
 @needs_root
 @needs_groups
 def test_the_best_driver_is_chosen(host, monkeypatch):
-    node = open_driver(host.root, host.cluster, "n0", cores=1.0, memory_bytes=1 << 30)
+    node = opened(host, "n0", cores=1.0, memory_bytes=1 << 30)
     host.drivers["n0"] = node
     assert isinstance(node, ProcessDriver)
     assert node.abilities.caps
 
     def nothing(cluster, node):
-        raise DriverError("no control groups")
+        raise UnsuitableError("no control groups")
 
-    monkeypatch.setattr(opening, "detect", nothing)
-    poor = open_driver(host.root, host.cluster, "n1", cores=1.0, memory_bytes=1 << 30)
+    monkeypatch.setattr(driver, "detect", nothing)
+    poor = opened(host, "n1", cores=1.0, memory_bytes=1 << 30)
     assert isinstance(poor, NiceDriver)
     assert (poor.abilities.shares, poor.abilities.caps, poor.abilities.memory_limits) == ("nice", False, False)
     with pytest.raises(DriverError, match="caps need control groups"):
-        open_driver(host.root, host.cluster, "n1", cores=1.0, memory_bytes=1 << 30, shares="caps")
+        opened(host, "n1", cores=1.0, memory_bytes=1 << 30, shares="caps")
     with pytest.raises(DriverError, match="this agent may use"):
-        open_driver(host.root, host.cluster, "n1", cores=1.0, memory_bytes=1 << 30, cpus="4000")
+        opened(host, "n1", cores=1.0, memory_bytes=1 << 30, cpus="4000")
+
+
+def test_a_folder_or_a_package_is_a_driver(tmp_path, monkeypatch):
+    module = SimpleNamespace(PREFERENCE=99, open_node=lambda settings: settings.node)
+    monkeypatch.setattr(opening, "entry_points", lambda group: [SimpleNamespace(name="theirs", load=lambda: module)])
+    assert list(driver_modules()) == ["theirs", "control_groups", "nice_levels"]
+    settings = NodeSettings(root=tmp_path, cluster="c", node="n7", cores=1.0, memory_bytes=1 << 30)
+    assert open_driver(settings) == "n7"

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from dfrs.live.drivers import supervisor
 from dfrs.live.drivers.base import DriverError, ExitKind
+from dfrs.live.drivers.processes import supervisor
 from tests.driver_hosts import (
     BUSY,
     MIB,

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers import cgroup_v1, cgroup_v2, supervised
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from dfrs.live.drivers.cgroup import most_processes
+from dfrs.live.drivers.control_groups import v1 as cgroup_v1
+from dfrs.live.drivers.control_groups import v2 as cgroup_v2
+from dfrs.live.drivers.control_groups.groups import most_processes
+from dfrs.live.drivers.processes import driver as supervised
 from tests.driver_hosts import (
     BUSY,
     CPUS,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers import profiles
 from dfrs.live.drivers.base import DriverError, RefusedError, TaskId, TaskSpec
-from dfrs.live.drivers.directory import Owner, TaskDirectory
-from dfrs.live.drivers.profiles import ENTRY, Profiles
+from dfrs.live.drivers.processes import profiles
+from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
+from dfrs.live.drivers.processes.profiles import ENTRY, Profiles
 
 TASK = TaskId(job=1, rank=0, attempt=0)
 SPEC = TaskSpec(

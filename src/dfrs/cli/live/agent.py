@@ -138,17 +138,20 @@ def _keep(settings: "AgentSettings", root: Path, cluster: str, cpus: str, shares
     import asyncio
 
     from dfrs.live.agent.agent import Agent, only_agent
+    from dfrs.live.drivers.base import NodeSettings
     from dfrs.live.drivers.opening import open_driver
 
     with only_agent(root, settings.node):
         driver = open_driver(
-            root,
-            cluster,
-            settings.node,
-            cores=settings.cpus,
-            memory_bytes=settings.memory_bytes,
-            cpus=cpus,
-            shares=shares.value,
+            NodeSettings(
+                root=root,
+                cluster=cluster,
+                node=settings.node,
+                cores=settings.cpus,
+                memory_bytes=settings.memory_bytes,
+                cpus=cpus,
+                shares=shares.value,
+            )
         )
         try:
             agent = Agent(driver, settings)

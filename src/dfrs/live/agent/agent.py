@@ -27,7 +27,7 @@ from websockets.frames import CloseCode
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.drivers.base import Driver, DriverError, Usage
-from dfrs.live.drivers.supervisor import BOOT
+from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.wire import (
     PROTOCOL,
     Desire,

@@ -7,7 +7,8 @@ whatever state it is in. Tasks outlive the agent that started them; a new driver
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -131,7 +132,8 @@ class Usage:
 class Abilities(Wire):
     """What a driver really can do on this host; policies and users are told."""
 
-    shares: Literal["cgroup-v2", "cgroup-v1", "nice"]
+    shares: Annotated[str, Field(max_length=32)]
+    """By what shares are given: `cgroup-v2`, `cgroup-v1`, `nice`."""
     caps: bool
     """Whether it can give hard limits on CPU."""
     memory_limits: bool
@@ -150,6 +152,35 @@ class DriverError(DfrsError):
 
 class RefusedError(DriverError):
     """No other attempt on this node could start the task."""
+
+
+class UnsuitableError(DriverError):
+    """This driver cannot run such a node on this host; another one may."""
+
+
+KEPT_OUTPUT_BYTES = 1 << 30
+"""Output of forgotten tasks on a host, unless told otherwise."""
+
+ShareMode = Literal["weights", "caps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """A node of this host, as an operator wants it."""
+
+    root: Path
+    """Where tasks have their files; all nodes of a host share it."""
+    cluster: str
+    """Names what the nodes that share `root` have on the host, such as control groups."""
+    node: str
+    cores: float
+    """CPU time that its tasks have together."""
+    memory_bytes: int
+    cpus: str | None = None
+    """Its CPUs, as `0-3,6`; None: all."""
+    shares: ShareMode = "weights"
+    """With caps a task never gets more than its share; with weights it may use what others leave."""
+    output_bytes: int = KEPT_OUTPUT_BYTES
 
 
 class Driver(Protocol):
@@ -208,6 +239,13 @@ class Driver(Protocol):
 
         They begin later than asked where the oldest output was rotated away. The stream "profile" is a document, made
         when it is asked for. Raises DriverError if there is none.
+        """
+        ...
+
+    def sweep(self) -> tuple[int, list[str]]:
+        """Kill what runs, and remove what tasks and the node have left but their output. Needs no room on the disk.
+
+        How many tasks were running, and what could not be removed, a line each.
         """
         ...
 

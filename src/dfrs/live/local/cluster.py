@@ -15,9 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 from dfrs.live.agent.capacity import measure
 from dfrs.live.client import Client, Endpoint, UnreachableError, read_client_file
-from dfrs.live.drivers.base import DriverError
+from dfrs.live.drivers.base import Driver, DriverError, NodeSettings
 from dfrs.live.drivers.opening import cluster_name, open_driver
-from dfrs.live.drivers.process import ProcessDriver
 from dfrs.live.home import AGENT_FILE, make_private, write_private
 from dfrs.live.local.children import ChildProcesses
 from dfrs.live.local.machine import Part, partition
@@ -266,39 +265,39 @@ def sweep(state: Path) -> tuple[int, list[str]]:
 
     Needs no room on the disk. How many tasks were running, and what could not be removed, a line each.
     """
-    root, machine, ended = agent_root(state), measure(), 0
-    problems: list[str] = []
+    ended, problems = 0, list[str]()
     for name in sorted(nodes_ever(state)):
         try:
-            driver = open_driver(root, cluster_name(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes)
+            driver = _driver(state, name)
         except (DriverError, OSError) as error:
             problems.append(f"node {name}: {error}")
             continue
-        for task in driver.files.ids():
-            owner = driver.files.owner(task)
-            if owner is None or owner.node != name:
-                continue
-            ended += bool(driver.files.place(task, owner).members())
-            try:
-                driver.forget(task)
-            except (DriverError, OSError) as error:
-                problems.append(str(error))
-        if isinstance(driver, ProcessDriver):
-            try:
-                driver.remove_node()
-            except DriverError as error:
-                problems.append(str(error))
+        running, left = driver.sweep()
         driver.close()
+        ended += running
+        problems += left
     return ended, problems
 
 
 def _has_tasks(state: Path, name: str) -> bool:
-    root, machine = agent_root(state), measure()
-    driver = open_driver(root, cluster_name(root), name, cores=machine.cores, memory_bytes=machine.memory_bytes)
+    driver = _driver(state, name)
     try:
         return bool(driver.tasks())
     finally:
         driver.close()
+
+
+def _driver(state: Path, name: str) -> Driver:
+    root, machine = agent_root(state), measure()
+    return open_driver(
+        NodeSettings(
+            root=root,
+            cluster=cluster_name(root),
+            node=name,
+            cores=machine.cores,
+            memory_bytes=machine.memory_bytes,
+        )
+    )
 
 
 def agent_root(state: Path) -> Path:

@@ -18,11 +18,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dfrs.live.drivers import supervisor
-from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
-from dfrs.live.drivers.cgroup import cpu_list
-from dfrs.live.drivers.directory import Owner
-from dfrs.live.drivers.supervised import KEPT_OUTPUT_BYTES, SupervisedDriver
+from dfrs.live.drivers.base import KEPT_OUTPUT_BYTES, Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
+from dfrs.live.drivers.control_groups.groups import cpu_list
+from dfrs.live.drivers.processes import supervisor
+from dfrs.live.drivers.processes.directory import Owner
+from dfrs.live.drivers.processes.driver import SupervisedDriver
 
 STEP = 1.25
 """Ratio of the kernel's weights of neighbouring nice levels."""
@@ -140,6 +140,9 @@ class NiceDriver(SupervisedDriver):
                 )
             )
         return rows
+
+    def remove_node(self) -> None:
+        """The host keeps nothing for it."""
 
 
 def _grouped_by_session() -> bool:

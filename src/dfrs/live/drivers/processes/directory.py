@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from dfrs.live.drivers.base import DriverError, Exit, ExitKind, Stream, TaskId
-from dfrs.live.drivers.supervisor import Place, living, pack, read_text, replace_file, unpack
+from dfrs.live.drivers.processes.supervisor import Place, living, pack, read_text, replace_file, unpack
 
 TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
 BLOCK_BYTES = 4096

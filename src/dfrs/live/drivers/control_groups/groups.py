@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, Protocol
 
-from dfrs.live.drivers.base import DriverError
-from dfrs.live.drivers.supervisor import Place, happened, read_text, write_control
+from dfrs.live.drivers.base import DriverError, UnsuitableError
+from dfrs.live.drivers.processes.supervisor import Place, happened, read_text, write_control
 
 TOP = "dfrs"
 PERIOD_US = 200_000
@@ -295,17 +295,17 @@ def writable(paths: Iterable[str]) -> bool:
 
 
 def detect(cluster: str, node: str) -> NodeGroup:
-    """This host's control groups for a node. Raises DriverError that says what is missing."""
-    from dfrs.live.drivers.cgroup_v1 import NodeGroupV1  # noqa: PLC0415 - both versions import this module
-    from dfrs.live.drivers.cgroup_v2 import NodeGroupV2  # noqa: PLC0415 - as cgroup_v1
+    """This host's control groups for a node. Raises UnsuitableError that says what is missing."""
+    from dfrs.live.drivers.control_groups.v1 import NodeGroupV1  # noqa: PLC0415 - both versions import this module
+    from dfrs.live.drivers.control_groups.v2 import NodeGroupV2  # noqa: PLC0415 - as above
 
     first, second = mounts(Path("/proc/mounts").read_text(encoding="utf-8"))
     if second is not None and "cpu" in read_text(f"{second}/cgroup.controllers").split():
         if not writable([second]):
-            raise DriverError(f"{second}: no right to make control groups: run the agent as root")
+            raise UnsuitableError(f"{second}: no right to make control groups: run the agent as root")
         return NodeGroupV2(second, cluster, node)
     if "cpu" in first and "freezer" in first and first["cpu"] != first["freezer"]:
         if not writable([first["cpu"], first["freezer"]]):
-            raise DriverError(f"{first['cpu']}: no right to make control groups: run the agent as root")
+            raise UnsuitableError(f"{first['cpu']}: no right to make control groups: run the agent as root")
         return NodeGroupV1(first, second, cluster, node)
-    raise DriverError("no control groups: mount version 2 with the cpu controller, or version 1's cpu and freezer")
+    raise UnsuitableError("no control groups: mount version 2 with the cpu controller, or version 1's cpu and freezer")

@@ -14,7 +14,7 @@ import os
 from typing import Literal
 
 from dfrs.live.drivers.base import DriverError
-from dfrs.live.drivers.cgroup import (
+from dfrs.live.drivers.control_groups.groups import (
     TOP,
     TaskGroup,
     UsageCounters,
@@ -30,7 +30,7 @@ from dfrs.live.drivers.cgroup import (
     waiting_s,
     worst_of,
 )
-from dfrs.live.drivers.supervisor import Place, read_text, write_control
+from dfrs.live.drivers.processes.supervisor import Place, read_text, write_control
 
 WEIGHTS = (1, 10_000)
 CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")

@@ -15,16 +15,15 @@ from pathlib import Path
 
 import structlog
 
-from dfrs.live.drivers import supervisor
 from dfrs.live.drivers.base import Abilities, DriverError, Exit, Stream, TaskId, TaskSpec, TaskState, TaskStatus, Usage
-from dfrs.live.drivers.directory import Owner, TaskDirectory
-from dfrs.live.drivers.profiles import Profiles
+from dfrs.live.drivers.processes import supervisor
+from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
+from dfrs.live.drivers.processes.profiles import Profiles
 
 FREEZE_S = 2.0
 KILL_S = 5.0
 MOVE_S = 5.0
 LAST_WORDS_S = 1.0
-KEPT_OUTPUT_BYTES = 1 << 30
 
 log = structlog.get_logger(__name__)
 
@@ -311,6 +310,28 @@ class SupervisedDriver(ABC):
         if stream == "profile" and (document := self.profiles.document(task)) is not None:
             return document[offset : offset + limit], min(offset, len(document)), len(document)
         return self.files.output(task, stream, offset, limit)
+
+    def sweep(self) -> tuple[int, list[str]]:
+        """See `base.Driver`."""
+        ended, problems = 0, list[str]()
+        for task in self.files.ids():
+            owner = self.files.owner(task)
+            if owner is None or owner.node != self.node:
+                continue
+            ended += bool(self.files.place(task, owner).members())
+            try:
+                self.forget(task)
+            except (DriverError, OSError) as error:
+                problems.append(str(error))
+        try:
+            self.remove_node()
+        except DriverError as error:
+            problems.append(str(error))
+        return ended, problems
+
+    @abstractmethod
+    def remove_node(self) -> None:
+        """Remove what the host keeps for the node itself. Raises DriverError that names a task which still runs."""
 
     def close(self) -> None:
         """Nothing is held; tasks run on."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from dfrs.live.drivers.base import DriverError, RefusedError, TaskId, TaskSpec
-from dfrs.live.drivers.directory import STALE_S, TaskDirectory
+from dfrs.live.drivers.processes.directory import STALE_S, TaskDirectory
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.profiling.build import profiler, toolchain
 from dfrs.profiling.preload import environment, shared_memory

@@ -6,15 +6,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from dfrs.live.drivers.base import Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
-from dfrs.live.drivers.cgroup import NodeGroup, add_counters, cpu_list, detect
-from dfrs.live.drivers.directory import Owner
-from dfrs.live.drivers.supervised import KEPT_OUTPUT_BYTES, MOVE_S, SupervisedDriver
-from dfrs.live.drivers.supervisor import read_text, write_control
-
-Shares = Literal["weights", "caps"]
+from dfrs.live.drivers.base import (
+    KEPT_OUTPUT_BYTES,
+    Abilities,
+    DriverError,
+    ShareMode,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    Usage,
+)
+from dfrs.live.drivers.control_groups.groups import add_counters, cpu_list, detect
+from dfrs.live.drivers.processes.directory import Owner
+from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
+from dfrs.live.drivers.processes.supervisor import read_text, write_control
 
 
 class ProcessDriver(SupervisedDriver):
@@ -35,12 +41,12 @@ class ProcessDriver(SupervisedDriver):
         cpus: str | None = None,
         cores: float,
         memory_bytes: int,
-        shares: Shares = "weights",
+        shares: ShareMode = "weights",
         output_bytes: int = KEPT_OUTPUT_BYTES,
         groups: NodeGroup | None = None,
     ) -> None:
         super().__init__(root, node, cores, memory_bytes, output_bytes)
-        self.shares: Shares = shares
+        self.shares: ShareMode = shares
         self.groups = detect(cluster, node) if groups is None else groups
         self.groups.create(cpus, cores if cores < _count(cpus) else None, cores)
         self._recover()

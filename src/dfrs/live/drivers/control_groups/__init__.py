@@ -1,0 +1,20 @@
+"""Tasks as processes in control groups, version 1 or 2: for agents that are root."""
+
+from dfrs.live.drivers.base import NodeSettings
+from dfrs.live.drivers.control_groups.driver import ProcessDriver
+
+PREFERENCE = 20
+
+
+def open_node(settings: NodeSettings) -> ProcessDriver:
+    """The node's driver. Raises DriverError, and UnsuitableError where this host has no control groups to use."""
+    return ProcessDriver(
+        settings.root,
+        settings.cluster,
+        settings.node,
+        cpus=settings.cpus,
+        cores=settings.cores,
+        memory_bytes=settings.memory_bytes,
+        shares=settings.shares,
+        output_bytes=settings.output_bytes,
+    )

@@ -1,0 +1,1 @@
+"""What drivers of processes share: the supervisor of a task, and its files."""
