@@ -17,7 +17,7 @@ from dfrs.live.drivers.base import (
     TaskState,
     Usage,
 )
-from dfrs.live.drivers.control_groups.groups import add_counters, cpu_list, detect
+from dfrs.live.drivers.control_groups.groups import NodeGroup, add_counters, cpu_list, detect
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
 from dfrs.live.drivers.processes.supervisor import read_text, write_control
