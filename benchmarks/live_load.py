@@ -1,6 +1,6 @@
 """How much the live controller bears: submissions a second, and decisions with 1,000 nodes and 10,000 running jobs.
 
-Agents are in memory (`tests.live_cluster`), so what is measured is the controller: API and sockets are not in it.
+Agents are in memory (`dfrs.testing`), so what is measured is the controller: API and sockets are not in it.
 """
 
 import asyncio
@@ -8,11 +8,11 @@ import resource
 import tempfile
 import time
 
-from tests.live_cluster import GIB, World, make, until
-
 from benchmarks.common import console
 from benchmarks.online import table
 from dfrs.live.protocol.resources import JobRequest, JobState
+from dfrs.testing import InMemoryHosts, make_controller, until
+from dfrs.testing.in_memory import GIB
 
 NODES, JOBS, CLIENTS = 1_000, 10_000, 20
 DECISION_GOAL_S = 1.0
@@ -25,8 +25,8 @@ PATIENCE_S = 600.0
 
 
 async def _begun(path, nodes, cpus=4.0):
-    world = World(watched=False)
-    controller = make(path, clock=time.time, report_s=1.0)
+    world = InMemoryHosts(watched=False)
+    controller = make_controller(path, clock=time.time, report_s=1.0)
     await controller.start()
     for k in range(nodes):
         world.node(f"n{k}", host=f"h{k}", cpus=cpus).attach(controller)

@@ -10,14 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers.base import DriverError, ExitKind, TaskId, TaskSpec, TaskState
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from dfrs.live.drivers.control_groups.driver import ProcessDriver
 from dfrs.live.drivers.control_groups.groups import detect, mounts
 from dfrs.live.drivers.processes.directory import TaskDirectory
+from dfrs.testing.drivers import MIB, task_spec
+from dfrs.testing.drivers import exit_of as ended
+from dfrs.testing.drivers import state_of as state
+from dfrs.testing.drivers import task_id as task
+from dfrs.testing.drivers import usage_of as used
+from dfrs.testing.drivers import wait_for as until
 
 CPUS = sorted(os.sched_getaffinity(0))
 BUSY = ("/bin/sh", "-c", "while :; do :; done")
-MIB = 1 << 20
 PYTHON = os.path.realpath(sys.executable)
 _names = itertools.count()
 
@@ -33,19 +38,6 @@ def why_no_groups():
 
 needs_groups = pytest.mark.skipif(bool(why_no_groups()), reason=why_no_groups() or "-")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-def until(condition, timeout_s=15.0, every_s=0.005):
-    """Wait for it, and return what it says."""
-    end = time.monotonic() + timeout_s
-    while not (value := condition()):
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(every_s)
-    return value
-
-
-def task(job=1, rank=0, attempt=0):
-    return TaskId(job=job, rank=rank, attempt=attempt)
 
 
 def processes(mark):
@@ -85,8 +77,7 @@ class Host:
 
     def spec(self, *command, environment=None, **options):
         environment = {"PATH": "/usr/bin:/bin", "TEST_MARK": self.cluster} | (environment or {})
-        options = {"directory": "/", "tasks": 1, "peers": ("127.0.0.1",), "memory_bytes": 64 * MIB} | options
-        return TaskSpec(command=command, environment=environment, **options)
+        return task_spec(*command, environment=environment, **options)
 
     def shell(self, script, **options):
         return self.spec("/bin/sh", "-c", script, **options)
@@ -108,20 +99,6 @@ class Host:
         assert not list((self.root / "tasks").iterdir())
 
 
-def state(driver, which):
-    """What a task is: its state, ABSENT if it is not listed."""
-    return next((status.state for status in driver.tasks() if status.task == which), TaskState.ABSENT)
-
-
-def ended(driver, which, timeout_s=15.0):
-    """How a task ended, once it has."""
-
-    def found():
-        return next((status.exit for status in driver.tasks() if status.task == which and status.exit), None)
-
-    return until(found, timeout_s)
-
-
 def running(driver, which):
     """Its process, once its program runs."""
 
@@ -138,10 +115,6 @@ def running(driver, which):
         return None if supervisor else status.pid
 
     return until(program)
-
-
-def used(driver, which):
-    return next(row for row in driver.usage() if row.task == which)
 
 
 def fractions(driver, which, seconds):
@@ -177,4 +150,7 @@ def host(tmp_path):
     made.close()
 
 
-__all__ = ["BUSY", "CPUS", "MIB", "PYTHON", "ExitKind", "Host", "TaskState", "alone", "host"]
+__all__ = [
+    "BUSY", "CPUS", "MIB", "PYTHON", "ExitKind", "Host", "TaskState", "alone", "ended", "host", "state", "task",
+    "until", "used",
+]  # fmt: skip

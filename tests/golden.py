@@ -18,8 +18,8 @@ from pathlib import Path
 import dfrs
 from dfrs.cli.main import main as command
 from dfrs.placement.registry import ALGORITHMS
+from dfrs.testing import run_virtually
 from tests.storms import Storm
-from tests.virtual_loop import run_virtually
 
 ROOT = Path(__file__).parents[1]
 DEMO = ROOT / "examples" / "demo.swf.gz"

@@ -28,8 +28,9 @@ from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import InputError
 from dfrs.policies.names import find_policy
-from tests.live_cluster import GIB, POLICY, World, abandon, make, until
-from tests.virtual_loop import VirtualExecutor, run_virtually
+from dfrs.testing import InMemoryHosts, VirtualExecutor, abandon, make_controller, run_virtually, until
+from dfrs.testing.cluster import DEFAULT_POLICY
+from dfrs.testing.in_memory import GIB
 
 ACTS = 120
 
@@ -39,33 +40,33 @@ class Storm:
 
     def __init__(self, path, seed, loop):
         self.path, self.random, self.loop = path, random.Random(seed), loop
-        self.world = World(seed=seed, chaos=0.2, stamp=loop.time)
+        self.hosts = InMemoryHosts(seed=seed, chaos=0.2, stamp=loop.time)
         for k in range(4):
-            self.world.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0)
+            self.hosts.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0)
         self.submitted = set()
         self.controller = None
         self.kills = self.refused = 0
 
     async def start(self):
         """A controller that goes on from what is in the database."""
-        self.controller = make(
-            self.path, clock=self.world.clock, checkpoint_events=40, writer=VirtualExecutor(self.loop)
+        self.controller = make_controller(
+            self.path, clock=self.hosts.clock, checkpoint_events=40, writer=VirtualExecutor(self.loop)
         )
         await self.controller.start()
-        self.world.attach_all(self.controller)
+        self.hosts.attach_all(self.controller)
 
     async def kill(self):
         """At a random point of whatever it does."""
         await asyncio.sleep(self.random.choice((0, 0, 1, 5)) * self.loop.delay_s())
-        self.world.history.append(("kill",))
+        self.hosts.history.append(("kill",))
         await abandon(self.controller)
         self.kills += 1
         await self.start()
 
     async def act(self):
         """Something happens."""
-        chance, world = self.random.random(), self.world
-        node = self.random.choice(list(world.nodes.values()))
+        chance, hosts = self.random.random(), self.hosts
+        node = self.random.choice(list(hosts.nodes.values()))
         controller = self.controller
         try:
             if chance < 0.35:
@@ -73,7 +74,7 @@ class Storm:
             elif chance < 0.45 and self.submitted:
                 verb = self.random.choice(["cancel", "hold", "release"])
                 job = self.random.choice(sorted(self.submitted))
-                world.history.append((verb, job))
+                hosts.history.append((verb, job))
                 await getattr(controller, verb)(job, "ann")
             elif chance < 0.55:
                 node.attach(controller)
@@ -87,7 +88,7 @@ class Storm:
             elif chance < 0.72:
                 await getattr(controller, self.random.choice(["drain", "undrain"]))(node.name, "root")
             else:
-                world.tick(self.random.random())
+                hosts.tick(self.random.random())
                 await asyncio.sleep(0.003)
         except (InputError, ConflictError, NotFoundError):
             self.refused += 1
@@ -106,38 +107,38 @@ class Storm:
 
     async def calm(self):
         """Everything works again; every job ends."""
-        world = self.world
-        world.chaos = 0.0
-        for name in world.nodes:
+        hosts = self.hosts
+        hosts.chaos = 0.0
+        for name in hosts.nodes:
             await self.controller.undrain(name, "root")
-        world.attach_all(self.controller)
+        hosts.attach_all(self.controller)
         for job in sorted(self.submitted):
             if self.controller.job(job).state is JobState.HELD:
                 await self.controller.release(job, "ann")
         for _ in range(4000):
             if all(self.controller.job(job).state in ENDED for job in self.submitted):
                 return
-            world.tick(0.5)
+            hosts.tick(0.5)
             await asyncio.sleep(0.003)
         left = [self.controller.job(job) for job in self.submitted if self.controller.job(job).state not in ENDED]
         raise AssertionError(f"never ended: {left[:3]}")
 
     async def story(self):
-        """All of it. The world fails it at the first step at which two attempts at one task run."""
+        """All of it. The hosts fail it at the first step at which two attempts at one task run."""
         await self.start()
-        await until(lambda: len(self.controller.nodes()) == len(self.world.nodes))
+        await until(lambda: len(self.controller.nodes()) == len(self.hosts.nodes))
         for _ in range(ACTS):
             await self.act()
         await self.calm()
         controller = self.controller
         assert controller.state.mismatches == 0
         assert controller.state.refused == 0
-        assert not self.world.broken
-        assert not self.world.running()
+        assert not self.hosts.broken
+        assert not self.hosts.running()
         assert self.submitted == {job.id for job in controller.jobs(states=ENDED, limit=1000)}
         await controller.stop()
         entries = [each for each in read_log(self.path) if each[1]["event"] != "restart"]
-        assert replay(Core(find_policy(POLICY), np.zeros((0, 2))), entries) is None
+        assert replay(Core(find_policy(DEFAULT_POLICY), np.zeros((0, 2))), entries) is None
 
 
 def read_log(path):
@@ -160,11 +161,11 @@ def storm(seed):
 
     try:
         _, steps = run_virtually(seed, story)
-        events = json.dumps([read_log(path), [list(map(str, each)) for each in made[0].world.history], steps])
+        events = json.dumps([read_log(path), [list(map(str, each)) for each in made[0].hosts.history], steps])
         return made[0], sha256(events.encode()).hexdigest()[:16]
     except Exception as error:
-        error.add_note(f"seed {seed}, after {len(made[0].world.history) if made else 0} acts of nodes")
-        error.world = made[0].world if made else None
+        error.add_note(f"seed {seed}, after {len(made[0].hosts.history) if made else 0} acts of nodes")
+        error.hosts = made[0].hosts if made else None
         raise
     finally:
         shutil.rmtree(path, ignore_errors=True)
@@ -208,14 +209,14 @@ def main():
 
 def trace(seed, task):
     """Print what became of a task."""
-    world = None
+    hosts = None
     try:
         over, _ = storm(seed)
-        world = over.world
+        hosts = over.hosts
     except Exception as error:
-        world = error.world
+        hosts = error.hosts
         print(f"{type(error).__name__}: {error}")
-    for each in world.history if world else ():
+    for each in hosts.history if hosts else ():
         names = {str(part) for part in each[1:]}
         if each[0] in {"kill", "reboot", "cut", "attach"} or names & {task, task.partition(".")[0]}:
             print(*each)

@@ -250,13 +250,3 @@ def test_handing_while_it_forks(host):
         second.start(task(), host.spec(*BUSY), 0.5)
     second.forget(task())
     assert state(first, task()) is TaskState.RUNNING
-
-
-def test_an_ended_task_is_handed_too(host):
-    first, second = host.node("n0"), host.node("n1")
-    first.start(task(), host.shell("exit 9"), 0.5)
-    ended(first, task())
-    first.hand(task())
-    second.take(task(), 0.5)
-    assert ended(second, task()).code == 9
-    assert state(first, task()) is TaskState.ABSENT

@@ -14,8 +14,9 @@ from dfrs.engine.commands import DETACH
 from dfrs.engine.executor_constraints import Limits, guard
 from dfrs.engine.held_jobs import LastIslands
 from dfrs.engine.reconcile import reconcile
-from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Snapshot, Target
+from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Target
 from dfrs.model.run import Action
+from dfrs.testing import SnapshotJob, build_snapshot
 from tests import online_cases
 from tests.frozen import frozen
 from tests.strategies import Drawn
@@ -147,45 +148,29 @@ def on(snapshot, slots, row):
 
 def state(jobs, *, nodes=2, islands=None, keeps=None, last_islands=None, capacity=None):
     """From rows of (state, nodes or tasks, need, memory, minimum, yield)."""
-    table, slots = np.zeros(len(jobs), JOB), []
-    for r, (state_, where, need, memory, minimum, yield_) in enumerate(jobs):
-        own = list(where) if isinstance(where, tuple) else [-1] * where
-        slots += own
-        table[r] = (
-            r + 1,
-            r,
-            -1,
-            state_,
-            len(own),
-            need,
-            memory,
-            1.0,
-            np.nan,
-            0.0,
-            0.0,
-            yield_,
-            np.nan,
-            0.0,
-            0.0,
-            0,
-            0,
-            np.nan,
-            0,
-            0,
-            0,
-            minimum,
-            1.0,
-        )
-    first = np.cumsum([0, *table["tasks"].tolist()])
-    capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity)
-    is_open = np.ones(len(capacity), np.bool_)
+    shot = build_snapshot(
+        (
+            SnapshotJob(
+                nodes=where if isinstance(where, tuple) else (),
+                tasks=None if isinstance(where, tuple) else where,
+                paused=state_ == PAUSED,
+                need=need,
+                memory=memory,
+                minimum=minimum,
+                yield_=yield_,
+            )
+            for state_, where, need, memory, minimum, yield_ in jobs
+        ),
+        nodes=nodes if capacity is None else capacity,
+        now_s=10.0,
+    )
+    capacity, is_open = shot.capacity, shot.open
     known = LastIslands()
     for serial, each in (last_islands or {}).items():
         known.note(serial, np.array(each))
     limits = Limits(
         cluster_of(capacity, islands or [0] * len(capacity), keeps or [False] * len(capacity), is_open), known
     )
-    shot = frozen(Snapshot(10.0, Cause.WAKE, -1, capacity, is_open, table, first, np.array(slots, np.int64), 0.0))
     return shot, limits
 
 

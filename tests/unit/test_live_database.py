@@ -19,7 +19,7 @@ from dfrs.live.controller.database import Database, ReplacedError, migrate
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.model.errors import InputError
-from tests.live_cluster import World, abandon, make, until
+from dfrs.testing import InMemoryHosts, abandon, make_controller, until
 
 
 def run(coroutine):
@@ -150,9 +150,9 @@ class Full:
 
 def test_a_full_disk_stops_decisions_and_nothing_else(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         node = world.node("n1")
-        controller = make(tmp_path, clock=world.clock)
+        controller = make_controller(tmp_path, clock=world.clock)
         await controller.start()
         node.attach(controller)
         jobs = [(await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a"))[0] for _ in range(2)]
@@ -177,7 +177,7 @@ def test_a_full_disk_stops_decisions_and_nothing_else(tmp_path):
         (third,) = await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a")
         await until(lambda: controller.job(third).state is JobState.RUNNING)
         await abandon(controller)
-        again = make(tmp_path, clock=world.clock)
+        again = make_controller(tmp_path, clock=world.clock)
         await again.start()
         assert again.state.mismatches == 0
         # Whether it was seen to run may not have been stored yet.
@@ -244,9 +244,9 @@ def test_postgresql_is_as_good(postgres, tmp_path):
     url, program, home = postgres
 
     async def story():
-        world = World()
+        world = InMemoryHosts()
         world.node("n1")
-        controller = make(tmp_path, clock=world.clock, database=url)
+        controller = make_controller(tmp_path, clock=world.clock, database=url)
         await controller.start()
         world.attach_all(controller)
         (job,) = await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a")
@@ -259,7 +259,7 @@ def test_postgresql_is_as_good(postgres, tmp_path):
         (second,) = await controller.submit(JobRequest(command=("x",), cpu_cores=1.0), "a", "a")
         await until(lambda: controller.job(second).started_at)
         await abandon(controller)
-        again = make(tmp_path, clock=world.clock, database=url)
+        again = make_controller(tmp_path, clock=world.clock, database=url)
         await again.start()
         world.attach_all(again)
         assert again.state.mismatches == 0

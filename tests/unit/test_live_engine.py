@@ -10,7 +10,8 @@ from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import JobRequest, JobState, NodeState
 from dfrs.live.protocol.wire import Desire, Welcome
 from dfrs.model.errors import InputError
-from tests.live_cluster import GIB, World, make, until
+from dfrs.testing import InMemoryCluster, InMemoryHosts, until
+from dfrs.testing.in_memory import GIB
 
 
 def run(coroutine):
@@ -21,40 +22,10 @@ def request(*command, **more):
     return JobRequest(command=command or ("forever",), **more)
 
 
-class Begun:
-    """A world and a controller that knows its nodes; stopped in the end."""
-
-    def __init__(self, path, nodes=2, host="h", **settings):
-        self.path, self.nodes, self.host, self.settings = path, nodes, host, settings
-
-    async def __aenter__(self):
-        self.world = World()
-        self.controller = make(self.path, clock=self.world.clock, **self.settings)
-        await self.controller.start()
-        for k in range(self.nodes):
-            self.world.node(f"n{k + 1}", host=self.host or f"h{k}").attach(self.controller)
-        await until(lambda: all(node.welcomes for node in self.world.nodes.values()))
-        return self
-
-    async def __aexit__(self, *_):
-        await self.controller.stop()
-
-    async def submit(self, *command, **more):
-        (job,) = await self.controller.submit(request(*command, **more), "ann", "ann")
-        return job
-
-    async def reaches(self, job, state):
-        await until(lambda: self.controller.job(job).state is state, f"job {job} {state}")
-        return self.controller.job(job)
-
-    def actions(self, job):
-        return [each.action for each in self.controller.activity(job=job)]
-
-
 def test_a_job_starts_runs_and_ends(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
-            world, controller = live.world, live.controller
+        async with InMemoryCluster(directory=tmp_path) as live:
+            world, controller = live.hosts, live.controller
             job = await live.submit("sleep", "1", cpu_cores=2.0, tasks=2)
             seen = await live.reaches(job, JobState.RUNNING)
             assert sorted(seen.nodes) == ["n1", "n2"]
@@ -84,7 +55,7 @@ def test_a_job_starts_runs_and_ends(tmp_path):
 )
 def test_a_failed_job_says_how(tmp_path, command, words, code):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             job = await live.submit(*command, cpu_cores=1.0)
             ended = await live.reaches(job, JobState.FAILED)
             assert (ended.exit, ended.exit_code) == (words, code)
@@ -95,7 +66,7 @@ def test_a_failed_job_says_how(tmp_path, command, words, code):
 @pytest.mark.parametrize(("tasks", "words"), [(1, "done; output was dropped"), (2, "done; task 0: output was dropped")])
 def test_what_a_node_has_to_say_of_a_job_that_is_done_is_told(tmp_path, tasks, words):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             job = await live.submit("fail", "0", "output", "was", "dropped", cpu_cores=1.0, tasks=tasks)
             ended = await live.reaches(job, JobState.DONE)
             assert (ended.exit, ended.exit_code) == (words, 0)
@@ -105,32 +76,32 @@ def test_what_a_node_has_to_say_of_a_job_that_is_done_is_told(tmp_path, tasks, w
 
 def test_one_failed_task_ends_the_others(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             job = await live.submit(cpu_cores=1.0, tasks=3)
             await live.reaches(job, JobState.RUNNING)
-            for node in live.world.nodes.values():
+            for node in live.hosts.nodes.values():
                 node.end(job, rank=1, code=7)
             ended = await live.reaches(job, JobState.FAILED)
             assert ended.exit == "task 1 ended with status 7"
-            assert not live.world.running(job)
+            assert not live.hosts.running(job)
 
     run(story())
 
 
 def test_cancelling(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             controller = live.controller
             running = await live.submit(memory_bytes=5 * GIB, cpu_cores=1.0)
             await live.reaches(running, JobState.RUNNING)
-            live.world.nodes["n1"].deaf = True
+            live.hosts.nodes["n1"].deaf = True
             await controller.cancel(running, "bob")
             assert controller.job(running).state is JobState.ENDING
             with pytest.raises(ConflictError, match="is ending"):
                 await controller.cancel(running, "bob")
-            live.world.nodes["n1"].attach(controller)
-            live.world.nodes["n1"].deaf = False
-            live.world.nodes["n1"].attach(controller)
+            live.hosts.nodes["n1"].attach(controller)
+            live.hosts.nodes["n1"].deaf = False
+            live.hosts.nodes["n1"].attach(controller)
             ended = await live.reaches(running, JobState.CANCELLED)
             assert ended.exit == "cancelled by bob"
             with pytest.raises(ConflictError, match="has ended"):
@@ -147,13 +118,13 @@ def test_cancelling(tmp_path):
 
 def test_hold_and_release(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             controller = live.controller
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
             await controller.hold(job, "ann")
             assert (await live.reaches(job, JobState.HELD)).why == "held by ann"
-            node = live.world.nodes[controller.job(job).nodes[0]]
+            node = live.hosts.nodes[controller.job(job).nodes[0]]
             await until(lambda: [t.state for t in node.tasks.values()] == ["paused"])
             with pytest.raises(ConflictError, match="held already"):
                 await controller.hold(job, "ann")
@@ -171,7 +142,7 @@ def test_hold_and_release(tmp_path):
 
 def test_jobs_wait_for_others(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             first = await live.submit("sleep", "1", cpu_cores=1.0)
             second = await live.submit("sleep", "1", cpu_cores=1.0, after=(first,))
             bad = await live.submit(cpu_cores=1.0)
@@ -180,10 +151,10 @@ def test_jobs_wait_for_others(tmp_path):
             assert live.controller.job(second).state is JobState.PENDING
             assert live.controller.job(second).why == f"waits for job {first} to end"
             await live.reaches(first, JobState.RUNNING)
-            live.world.tick(1.1)
+            live.hosts.tick(1.1)
             await live.reaches(second, JobState.RUNNING)
             await live.reaches(bad, JobState.RUNNING)
-            for node in live.world.nodes.values():
+            for node in live.hosts.nodes.values():
                 node.end(bad, code=1)
             assert (await live.reaches(third, JobState.CANCELLED)).exit == f"after job {bad}, which failed"
             assert (await live.reaches(fourth, JobState.CANCELLED)).exit == f"after job {third}, which was cancelled"
@@ -197,13 +168,13 @@ def test_jobs_wait_for_others(tmp_path):
 
 def test_an_array_is_many_jobs(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             jobs = await live.controller.submit(request(cpu_cores=0.1, array=5), "ann", "ann")
             assert len(jobs) == 5
             for job in jobs:
                 await live.reaches(job, JobState.RUNNING)
             found = {}
-            for node in live.world.nodes.values():
+            for node in live.hosts.nodes.values():
                 for message in node.link.sent:
                     if isinstance(message, Desire):
                         found |= {d.task.job: d.spec.environment for d in message.tasks if d.spec is not None}
@@ -216,7 +187,7 @@ def test_an_array_is_many_jobs(tmp_path):
 
 def test_what_can_never_run_is_refused(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             for more, words in (
                 ({"cpu_cores": 9.0}, "cpu_cores: 9: a task can need at most 4 cores"),
                 ({"memory_bytes": 9 * GIB}, "memory_bytes: 9663676416: a task can have at most 8589934592 bytes"),
@@ -232,22 +203,22 @@ def test_nodes_that_will_not_be_back_hold_no_job(tmp_path):
     """And after a day nobody is shown them any more."""
 
     async def story():
-        async with Begun(tmp_path, host=None) as live:
+        async with InMemoryCluster(directory=tmp_path, host=None) as live:
             controller, large = live.controller, {"memory_bytes": 5 * GIB, "tasks": 2}
             await controller.cancel(await live.submit(**large), "ann")
-            live.world.nodes["n2"].die()
-            live.world.tick(20)
+            live.hosts.nodes["n2"].die()
+            live.hosts.tick(20)
             await until(lambda: controller.nodes()[1].state is NodeState.SILENT)
             await controller.cancel(await live.submit(**large), "ann")
             await controller.drain("n2", "root")
             with pytest.raises(InputError, match="all nodes together hold at most 1 such"):
                 await live.submit(**large)
             await controller.undrain("n2", "root")
-            live.world.tick(200)
+            live.hosts.tick(200)
             await until(lambda: controller.nodes()[1].state is NodeState.LOST)
             with pytest.raises(InputError, match="all nodes together hold at most 1 such"):
                 await live.submit(**large)
-            live.world.tick(86400)
+            live.hosts.tick(86400)
             await until(lambda: [node.name for node in controller.nodes()] == ["n1"])
             with pytest.raises(NotFoundError):
                 await controller.drain("n2", "root")
@@ -257,10 +228,10 @@ def test_nodes_that_will_not_be_back_hold_no_job(tmp_path):
 
 def test_a_start_is_at_most_some_years_ahead(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=0) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
             with pytest.raises(InputError, match="start_at: 88170000000: must be at most 10 years ahead"):
                 await live.submit(start_at=88170000000.0)
-            await live.submit(start_at=live.world.now + 9 * 365 * 86400.0)
+            await live.submit(start_at=live.hosts.now + 9 * 365 * 86400.0)
 
     run(story())
 
@@ -271,7 +242,7 @@ async def explained(live, job, words):
 
 def test_what_a_job_waits_for_is_said(tmp_path):
     async def story():
-        async with Begun(tmp_path, policy="Greedy*/OPT=MIN") as live:
+        async with InMemoryCluster(directory=tmp_path, policy="Greedy*/OPT=MIN") as live:
             controller = live.controller
             held = await live.submit(held=True)
             assert controller.explain(held).now == "held since its submission"
@@ -293,14 +264,14 @@ def test_what_a_job_waits_for_is_said(tmp_path):
 
 def test_what_a_job_waits_for_in_a_batch_queue_is_said(tmp_path):
     async def story():
-        async with Begun(tmp_path, policy="EASY-D") as live:
+        async with InMemoryCluster(directory=tmp_path, policy="EASY-D") as live:
             controller = live.controller
             first = await live.submit(cpu_cores=4.0, estimate_s=100)
             await live.reaches(first, JobState.RUNNING)
             head, behind = [await live.submit(cpu_cores=4.0, tasks=2, estimate_s=1000) for _ in range(2)]
             await explained(live, head, "waits: only 1 of its 2 tasks fits now")
             await explained(live, behind, f"waits behind job {head}")
-            at = live.world.now + 7200
+            at = live.hosts.now + 7200
             dedicated = await live.submit(cpu_cores=1.0, start_at=at, estimate_s=10)
             await until(lambda: dedicated in controller.state.picture.rows)
             await explained(live, dedicated, "waits for its requested start at ")
@@ -311,7 +282,7 @@ def test_what_a_job_waits_for_in_a_batch_queue_is_said(tmp_path):
 
 def test_a_minimum_yield_without_room_is_said_of_jobs_that_have_one(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             first = await live.submit(cpu_cores=4.0, minimum_yield=0.7)
             await live.reaches(first, JobState.RUNNING)
             second = await live.submit(cpu_cores=4.0, minimum_yield=0.5)
@@ -322,8 +293,8 @@ def test_a_minimum_yield_without_room_is_said_of_jobs_that_have_one(tmp_path):
 
 def test_a_job_that_is_being_started_says_where(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
-            live.world.nodes["n1"].deaf = True
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            live.hosts.nodes["n1"].deaf = True
             job = await live.submit(cpu_cores=1.0)
             assert (await live.reaches(job, JobState.STARTING)).why == "is being started on n1"
 
@@ -334,21 +305,21 @@ def test_a_job_counts_from_its_requested_start(tmp_path):
     """Before, it lowers nobody's yield; its flow time begins then."""
 
     async def story():
-        async with Begun(tmp_path, policy="EASY-D") as live:
+        async with InMemoryCluster(directory=tmp_path, policy="EASY-D") as live:
             controller = live.controller
             first = await live.submit(cpu_cores=1.0, estimate_s=1e6)
             await live.reaches(first, JobState.RUNNING)
-            job = await live.submit(cpu_cores=1.0, start_at=live.world.now + 600, estimate_s=10)
+            job = await live.submit(cpu_cores=1.0, start_at=live.hosts.now + 600, estimate_s=10)
             await until(lambda: job in controller.state.picture.rows)
-            live.world.tick(10)
+            live.hosts.tick(10)
             assert (controller.cluster().minimum_yield, controller.cluster().median_yield) == (1.0, 1.0)
-            live.world.tick(290)
+            live.hosts.tick(290)
             assert controller.job(job).stretch == 1.0
-            live.world.tick(300)
+            live.hosts.tick(300)
             await live.reaches(job, JobState.RUNNING)
             # A job is shown as running a moment before the core's next picture counts it.
             await until(lambda: np.isfinite(controller.state.picture.row(job)["ready_s"]))
-            live.world.tick(100)
+            live.hosts.tick(100)
             assert controller.job(job).stretch == pytest.approx(1.0, abs=0.01)
 
     run(story())
@@ -356,7 +327,7 @@ def test_a_job_counts_from_its_requested_start(tmp_path):
 
 def test_a_job_one_of_whose_tasks_cannot_be_started_fails(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             job = await live.submit("missing", cpu_cores=4.0, tasks=2)
             assert "could not be started: no such file" in (await live.reaches(job, JobState.FAILED)).exit
 
@@ -365,11 +336,11 @@ def test_a_job_one_of_whose_tasks_cannot_be_started_fails(tmp_path):
 
 def test_before_there_are_nodes_jobs_wait(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=0) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
             fits, too_large = await live.submit(cpu_cores=2.0), await live.submit(cpu_cores=5.0)
             assert live.controller.job(fits).state is JobState.WAITING
             assert "no node" in live.controller.job(fits).why
-            live.world.node("n1").attach(live.controller)
+            live.hosts.node("n1").attach(live.controller)
             await live.reaches(fits, JobState.RUNNING)
             assert "at most 4 cores" in (await live.reaches(too_large, JobState.FAILED)).exit
 
@@ -380,20 +351,20 @@ def test_a_job_moves_between_nodes_of_a_host(tmp_path):
     """Draining does not move, so the policy is made to: a large job comes, and a small one has to make room."""
 
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             small = [await live.submit(cpu_cores=1.0, memory_bytes=3 * GIB) for _ in range(2)]
             for job in small:
                 await live.reaches(job, JobState.RUNNING)
             assert sorted(live.controller.job(job).nodes[0] for job in small) == ["n1", "n2"]
             await until(lambda: all(live.controller.job(job).started_at for job in small))
-            live.world.tick(1)
+            live.hosts.tick(1)
             large = await live.submit(cpu_cores=1.0, memory_bytes=8 * GIB)
             await live.reaches(large, JobState.RUNNING)
             await until(lambda: sum(live.controller.job(job).migrations for job in small) == 1)
-            await until(lambda: len({n for t, n in live.world.running() if t.job in small}) == 1)
-            assert any(verb == "hand" for verb, *_ in live.world.history)
-            assert len(live.world.running()) == 3
-            live.world.tick(1)
+            await until(lambda: len({n for t, n in live.hosts.running() if t.job in small}) == 1)
+            assert any(verb == "hand" for verb, *_ in live.hosts.history)
+            assert len(live.hosts.running()) == 3
+            live.hosts.tick(1)
             rows = [node.desired for node in live.controller.state.nodes]
             await until(lambda: not [d for row in rows for d in row.values() if d.state in {"handed", "absent"}])
 
@@ -402,18 +373,18 @@ def test_a_job_moves_between_nodes_of_a_host(tmp_path):
 
 def test_draining_and_coming_back(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             controller = live.controller
             await controller.drain("n1", "root")
             await until(lambda: controller.nodes()[0].state is NodeState.DRAINING)
             jobs = [await live.submit(cpu_cores=1.0) for _ in range(3)]
             for job in jobs:
                 assert (await live.reaches(job, JobState.RUNNING)).nodes == ("n2",)
-            live.world.nodes["n1"].deaf = True
-            live.world.tick(20)
+            live.hosts.nodes["n1"].deaf = True
+            live.hosts.tick(20)
             await until(lambda: controller.nodes()[0].state is NodeState.SILENT)
-            live.world.nodes["n1"].deaf = False
-            live.world.tick(1)
+            live.hosts.nodes["n1"].deaf = False
+            live.hosts.tick(1)
             await until(lambda: controller.nodes()[0].state is NodeState.DRAINING)
             await controller.undrain("n1", "root")
             await until(lambda: controller.nodes()[0].state is NodeState.UP)
@@ -427,8 +398,8 @@ def test_a_lost_node(tmp_path):
     """Its jobs are queued again once; those that may not be, and those that were before, fail."""
 
     async def story():
-        async with Begun(tmp_path, host=None) as live:
-            controller, world = live.controller, live.world
+        async with InMemoryCluster(directory=tmp_path, host=None) as live:
+            controller, world = live.controller, live.hosts
             await controller.drain("n2", "root")
             await until(lambda: controller.nodes()[1].state is NodeState.DRAINING)
             again = await live.submit(cpu_cores=1.0)
@@ -459,31 +430,31 @@ def test_a_lost_node(tmp_path):
 
 def test_a_lost_node_that_comes_back_ends_what_it_has(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
-            node = live.world.nodes["n1"]
+            node = live.hosts.nodes["n1"]
             node.cut()
-            live.world.tick(200)
+            live.hosts.tick(200)
             await until(lambda: live.controller.nodes()[0].state is NodeState.LOST)
             await until(lambda: live.controller.job(job).attempt == 1)
             node.attach(live.controller)
             await live.reaches(job, JobState.RUNNING)
-            assert [task.attempt for task, _ in live.world.running(job)] == [1]
+            assert [task.attempt for task, _ in live.hosts.running(job)] == [1]
 
     run(story())
 
 
 def test_a_rebooted_node_lost_what_it_had(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
             held = await live.submit(cpu_cores=1.0)
             await live.reaches(held, JobState.RUNNING)
             await live.controller.hold(held, "ann")
-            live.world.nodes["n1"].reboot()
-            live.world.nodes["n1"].attach(live.controller)
+            live.hosts.nodes["n1"].reboot()
+            live.hosts.nodes["n1"].attach(live.controller)
             await until(lambda: live.controller.job(job).attempt == 1)
             await live.reaches(job, JobState.RUNNING)
             await until(lambda: live.controller.job(held).attempt == 1)
@@ -496,13 +467,13 @@ def test_a_rebooted_node_lost_what_it_had(tmp_path):
 
 def test_another_agent_of_that_name(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
-            node = live.world.nodes["n1"]
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            node = live.hosts.nodes["n1"]
             first = node.link
-            twin = World().node("n1", host="elsewhere")
+            twin = InMemoryHosts().node("n1", host="elsewhere")
             with pytest.raises(ConflictError, match="is connected under this name"):
                 twin.attach(live.controller)
-            restarted = World().node("n1", host="h")
+            restarted = InMemoryHosts().node("n1", host="h")
             restarted.attach(live.controller)
             await until(lambda: restarted.welcomes == 1)
             assert not first.open
@@ -516,12 +487,12 @@ def test_dedicated_and_delayed_starts(tmp_path):
         for policy, before in (("EASY-D", JobState.WAITING), ("FCFS", JobState.PENDING)):
             path = tmp_path / policy
             path.mkdir()
-            async with Begun(path, policy=policy) as live:
-                job = await live.submit(cpu_cores=1.0, start_at=live.world.now + 60, estimate_s=10)
+            async with InMemoryCluster(directory=path, policy=policy) as live:
+                job = await live.submit(cpu_cores=1.0, start_at=live.hosts.now + 60, estimate_s=10)
                 await asyncio.sleep(0.2)
                 assert live.controller.job(job).state is before
-                live.world.tick(30)
-                live.world.tick(31)
+                live.hosts.tick(30)
+                live.hosts.tick(31)
                 await live.reaches(job, JobState.RUNNING)
 
     run(story())
@@ -529,7 +500,7 @@ def test_dedicated_and_delayed_starts(tmp_path):
 
 def test_output_is_fetched_from_the_node(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
             part = await live.controller.output(job, 0, "out", 0, 6)
@@ -542,18 +513,18 @@ def test_output_is_fetched_from_the_node(tmp_path):
 
 def test_a_burst_is_one_or_two_decisions(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             await asyncio.gather(*(live.submit(cpu_cores=0.01, memory_bytes=1 << 20) for _ in range(300)))
             await until(lambda: live.controller.cluster().jobs[JobState.RUNNING] == 300)
             assert live.controller.cluster().decisions < 150
-            assert len(live.world.running()) == 300
+            assert len(live.hosts.running()) == 300
 
     run(story())
 
 
 def test_a_policy_that_fails_stops_nothing(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             controller = live.controller
             first = await live.submit(cpu_cores=1.0)
             await live.reaches(first, JobState.RUNNING)
@@ -579,7 +550,7 @@ def test_the_shadow_says_what_it_would_do(tmp_path):
     from dfrs.policies.names import find_policy
 
     async def story():
-        async with Begun(tmp_path, nodes=1, shadow=find_policy("FCFS")) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1, shadow=find_policy("FCFS")) as live:
             jobs = [await live.submit(cpu_cores=3.0) for _ in range(2)]
             for job in jobs:
                 await live.reaches(job, JobState.RUNNING)
@@ -592,16 +563,16 @@ def test_the_shadow_says_what_it_would_do(tmp_path):
 
 def test_welcome_names_all_that_a_node_has(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             jobs = [await live.submit(cpu_cores=1.0) for _ in range(3)]
             for job in jobs:
                 await live.reaches(job, JobState.RUNNING)
-            node = live.world.nodes["n1"]
+            node = live.hosts.nodes["n1"]
             node.attach(live.controller)
             await until(lambda: node.welcomes == 2)
             (welcome,) = (m for m in node.link.sent if isinstance(m, Welcome))
             assert {d.task.job for d in welcome.desired} == set(jobs)
-            assert len(live.world.running()) == 3
+            assert len(live.hosts.running()) == 3
             versions = [
                 d.version
                 for m in node.link.sent
@@ -619,14 +590,14 @@ def test_needs_that_nobody_declared_are_found_out(tmp_path, discovery):
 
     async def story():
         found = find_discovery(discovery)
-        async with Begun(tmp_path, nodes=1, discovery=found, discovery_name=discovery) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1, discovery=found) as live:
             declared = await live.submit(cpu_cores=1.0)
             unknown = await live.submit()
             for job in (declared, unknown):
                 await live.reaches(job, JobState.RUNNING)
             assert live.controller.job(unknown).need_cores == 4.0
             for _ in range(400):
-                live.world.tick(1.0)
+                live.hosts.tick(1.0)
                 await asyncio.sleep(0.004)
                 if live.controller.job(unknown).need_cores < 1.5:
                     break

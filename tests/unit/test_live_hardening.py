@@ -16,8 +16,9 @@ from dfrs.live.protocol.wire import Output, StatusMessage
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Join
-from tests.live_cluster import GIB, until
-from tests.unit.test_live_engine import Begun, run
+from dfrs.testing import InMemoryCluster, make_controller, until
+from dfrs.testing.in_memory import GIB
+from tests.unit.test_live_engine import run
 
 
 class Clock:
@@ -33,16 +34,16 @@ class Clock:
 @pytest.mark.parametrize("jump_s", [10_000.0, -10_000.0])
 def test_a_wall_clock_that_is_set_changes_nothing(tmp_path, jump_s):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             clock = Clock()
-            steady = live.world.clock
+            steady = live.hosts.clock
             object.__setattr__(live.controller.settings, "clock", clock)
             object.__setattr__(live.controller.settings, "steady", steady)
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
             before = live.controller.state.now_s()
             clock.offset = jump_s
-            live.world.tick(5)
+            live.hosts.tick(5)
             steps = live.controller.engine.steps
             await until(lambda: live.controller.engine.steps > steps + 3)
             assert [node.state for node in live.controller.nodes()] == [NodeState.UP] * 2
@@ -54,7 +55,7 @@ def test_a_wall_clock_that_is_set_changes_nothing(tmp_path, jump_s):
 
 def test_nodes_are_not_blamed_for_the_controllers_own_absence(tmp_path, monkeypatch):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
             away = 0.0
@@ -63,7 +64,7 @@ def test_nodes_are_not_blamed_for_the_controllers_own_absence(tmp_path, monkeypa
             monkeypatch.setattr(loop, "time", lambda: real() + away)
             # The machine slept: its clock and that of the nodes went on, and no step was made.
             away = 1000.0
-            live.world.now += 1000.0
+            live.hosts.now += 1000.0
             steps = live.controller.engine.steps
             await until(lambda: live.controller.engine.steps > steps + 3)
             assert [node.state for node in live.controller.nodes()] == [NodeState.UP] * 2
@@ -73,19 +74,19 @@ def test_nodes_are_not_blamed_for_the_controllers_own_absence(tmp_path, monkeypa
 
 def test_a_lost_node_that_blinks_keeps_nobody_waiting(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             job = await live.submit(cpu_cores=1.0)
             name = (await live.reaches(job, JobState.RUNNING)).nodes[0]
-            live.world.nodes[name].die()
-            live.world.tick(200)
+            live.hosts.nodes[name].die()
+            live.hosts.tick(200)
             await until(lambda: live.controller.job(job).attempt == 1)
             # Back for a moment only, with what it had: that is not to be waited for for ever.
             record, placement = live.controller.engine.lifecycle.find(name), live.controller.state.placement
             old = TaskRecord(TaskId(job=job, rank=0, attempt=0), started=True)
             live.controller.state.jobs[job].old.append(old)
             placement.restore(old, [record.number])
-            record.seen_at = live.world.clock()
-            live.world.tick(200)
+            record.seen_at = live.hosts.clock()
+            live.hosts.tick(200)
             assert (await live.reaches(job, JobState.RUNNING)).nodes[0] != name
             await until(lambda: not live.controller.state.jobs[job].old)
 
@@ -94,13 +95,13 @@ def test_a_lost_node_that_blinks_keeps_nobody_waiting(tmp_path):
 
 def test_a_held_job_on_a_lost_node_is_not_run_again_where_it_must_not(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             job = await live.submit(cpu_cores=1.0, restart="never")
             await live.reaches(job, JobState.RUNNING)
             await live.controller.hold(job, "ann")
             await live.reaches(job, JobState.HELD)
-            live.world.nodes["n1"].die()
-            live.world.tick(200)
+            live.hosts.nodes["n1"].die()
+            live.hosts.tick(200)
             assert "n1 was lost" in (await live.reaches(job, JobState.FAILED)).exit
 
     run(story())
@@ -108,10 +109,10 @@ def test_a_held_job_on_a_lost_node_is_not_run_again_where_it_must_not(tmp_path):
 
 def test_a_node_that_comes_back_smaller_is_not_overcommitted(tmp_path):
     async def story():
-        async with Begun(tmp_path, nodes=1) as live:
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             job = await live.submit(cpu_cores=1.0, memory_bytes=4 * GIB)
             await live.reaches(job, JobState.RUNNING)
-            node = live.world.nodes["n1"]
+            node = live.hosts.nodes["n1"]
             node.cut()
             node.memory = 5 * GIB
             node.attach(live.controller)
@@ -129,10 +130,10 @@ def test_a_node_that_comes_back_smaller_is_not_overcommitted(tmp_path):
 
 def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
     async def story():
-        async with Begun(tmp_path, host=None) as live:
+        async with InMemoryCluster(directory=tmp_path, host=None) as live:
             job = await live.submit(cpu_cores=1.0)
             there = (await live.reaches(job, JobState.RUNNING)).nodes[0]
-            liar = next(node for node in live.world.nodes.values() if node.name != there)
+            liar = next(node for node in live.hosts.nodes.values() if node.name != there)
             task = TaskId(job=job, rank=0, attempt=0)
             ended = StatusMessage(
                 task=task,
@@ -149,15 +150,15 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
             live.controller.engine.poke()
             await until(lambda: live.controller.engine.steps > steps)
             assert live.controller.job(job).state is JobState.RUNNING
-            assert len(live.world.running(job)) == 1
+            assert len(live.hosts.running(job)) == 1
 
     run(story())
 
 
 def test_only_who_was_asked_answers(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
-            reads, links = live.controller._reads, [node.link for node in live.world.nodes.values()]
+        async with InMemoryCluster(directory=tmp_path) as live:
+            reads, links = live.controller._reads, [node.link for node in live.hosts.nodes.values()]
 
             class Silent:
                 def send(self, message):
@@ -174,17 +175,15 @@ def test_only_who_was_asked_answers(tmp_path):
 
 def test_a_drain_in_the_same_plan_as_another_change_is_remembered(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
-            live.world.nodes["n1"].cut()
-            live.world.now += 20
+        async with InMemoryCluster(directory=tmp_path) as live:
+            live.hosts.nodes["n1"].cut()
+            live.hosts.now += 20
             await live.controller.drain("n1", "root")
             await until(lambda: live.controller.engine.lifecycle.find("n1").drained)
             steps = live.controller.engine.steps
             await until(lambda: live.controller.engine.steps > steps + 2)
-            path, world = live.path, live.world
-        from tests.live_cluster import make
-
-        again = make(path, clock=world.clock)
+            path, world = live.directory, live.hosts
+        again = make_controller(path, clock=world.clock)
         await again.start()
         assert again.engine.lifecycle.find("n1").drained
         await again.stop()
@@ -194,7 +193,7 @@ def test_a_drain_in_the_same_plan_as_another_change_is_remembered(tmp_path):
 
 def test_a_defect_after_the_record_stops_the_controller_and_stores_nothing(tmp_path):
     async def story():
-        async with Begun(tmp_path) as live:
+        async with InMemoryCluster(directory=tmp_path) as live:
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
             engine = live.controller.engine
@@ -223,7 +222,7 @@ def test_a_defect_of_discovery_stops_nothing(tmp_path):
             raise ZeroDivisionError
 
     async def story():
-        async with Begun(tmp_path, discovery=Broken(), discovery_name="BROKEN") as live:
+        async with InMemoryCluster(directory=tmp_path, discovery=Broken()) as live:
             job = await live.submit()
             await live.reaches(job, JobState.RUNNING)
             await live.controller.cancel(job, "ann")

@@ -16,8 +16,10 @@ from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import DfrsError
 from dfrs.policies.names import find_policy
 from dfrs.simulator.recorded_log import decide_again
+from dfrs.testing import InMemoryHosts, abandon, make_controller, until
+from dfrs.testing.cluster import DEFAULT_POLICY
+from dfrs.testing.in_memory import GIB
 from dfrs.workloads.live_log import read_live_log
-from tests.live_cluster import GIB, POLICY, World, abandon, make, until
 from tests.storms import read_log
 
 
@@ -30,7 +32,7 @@ def request(*command, **more):
 
 
 async def begin(path, world, **settings):
-    controller = make(path, clock=world.clock, **settings)
+    controller = make_controller(path, clock=world.clock, **settings)
     await controller.start()
     world.attach_all(controller)
     return controller
@@ -38,7 +40,7 @@ async def begin(path, world, **settings):
 
 def test_after_a_kill_it_goes_on(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         for name in ("n1", "n2"):
             world.node(name)
         controller = await begin(tmp_path, world)
@@ -69,7 +71,7 @@ def test_after_a_kill_it_goes_on(tmp_path):
 
 def test_what_ended_meanwhile_is_found_ended(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         world.node("n1")
         controller = await begin(tmp_path, world)
         good, bad = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(2)]
@@ -90,7 +92,7 @@ def test_what_ended_meanwhile_is_found_ended(tmp_path):
 
 def test_a_clean_stop_leaves_nothing_to_replay(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         world.node("n1")
         controller = await begin(tmp_path, world)
         (job,) = await controller.submit(request(cpu_cores=1.0), "ann", "ann")
@@ -108,7 +110,7 @@ def test_a_clean_stop_leaves_nothing_to_replay(tmp_path):
 
 def test_a_checkpoint_of_another_version_is_passed_over_and_nothing_is_lost(tmp_path, monkeypatch):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         for name in ("n1", "n2"):
             world.node(name)
         controller = await begin(tmp_path, world, checkpoint_events=3)
@@ -141,7 +143,7 @@ def test_a_checkpoint_of_another_version_is_passed_over_and_nothing_is_lost(tmp_
 
 def test_only_one_controller_writes(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         world.node("n1")
         first = await begin(tmp_path, world)
         await until(first.nodes)
@@ -161,7 +163,7 @@ def test_the_record_replays_to_the_same_decisions(tmp_path):
     """Also the other way round: a changed digest is noticed, and what runs on nodes is kept all the same."""
 
     async def story():
-        world = World()
+        world = InMemoryHosts()
         for name in ("n1", "n2"):
             world.node(name)
         controller = await begin(tmp_path, world)
@@ -184,7 +186,7 @@ def test_the_record_replays_to_the_same_decisions(tmp_path):
         assert lines[0]["format"] == "dfrs-log/1"
         assert {line["job"]["id"] for line in lines if "job" in line} == set(range(1, 14))
         assert sum(bool(digest) for *_, digest in told) > 5
-        assert replay(Core(find_policy(POLICY), np.zeros((0, 2))), told) is None
+        assert replay(Core(find_policy(DEFAULT_POLICY), np.zeros((0, 2))), told) is None
 
         engine = create_engine(f"sqlite:///{tmp_path}/live.db")
         with engine.begin() as connection:
@@ -203,7 +205,7 @@ def test_the_record_replays_to_the_same_decisions(tmp_path):
 @pytest.mark.parametrize("clean", [True, False])
 def test_another_policy_takes_over_and_what_was_decided_before_stays_decided(tmp_path, clean):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         world.node("n1", cpus=2.0)
         first = await begin(tmp_path, world, policy="Greedy*/OPT=MIN", checkpoint_events=4)
         await until(first.nodes)
@@ -241,7 +243,7 @@ def test_another_policy_takes_over_and_what_was_decided_before_stays_decided(tmp
 
 def test_a_policy_that_takes_over_is_asked_at_once(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         world.node("n1", cpus=2.0)
         first = await begin(tmp_path, world, policy="FCFS")
         await until(first.nodes)
@@ -257,7 +259,7 @@ def test_a_policy_that_takes_over_is_asked_at_once(tmp_path):
 
 def test_a_policy_that_is_not_there_any_more_is_no_reason_not_to_start(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         world.node("n1", cpus=2.0)
         first = await begin(tmp_path, world)
         await until(first.nodes)
@@ -266,7 +268,7 @@ def test_a_policy_that_is_not_there_any_more_is_no_reason_not_to_start(tmp_path)
         await abandon(first)
         engine = create_engine(f"sqlite:///{tmp_path}/live.db")
         with engine.begin() as connection:
-            connection.execute(text(f"update events set event = replace(event, '{POLICY}', 'gone')"))
+            connection.execute(text(f"update events set event = replace(event, '{DEFAULT_POLICY}', 'gone')"))
         engine.dispose()
         again = await begin(tmp_path, world)
         await until(lambda: again.job(job).state is JobState.RUNNING)
@@ -279,7 +281,7 @@ def test_a_policy_that_is_not_there_any_more_is_no_reason_not_to_start(tmp_path)
 @pytest.mark.parametrize("restart", ["never", "on-node-loss"])
 def test_a_task_that_is_lost_between_two_nodes_is_not_waited_for(tmp_path, monkeypatch, restart):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         nodes = [world.node(name) for name in ("n1", "n2")]
         controller = await begin(tmp_path, world)
         await until(lambda: len(controller.nodes()) == 2)
@@ -287,17 +289,17 @@ def test_a_task_that_is_lost_between_two_nodes_is_not_waited_for(tmp_path, monke
         jobs = [(await controller.submit(small, "ann", "ann"))[0] for _ in range(2)]
         await until(lambda: all(controller.job(job).started_at for job in jobs))
 
-        def lose_what_is_handed(node, take, message):
+        def lose_what_is_handed(node, receive, message):
             # The controller has heard that it was handed; then it is gone.
             for name in [one.task for one in getattr(message, "tasks", ()) if one.take]:
                 lost = world.handed(node.host, name)
                 giver = next(other for other in nodes if other.tasks.get(name) is lost)
                 lost.state = TaskState.ABSENT
-                giver._tell(lost)
-            take(message)
+                giver._report_state(lost)
+            receive(message)
 
         for node in nodes:
-            monkeypatch.setattr(node, "take", partial(lose_what_is_handed, node, node.take))
+            monkeypatch.setattr(node, "receive", partial(lose_what_is_handed, node, node.receive))
         world.tick(1)
         large = request(cpu_cores=1.0, memory_bytes=8 * GIB)
         await controller.submit(large, "ann", "ann")
@@ -314,11 +316,11 @@ def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path, 
     """Whatever was heard of it: the controller was killed before it could record anything."""
 
     async def story():
-        world = World()
+        world = InMemoryHosts()
         node = world.node("n1")
         controller = await begin(tmp_path, world)
         await until(controller.nodes)
-        monkeypatch.setattr(node, "say", lambda message: None)
+        monkeypatch.setattr(node, "send", lambda message: None)
         (job,) = await controller.submit(request(cpu_cores=1.0, restart="never"), "ann", "ann")
         await until(lambda: world.starts)
         await abandon(controller)
@@ -334,7 +336,7 @@ def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path, 
 
 def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         node = world.node("n1")
         controller = await begin(tmp_path, world)
         await until(controller.nodes)
@@ -351,7 +353,7 @@ def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
 
 def test_an_exit_stays_one_though_an_older_word_comes_late_from_a_clock_that_was_set_back(tmp_path):
     async def story():
-        world = World()
+        world = InMemoryHosts()
         node = world.node("n1")
         controller = await begin(tmp_path, world)
         await until(controller.nodes)
@@ -360,7 +362,7 @@ def test_an_exit_stays_one_though_an_older_word_comes_late_from_a_clock_that_was
         late = node._status(next(iter(node.tasks.values()))).model_copy(update={"since_s": 9e9})
         node.end(job, rank=late.task.rank)
         await until(lambda: controller.state.jobs[job].tasks[late.task.rank].exit)
-        node.say(late)
+        node.send(late)
         for _ in range(20):
             await asyncio.sleep(0.005)
         assert node.tasks[late.task].state is TaskState.EXITED

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, PolicyError, Reason, Snapshot, Traits, traits_of
+from dfrs.model.decisions import PAUSED, RUNNING, Cause, PolicyError, Reason, Traits, traits_of
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
 from dfrs.policies.batch.backfilling import MissingEstimateError
 from dfrs.simulator.simulation import Simulation, SimulationSettings
-from tests.frozen import frozen
+from dfrs.testing import SnapshotJob, build_snapshot
 from tests.naive import batch as naive
 from tests.small_policies import BATCH
 from tests.unit.test_kernels_batch import snapshots
@@ -25,42 +25,26 @@ NONE = float("nan")
 
 def snapshot(jobs, nodes=1, *, capacity=None, closed=(), now_s=0.0, subject=-1):
     """From rows of (tasks, need, memory, estimate, nodes or None[, virtual time])."""
-    rows, slots = [], []
-    for r, (tasks, need, memory, estimate_s, where, *virtual_s) in enumerate(jobs):
-        state = WAITING if where is None else RUNNING
-        rows.append(
-            (
-                100 + r,
-                r,
-                -1,
-                state,
-                tasks,
-                need,
-                memory,
-                1.0,
-                estimate_s,
-                0.0,
-                *(virtual_s or [0.0]),
-                float(state == RUNNING),
-                NONE if where is None else 0.0,
-                0.0,
-                0.0,
-                0,
-                0,
-                np.nan,
-                0,
-                0,
-                0,
-                0.0,
-                1.0,
+    return build_snapshot(
+        (
+            SnapshotJob(
+                id=100 + r,
+                tasks=tasks,
+                need=need,
+                memory=memory,
+                estimate_s=estimate_s,
+                nodes=where or (),
+                yield_=0.25 * (where is not None),
+                virtual_s=virtual_s[0] if virtual_s else 0.0,
             )
-        )
-        slots += [-1] * tasks if where is None else where
-    first = np.cumsum([0, *(job[0] for job in jobs)])
-    capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity, float)
-    is_open = np.array([n not in closed for n in range(len(capacity))])
-    records, task_nodes = np.array(rows, JOB), np.array(slots, np.int64)
-    return frozen(Snapshot(now_s, Cause.COMPLETION, subject, capacity, is_open, records, first, task_nodes, 0.0))
+            for r, (tasks, need, memory, estimate_s, where, *virtual_s) in enumerate(jobs)
+        ),
+        nodes=nodes if capacity is None else capacity,
+        closed=closed,
+        now_s=now_s,
+        cause=Cause.COMPLETION,
+        subject=subject,
+    )
 
 
 def places(shot, target):

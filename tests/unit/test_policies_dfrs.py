@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from dfrs.engine.check import check
 from dfrs.engine.reconcile import reconcile
-from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Reason, Snapshot, Target
+from dfrs.model.decisions import Cause, Reason, Target
 from dfrs.model.errors import InputError
 from dfrs.model.run import Penalty
 from dfrs.policies.names import TABLE_5_1, all_published, find_policy
 from dfrs.simulator.simulation import Simulation, SimulationSettings
-from tests.frozen import frozen
+from dfrs.testing import SnapshotJob, build_snapshot
 from tests.online_cases import random_workload
 from tests.policy_cases import drawn, policy_case
 
@@ -155,39 +155,35 @@ def test_wakes_are_at_the_multiples_of_the_period(case, now_s, period_s):
 
 @pytest.mark.parametrize("name", [*TABLE_5_1, "/per/VP_CPSUM"])
 def test_without_jobs_there_is_nothing_to_wake_for(name):
-    none = np.zeros(0, np.int64)
     for cause in (Cause.COMPLETION, Cause.WAKE, Cause.NODES):
-        shot = Snapshot(
-            10.0, cause, -1, np.ones((2, 2)), np.ones(2, np.bool_), np.zeros(0, JOB), np.zeros(1, np.int64), none, 0.0
-        )
-        target = find_policy(name).decide(frozen(shot))
+        shot = build_snapshot(now_s=10.0, cause=cause)
+        target = find_policy(name).decide(shot)
         assert (target.wake_at_s, len(target.yields), len(target.task_nodes)) == (None, 0, 0)
 
 
 def state(jobs, *, nodes=2, now_s=1000.0, cause=Cause.COMPLETION, subject=-1, closed=()):
     """From rows (tasks, need, memory, nodes or None, virtual time, submission)."""
-    records = np.zeros(len(jobs), JOB)
-    slots = []
-    for r, (tasks, need, memory, where, virtual_s, submit_s) in enumerate(jobs):
-        status = RUNNING if where is not None else PAUSED if virtual_s > 0 else WAITING
-        for key, value in {
-            "id": r,
-            "serial": r,
-            "state": status,
-            "tasks": tasks,
-            "need": need,
-            "memory": memory,
-            "weight": 1.0,
-            "virtual_s": virtual_s,
-            "submit_s": submit_s,
-            "yield_": 0.1 * (where is not None),
-            "requested_start_s": np.nan,
-        }.items():
-            records[key][r] = value
-        slots += [-1] * tasks if where is None else where
-    first = np.cumsum([0, *(job[0] for job in jobs)])
-    is_open = np.array([n not in closed for n in range(nodes)])
-    return frozen(Snapshot(now_s, cause, subject, np.ones((nodes, 2)), is_open, records, first, np.array(slots), 0.0))
+    return build_snapshot(
+        (
+            SnapshotJob(
+                id=r,
+                tasks=tasks,
+                need=need,
+                memory=memory,
+                nodes=where or (),
+                paused=where is None and virtual_s > 0,
+                yield_=0.1 * (where is not None),
+                virtual_s=virtual_s,
+                submit_s=submit_s,
+            )
+            for r, (tasks, need, memory, where, virtual_s, submit_s) in enumerate(jobs)
+        ),
+        nodes=nodes,
+        closed=closed,
+        now_s=now_s,
+        cause=cause,
+        subject=subject,
+    )
 
 
 def decided(name, rows, **settings):

@@ -20,7 +20,7 @@ IDLE, RISING, DONE = range(3)
 
 @kernel
 def stretch_objective(jobs: Any, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
-    """Lines (R,) of the yield that gives each row the estimated stretch 1 / level at now + horizon (000 5.2.6).
+    """Objective (R,) of the yield that gives each row the estimated stretch 1 / level at now + horizon (000 5.2.6).
 
     level = (virtual time + yield * horizon) / (flow time + horizon).
     """

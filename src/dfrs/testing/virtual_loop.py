@@ -8,7 +8,9 @@ can be interrupted before, between and after.
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from typing import Any, TypeVar
 
 SHORT_S, LONG_S = 0.002, 0.05
 """How long work of a thread waits: usually, and one time in ten."""
@@ -16,11 +18,16 @@ RARE = 0.1
 MOST_STEPS = 100_000
 """At one moment: a loop that makes more never ends."""
 
+T = TypeVar("T")
+
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """Repeats bit for bit from `seed`."""
 
-    def __init__(self, seed):
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, seed: int) -> None:
         super().__init__()
         self.random = random.Random(f"loop {seed}")
         self.steps = 0
@@ -28,15 +35,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._moved_on = 0
         self._selector = self
 
-    def time(self):
+    def time(self) -> float:
         """Seconds since the loop was made."""
         return self._now_s
 
-    def delay_s(self):
+    def delay_s(self) -> float:
         """How long something outside takes."""
         return self.random.random() * (LONG_S if self.random.random() < RARE else SHORT_S)
 
-    def select(self, timeout_s):
+    def select(self, timeout_s: float | None) -> tuple[()]:
         """As a selector's: nothing comes from outside, so the time until the next timer is skipped."""
         if timeout_s is None:
             raise RuntimeError("nothing is ready and no timer is set: every task waits for something that cannot come")
@@ -45,15 +52,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._now_s = max(self._now_s, self._scheduled[0].when())
         return ()
 
-    def run_in_executor(self, executor, func, *args):
+    def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run `func` on the loop, later; its answer comes later still."""
-        answer = self.create_future()
+        answer: asyncio.Future[T] = self.create_future()
 
-        def answered(settle, value):
+        def answered(settle: Callable[[Any], None], value: object) -> None:
             if not answer.done():
                 settle(value)
 
-        def work():
+        def work() -> None:
+            settle: Callable[[Any], None]
+            value: object
             try:
                 settle, value = answer.set_result, func(*args)
             except Exception as error:
@@ -63,7 +72,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.call_later(self.delay_s(), work)
         return answer
 
-    def _run_once(self):
+    def _run_once(self) -> None:
         self.steps += 1
         if self.steps - self._moved_on > MOST_STEPS:
             raise RuntimeError(f"{MOST_STEPS} steps, and no time passed: something goes round in circles")
@@ -71,50 +80,52 @@ class VirtualLoop(asyncio.BaseEventLoop):
             ready = list(self._ready)
             self.random.shuffle(ready)
             self._ready = deque(ready)
-        super()._run_once()
+        super()._run_once()  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _process_events(self, events):
+    def _process_events(self, events: object) -> None:
         """There are none."""
 
-    def _write_to_self(self):
+    def _write_to_self(self) -> None:
         """The loop never sleeps, and need not be woken."""
 
 
 class VirtualExecutor(Executor):
     """One thread that there is not: runs what is submitted on a VirtualLoop, in order, each after a delay."""
 
-    def __init__(self, loop):
+    def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
-        self._work = deque()
+        self._work: deque[Callable[[], object]] = deque()
         self._closed = False
 
-    def submit(self, func, /, *args, **kwargs):
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Nobody asks for the answer."""
         assert not self._closed
-        self._work.append((func, args, kwargs))
+        self._work.append(lambda: fn(*args, **kwargs))
         self._loop.call_later(self._loop.delay_s(), self._run_first)
 
-    def shutdown(self, wait=True, *, cancel_futures=False):
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Run at once all that waits."""
         while self._work:
             self._run_first()
         self._closed = True
 
-    def kill(self):
+    def kill(self) -> None:
         """Nothing that has not begun is done any more."""
         self._work.clear()
         self._closed = True
 
-    def _run_first(self):
+    def _run_first(self) -> None:
         if self._work:
-            func, args, kwargs = self._work.popleft()
-            func(*args, **kwargs)
+            self._work.popleft()()
 
 
-def run_virtually(seed, make_story):
-    """What the coroutine `make_story(loop)` returns; and how many steps the loop made."""
+def run_virtually(seed: int, make_story: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> tuple[T, int]:
+    """What the coroutine `make_story(loop)` returns; and how many steps the loop made.
+
+    Raises AssertionError where something failed on the loop and nobody was told.
+    """
     loop = VirtualLoop(seed)
-    unhandled = []
+    unhandled: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: unhandled.append(context))
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         value = runner.run(make_story(loop))
