@@ -314,6 +314,8 @@ def test_jobs_that_another_policy_left_sharing_get_what_is_spare_in_order(name):
 @pytest.mark.parametrize("name", WHOLE)
 def test_an_unchanged_cluster_is_answered_with_itself(name):
     shot = snapshot([(1, 1, 0, 9, [0]), (1, 1, 0, 9, None)], 1)
+    shot = replace(shot, jobs=shot.jobs.copy())
+    shot.jobs["yield_"] = [1.0, 0.0]
     target = BATCH[name]().decide(shot)
     assert target.task_nodes is shot.task_nodes
     assert target.yields.tolist() == [1.0, 0.0]

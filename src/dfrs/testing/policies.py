@@ -18,7 +18,7 @@ from dfrs.policies.names import find_policy
 from dfrs.runs.directory import write_run
 from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.validator.runs import validate_run
-from dfrs.simulator.simulation import Simulation
+from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.version import __version__
 
 SIZES = (0.1, 0.25, 0.5, 1.0)
