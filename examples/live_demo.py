@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from dfrs.cli.live.views import frame, yields_words
+from dfrs.cli.views.live import frame, yields_words
 from dfrs.live.client import Client, find_endpoint
 from dfrs.live.protocol.resources import TimePoint
 

@@ -12,7 +12,8 @@ from rich.console import Console
 from starlette.testclient import TestClient
 
 from dfrs.cli.live import cluster as shared
-from dfrs.cli.live import logs, views
+from dfrs.cli.live import logs
+from dfrs.cli.views import live as views
 from dfrs.live import client as clients
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint

@@ -8,38 +8,8 @@ import typer
 from typer.exceptions import TyperException
 
 from dfrs.cli.console import err, out, tell_about_compilation
-from dfrs.cli.experiments import campaign, reproduce
 from dfrs.cli.extras import missing
-from dfrs.cli.heterogeneous import farm
-from dfrs.cli.live import (
-    agent,
-    cancel,
-    down,
-    explain,
-    export,
-    history,
-    logs,
-    nodes,
-    queue,
-    serve,
-    show,
-    submit,
-    token,
-    top,
-    up,
-)
-from dfrs.cli.simulate import (
-    algorithms,
-    allocate,
-    bound,
-    compare,
-    generate,
-    plot,
-    policies,
-    simulate,
-    validate,
-    workload,
-)
+from dfrs.cli.verbs import add_verbs
 from dfrs.model.errors import DfrsError, InfeasibleError, InputError
 
 BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130
@@ -90,48 +60,7 @@ def _root(
     tell_about_compilation()
 
 
-LIVE, CLUSTER, ALLOCATE, REPLAY, LOOK, MAKE, MANY = (
-    "Run jobs on a live cluster",
-    "Keep a live cluster",
-    "Place services on nodes",
-    "Replay traces under policies",
-    "Look and check",
-    "Generate workloads",
-    "Run many, and repeat published results",
-)
-
-app.command("submit", rich_help_panel=LIVE, cls=submit.ScriptCommand, context_settings=submit.SUBMIT)(submit.submit)
-app.command("queue", rich_help_panel=LIVE)(queue.queue)
-app.command("show", rich_help_panel=LIVE)(show.show)
-app.command("explain", rich_help_panel=LIVE)(explain.explain)
-app.command("logs", rich_help_panel=LIVE)(logs.logs)
-app.command("cancel", rich_help_panel=LIVE)(cancel.cancel)
-app.command("hold", rich_help_panel=LIVE)(cancel.hold)
-app.command("release", rich_help_panel=LIVE)(cancel.release)
-app.command("top", rich_help_panel=LIVE)(top.top)
-app.command("history", rich_help_panel=LIVE)(history.history)
-app.command("up", rich_help_panel=CLUSTER)(up.up)
-app.command("down", rich_help_panel=CLUSTER)(down.down)
-app.command("serve", rich_help_panel=CLUSTER)(serve.serve)
-app.command("agent", rich_help_panel=CLUSTER)(agent.agent)
-app.add_typer(token.app, name="token", rich_help_panel=CLUSTER)
-app.command("export", rich_help_panel=LIVE)(export.export)
-app.command("nodes", rich_help_panel=CLUSTER)(nodes.nodes)
-app.command("drain", rich_help_panel=CLUSTER)(nodes.drain)
-app.command("undrain", rich_help_panel=CLUSTER)(nodes.undrain)
-app.command("allocate", rich_help_panel=ALLOCATE)(allocate.allocate)
-app.command("algorithms", rich_help_panel=ALLOCATE)(algorithms.algorithms)
-app.command("simulate", rich_help_panel=REPLAY)(simulate.simulate)
-app.add_typer(farm.app, name="farm", rich_help_panel=REPLAY)
-app.command("policies", rich_help_panel=REPLAY)(policies.policies)
-app.command("bound", rich_help_panel=REPLAY)(bound.bound)
-app.command("compare", rich_help_panel=REPLAY)(compare.compare)
-app.command("plot", rich_help_panel=LOOK)(plot.plot)
-app.command("validate", rich_help_panel=LOOK)(validate.validate)
-app.add_typer(generate.app, name="generate", rich_help_panel=MAKE)
-app.add_typer(workload.app, name="workload", rich_help_panel=MAKE)
-app.add_typer(campaign.app, name="campaign", rich_help_panel=MANY)
-app.command("reproduce", rich_help_panel=MANY)(reproduce.reproduce)
+add_verbs(app)
 
 
 def main() -> None:

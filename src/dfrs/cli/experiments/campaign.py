@@ -15,6 +15,7 @@ from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.experiments.campaign_tables import duration, results_document, show_results, show_status
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.cli.extras import require
+from dfrs.cli.verbs import MANY, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -330,3 +331,6 @@ def _table_bytes(frame: "pl.DataFrame", ending: str) -> bytes:
     buffer = io.BytesIO()
     frame.write_parquet(buffer)
     return buffer.getvalue()
+
+
+VERBS = (Verb(app, MANY, 10, name="campaign"),)

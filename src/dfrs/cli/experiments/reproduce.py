@@ -11,6 +11,7 @@ from dfrs.cli.console import err, out, print_json, progress, warn
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_count
+from dfrs.cli.verbs import MANY, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -217,3 +218,6 @@ def _summary(reports: "list[TableReport]", output: Path) -> None:
         style="dim",
         soft_wrap=True,
     )
+
+
+VERBS = (Verb(reproduce, MANY, 20),)

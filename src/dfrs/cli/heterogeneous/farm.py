@@ -7,6 +7,7 @@ from dfrs.cli.heterogeneous import predict as farm_predict
 from dfrs.cli.heterogeneous import profile as farm_profile
 from dfrs.cli.heterogeneous import profile_job as farm_profile_job
 from dfrs.cli.heterogeneous import simulate as farm_simulate
+from dfrs.cli.verbs import REPLAY, Verb
 
 app = typer.Typer(
     help="Farms of unequal sub-clusters: predict, simulate, measure.", no_args_is_help=True, rich_markup_mode="rich"
@@ -16,3 +17,6 @@ app.command("simulate")(farm_simulate.simulate)
 app.command("profile")(farm_profile.profile)
 app.command("profile-job")(farm_profile_job.profile_job)
 app.command("calibrate")(farm_calibrate.calibrate)
+
+
+VERBS = (Verb(app, REPLAY, 20, name="farm"),)

@@ -76,7 +76,7 @@ def simulate(
         dfrs farm simulate jobs.csv --explain --out out/farm
     """
     from dfrs.cli.heterogeneous.files import check_writable
-    from dfrs.cli.heterogeneous.tables import explain_text, show
+    from dfrs.cli.views.heterogeneous import explain_text, show
     from dfrs.experiments.farm_compare import compare, document
     from dfrs.workloads.programs import USUAL, find_programs
 

@@ -11,6 +11,7 @@ import typer
 
 from dfrs.cli.console import out
 from dfrs.cli.quantities import parse_bytes, parse_seconds
+from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -177,3 +178,6 @@ async def _until_signal(agent: "Agent") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.stop)
     await agent.run()
+
+
+VERBS = (Verb(agent, CLUSTER, 40),)

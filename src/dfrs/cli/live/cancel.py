@@ -7,6 +7,7 @@ import typer
 
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Jobs, Json, job_words, live
+from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import DfrsError
 
 if TYPE_CHECKING:
@@ -62,3 +63,10 @@ def _each(jobs: Sequence[int], act: Callable[[int], None], done_word: str, as_js
         err.print(f"dfrs: {why}", markup=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+VERBS = (
+    Verb(cancel, LIVE, 60),
+    Verb(hold, LIVE, 70),
+    Verb(release, LIVE, 80),
+)

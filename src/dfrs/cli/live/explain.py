@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Authority, Json, Server, TokenFile, connected
+from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import InputError
 from dfrs.report.clock import clock, parse_time
 
@@ -89,7 +90,7 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
     if as_json:
         print_json(found.model_dump(mode="json"))
         return
-    from dfrs.cli.live.views import activity_line, yields_words
+    from dfrs.cli.views.live import activity_line, yields_words
     from dfrs.live.protocol.resources import ENDED
 
     cluster, subject = client.cluster(), found.job
@@ -139,3 +140,6 @@ def _show_story(story: "Story") -> None:
         )
     out.print(table)
     out.print(story.summary, markup=False)
+
+
+VERBS = (Verb(explain, LIVE, 40),)

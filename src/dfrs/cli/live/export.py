@@ -11,6 +11,7 @@ import dfrs
 from dfrs.cli.console import out, print_json, tell_missing, warn
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import show_count
+from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,3 +78,6 @@ def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
         return
     left = f"; {recorded.left_out} that did not end on nodes are only in its log" if recorded.left_out else ""
     out.print(f"{output}: {show_count(len(run.workload), 'job')}{left}", markup=False, soft_wrap=True)
+
+
+VERBS = (Verb(export, LIVE, 110),)

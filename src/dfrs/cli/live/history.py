@@ -7,6 +7,7 @@ import typer
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import parse_seconds
+from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -26,7 +27,7 @@ def history(
 
     Example: dfrs history --since 2h
     """
-    from dfrs.cli.live.views import history_table
+    from dfrs.cli.views.live import history_table
 
     span_s = parse_seconds(since, "--since")
     now = client.cluster().now
@@ -46,3 +47,6 @@ def ended_since(client: "Client", since: float, user: str | None = None) -> "lis
 
     found = [job for job in client.all_jobs(user=user, states=ENDED) if (job.ended_at or 0.0) >= since]
     return sorted(found, key=lambda job: (job.ended_at or 0.0, job.id))
+
+
+VERBS = (Verb(history, LIVE, 100),)

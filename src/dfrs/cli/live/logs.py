@@ -7,6 +7,7 @@ import typer
 
 from dfrs.cli.console import err, print_json
 from dfrs.cli.live.cluster import JobId, Json, Patience, live
+from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -61,3 +62,6 @@ def _parts(client: "Client", job: int, rank: int, stream: "Stream", *, follow: b
             return
         if not grew:
             time.sleep(PAUSE_S)
+
+
+VERBS = (Verb(logs, LIVE, 50),)

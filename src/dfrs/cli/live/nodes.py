@@ -6,6 +6,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
+from dfrs.cli.verbs import CLUSTER, Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -23,7 +24,7 @@ def nodes(
 
     Example: dfrs nodes --tasks
     """
-    from dfrs.cli.live.views import node_table
+    from dfrs.cli.views.live import node_table
 
     found = client.nodes()
     if as_json:
@@ -62,3 +63,10 @@ def _told(word: str, names: list[str], as_json: bool) -> None:
         print_json({word: names})
     else:
         out.print(f"{word} {', '.join(names)}", markup=False)
+
+
+VERBS = (
+    Verb(nodes, CLUSTER, 60),
+    Verb(drain, CLUSTER, 70),
+    Verb(undrain, CLUSTER, 80),
+)

@@ -6,6 +6,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
+from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -25,7 +26,7 @@ def queue(
 
     Example: dfrs queue --mine
     """
-    from dfrs.cli.live.views import job_table, reasons, yields_words
+    from dfrs.cli.views.live import job_table, reasons, yields_words
 
     whose = client.me()["user"] if mine else user
     jobs = sorted(client.all_jobs(user=whose), key=lambda job: job.id)
@@ -40,3 +41,6 @@ def queue(
     for line in reasons(jobs):
         out.print(line)
     out.print(yields_words(cluster.minimum_yield, cluster.median_yield, cluster.bound), style="dim")
+
+
+VERBS = (Verb(queue, LIVE, 20),)

@@ -16,6 +16,7 @@ from dfrs.cli.console import out, print_json
 from dfrs.cli.extras import require
 from dfrs.cli.quantities import parse_bytes, quoted
 from dfrs.cli.simulate.policies import complete
+from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -359,3 +360,6 @@ def _set_up_logs(level: str) -> None:
 
     set_up(level)
     quiet_libraries()
+
+
+VERBS = (Verb(serve, CLUSTER, 30),)

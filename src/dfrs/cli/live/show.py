@@ -9,6 +9,7 @@ from rich.table import Table
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import JobId, Json, live
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
+from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -35,7 +36,7 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
 
 
 def _facts(job: "Job") -> list[tuple[str, str]]:
-    from dfrs.cli.live.views import need_text
+    from dfrs.cli.views.live import need_text
     from dfrs.live.protocol.resources import ENDED
 
     def instant(at: float | None) -> str:
@@ -75,3 +76,6 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
         ("queued again", str(job.attempt) if job.attempt else ""),
         ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
     ]
+
+
+VERBS = (Verb(show, LIVE, 30),)

@@ -14,6 +14,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, Patience, job_words, live, until_ended
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
+from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -290,3 +291,6 @@ def _request(**fields: object) -> "JobRequest":
         )
         rule = _RULES.get(field) or first["msg"].removeprefix("Value error, ")
         raise InputError(f"{_OPTIONS.get(field, '--' + field)}{value}: {rule[:1].lower()}{rule[1:]}") from None
+
+
+VERBS = (Verb(submit, LIVE, 10, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)

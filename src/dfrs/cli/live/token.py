@@ -10,6 +10,7 @@ from rich.table import Table
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import parse_seconds, show_instant
+from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
@@ -120,3 +121,6 @@ def revoke(
         print_json({"revoked": token})
     else:
         out.print(f"token {token} is revoked")
+
+
+VERBS = (Verb(app, CLUSTER, 50, name="token"),)

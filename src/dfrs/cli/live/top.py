@@ -15,6 +15,7 @@ from rich.live import Live
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, Patience, live
+from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -52,7 +53,7 @@ def top(
 
 
 def _look(client: "Client", height: int) -> RenderableType:
-    from dfrs.cli.live.views import frame
+    from dfrs.cli.views.live import frame
 
     return frame(
         client.cluster(), client.nodes(), client.jobs(limit=200), client.activity(limit=EVENTS), out.width, height
@@ -91,3 +92,6 @@ def _pressed(seconds: float) -> str:
         if ready:
             return os.read(sys.stdin.fileno(), 1).decode(errors="replace")
     return ""
+
+
+VERBS = (Verb(top, LIVE, 90),)

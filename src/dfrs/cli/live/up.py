@@ -14,6 +14,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores, show_count
 from dfrs.cli.simulate.policies import complete
+from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
@@ -253,3 +254,6 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
     sys.stdout.flush()
+
+
+VERBS = (Verb(up, CLUSTER, 10),)

@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from dfrs.cli.console import out, print_json
+from dfrs.cli.verbs import ALLOCATE, Verb
 from dfrs.model.errors import InputError
 
 
@@ -56,3 +57,6 @@ def algorithms(
         summary = "49: sort by x = 1..7, choose nodes by y = 1..7" if name == "GREEDY_Sx_Py" else a.summary
         table.add_row(name, a.family, summary, a.source, a.complexity)
     out.print(table)
+
+
+VERBS = (Verb(algorithms, ALLOCATE, 20),)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, progress
 from dfrs.cli.extras import require
+from dfrs.cli.verbs import ALLOCATE, Verb
 from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError, UnsupportedError
 
@@ -252,3 +253,6 @@ def _shrink(instance: "Instance", names: list[str], options: "Options", loss: fl
         f"{len(off)} of {len(instance.nodes)} nodes can be turned off: the minimum yield goes from "
         f"{result.full_yield:.4f} to {result.outcome.minimum_yield:.4f}"
     )
+
+
+VERBS = (Verb(allocate, ALLOCATE, 10),)

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from dfrs.cli.console import out, print_json, progress, tell_odd, warn
 from dfrs.cli.simulate.simulate import Annotate, AsJson, Nodes, Overrun, Seed, Traces
+from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.kernels.compiling import compilation
 
 if TYPE_CHECKING:
@@ -122,3 +123,6 @@ def _show(answers: list[_Answer]) -> None:
         ids = answers[0].critical
         more = f" and {len(ids) - NAMED:,} more; --json has all" if len(ids) > NAMED else ""
         out.print("critical jobs: " + " ".join(map(str, ids[:NAMED])) + more, markup=False)
+
+
+VERBS = (Verb(bound, REPLAY, 40),)

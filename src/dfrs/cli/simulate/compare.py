@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dfrs.cli.console import out, print_json
+from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.model.errors import InputError
 
 Runs = list[dict[str, Any]]
@@ -163,3 +164,6 @@ def _cell(
 
 def _escaped(text: str) -> str:
     return escape(text)
+
+
+VERBS = (Verb(compare, REPLAY, 50),)

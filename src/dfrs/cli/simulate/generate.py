@@ -9,6 +9,7 @@ import typer
 from dfrs.cli.console import err, print_json
 from dfrs.cli.simulate.generate_cwf import cwf
 from dfrs.cli.simulate.generate_lublin import lublin
+from dfrs.cli.verbs import MAKE, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,3 +90,6 @@ def _write(instance: "Instance", output: Path | None) -> None:
         markup=False,
         style="dim",
     )
+
+
+VERBS = (Verb(app, MAKE, 10, name="generate"),)

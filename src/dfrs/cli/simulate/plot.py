@@ -7,6 +7,7 @@ import typer
 
 from dfrs.cli.console import err
 from dfrs.cli.extras import require
+from dfrs.cli.verbs import LOOK, Verb
 from dfrs.model.errors import InputError
 from dfrs.report.clock import parse_time
 
@@ -137,3 +138,6 @@ def _compare(runs: list["Run"], directories: list[Path], bounds: list[float | No
 
 def _say(path: Path) -> None:
     err.print(f"{path}", markup=False, style="dim", soft_wrap=True)
+
+
+VERBS = (Verb(plot, LOOK, 10),)

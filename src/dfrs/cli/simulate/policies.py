@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json
+from dfrs.cli.verbs import REPLAY, Verb
 
 if TYPE_CHECKING:
     from dfrs.policies.declaration import Entry
@@ -69,3 +70,6 @@ def _meaning(entry: "Entry") -> str:
     whose = f"with {', '.join(entry.policies)}: " if entry.policies else ""
     value = "; ".join(filter(None, (entry.value, entry.default and f"default {entry.default}")))
     return f"{whose}{entry.meaning}{value and f' ({value})'}"
+
+
+VERBS = (Verb(policies, REPLAY, 30),)

@@ -13,6 +13,7 @@ import typer
 from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, warn
 from dfrs.cli.simulate.compare import show_runs
 from dfrs.cli.simulate.policies import complete
+from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -280,3 +281,6 @@ def _show(rows: list[dict[str, Any]]) -> None:
         if not row["complete"]:
             warn(f"{row['directory']}: interrupted; continue it with --resume")
     show_runs(rows)
+
+
+VERBS = (Verb(simulate, REPLAY, 10),)

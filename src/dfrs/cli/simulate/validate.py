@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import out, print_json
+from dfrs.cli.verbs import LOOK, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,3 +82,6 @@ def _show(report: "ValidationReport") -> None:
         out.print(problem, style="red", markup=False, soft_wrap=True)
     if len(report.problems) > SHOWN:
         out.print(f"and {len(report.problems) - SHOWN} more; --json shows all")
+
+
+VERBS = (Verb(validate, LOOK, 20),)

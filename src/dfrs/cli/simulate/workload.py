@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, tell_odd
+from dfrs.cli.verbs import MAKE, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -275,3 +276,6 @@ def _show_odd(report: "Report") -> None:
         shown = o.examples if o.handled.startswith("dropped") else o.examples[:1]
         lines += [f"           {example}" for example in shown]
     out.print("\n" + "\n".join(lines), markup=False, soft_wrap=True)
+
+
+VERBS = (Verb(app, MAKE, 20, name="workload"),)

@@ -1,0 +1,1 @@
+"""How verbs show what they have found."""
