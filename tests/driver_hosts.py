@@ -126,12 +126,17 @@ def fractions(driver, which, seconds):
 
 
 def settles(driver, which, seconds, holds):
-    """That the fractions are what they should be: at the third look at the latest, as others use the machine too."""
-    for _ in range(3):
+    """That the fractions are what they should be: at the fifth look at the latest, as others use the machine too."""
+    for _ in range(5):
         seen = fractions(driver, which, seconds)
         if holds(*seen):
             return
     raise AssertionError(f"fractions {seen}")
+
+
+def share(wanted, tolerance=0.05):
+    """That the first of two has that part of what both have; false where they had nothing yet."""
+    return lambda first, second: abs(first - wanted * (first + second)) < tolerance * (first + second)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from tests.driver_hosts import (
     processes,
     running,
     settles,
+    share,
     state,
     task,
     until,
@@ -64,12 +65,12 @@ def test_shares_follow_levels(host, alone):
         node.start(one, host.spec(*BUSY), cores)
     for one in both:
         running(node, one)
-    settles(node, both, 1.2, lambda first, second: abs(first / (first + second) - 0.75) < 0.1)
+    settles(node, both, 1.2, share(0.75, 0.1))
     if os.geteuid() != 0 and not node.by_session:
         return
     node.set_share(task(1), 0.25)
     node.set_share(task(2), 0.75)
-    settles(node, both, 1.2, lambda first, second: abs(first / (first + second) - 0.25) < 0.1)
+    settles(node, both, 1.2, share(0.25, 0.1))
 
 
 def test_pause_and_stop_reach_the_whole_tree(host):

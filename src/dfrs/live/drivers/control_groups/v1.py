@@ -35,7 +35,7 @@ from dfrs.live.drivers.processes.supervisor import read_text, write_control
 SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
 """Shares of a task that is to have all of its node: a resolution of 1/65536 of it."""
-REMOVE_S = 1.0
+REMOVE_S = 10.0
 
 
 class TaskGroupV1:

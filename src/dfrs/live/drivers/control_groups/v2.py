@@ -34,7 +34,7 @@ from dfrs.live.drivers.processes.supervisor import Place, read_text, write_contr
 
 WEIGHTS = (1, 10_000)
 CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")
-REMOVE_S = 1.0
+REMOVE_S = 10.0
 
 
 class TaskGroupV2:
