@@ -99,7 +99,11 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+# Generated pages are written to any directory, from where no link would lead to the bibliography.
+CITING = [page for page in PAGES if "results/tables" not in str(page)]
+
+
+@pytest.mark.parametrize("page", CITING, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_document_that_is_cited_leads_to_the_bibliography(page):
     text = page.read_text()
     keys = re.findall(r"^## (.*)$", (ROOT / "docs/reference/bibliography.md").read_text(), re.MULTILINE)
