@@ -77,12 +77,16 @@ def token(cluster):
     return path
 
 
+def of_two_ranks(profile):
+    """The profile once both ranks have written their last."""
+    return profile if profile and [rank["finished"] for rank in profile["ranks"]] == [True, True] else None
+
+
 def test_what_the_agent_counted_is_what_the_program_sent(cluster, programs):
     job = submit(cluster, *MPIRUN, programs["mix"], 7, 200, cluster.directory / "own")
     ended = cluster.wait_for(job, "done", "failed")
     assert ended["state"] == "done", ended
-    seen = wait_until(lambda: told(cluster, job), "a profile")
-    assert [rank["finished"] for rank in seen["ranks"]] == [True, True]
+    seen = wait_until(lambda: of_two_ranks(told(cluster, job)), "a profile of two finished ranks")
     found = Counter({(name, row["bytes"]): row[name] for row in seen["messages"] for name in SEEN})
     found += Counter({(row["kind"], row["bytes"]): row["count"] for row in seen["calls"]})
     own = Counter()
