@@ -182,6 +182,15 @@ def _of_kind(tree, kind, nth):
     return _nth(tree, lambda each: isinstance(each, _KINDS[kind]), nth, kind)
 
 
+def _with_parts(tree, kind, nth, part):
+    """The nth expression of a kind, and its parts, of which there is one of number `part`."""
+    node = _of_kind(tree, kind, nth)
+    parts = _parts(node)
+    if part >= len(parts):
+        raise AddressError(f"{ast.unparse(node)}: has {len(parts)} parts")
+    return node, parts
+
+
 @dataclass(frozen=True)
 class Keep(Mutation):
     """Of the nth expression of a kind only its part number `part` is left: `a * b` becomes `a`, `max(a, b)` `b`."""
@@ -191,10 +200,7 @@ class Keep(Mutation):
     part: int
 
     def apply(self, tree):
-        node = _of_kind(tree, self.kind, self.nth)
-        parts = _parts(node)
-        if self.part >= len(parts):
-            raise AddressError(f"{ast.unparse(node)}: has {len(parts)} parts")
+        node, parts = _with_parts(tree, self.kind, self.nth, self.part)
         _put(tree, node, parts[self.part])
 
 
@@ -237,10 +243,7 @@ class Part(Mutation):
     value: Any
 
     def apply(self, tree):
-        node = _of_kind(tree, self.kind, self.nth)
-        parts = _parts(node)
-        if self.part >= len(parts):
-            raise AddressError(f"{ast.unparse(node)}: has {len(parts)} parts")
+        node, parts = _with_parts(tree, self.kind, self.nth, self.part)
         _put(tree, parts[self.part], _literal(self.value))
 
 
@@ -269,10 +272,7 @@ class Negate(Mutation):
     part: int
 
     def apply(self, tree):
-        node = _of_kind(tree, self.kind, self.nth)
-        parts = _parts(node)
-        if self.part >= len(parts):
-            raise AddressError(f"{ast.unparse(node)}: has {len(parts)} parts")
+        node, parts = _with_parts(tree, self.kind, self.nth, self.part)
         _put(tree, parts[self.part], ast.UnaryOp(ast.USub(), parts[self.part]))
 
 

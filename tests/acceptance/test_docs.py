@@ -118,7 +118,9 @@ def test_each_module_on_the_walk_of_one_value_names_it():
     text = (ROOT / "docs/explanation/architecture.md").read_text()
     walk = text.partition("## The walk of one value")[2].partition("\n## ")[0]
     rows = [line.split("|") for line in walk.splitlines() if line.startswith("| `")]
-    assert len(rows) > 10
+    assert len(rows) <= 15
+    assert f"passes {len(rows)} modules" in walk
+    assert sum("**border**" in line for line in walk.splitlines()) == 3
     for _, modules, names, *_ in rows:
         for module in re.findall(r"`([^`]+)`", modules):
             code = (ROOT / "src/dfrs" / module).read_text()

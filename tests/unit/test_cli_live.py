@@ -196,6 +196,8 @@ def test_what_cannot_be_submitted_is_one_line_and_status_2(dfrs, cluster, argume
 
 def test_a_refusal_repeats_what_was_written(dfrs, cluster):
     assert '--memory "1K"' in dfrs("submit", "--memory", "1K", "x")[2]
+    for words in ("1_0", "many"):
+        assert f'--cpu: "{words}": must be a number' in dfrs("submit", "--cpu", words, "x")[2]
     assert '--limit "9999999d"' in dfrs("submit", "--limit", "9999999d", "x")[2]
     _, _, err = dfrs("submit", "--name", "\x1b[2J", "x")
     assert "\x1b" not in err

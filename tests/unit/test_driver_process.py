@@ -297,7 +297,9 @@ def test_half_a_cpu_as_a_node(host, alone):
         node.start(one, host.spec(*BUSY), cores)
     for one in both:
         running(node, one)
-    settles(node, both, 1.5, lambda first, second: first + second < 0.44 and share(0.75, 0.06)(first, second))
+    settles(
+        node, both, 1.5, lambda first, second: abs(first + second - 0.4) < 0.04 and share(0.75, 0.06)(first, second)
+    )
     # An agent that starts anew may be given less.
     smaller = host.node(cores=0.2)
     settles(smaller, both, 1.0, lambda first, second: first + second < 0.25)

@@ -90,8 +90,17 @@ def _check_numbers(given: Mapping[str, Any]) -> None:
     """Python reads digits of all scripts, and 1_000. Raises InputError."""
     for name in _NUMBERS & given.keys():
         for text in given[name] if isinstance(given[name], list) else [given[name]]:
-            if not str(text).isascii() or "_" in str(text):
-                raise InputError(f"--{name.replace('_', '-')}: {quoted(text)}: must be a number")
+            if not _is_number(str(text)):
+                option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+                raise InputError(f"{option}: {quoted(text)}: must be a number")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.isascii() and "_" not in text
 
 
 class _Size(int):
