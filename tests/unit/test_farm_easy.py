@@ -112,6 +112,11 @@ def test_memory_and_need_must_fit():
     assert nodes == [[], [0, 1]]
 
 
+def test_a_job_too_wide_for_the_only_partition_waits():
+    shot = farm_snapshot([(1, 2)], [wait(5), wait(1)], cause=Cause.SUBMISSION, subject=0)
+    assert decided(shot)[1] == [[], [0]]
+
+
 def test_jobs_that_can_never_start_or_have_no_estimate_are_refused():
     shape = [(1, 2), (2, 2)]
     shot = farm_snapshot(shape, [wait(5)], cause=Cause.SUBMISSION, subject=0)

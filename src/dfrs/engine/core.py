@@ -38,7 +38,7 @@ class Core:
 
     There may be no nodes at first: then jobs wait, and the policy is not asked. Of users' commands on one job at most
     `command_limit` are granted; a command on a job that is held is answered as if nobody had told of it. Nodes are
-    alike, or `speeds` says how they are grouped: then nodes that join are its next ones, and it is this core's own.
+    alike, or `speeds`, which no other core may share, says how they are grouped; nodes that join are then its next.
     """
 
     def __init__(

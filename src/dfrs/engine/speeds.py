@@ -13,7 +13,7 @@ import numpy as np
 from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Predicted
 from dfrs.engine.rows import Rows
-from dfrs.model.decisions import MEMORY, RUNNING
+from dfrs.model.decisions import MEMORY, RUNNING, Jobs
 from dfrs.model.errors import InputError
 from dfrs.model.hardware import COLOCATED, SPREAD, HardwareView
 from dfrs.model.instance import Bools, Floats, Ints
@@ -66,7 +66,7 @@ class KnownSpeeds:
     def settle(self, rows: Rows, row: int) -> None:
         """The row's speed is 1 wherever its job is."""
 
-    def view(self, serials: Ints, capacity: Floats) -> None:
+    def view(self, jobs: Jobs, capacity: Floats) -> None:
         """Nothing but what the snapshot says."""
 
     def state(self) -> dict[str, np.ndarray]:
@@ -164,9 +164,9 @@ class PredictedSpeeds:
         job = rows.jobs[row]
         job["speed"] = self.relative(int(job["serial"]), rows.slots(row)) if job["state"] == RUNNING else 1.0
 
-    def view(self, serials: Ints, capacity: Floats) -> HardwareView:
-        """The hardware as a policy sees it: jobs by serial numbers, ascending, on nodes of `capacity` (N, 2)."""
-        rows, nodes = len(serials), len(capacity)
+    def view(self, jobs: Jobs, capacity: Floats) -> HardwareView:
+        """The hardware as a policy sees it: `jobs` (R,) on nodes of `capacity` (N, 2)."""
+        serials, rows, nodes = jobs["serial"], len(jobs), len(capacity)
         speed = np.full((rows, self.partitions, 2), np.nan)
         required, swapping = np.full(rows, np.nan), np.zeros(rows, np.bool_)
         if rows:

@@ -78,7 +78,7 @@ class State:
                 capacity[:, MEMORY] = np.maximum(capacity[:, MEMORY] - self.held.memory(len(is_open)), 0.0)
                 capacity = _frozen(capacity)
         jobs, first, nodes = self.rows.views()
-        unequal = self.speeds.view(jobs["serial"], self.cluster.capacity)
+        unequal = self.speeds.view(jobs, self.cluster.capacity)
         return Snapshot(self.now_s, cause, subject, capacity, is_open, jobs, first, nodes, self._moved, unequal)
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:

@@ -46,10 +46,10 @@ class EqualSpeeds:
     """What holds where nodes are alike: every job's rate is 1 everywhere, and migrations cost the run's penalty."""
 
     def write_rates(self, speed: Floats, placings: Iterable[Placing], node_memory: Floats) -> None:
-        """Write the rate of each placing into its row of `speed` (E,), which is 1: it is."""
+        """The rate of each placing is 1, which its row of `speed` (E,) says already."""
 
     def write_costs(self, seconds: Floats, plans: Iterable[Sequence[Migration]]) -> None:
-        """Write what plans of migrations cost into their rows of `seconds` (E,), the penalties: they are that."""
+        """Migrations cost the penalty, which their rows of `seconds` (E,) say already."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,7 +119,7 @@ class TrueSpeeds:
         copy_s: float = COPY_S,
         parallel: bool = False,
     ) -> "TrueSpeeds":
-        """That of a heterogeneous cluster; without `memory`, tasks want none. Raises InputError."""
+        """What holds on this hardware; without `memory`, tasks want none. Raises InputError."""
         rate = np.array(rate, dtype=np.float64)
         jobs = len(rate)
         return cls(

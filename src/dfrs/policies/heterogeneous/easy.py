@@ -51,8 +51,8 @@ class Dispatch:
 class PartitionEasy:
     """EASY on a heterogeneous cluster, without migrations: the base runs of [Atif2011] section 8.
 
-    Raises MissingEstimateError as EASY does, TooWideError for a job that no partition could ever hold, and
-    TooManyPartitionsError.
+    Raises MissingEstimateError as EASY does, TooWideError for a job that none of several partitions could ever hold,
+    and TooManyPartitionsError.
     """
 
     traits: ClassVar[Traits] = Traits(exclusive=True, clustered=True)
@@ -94,7 +94,8 @@ def _check_subject(board: Board, name: str) -> None:
     if isnan(snapshot.jobs["estimate_s"][row]):
         raise MissingEstimateError(job, f"has no estimate, which {name} plans with")
     most = int(np.bincount(board.view.partition).max())
-    if board.tasks[row] > most:
+    # A cluster of one partition may still grow: who is too wide for it waits, as under EASY.
+    if board.partitions > 1 and board.tasks[row] > most:
         raise TooWideError(job, f"has {board.tasks[row]} tasks: a sub-cluster has at most {most} nodes")
 
 
