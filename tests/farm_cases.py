@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 
 from dfrs.model.decisions import RUNNING, Placement, Snapshot, Target, Traits
-from dfrs.model.farm import Farm, SubCluster
+from dfrs.model.hardware import Hardware, Partition
 from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
-from dfrs.model.true_speeds import FarmTruth
-from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
+from dfrs.model.true_speeds import TrueSpeeds
+from dfrs.simulator.heterogeneous import HardwareSettings, hardware_capacity
 from dfrs.simulator.simulation import SimulationSettings
 from tests.online_cases import random_workload
 
@@ -18,11 +18,11 @@ SHAPES = ((1, 2, 1024), (2, 2, 512), (3, 1, 1024))
 """(machines, cores, MB of a node): 9 nodes on 6 machines in 3 sub-clusters."""
 
 
-def farm_of(shapes=SHAPES) -> Farm:
-    return Farm(
+def farm_of(shapes=SHAPES) -> Hardware:
+    return Hardware(
         name="three",
-        clusters=tuple(
-            SubCluster(
+        partitions=tuple(
+            Partition(
                 name="ABCDEFGH"[k],
                 machines=machines,
                 cores=cores,
@@ -37,12 +37,12 @@ def farm_of(shapes=SHAPES) -> Farm:
     )
 
 
-def random_truth(seed: int, jobs: int, farm: Farm, **options: float) -> FarmTruth:
+def random_truth(seed: int, jobs: int, farm: Hardware, **options: float) -> TrueSpeeds:
     """Rates of all sizes, some jobs thrash on small nodes."""
     rng = np.random.default_rng(seed + 7)
-    rate = rng.choice([1.0, 0.9, 0.5, 1 / 3, 0.2], (jobs, len(farm.clusters), 2))
-    rate[np.arange(jobs), rng.integers(len(farm.clusters), size=jobs), rng.integers(2, size=jobs)] = 1.0
-    return FarmTruth.of(
+    rate = rng.choice([1.0, 0.9, 0.5, 1 / 3, 0.2], (jobs, len(farm.partitions), 2))
+    rate[np.arange(jobs), rng.integers(len(farm.partitions), size=jobs), rng.integers(2, size=jobs)] = 1.0
+    return TrueSpeeds.of(
         farm,
         rate,
         memory=rng.choice([0.0, 0.3, 0.5, 0.6, 0.75], jobs),
@@ -57,9 +57,10 @@ def farm_workload(seed: int, jobs: int = 30, nodes: int = 9) -> Workload:
     return workload.with_columns(memory=np.minimum(workload.memory, 0.5))
 
 
-def settings_of(truth: FarmTruth, farm: Farm, **options: object) -> SimulationSettings:
+def settings_of(truth: TrueSpeeds, farm: Hardware, **options: object) -> SimulationSettings:
     more = {name: options.pop(name) for name in ("prediction", "tau_s") if name in options}
-    return SimulationSettings(capacity=farm_capacity(farm), farm=FarmSettings(truth=truth, **more), **options)
+    hardware = HardwareSettings(truth=truth, **more)
+    return SimulationSettings(capacity=hardware_capacity(farm), hardware=hardware, **options)
 
 
 class Clustered:
@@ -71,8 +72,7 @@ class Clustered:
         self.period_s, self.look = period_s, look
 
     def decide(self, snapshot: Snapshot, /) -> Target:
-        view = snapshot.farm
-        assert view is not None
+        view = snapshot.hardware
         if self.look is not None:
             self.look(snapshot)
         free = snapshot.open.copy()
@@ -86,8 +86,8 @@ class Clustered:
         for r in range(len(jobs)):
             if r in placed:
                 continue
-            for c in range(view.clusters):
-                room = view.nodes_of((c + turn + r) % view.clusters)
+            for c in range(view.partitions):
+                room = view.nodes_of((c + turn + r) % view.partitions)
                 room = room[free[room] & (snapshot.capacity[room, 1] >= jobs["memory"][r])]
                 if len(room) >= jobs["tasks"][r]:
                     placed[r] = tuple(room[: int(jobs["tasks"][r])].tolist())

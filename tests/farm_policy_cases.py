@@ -8,7 +8,7 @@ import numpy as np
 
 from dfrs.engine.check import check
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
-from dfrs.model.farm import FarmView
+from dfrs.model.hardware import HardwareView
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
 from dfrs.policies.heterogeneous.rules import Rules
 from dfrs.policies.heterogeneous.search import PlanScenario
@@ -63,8 +63,8 @@ def farm_snapshot(shape, jobs, *, now_s=1000.0, memory=None, cause=Cause.WAKE, s
             job["state"] = RUNNING
         rows.append(job_row(k, tasks, **job))
         slots += [-1] * tasks if nodes is None else list(nodes)
-    view = FarmView(
-        cluster=cluster,
+    view = HardwareView(
+        partition=cluster,
         machine=machine,
         node_memory=sizes,
         speed=np.array(speed).reshape(len(jobs), len(shape), 2),
@@ -228,9 +228,9 @@ class Toy:
             (there,) = naive.clusters_of(shot, nodes)
             job = self.jobs[r]
             assert there not in self.left.get(job["id"], set()), "a job returned"
-            wanted = float(shot.farm.required[r])
+            wanted = float(shot.hardware.required[r])
             if not np.isnan(wanted):
-                assert all(wanted <= shot.farm.node_memory[n] + 1e-9 for n in nodes), "a job has too little memory"
+                assert all(wanted <= shot.hardware.node_memory[n] + 1e-9 for n in nodes), "a job has too little memory"
             if trade.scenario is not PlanScenario.MEMORY or r != trade.lead:
                 rested = not self.left.get(job["id"]) or self.now_s - job["since_s"] >= rules.horizon_s
                 assert rested, "moved again too soon"
@@ -238,7 +238,7 @@ class Toy:
                 assert naive.left_s(shot, r) > rules.horizon_s
             assert target.why[job["id"]].startswith("moved from")
         if trade.scenario is PlanScenario.MEMORY:
-            assert shot.farm.swapping[trade.lead]
+            assert shot.hardware.swapping[trade.lead]
             return
         gain = self.gain(shot, target, trade)
         assert np.isclose(gain, trade.gain_s, rtol=1e-9, atol=1e-6)
@@ -268,7 +268,7 @@ class Toy:
 
     def perform(self, shot, target) -> None:
         """Take the target as the present, and note locks from what moved."""
-        rules, machine = self.policy.rules, shot.farm.machine
+        rules, machine = self.policy.rules, shot.hardware.machine
         out, into, moves, gone = {}, {}, 0, []
         for r, job in enumerate(self.jobs):
             before, nodes = naive.slots(shot, r), naive.slots(shot, r, target.task_nodes)

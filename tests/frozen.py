@@ -10,7 +10,7 @@ from dfrs.model.decisions import Snapshot
 def frozen(shot: Snapshot, **changes) -> Snapshot:
     """The same but for `changes`, with arrays of its own that are read-only."""
     shot = replace(shot, **changes)
-    return replace(shot, **_arrays(shot), farm=shot.farm and replace(shot.farm, **_arrays(shot.farm)))
+    return replace(shot, **_arrays(shot), unequal=shot.unequal and replace(shot.unequal, **_arrays(shot.unequal)))
 
 
 def _arrays(of):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.model.farm_files import read_farm, read_profile
+from dfrs.model.hardware_files import read_hardware, read_profile
 from dfrs.profiling.predict import predict
 from tests.mpi_links import compiled, link, missing
 
@@ -232,7 +232,7 @@ def test_calibrate_this_machine(place, environment):
     written = place / "local.json"
     answer = run(*DFRS, "calibrate", "--local", "--cluster", "L", "--seconds", "0.01", "-o", written, env=environment)
     assert answer.returncode == 0, answer.stderr
-    (cluster,) = read_farm(written).clusters
+    (cluster,) = read_hardware(written).partitions
     assert 1e8 < cluster.frequency_hz < 1e10
     assert 0.05 < cluster.cycles["flop"] < 50
     assert cluster.latency.sizes_bytes == tuple(2**k for k in range(23))
@@ -280,7 +280,7 @@ def two_links(place, environment):
                 answer = run(*command, env=environment)
                 assert answer.returncode == 0, answer.stderr
                 real[case, cluster] = float(answer.stdout)
-    return read_farm(farm), real
+    return read_hardware(farm), real
 
 
 def _over(place, names):

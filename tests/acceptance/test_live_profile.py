@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.model.farm_files import read_profile
+from dfrs.model.hardware_files import read_profile
 from tests.live_processes import LiveCluster, wait_until
 from tests.mpi_links import compiled
 

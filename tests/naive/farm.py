@@ -11,13 +11,13 @@ def slots(snapshot: Snapshot, row: int, at=None) -> list[int]:
 
 
 def clusters_of(snapshot: Snapshot, nodes) -> set[int]:
-    return {int(snapshot.farm.cluster[n]) for n in nodes}
+    return {int(snapshot.hardware.partition[n]) for n in nodes}
 
 
 def speed(snapshot: Snapshot, row: int, nodes) -> float:
     (cluster,) = clusters_of(snapshot, nodes)
-    together = len({int(snapshot.farm.machine[n]) for n in nodes}) == 1
-    return float(snapshot.farm.speed[row, cluster, int(together)])
+    together = len({int(snapshot.hardware.machine[n]) for n in nodes}) == 1
+    return float(snapshot.hardware.speed[row, cluster, int(together)])
 
 
 def began(job) -> float:
@@ -50,7 +50,7 @@ def gain(snapshot: Snapshot, after, rows, rules) -> float:
 
 
 def footprint(snapshot: Snapshot, row: int, node: int) -> float:
-    view = snapshot.farm
+    view = snapshot.hardware
     most, wanted = float(view.node_memory[node]), float(view.required[row])
     if math.isnan(wanted):
         wanted = float(snapshot.jobs["memory"][row]) if not all(map(math.isnan, view.speed[row].ravel())) else most
@@ -59,7 +59,7 @@ def footprint(snapshot: Snapshot, row: int, node: int) -> float:
 
 def replay(snapshot: Snapshot, after, moves) -> None:
     """Assert that single moves lead from the snapshot to `after`, and that no machine is ever beyond its means."""
-    view = snapshot.farm
+    view = snapshot.hardware
     where = {(r, t): n for r in range(len(snapshot.jobs)) for t, n in enumerate(slots(snapshot, r))}
     limit: dict[int, int] = {}
     memory: dict[int, float] = {}
@@ -89,8 +89,8 @@ def reservation(snapshot: Snapshot, after, tasks: int, locks) -> float:
             rest = float(snapshot.jobs["estimate_s"][r]) if started else left_s(snapshot, r)
             busy[n] = max(busy.get(n, -math.inf), snapshot.now_s + max(rest, 0.0))
     best = math.inf
-    for c in set(snapshot.farm.cluster.tolist()):
-        mine = [n for n in range(len(snapshot.open)) if snapshot.farm.cluster[n] == c and snapshot.open[n]]
+    for c in set(snapshot.hardware.partition.tolist()):
+        mine = [n for n in range(len(snapshot.open)) if snapshot.hardware.partition[n] == c and snapshot.open[n]]
         when = sorted(max(busy.get(n, snapshot.now_s), locks.get(c, -math.inf)) for n in mine)
         if len(when) >= tasks:
             best = min(best, when[tasks - 1])

@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 
 from dfrs.model.run import Action, Run
+from dfrs.model.true_speeds import TrueSpeeds
 
 START, PAUSE, RESUME, MIGRATE, SHARE = range(5)
 LOST = 6
@@ -118,7 +119,7 @@ def replayed(run: Run) -> list[Fraction]:
             _apply(run, job, j, action, named, float(events.yield_[e]), now, closed)
         if e + 1 == len(events) or events.time_s[e + 1] > events.time_s[e]:
             _within_capacity(run, jobs)
-            if run.farm is not None and plan:
+            if isinstance(run.speeds, TrueSpeeds) and plan:
                 _move_as_planned(run, jobs, plan, Fraction(float(events.time_s[e])))
             plan = []
     end = Fraction(run.end_s)
@@ -129,18 +130,18 @@ def replayed(run: Run) -> list[Fraction]:
 
 def rate_on(run: Run, j: int, nodes: Sequence[int]) -> Fraction:
     """Progress per second of job j there at yield 1, task by task."""
-    farm = run.farm
-    if farm is None:
+    farm = run.speeds
+    if not isinstance(farm, TrueSpeeds):
         return Fraction(1)
     shape = 1 if len({int(farm.machine[n]) for n in nodes}) == 1 else 0
-    rate = min(Fraction(float(farm.rate[j, farm.cluster[n], shape])) for n in nodes)
+    rate = min(Fraction(float(farm.rate[j, farm.partition[n], shape])) for n in nodes)
     wants = [Fraction(float(farm.memory[j])) * nodes.count(n) - Fraction(float(run.capacity[n, 1])) for n in nodes]
     return rate / Fraction(float(farm.thrash[j])) if max(wants) > Fraction(1, 10**9) else rate
 
 
 def _move_as_planned(run: Run, jobs, plan, now: Fraction) -> None:
     """All migrations of an instant, with every process on the wire and off it again."""
-    farm = run.farm
+    farm = run.speeds
     leaves, comes = Counter(), Counter()
     for _, old, new in plan:
         leaves.update(int(farm.machine[n]) for n in (Counter(old) - Counter(new)).elements())

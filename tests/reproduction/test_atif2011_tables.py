@@ -20,7 +20,7 @@ from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
-from dfrs.report.farm_gantt import GanttLayout, GanttPanel, draw_farm, moved_jobs, stays
+from dfrs.report.partition_gantt import GanttLayout, GanttPanel, draw_partitions, moved_jobs, stays
 from dfrs_reproduction.atif2011 import moves
 from dfrs_reproduction.atif2011.programs import PROGRAMS, arrive_f
 from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS
@@ -183,7 +183,7 @@ def test_farm_orders_are_permutations():
     with pytest.raises(InputError, match="each sub-cluster once"):
         prepared(PROGRAMS, stream(3)[:5], name="x", order="ABCX")
     made = prepared(PROGRAMS, stream(3)[:5], name="x", without="C")
-    assert [cluster.name for cluster in made.farm.clusters] == [c for c in PROGRAMS.order if c != "C"]
+    assert [cluster.name for cluster in made.farm.partitions] == [c for c in PROGRAMS.order if c != "C"]
 
 
 @settings(max_examples=15, deadline=None)
@@ -227,11 +227,13 @@ def test_the_picture_has_the_moved_jobs_first_and_refuses_other_farms(tmp_path):
     made = prepare(Case(experiment=3, seed=0, order="CBAD"))
     run = simulation(made, "ARRIVE-F").run()
     assert moved_jobs([run]) == list(dict.fromkeys(run.events.job[run.events.action == Action.MIGRATE].tolist()))
-    draw_farm([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "a.png", to_s=3000.0)
-    draw_farm([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "b.png", to_s=3000.0)
+    draw_partitions([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "a.png", to_s=3000.0)
+    draw_partitions([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "b.png", to_s=3000.0)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     with pytest.raises(InputError, match="32 nodes of the farm"):
-        draw_farm([GanttPanel(label="x", run=run)], arrive_f(), made.names, tmp_path / "c.png")
+        draw_partitions([GanttPanel(label="x", run=run)], arrive_f(), made.names, tmp_path / "c.png")
     with pytest.raises(InputError, match="outside"):
-        draw_farm([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "c.png", from_s=1e6, to_s=2e6)
+        draw_partitions(
+            [GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "c.png", from_s=1e6, to_s=2e6
+        )
     assert not (tmp_path / "c.png").exists()

@@ -10,7 +10,16 @@ from dfrs.model.decisions import Cause, Reason, Traits
 from dfrs.model.errors import InputError
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
 from dfrs.policies.heterogeneous.gains import Mover, counted_s, gain_s, saved_per_tau
-from dfrs.policies.heterogeneous.rules import MOST_CLUSTERS, NoFarmError, Rules, has_left, left, letter, moved, source
+from dfrs.policies.heterogeneous.rules import (
+    MOST_PARTITIONS,
+    Rules,
+    TooManyPartitionsError,
+    has_left,
+    left,
+    letter,
+    moved,
+    source,
+)
 from dfrs.policies.heterogeneous.search import PlanScenario
 from dfrs.policies.names import find_policy
 from tests.farm_policy_cases import farm_snapshot
@@ -380,11 +389,11 @@ def test_a_job_that_all_but_stops_loses_without_limit_and_never_nan():
 
 
 def test_memos():
-    policy_state = moved(moved(0, 3, 16), MOST_CLUSTERS - 1, 70_000)
-    assert left(policy_state) == 1 << 3 | 1 << MOST_CLUSTERS - 1
+    policy_state = moved(moved(0, 3, 16), MOST_PARTITIONS - 1, 70_000)
+    assert left(policy_state) == 1 << 3 | 1 << MOST_PARTITIONS - 1
     assert has_left(policy_state, 3)
     assert not has_left(policy_state, 2)
-    assert source(policy_state) == MOST_CLUSTERS - 1
+    assert source(policy_state) == MOST_PARTITIONS - 1
     assert source(left(policy_state)) == source(0) == -1
     assert Rules(copy_s=2.0).lasts_s(policy_state) == 2.0 * 65_535
     assert 0 < policy_state < 2**63
@@ -434,10 +443,14 @@ def test_sub_clusters_can_be_called_by_their_names():
     assert policy.decide(swap()).why[100].startswith("moved from east to west with job 101")
 
 
-def test_a_cluster_that_is_no_farm_is_refused():
-    with pytest.raises(NoFarmError, match="FARM-EASY wants a farm"):
-        find_policy("FARM-EASY").decide(replace(swap(), farm=None))
-    with pytest.raises(NoFarmError, match="at most 40 sub-clusters, the farm has 41"):
+def test_on_one_partition_jobs_run_and_none_migrates():
+    target = find_policy("ARRIVE-F").decide(replace(swap(), unequal=None))
+    assert target.task_nodes.tolist() == swap().task_nodes.tolist()
+    assert target.yields.tolist() == [1.0, 1.0]
+
+
+def test_more_partitions_than_a_policy_knows_are_refused():
+    with pytest.raises(TooManyPartitionsError, match="at most 40 sub-clusters, the farm has 41"):
         find_policy("ARRIVE-F").decide(farm_snapshot([(1, 1)] * 41, []))
 
 

@@ -17,7 +17,7 @@ from dfrs.policies.heterogeneous import arrive_f
 from dfrs.policies.heterogeneous import cluster_view as farm_board
 from dfrs.policies.heterogeneous import gains as farm_gains
 from dfrs.policies.heterogeneous import plan as farm_plan
-from dfrs.policies.heterogeneous import rules as farm_rules
+from dfrs.policies.heterogeneous import rules as policy_rules
 from dfrs.policies.heterogeneous import search as farm_search
 from dfrs.policies.heterogeneous import special as farm_special
 from dfrs.policies.heterogeneous.arrive_f import ArriveF
@@ -101,7 +101,7 @@ def test_what_is_said_covers_every_pair_in_order_of_gain(seed):
     shown = [{k: v for k, v in job.items() if k != "wants"} for job in toy.jobs]
     shot = farm_snapshot(toy.shape, shown, now_s=toy.now_s, memory=toy.memory, closed=toy.closed)
     said = [c for c in toy.policy.considered(shot) if c.scenario not in {PlanScenario.MEMORY, PlanScenario.HEAD}]
-    cluster = shot.farm.cluster
+    cluster = shot.hardware.partition
     placed = {
         int(i): int(cluster[shot.task_nodes[a]])
         for i, a in zip(shot.jobs["id"], shot.first[:-1], strict=True)
@@ -117,13 +117,13 @@ def test_what_is_said_covers_every_pair_in_order_of_gain(seed):
 MUTATIONS = (
     (farm_plan, "places[kind.target] > 0 and ", "", "-places[kinds[k].source], ", "places[kinds[k].source], "),
     (farm_plan, "memory[kind.target] >= kind.takes", "True"),
-    (farm_rules, "return bool(policy_state >> cluster & 1)", "return False"),
-    (farm_rules, "left(policy_state) | 1 << cluster |", "left(policy_state) |"),
+    (policy_rules, "return bool(policy_state >> partition & 1)", "return False"),
+    (policy_rules, "left(policy_state) | 1 << partition |", "left(policy_state) |"),
     (farm_gains, "return gain > threshold_s and gain > 0.0", "return gain > threshold_s - 200.0"),
     (farm_gains, " - stretch_s", ""),
     (farm_board, "return enough and self.holds(row, node)", "return self.holds(row, node)"),
     (farm_board, "over_s > self.snapshot.now_s", "over_s > self.snapshot.now_s + 5.0"),
-    (farm_board, "for c in (farm_rules.source(self.policy_state[row]), home):", "for c in (home,):"),
+    (farm_board, "for c in (policy_rules.source(self.policy_state[row]), home):", "for c in (home,):"),
     (farm_search, "left_s <= rules.horizon_s and not rules.one", "False"),
     (farm_search, "since_s < self.rules.horizon_s", "since_s < 5.0"),
     (farm_search, "taken.update(found)", "pass"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.model.farm_files import write_farm, write_profile
+from dfrs.model.hardware_files import write_hardware, write_profile
 from dfrs_reproduction.atif2011.predictions import cpu_profiles, message_profiles
 from dfrs_reproduction.atif2011.programs import arrive_f
 
@@ -25,7 +25,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "few.csv").write_text(FEW)
     write_profile(cpu_profiles()["LU.B.8"], tmp_path / "lu.json")
     write_profile(message_profiles()["FT.B.8"], tmp_path / "ft.json")
-    write_farm(arrive_f(), tmp_path / "farm.json")
+    write_hardware(arrive_f(), tmp_path / "farm.json")
     return tmp_path
 
 

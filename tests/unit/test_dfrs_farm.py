@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.bounds.farm import farm_bound
+from dfrs.bounds.heterogeneous import effective_yield_bound
 from dfrs.engine.check import check
 from dfrs.experiments.kinds.farm_random import Case, Entry, prepare, run, spanning
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.errors import InputError
-from dfrs.model.farm import FarmView
-from dfrs.policies.heterogeneous.fractional import MVT_S, PERIOD_S, DfrsFarm, Outlook
+from dfrs.model.hardware import HardwareView
+from dfrs.policies.heterogeneous.fractional import MVT_S, PERIOD_S, Outlook, PartitionDfrs
 from dfrs.policies.names import find_policy
 from dfrs.workloads.farm_random import LONGEST_S, farm_workload
 from dfrs_reproduction.atif2011.programs import PROGRAMS, arrive_f
@@ -38,8 +38,8 @@ def snapshot(rows, *, cause=Cause.WAKE, subject=-1, now_s=5_000.0):
     first = np.concatenate([[0], np.cumsum(jobs["tasks"])]).astype(np.int64)
     slots = np.concatenate([row.get("nodes", [-1] * row.get("tasks", 1)) for row in rows]).astype(np.int64)
     unknown = np.full((4, 2), np.nan)
-    view = FarmView(
-        cluster=CLUSTER,
+    view = HardwareView(
+        partition=CLUSTER,
         machine=MACHINE,
         node_memory=CAPACITY[:, 1],
         speed=np.array([row.get("speed", unknown) for row in rows], dtype=np.float64),
@@ -60,7 +60,7 @@ def clusters_of(shot, target, row):
 
 
 def test_names():
-    assert find_policy("DFRS-FARM") == DfrsFarm(name="DFRS-FARM", period_s=PERIOD_S, mvt_s=MVT_S)
+    assert find_policy("DFRS-FARM") == PartitionDfrs(name="DFRS-FARM", period_s=PERIOD_S, mvt_s=MVT_S)
     found = find_policy("DFRS-FARM/MVT=0/PERIOD=200")
     assert (found.period_s, found.mvt_s) == (200.0, 0.0)
 
@@ -86,18 +86,18 @@ def test_every_decision_is_admissible_and_pure_and_keeps_moved_jobs_in_one_sub_c
     cause = data.draw(st.sampled_from((Cause.WAKE, Cause.SUBMISSION, Cause.COMPLETION, Cause.NODES)))
     shot = case.base.snapshot(cause)
     rows = case.base.rows
-    view = FarmView(
-        cluster=case.cluster,
+    view = HardwareView(
+        partition=case.cluster,
         machine=case.machine,
         node_memory=case.base.capacity[:, 1],
         speed=case.known,
         required=np.full(rows, np.nan),
         swapping=np.zeros(rows, np.bool_),
     )
-    shot = frozen(shot, farm=view)
-    target = DfrsFarm().decide(shot)
+    shot = frozen(shot, unequal=view)
+    target = PartitionDfrs().decide(shot)
     check(shot, target)
-    again = DfrsFarm().decide(shot)
+    again = PartitionDfrs().decide(shot)
     assert again.task_nodes.tolist() == target.task_nodes.tolist()
     assert again.yields.tolist() == target.yields.tolist()
     at = np.empty(rows)
@@ -109,7 +109,7 @@ def test_every_decision_is_admissible_and_pure_and_keeps_moved_jobs_in_one_sub_c
         if sorted(nodes.tolist()) != sorted(case.base.before[case.base.slots(r)].tolist()):
             assert at[r] == 1
     if (at == 1).all() and (target.task_nodes >= 0).all():
-        assert effective.min() <= farm_bound(shot) + 1e-6
+        assert effective.min() <= effective_yield_bound(shot) + 1e-6
 
 
 def test_two_jobs_exchange_sub_clusters_where_each_is_faster_on_the_other():
@@ -118,7 +118,7 @@ def test_two_jobs_exchange_sub_clusters_where_each_is_faster_on_the_other():
         {"tasks": 8, "nodes": nodes[k], "virtual_s": 1_000.0, "speed": fast_on(1 - k), "memory": 0.6} for k in (0, 1)
     ]
     shot = snapshot(rows)
-    target = DfrsFarm().decide(shot)
+    target = PartitionDfrs().decide(shot)
     assert [clusters_of(shot, target, r) for r in (0, 1)] == [{1}, {0}]
     assert target.yields.tolist() == [1.0, 1.0]
     assert "effective yield 1.00 instead of 0.25" in target.why[1]
@@ -127,17 +127,17 @@ def test_two_jobs_exchange_sub_clusters_where_each_is_faster_on_the_other():
 def test_a_young_job_is_not_moved():
     row = {"tasks": 8, "nodes": list(range(8)), "virtual_s": 30.0, "speed": fast_on(1)}
     shot = snapshot([row])
-    assert clusters_of(shot, DfrsFarm().decide(shot), 0) == {0}
-    assert clusters_of(shot, DfrsFarm(mvt_s=0.0).decide(shot), 0) == {1}
+    assert clusters_of(shot, PartitionDfrs().decide(shot), 0) == {0}
+    assert clusters_of(shot, PartitionDfrs(mvt_s=0.0).decide(shot), 0) == {1}
 
 
 def test_a_small_gain_is_not_worth_a_migration():
     row = {"tasks": 8, "nodes": list(range(8)), "virtual_s": 900.0, "speed": fast_on(1, 1.08)}
     shot = snapshot([row])
-    target = DfrsFarm().decide(shot)
+    target = PartitionDfrs().decide(shot)
     assert target.task_nodes.tolist() == list(range(8))
     shot = snapshot([{**row, "speed": fast_on(1, 1.2)}])
-    assert clusters_of(shot, DfrsFarm().decide(shot), 0) == {1}
+    assert clusters_of(shot, PartitionDfrs().decide(shot), 0) == {1}
 
 
 def test_a_thrashing_job_leaves_the_nodes_that_have_too_little_memory():
@@ -145,17 +145,17 @@ def test_a_thrashing_job_leaves_the_nodes_that_have_too_little_memory():
         "tasks": 2, "nodes": [24, 26], "virtual_s": 900.0, "memory": 0.1, "required": 0.8, "swapping": True,
     }  # fmt: skip
     shot = snapshot([row])
-    assert 3 not in clusters_of(shot, DfrsFarm().decide(shot), 0)
+    assert 3 not in clusters_of(shot, PartitionDfrs().decide(shot), 0)
     young = snapshot([{**row, "virtual_s": 10.0}])
-    assert 3 not in clusters_of(young, DfrsFarm().decide(young), 0)
+    assert 3 not in clusters_of(young, PartitionDfrs().decide(young), 0)
     right = snapshot([{**row, "required": 0.11, "swapping": False}])
-    assert DfrsFarm().decide(right).task_nodes.tolist() == [24, 26]
+    assert PartitionDfrs().decide(right).task_nodes.tolist() == [24, 26]
 
 
 def test_a_submitted_job_goes_where_the_least_effective_yield_stays_largest():
     rows = [{"tasks": 8, "nodes": list(range(8 * c, 8 * c + 8)), "virtual_s": 900.0} for c in (0, 1, 3)]
     shot = snapshot([*rows, {"tasks": 8}], cause=Cause.SUBMISSION, subject=3)
-    target = DfrsFarm().decide(shot)
+    target = PartitionDfrs().decide(shot)
     assert clusters_of(shot, target, 3) == {2}
     assert target.task_nodes[:24].tolist() == shot.task_nodes[:24].tolist()
     assert target.yields.tolist() == [1.0] * 4
@@ -170,7 +170,7 @@ def test_a_job_without_room_makes_the_least_important_give_way():
         {"tasks": 8, "nodes": list(range(8 * c, 8 * c + 8)), "virtual_s": 5_000.0, "memory": 0.5} for c in range(3)
     ]
     shot = snapshot([*full, {"tasks": 8, "memory": 0.5}], cause=Cause.SUBMISSION, subject=7)
-    target = DfrsFarm().decide(shot)
+    target = PartitionDfrs().decide(shot)
     placed = target.task_nodes[shot.first[:-1]] >= 0
     assert placed[7]
     assert placed.sum() == 7
@@ -181,21 +181,21 @@ def test_memory_that_no_sub_cluster_has_for_all_tasks_is_not_waited_for():
     # Node 31 alone has 0.6; six tasks would wait for it for ever, with everybody who comes after them.
     shot = snapshot([{"tasks": 6, "required": 0.6}, {"tasks": 2, "virtual_s": 10.0, "nodes": [0, 1]}])
     capacity = np.where(np.arange(32) == 31, 1.0, 0.5)
-    target = DfrsFarm().decide(frozen(shot, capacity=np.column_stack([np.ones(32), capacity])))
+    target = PartitionDfrs().decide(frozen(shot, capacity=np.column_stack([np.ones(32), capacity])))
     assert (target.yields > 0).all()
 
 
 def test_nobody_gives_way_to_a_job_that_no_open_nodes_can_hold():
     rows = [{"tasks": 8, "memory": 0.9}, {"tasks": 4, "virtual_s": 500.0, "nodes": [0, 1, 2, 3]}]
     shot = frozen(snapshot(rows), open=np.arange(32) % 8 > 0)
-    target = DfrsFarm().decide(shot)
+    target = PartitionDfrs().decide(shot)
     assert target.yields.tolist() == [0.0, 1.0]
     assert target.task_nodes[8:].tolist() == [0, 1, 2, 3], "and who runs is not moved for it"
 
 
 def test_who_fits_nowhere_else_goes_on_where_its_nodes_are_drained():
     rows = [{"tasks": 2}, {"tasks": 4, "virtual_s": 500.0, "nodes": [0, 1, 2, 3]}]
-    target = DfrsFarm().decide(frozen(snapshot(rows), open=np.zeros(32, np.bool_)))
+    target = PartitionDfrs().decide(frozen(snapshot(rows), open=np.zeros(32, np.bool_)))
     assert target.yields.tolist() == [0.0, 1.0]
 
 
@@ -204,15 +204,15 @@ def test_a_slow_sub_cluster_is_used_where_the_fast_one_has_no_room_for_all_tasks
     speed[0] = 1.0
     closed = (CLUSTER == 0) & (np.arange(32) > 1)
     shot = frozen(snapshot([{"tasks": 4, "memory": 0.8, "speed": speed}]), open=~closed)
-    assert clusters_of(shot, DfrsFarm().decide(shot), 0) != {0}
-    after, _ = DfrsFarm().pack(shot, Outlook.of(shot), np.array([0]))
+    assert clusters_of(shot, PartitionDfrs().decide(shot), 0) != {0}
+    after, _ = PartitionDfrs().pack(shot, Outlook.of(shot), np.array([0]))
     assert after.min() >= 0
 
 
 def test_without_a_farm_all_nodes_are_alike():
     rows = [{"tasks": 2, "virtual_s": 0.0} for _ in range(3)]
-    shot = frozen(snapshot(rows), farm=None)
-    target = DfrsFarm().decide(shot)
+    shot = frozen(snapshot(rows), unequal=None)
+    target = PartitionDfrs().decide(shot)
     check(shot, target)
     assert target.yields.tolist() == [1.0] * 3
 
@@ -222,7 +222,7 @@ def test_nobody_there():
     empty = Snapshot(
         0.0, Cause.WAKE, -1, shot.capacity, shot.open, shot.jobs[:0], shot.first[:1], shot.task_nodes[:0], 0.0
     )
-    target = DfrsFarm().decide(empty)
+    target = PartitionDfrs().decide(empty)
     assert target.wake_at_s is None
     assert not len(target.yields)
 

@@ -14,12 +14,12 @@ from dfrs.model.decisions import Cause, PolicyError, Reason
 from dfrs.policies.batch.backfilling import Easy, MissingEstimateError
 from dfrs.policies.heterogeneous import cluster_view as farm_board
 from dfrs.policies.heterogeneous import easy as farm_easy
-from dfrs.policies.heterogeneous.easy import FarmEasy, TooWideError
+from dfrs.policies.heterogeneous.easy import PartitionEasy, TooWideError
 from tests.farm_policy_cases import broken, farm_snapshot, seeded
 from tests.naive import farm as naive
 from tests.strategies import Drawn
 
-POLICY = FarmEasy()
+POLICY = PartitionEasy()
 
 
 def decided(shot):
@@ -80,7 +80,7 @@ def test_nodes_to_spare_in_the_reserved_sub_cluster_may_be_taken_for_long():
 def test_a_lock_puts_the_reservation_off():
     # B would have room at once, but jobs are being moved there until 1400; A has room at 1200.
     mover = run(
-        [5], 9000.0, policy_state=farm_board.farm_rules.moved(0, 2, 40), since_s=1000.0, start_s=0.0, migrations=1
+        [5], 9000.0, policy_state=farm_board.policy_rules.moved(0, 2, 40), since_s=1000.0, start_s=0.0, migrations=1
     )
     jobs = [run([0, 1], 1200.0), mover, wait(3), wait(1, 300.0), wait(1, 200.0)]
     target, nodes = decided(farm_snapshot([(1, 3), (1, 4), (1, 1)], jobs))
@@ -110,6 +110,11 @@ def test_memory_and_need_must_fit():
     # What no node holds has no reservation, and holds nobody up.
     _, nodes = decided(farm_snapshot(shape, [wait(1, memory=1.1), wait(2, 9e9)], memory=memory))
     assert nodes == [[], [0, 1]]
+
+
+def test_a_job_too_wide_for_the_only_partition_waits():
+    shot = farm_snapshot([(1, 2)], [wait(5), wait(1)], cause=Cause.SUBMISSION, subject=0)
+    assert decided(shot)[1] == [[], [0]]
 
 
 def test_jobs_that_can_never_start_or_have_no_estimate_are_refused():
@@ -158,8 +163,8 @@ def random_case(source, shape):
 
 def check_one_cluster(shot):
     """On one sub-cluster the same as EASY; the very same nodes where all are of one machine, or each is one."""
-    assert POLICY.decide(shot).task_nodes.tolist() == Easy().decide(replace(shot, farm=None)).task_nodes.tolist()
-    assert POLICY.decide(shot).reasons.tolist() == _padded(Easy().decide(replace(shot, farm=None)).reasons, shot)
+    assert POLICY.decide(shot).task_nodes.tolist() == Easy().decide(replace(shot, unequal=None)).task_nodes.tolist()
+    assert POLICY.decide(shot).reasons.tolist() == _padded(Easy().decide(replace(shot, unequal=None)).reasons, shot)
 
 
 def _padded(reasons, shot):
@@ -179,7 +184,7 @@ def test_on_one_sub_cluster_it_decides_as_easy(data):
 @given(st.data())
 def test_machines_change_only_which_nodes_are_taken(data):
     shot = random_case(Drawn(data.draw), [(3, 3)])
-    ours, theirs = POLICY.decide(shot), Easy().decide(replace(shot, farm=None))
+    ours, theirs = POLICY.decide(shot), Easy().decide(replace(shot, unequal=None))
     assert (ours.task_nodes >= 0).tolist() == (theirs.task_nodes >= 0).tolist()
 
 
@@ -259,7 +264,7 @@ MUTATIONS = (
     (farm_easy, "if lost <= spare:", "if True:", simulate, lambda source: source),
     (farm_easy, "max(left_s, 0.0)", "max(left_s, 3.0)", check_one_cluster, one_cluster),
     (farm_board, "whole[0][:tasks]", "whole[-1][-tasks:]", check_one_cluster, one_cluster),
-    (farm_easy, "in board.free[cluster] if", "in sum(board.free, []) if", check_reservation, several),
+    (farm_easy, "in board.free[partition] if", "in sum(board.free, []) if", check_reservation, several),
 )
 
 

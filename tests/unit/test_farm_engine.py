@@ -9,10 +9,13 @@ import pytest
 from dfrs.engine.codec import decode, encode
 from dfrs.engine.core import Core
 from dfrs.engine.events import Complete, Hold, Predicted, Submit, Unhold, Wake
+from dfrs.engine.speeds import PredictedSpeeds
 from dfrs.model.decisions import Placement, Target
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, Join, NodeChange
 from dfrs.model.run import Action, Penalty
+from dfrs.model.true_speeds import EqualSpeeds
+from dfrs.policies.names import find_policy
 from dfrs.runs.directory import read_run, write_run
 from dfrs.runs.metrics.schedule import summarize, virtual_time
 from dfrs.runs.replay import Replay
@@ -48,7 +51,7 @@ def pinned(where):
 
 def core_with_job(nodes=(0, 1)):
     where = {"nodes": nodes}
-    core = Core(pinned(where), np.ones((9, 2)), farm=FARM)
+    core = Core(pinned(where), np.ones((9, 2)), speeds=PredictedSpeeds(FARM))
     core.handle(Submit(1, 2, 1.0, 0.1), 0.0)
     core._state.rows.jobs["ready_s"][0] = 0.0
     return core, where
@@ -58,11 +61,13 @@ def job_of(core):
     return core.snapshot().jobs[0]
 
 
-def test_a_core_without_a_farm_shows_none_and_refuses_predictions():
+def test_a_core_of_equal_nodes_shows_one_partition_and_refuses_predictions():
     core = Core(Stay(), np.ones((9, 2)))
     core.handle(Submit(1, 2, 1.0, 0.1), 0.0)
-    assert core.snapshot().farm is None
-    assert not any(name.startswith("farm") for name in core.state())
+    view = core.snapshot().hardware
+    assert (view.partition.tolist(), view.machine.tolist()) == ([0] * 9, list(range(9)))
+    assert view.speed.tolist() == [[[1.0, 1.0]]]
+    assert not any(name.startswith("speeds") for name in core.state())
     with pytest.raises(InputError, match="job 1: predicted on sub-clusters, but the cluster is no farm"):
         core.handle(Predicted(1, SPEED), 1.0)
 
@@ -71,21 +76,21 @@ def test_virtual_time_goes_on_at_the_speed_predicted_where_the_job_is():
     core, where = core_with_job()
     core.handle(Predicted(1, SPEED, 0.4, True), 10.0)
     assert (job_of(core)["virtual_s"], job_of(core)["speed"], job_of(core)["yield_"]) == (10.0, 0.5, 1.0)
-    view = core.snapshot().farm
+    view = core.snapshot().hardware
     assert (view.speed[0] == SPEED).all()
     assert (view.required[0], view.swapping[0]) == (0.4, True)
     assert view.known.tolist() == [True]
     where["nodes"] = (2, 4)
     core.handle(Wake(), 30.0)
     assert (job_of(core)["virtual_s"], job_of(core)["speed"]) == (20.0, 0.125)
-    assert not core.snapshot().farm.swapping[0], "what it does there is not known yet"
+    assert not core.snapshot().hardware.swapping[0], "what it does there is not known yet"
     where["nodes"] = (6, 0)
     core.handle(Wake(), 31.0)
     assert job_of(core)["speed"] == 0.25, "the slowest of the sub-clusters it is in"
     where["nodes"] = ()
     core.handle(Wake(), 32.0)
     assert job_of(core)["speed"] == 1.0
-    assert (core.snapshot().farm.speed[0] == SPEED).all()
+    assert (core.snapshot().hardware.speed[0] == SPEED).all()
 
 
 def test_what_a_later_profile_does_not_say_stays():
@@ -94,7 +99,7 @@ def test_what_a_later_profile_does_not_say_stays():
     later = np.full((3, 2), np.nan)
     later[1] = 4.0
     core.handle(Predicted(1, later), 20.0)
-    view = core.snapshot().farm
+    view = core.snapshot().hardware
     assert view.speed[0].tolist() == [[0.5, 1.0], [4.0, 4.0], [2.0, 2.0]]
     assert view.required[0] == 0.4
     assert job_of(core)["speed"] == 0.25
@@ -104,18 +109,18 @@ def test_predictions_outlive_a_hold_and_a_lost_node_and_go_with_the_job():
     core, where = core_with_job()
     core.handle(Predicted(1, SPEED, 0.4, True), 10.0)
     core.handle(Hold(1), 11.0)
-    assert len(core.snapshot().farm.speed) == 0
+    assert len(core.snapshot().hardware.speed) == 0
     core.handle(Predicted(1, SPEED * 2), 11.5)
     core.handle(Unhold(1), 12.0)
-    assert (core.snapshot().farm.speed[0] == SPEED * 2).all()
+    assert (core.snapshot().hardware.speed[0] == SPEED * 2).all()
     assert job_of(core)["speed"] == 0.5
     where["nodes"] = ()
     core.handle(NodeChange(0, Condition.DOWN), 13.0)
     assert (job_of(core)["speed"], job_of(core)["virtual_s"]) == (1.0, 0.0)
-    assert core.snapshot().farm.known[0]
+    assert core.snapshot().hardware.known[0]
     core.handle(Complete(1), 14.0)
     core.handle(Submit(1, 1, 1.0, 0.1), 15.0)
-    assert not core.snapshot().farm.known[0]
+    assert not core.snapshot().hardware.known[0]
 
 
 @pytest.mark.parametrize(
@@ -139,14 +144,14 @@ def test_what_cannot_be_predicted_leaves_no_trace(event, named):
 
 
 def test_nodes_of_a_farm_may_join_one_by_one_but_not_more_than_it_has():
-    core = Core(Stay(), np.zeros((0, 2)), farm=FARM)
+    core = Core(Stay(), np.zeros((0, 2)), speeds=PredictedSpeeds(FARM))
     for k in range(9):
         core.handle(Join(1.0, 1.0), float(k))
-        assert len(core.snapshot().farm.cluster) == k + 1
+        assert len(core.snapshot().hardware.partition) == k + 1
     with pytest.raises(InputError, match="all have joined"):
         core.handle(Join(1.0, 1.0), 9.0)
     with pytest.raises(InputError, match="10 nodes, but the farm has 9"):
-        Core(Stay(), np.ones((10, 2)), farm=FARM)
+        Core(Stay(), np.ones((10, 2)), speeds=PredictedSpeeds(FARM))
 
 
 def test_predictions_are_recorded_to_the_bit():
@@ -195,7 +200,7 @@ def test_the_runs_have_migrations_and_thrashing_in_them():
     moves = [run.events.time_s[run.events.action == Action.MIGRATE] for run in runs]
     assert any(len(np.unique(times)) < len(times) for times in moves), "several jobs are moved at one instant"
     for run in runs[1::2]:
-        assert run.farm.parallel
+        assert run.speeds.parallel
 
 
 def test_the_same_input_gives_the_same_bytes():
@@ -225,7 +230,7 @@ def test_policies_are_told_what_profiling_predicts_tau_after_each_placement():
     rows = [(0, 2, 1.0, 0.1, 1000.0), (10, 1, 1.0, 0.1, 20.0)]
     workload = plain_workload(rows, nodes=9)
     truth = random_truth(0, 2, FARM)
-    policy = Clustered(10.0, lambda s: seen.append((s.now_s, s.farm.known.tolist())))
+    policy = Clustered(10.0, lambda s: seen.append((s.now_s, s.hardware.known.tolist())))
     policy.decide = _still(policy.decide)
     prediction = lambda job, cluster, colocated: np.full((3, 2), 1.0 + job + cluster + colocated)  # noqa: E731
     settings = settings_of(truth, FARM, prediction=prediction, tau_s=50.0)
@@ -265,7 +270,9 @@ def test_settings_that_are_not_of_the_workload_are_an_input_error(jobs, nodes, n
     workload = plain_workload([(0, 1, 1.0, 0.1, 10.0)] * 3, nodes=9)
     settings = settings_of(random_truth(0, jobs, FARM), FARM)
     with pytest.raises(InputError, match=named):
-        Simulation(workload, Clustered(), "p", SimulationSettings(capacity=np.ones((nodes, 2)), farm=settings.farm))
+        Simulation(
+            workload, Clustered(), "p", SimulationSettings(capacity=np.ones((nodes, 2)), hardware=settings.hardware)
+        )
 
 
 @pytest.fixture(scope="module")
@@ -280,9 +287,9 @@ def saved(tmp_path_factory):
 def test_a_saved_farm_comes_back_to_the_bit(saved):
     folder, run = saved
     again = read_run(folder)
-    for name in ("cluster", "machine", "rate", "memory", "thrash"):
-        assert (getattr(again.farm, name) == getattr(run.farm, name)).all(), name
-    assert (again.farm.clusters, again.farm.copy_s) == (run.farm.clusters, run.farm.copy_s)
+    for name in ("partition", "machine", "rate", "memory", "thrash"):
+        assert (getattr(again.speeds, name) == getattr(run.speeds, name)).all(), name
+    assert (again.speeds.partitions, again.speeds.copy_s) == (run.speeds.partitions, run.speeds.copy_s)
     assert virtual_time(again).tolist() == virtual_time(run).tolist()
 
 
@@ -373,5 +380,17 @@ def test_a_run_without_a_farm_leaves_no_file_of_one(saved, tmp_path):
     run = Simulation(farm_workload(1), Mover(), "p", SimulationSettings(capacity=np.ones((9, 2)))).run()
     write_run(run, tmp_path, summarize(run), "0")
     assert not (tmp_path / "farm.json").exists()
-    assert read_run(tmp_path).farm is None
+    assert read_run(tmp_path).speeds == EqualSpeeds()
     assert "farm" not in json.loads((tmp_path / "summary.json").read_text())["configuration"]
+
+
+@pytest.mark.parametrize("name", ["FARM-EASY", "ARRIVE-F", "ARRIVE-F/HEAD"])
+@pytest.mark.parametrize("seed", range(3))
+def test_on_equal_nodes_it_schedules_as_easy_and_nothing_migrates(name, seed, tmp_path):
+    workload = farm_workload(seed).with_columns(need=np.ones(30))
+    run, easy = (Simulation(workload, find_policy(each), each).run() for each in (name, "EASY"))
+    assert run.complete
+    assert run.count(Action.MIGRATE).sum() == 0
+    assert run.start_s.tolist() == easy.start_s.tolist()
+    write_run(run, tmp_path, summarize(run), "0")
+    assert validate_run(tmp_path).problems == []

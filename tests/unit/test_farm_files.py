@@ -9,15 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm, Latency, Profile, SubCluster, Waits
-from dfrs.model.farm_files import (
-    farm_document,
-    farm_of,
+from dfrs.model.hardware import Hardware, Latency, Partition, Profile, Waits
+from dfrs.model.hardware_files import (
+    hardware_document,
+    hardware_of,
     profile_document,
     profile_of,
-    read_farm,
+    read_hardware,
     read_profile,
-    write_farm,
+    write_hardware,
     write_profile,
 )
 from dfrs_reproduction.atif2011.programs import arrive_f
@@ -28,11 +28,11 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_siz
 
 
 @st.composite
-def sub_clusters(draw: st.DrawFn, name: str) -> SubCluster:
+def sub_clusters(draw: st.DrawFn, name: str) -> Partition:
     sizes = draw(st.lists(BYTES, min_size=1, max_size=4, unique=True))
     seconds = tuple(draw(st.floats(1e-12, 1e3)) for _ in sizes)
     memory = draw(BYTES)
-    return SubCluster(
+    return Partition(
         name=name,
         machines=draw(st.integers(1, 9)),
         cores=draw(st.integers(1, 9)),
@@ -45,7 +45,7 @@ def sub_clusters(draw: st.DrawFn, name: str) -> SubCluster:
 
 
 FARMS = st.lists(NAMES, min_size=1, max_size=3, unique=True).flatmap(
-    lambda names: st.tuples(*map(sub_clusters, names)).map(lambda parts: Farm(name="farm", clusters=parts))
+    lambda names: st.tuples(*map(sub_clusters, names)).map(lambda parts: Hardware(name="farm", partitions=parts))
 )
 PROFILES = st.builds(
     Profile,
@@ -65,10 +65,10 @@ QUICK = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], de
 
 @QUICK
 @given(FARMS)
-def test_a_farm_comes_back(tmp_path: Path, farm: Farm):
+def test_a_farm_comes_back(tmp_path: Path, farm: Hardware):
     path = tmp_path / "farm.json"
-    write_farm(farm, path)
-    assert read_farm(path).clusters == farm.clusters
+    write_hardware(farm, path)
+    assert read_hardware(path).partitions == farm.partitions
     assert [p.name for p in tmp_path.iterdir()] == ["farm.json"]
 
 
@@ -80,7 +80,7 @@ def test_a_profile_comes_back(tmp_path: Path, profile: Profile):
     assert read_profile(path) == profile
 
 
-FARM = farm_document(arrive_f())
+FARM = hardware_document(arrive_f())
 PROFILE = profile_document(
     Profile(
         job="FT.B.8",
@@ -158,10 +158,10 @@ BAD_PROFILES = [
 def test_bad_farms(where: str, value: object, message: str | None):
     document = changed(FARM, where, value)
     if message is None:
-        assert farm_of(document, "f").clusters[0].latency is None
+        assert hardware_of(document, "f").partitions[0].latency is None
         return
     with pytest.raises(InputError) as caught:
-        farm_of(document, "f")
+        hardware_of(document, "f")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
@@ -189,7 +189,7 @@ def test_bad_profiles(where: str, value: object, message: str):
 def test_files_that_are_no_documents(tmp_path: Path, text: bytes, message: str):
     path = tmp_path / "bad.json"
     path.write_bytes(text)
-    for read in (read_farm, read_profile):
+    for read in (read_hardware, read_profile):
         with pytest.raises(InputError) as caught:
             read(path)
         assert str(caught.value) == f"{path}{message}"
@@ -197,11 +197,11 @@ def test_files_that_are_no_documents(tmp_path: Path, text: bytes, message: str):
 
 def test_files_that_are_not_there(tmp_path: Path):
     with pytest.raises(InputError, match=r"none.json: cannot read: No such file or directory"):
-        read_farm(tmp_path / "none.json")
+        read_hardware(tmp_path / "none.json")
     with pytest.raises(InputError, match=r"cannot read: Is a directory"):
         read_profile(tmp_path)
     with pytest.raises(InputError, match=r"farm.json: cannot write: No such file or directory"):
-        write_farm(arrive_f(), tmp_path / "none" / "farm.json")
+        write_hardware(arrive_f(), tmp_path / "none" / "farm.json")
 
 
 JSON = st.recursive(
@@ -225,7 +225,7 @@ def paths(document: object, before: tuple[str, ...] = ()) -> list[str]:
 @settings(deadline=None, max_examples=300)
 @given(st.data())
 def test_whatever_is_wrong_is_one_line(data: st.DataObject):
-    document, build = data.draw(st.sampled_from([(FARM, farm_of), (PROFILE, profile_of)]))
+    document, build = data.draw(st.sampled_from([(FARM, hardware_of), (PROFILE, profile_of)]))
     where = data.draw(st.sampled_from(paths(document)))
     bad = changed(document, where, data.draw(JSON | st.just(...)))
     message = ""
@@ -258,9 +258,9 @@ def test_names_are_printable_text_on_one_line(tmp_path: Path, job: str):
 
 def test_a_mark_of_byte_order_is_passed_over(tmp_path: Path):
     path = tmp_path / "farm.json"
-    write_farm(arrive_f(), path)
+    write_hardware(arrive_f(), path)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    assert farm_document(read_farm(path)) == farm_document(arrive_f())
+    assert hardware_document(read_hardware(path)) == hardware_document(arrive_f())
     path.write_bytes('{"name": "J\u00f6b"}'.encode("cp1252"))
     with pytest.raises(InputError, match="byte 11: not UTF-8 text"):
-        read_farm(path)
+        read_hardware(path)

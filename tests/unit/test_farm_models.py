@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm, FarmView, Latency, Profile, SubCluster, Waits
+from dfrs.model.hardware import Hardware, HardwareView, Latency, Partition, Profile, Waits
 from dfrs_reproduction.atif2011.programs import arrive_f
 
 SIZES = st.lists(st.integers(1, 2**40), min_size=1, max_size=12, unique=True).map(sorted)
@@ -21,7 +21,7 @@ def latencies(draw: st.DrawFn) -> Latency:
     return Latency(sizes_bytes=tuple(sizes), seconds=tuple(seconds))
 
 
-def sub_cluster(**changes: object) -> SubCluster:
+def sub_cluster(**changes: object) -> Partition:
     fields: dict[str, object] = {
         "name": "A",
         "machines": 2,
@@ -32,7 +32,7 @@ def sub_cluster(**changes: object) -> SubCluster:
         "node_memory_bytes": 2**29,
         "machine_memory_bytes": 2**32,
     }
-    return SubCluster(**(fields | changes))  # type: ignore[arg-type]
+    return Partition(**(fields | changes))  # type: ignore[arg-type]
 
 
 @given(latencies(), st.data())
@@ -121,32 +121,32 @@ def test_profile_refuses(changes: dict[str, object], message: str):
 
 def test_farm_refuses():
     with pytest.raises(InputError, match="must have at least one sub-cluster"):
-        Farm(name="", clusters=())
+        Hardware(name="", partitions=())
     with pytest.raises(InputError, match=r"clusters\[1\].name = A: two sub-clusters have this name"):
-        Farm(name="", clusters=(sub_cluster(), sub_cluster()))
+        Hardware(name="", partitions=(sub_cluster(), sub_cluster()))
     with pytest.raises(InputError, match="8000000 nodes: must be at most 1000000"):
-        Farm(name="", clusters=(sub_cluster(machines=2_000_000),))
+        Hardware(name="", partitions=(sub_cluster(machines=2_000_000),))
     with pytest.raises(InputError, match="cluster = Z: the farm x has only A"):
-        Farm(name="x", clusters=(sub_cluster(),)).index("Z")
+        Hardware(name="x", partitions=(sub_cluster(),)).index("Z")
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=5))
 def test_nodes_are_numbered_machine_by_machine(shape: list[tuple[int, int]]):
     clusters = tuple(sub_cluster(name=chr(65 + k), machines=m, cores=c) for k, (m, c) in enumerate(shape))
-    farm = Farm(name="", clusters=clusters)
+    farm = Hardware(name="", partitions=clusters)
     expected = [(k, f"{chr(65 + k)}{i + 1}.{j}") for k, (m, c) in enumerate(shape) for i in range(m) for j in range(c)]
     assert farm.nodes == len(expected)
-    assert list(zip(farm.cluster.tolist(), farm.node_names, strict=True)) == expected
+    assert list(zip(farm.partition.tolist(), farm.node_names, strict=True)) == expected
     machines = [name.split(".")[0] for name in farm.node_names]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(machines))}
     assert farm.machine.tolist() == [numbers[name] for name in machines]
-    assert not farm.cluster.flags.writeable
+    assert not farm.partition.flags.writeable
     assert not farm.machine.flags.writeable
 
 
 def test_the_farm_of_the_document():
     farm = arrive_f()
-    assert [(c.name, c.machines, c.cores) for c in farm.clusters] == [
+    assert [(c.name, c.machines, c.cores) for c in farm.partitions] == [
         ("A", 2, 4),
         ("B", 2, 4),
         ("C", 2, 4),
@@ -154,21 +154,21 @@ def test_the_farm_of_the_document():
     ]
     assert farm.nodes == 32
     assert farm.node_names[:5] == ("A1.0", "A1.1", "A1.2", "A1.3", "A2.0")
-    assert [c.name for c in arrive_f(without="C").clusters] == ["A", "B", "D"]
+    assert [c.name for c in arrive_f(without="C").partitions] == ["A", "B", "D"]
     assert arrive_f(without="C").nodes == 24
 
 
 def test_view():
     farm = arrive_f()
-    view = FarmView(
-        cluster=farm.cluster,
+    view = HardwareView(
+        partition=farm.partition,
         machine=farm.machine,
         node_memory=farm.node_memory_bytes / farm.node_memory_bytes[0],
         speed=np.array([[[np.nan] * 2] * 4, [[np.nan] * 2] * 3 + [[1.0, np.nan]]]),
         required=np.array([np.nan, 0.5]),
         swapping=np.array([False, True]),
     )
-    assert view.clusters == 4
+    assert view.partitions == 4
     assert view.known.tolist() == [False, True]
     assert view.nodes_of(3).tolist() == list(range(24, 32))
     assert view.machines_of(3).tolist() == [6, 7, 8, 9]

@@ -1,15 +1,15 @@
 """The farm's kernels against their naive twins, and against the optimum of tiny instances."""
 
+from dataclasses import replace
+
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.bounds.farm import farm_bound
+from dfrs.bounds.heterogeneous import effective_yield_bound
 from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads
-from dfrs.model.decisions import RUNNING, WAITING, Snapshot
-from dfrs.model.errors import InputError
-from dfrs.model.farm import FarmView
+from dfrs.model.decisions import MEMORY, RUNNING, WAITING, Snapshot
+from dfrs.model.hardware import HardwareView
 from dfrs.policies.heterogeneous.fractional import RULES
 from tests import strategies
 from tests.cases import Seeded
@@ -234,8 +234,8 @@ def test_those_who_wait_come_in_as_the_text_says(drawn_case):
 def snapshot_of(case):
     arrays = [case.base.capacity, case.base.open, case.base.jobs, case.base.first, case.base.before]
     rows = case.base.rows
-    view = FarmView(
-        cluster=case.cluster,
+    view = HardwareView(
+        partition=case.cluster,
         machine=case.machine,
         node_memory=case.base.capacity[:, 1],
         speed=case.known,
@@ -281,7 +281,7 @@ def test_packings_are_never_above_the_optimum_and_often_reach_it():
         case = tiny(seed)
         optimum = naive.exhaustive(case)
         level, rows, slots = searched(case, np.zeros(case.base.rows, np.bool_), near=0.0)
-        bound = farm_bound(snapshot_of(case))
+        bound = effective_yield_bound(snapshot_of(case))
         if optimum == -np.inf:
             assert not rows.all()
             continue
@@ -309,15 +309,13 @@ def test_the_bound_is_above_every_packing_of_all(drawn_case):
     _, rows, slots = searched(case, np.zeros(case.base.rows, np.bool_))
     within = all(len(np.unique(case.cluster[slots[case.base.slots(r)]])) == 1 for r in range(case.base.rows))
     if rows.all() and within:
-        assert reached(case, slots) <= farm_bound(snapshot_of(case)) + 1e-6
+        assert reached(case, slots) <= effective_yield_bound(snapshot_of(case)) + 1e-6
 
 
-def test_the_bound_is_of_a_farm():
-    case = tiny(1)
-    snapshot = snapshot_of(case)
-    plain = Snapshot(*(getattr(snapshot, name) for name in Snapshot.__slots__ if name != "farm"))
-    with pytest.raises(InputError, match=r"snapshot\.farm = None"):
-        farm_bound(plain)
+def test_on_equal_nodes_the_bound_is_that_of_one_partition():
+    plain = replace(snapshot_of(tiny(1)), unequal=None)
+    one = replace(plain, unequal=HardwareView.equal(plain.capacity[:, MEMORY], len(plain.jobs)))
+    assert 0.0 < effective_yield_bound(plain) == effective_yield_bound(one) <= 1.0
 
 
 def test_a_job_goes_to_the_hardware_that_suits_it():

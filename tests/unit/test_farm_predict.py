@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import COLOCATED, SPREAD, Farm, Latency, Profile, SubCluster, Waits
+from dfrs.model.hardware import COLOCATED, SPREAD, Hardware, Latency, Partition, Profile, Waits
 from dfrs.profiling.predict import (
     FREE,
     accuracy,
@@ -36,7 +36,7 @@ from dfrs_reproduction.atif2011.published import (
 
 FARM = arrive_f()
 EVENTS = ("flop", "l1_miss", "l2_miss")
-A, B, C = FARM.clusters[:3]
+A, B, C = FARM.partitions[:3]
 
 
 def counters_of(benchmark: str) -> dict[str, float]:
@@ -265,7 +265,7 @@ def test_an_event_without_cycles_is_refused():
 
 def test_a_network_that_was_not_measured_gives_nan():
     clusters = (A, dataclasses.replace(B, latency=None))
-    farm = Farm(name="", clusters=clusters)
+    farm = Hardware(name="", partitions=clusters)
     prediction = predict(profile_of("FT.B.8", blocking={8: 1.0}, waiting={8: Waits(count=1, mean_s=1)}), farm)
     assert np.isnan(prediction.speeds).tolist() == [[False, False], [True, False]]
     there = predict(profile_of("FT.B.8", cluster="B", blocking={8: 1.0}), farm)
@@ -297,8 +297,8 @@ LATENCIES = st.lists(SIZES, min_size=1, max_size=5, unique=True).flatmap(
 
 
 @st.composite
-def clusters(draw: st.DrawFn, name: str) -> SubCluster:
-    return SubCluster(
+def clusters(draw: st.DrawFn, name: str) -> Partition:
+    return Partition(
         name=name,
         machines=draw(st.integers(1, 3)),
         cores=draw(st.integers(1, 4)),
@@ -327,8 +327,8 @@ def profiles(draw: st.DrawFn) -> Profile:
 
 
 @given(profiles(), clusters("A"), clusters("B"))
-def test_moving_to_identical_hardware_saves_nothing(profile: Profile, here: SubCluster, other: SubCluster):
-    farm = Farm(name="", clusters=(other, here, dataclasses.replace(here, name="twin")))
+def test_moving_to_identical_hardware_saves_nothing(profile: Profile, here: Partition, other: Partition):
+    farm = Hardware(name="", partitions=(other, here, dataclasses.replace(here, name="twin")))
     prediction = predict(dataclasses.replace(profile, cluster="A"), farm)
     side = COLOCATED if profile.colocated else SPREAD
     scale = prediction.cpu_s.max() + prediction.blocking_s.max() + prediction.waiting_s.max()
@@ -339,9 +339,9 @@ def test_moving_to_identical_hardware_saves_nothing(profile: Profile, here: SubC
 
 @given(profiles(), clusters("A"), clusters("B"), st.floats(0.01, 100))
 def test_a_longer_profile_of_the_same_kind_predicts_the_same_speeds(
-    profile: Profile, here: SubCluster, other: SubCluster, factor: float
+    profile: Profile, here: Partition, other: Partition, factor: float
 ):
-    farm = Farm(name="", clusters=(here, other))
+    farm = Hardware(name="", partitions=(here, other))
     longer = dataclasses.replace(
         profile,
         tau_s=profile.tau_s * factor,
@@ -356,12 +356,12 @@ def test_a_longer_profile_of_the_same_kind_predicts_the_same_speeds(
 
 
 @given(profiles(), clusters("A"), clusters("B"))
-def test_there_and_back_saves_nothing_when_profiles_agree(profile: Profile, here: SubCluster, other: SubCluster):
+def test_there_and_back_saves_nothing_when_profiles_agree(profile: Profile, here: Partition, other: Partition):
     """Both profiles are of the same work: tau there is the time predicted for it, and a wait takes what was predicted.
 
     Then eq 9 from B to A is minus eq 9 from A to B, and the speeds are reciprocal.
     """
-    farm = Farm(name="", clusters=(here, other))
+    farm = Hardware(name="", partitions=(here, other))
     first = predict(dataclasses.replace(profile, colocated=False), farm)
     there_s = profile.tau_s - first.saved_s[1, SPREAD]
     base = first.cpu_s[0] + first.blocking_s[0, SPREAD] + first.waiting_s[0, SPREAD]
@@ -383,8 +383,8 @@ def test_there_and_back_saves_nothing_when_profiles_agree(profile: Profile, here
 
 
 @given(profiles(), clusters("A"), clusters("B"))
-def test_parts_add_up_to_what_is_saved(profile: Profile, here: SubCluster, other: SubCluster):
-    prediction = predict(profile, Farm(name="", clusters=(here, other)))
+def test_parts_add_up_to_what_is_saved(profile: Profile, here: Partition, other: Partition):
+    prediction = predict(profile, Hardware(name="", partitions=(here, other)))
     side = COLOCATED if profile.colocated else SPREAD
     total = prediction.cpu_s[:, None] + prediction.blocking_s + prediction.waiting_s
     assert prediction.saved_s == pytest.approx(total[0, side] - total, abs=1e-9 * (total.max() + 1))
@@ -414,7 +414,7 @@ def test_waits_of_a_co_located_job_are_whole_messages_elsewhere():
 
 
 def test_waits_that_were_measured_are_saved_even_where_the_network_was_not():
-    farm = Farm(name="", clusters=(dataclasses.replace(A, latency=None), B))
+    farm = Hardware(name="", partitions=(dataclasses.replace(A, latency=None), B))
     waiting = {8: Waits(count=1000, mean_s=1e-3)}
     prediction = predict(profile_of("FT.B.8", counters={}, waiting=waiting), farm)
     assert prediction.saved_s[:, COLOCATED] == pytest.approx([1, 1])

@@ -6,28 +6,28 @@ import pytest
 from dfrs.engine.commands import Commands
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
-from dfrs.model.true_speeds import FarmTruth
-from dfrs.simulator.heterogeneous import FarmSettings, Ground, farm_capacity, fits_a_cluster
+from dfrs.model.true_speeds import TrueSpeeds
+from dfrs.simulator.heterogeneous import HardwareSettings, HardwareWorld, fits_a_partition, hardware_capacity
 from dfrs.simulator.world import World
 from tests.farm_cases import farm_of, random_truth
 from tests.online_cases import plain_workload
 
 FARM = farm_of()
-CAPACITY = farm_capacity(FARM)
+CAPACITY = hardware_capacity(FARM)
 RATE = np.array([[[0.5, 0.8], [0.25, 0.4], [1.0, 1.0]]] * 3)
 # Nodes 0 and 1 are machine 0 (A); 2, 3 and 4, 5 machines 1 and 2 (B); 6, 7, 8 machines of their own (C).
 
 
 def truth(**options):
-    return FarmTruth.of(
+    return TrueSpeeds.of(
         FARM, RATE, **{"memory": np.array([0.0, 0.75, 0.3]), "thrash": 4.0, "stretch_s": 2.0, "copy_s": 10.0, **options}
     )
 
 
 def world_of(*run_s, tasks=2, **options):
-    settings = FarmSettings(truth=truth(**options), tau_s=50.0)
+    settings = HardwareSettings(truth=truth(**options), tau_s=50.0)
     jobs = plain_workload([(0, tasks, 1.0, 0.1, run) for run in run_s], nodes=9)
-    ground = Ground(settings, CAPACITY, np.arange(len(run_s)))
+    ground = HardwareWorld(settings, CAPACITY, np.arange(len(run_s)))
     return World(jobs, Penalty(seconds=7.0), ground), ground
 
 
@@ -102,19 +102,19 @@ def test_resumes_cost_the_penalty_and_starts_nothing():
 
 def test_a_profile_says_what_is_predicted_where_it_was_taken():
     prediction = np.arange(3 * 3 * 2 * 3 * 2).reshape(3, 3, 2, 3, 2) + 1.0
-    settings = FarmSettings(truth=truth(), prediction=prediction)
-    ground = Ground(settings, CAPACITY, np.array([2, 1, 0]))
+    settings = HardwareSettings(truth=truth(), prediction=prediction)
+    ground = HardwareWorld(settings, CAPACITY, np.array([2, 1, 0]))
     world = World(plain_workload([(0, 2, 1.0, 0.1, 100.0)] * 3, nodes=9), Penalty(), ground)
     perform(world, 0.0, (Action.START, 0, 1.0, (2, 4)), (Action.START, 1, 1.0, (3, 5)), (Action.START, 2, 1.0, (0, 6)))
     assert sorted(ground.news()) == [(50.0, 0), (50.0, 1), (50.0, 2)]
-    told = ground.profiled(0, 77)
+    told = ground.profiled(0, 77, 50.0)
     assert (told.job_id, told.swapping, told.required) == (77, False, pytest.approx(0.33))
     assert (told.speed == prediction[2, 1, 0]).all()
-    told = ground.profiled(1, 78)
+    told = ground.profiled(1, 78, 50.0)
     assert told.swapping
     assert np.isnan(told.speed).all(), "a thrashing job is not predicted (003 section 5.7)"
     assert told.required == pytest.approx(0.825)
-    assert np.isnan(ground.profiled(2, 79).speed).all(), "nor one across sub-clusters"
+    assert np.isnan(ground.profiled(2, 79, 50.0).speed).all(), "nor one across sub-clusters"
     assert list(ground.pending()) == []
 
 
@@ -146,7 +146,7 @@ def test_a_profile_is_taken_anew_wherever_the_job_comes_and_not_of_one_that_is_g
 )
 def test_what_cannot_be_true_is_an_input_error(changes, named):
     with pytest.raises(InputError) as caught:
-        FarmTruth.of(FARM, **{"rate": np.ones((2, 3, 2)), **changes})
+        TrueSpeeds.of(FARM, **{"rate": np.ones((2, 3, 2)), **changes})
     assert named in str(caught.value)
 
 
@@ -175,4 +175,4 @@ def test_select_keeps_rows_together():
 ])  # fmt: skip
 def test_an_exclusive_job_fits_a_sub_cluster_with_a_node_a_task(need, tasks, exclusive, fits):
     jobs = plain_workload([(0, tasks, need, 0.1, 10.0)], nodes=9)
-    assert fits_a_cluster(jobs, CAPACITY, FARM.cluster, exclusive=exclusive).tolist() == [fits]
+    assert fits_a_partition(jobs, CAPACITY, FARM.partition, exclusive=exclusive).tolist() == [fits]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.model.farm import SECOND, Farm, Latency, SubCluster
+from dfrs.model.hardware import SECOND, Hardware, Latency, Partition
 from dfrs.profiling.calibrate import REFERENCE_FLOPS, CpuRates, sub_cluster, with_cluster
 from dfrs.profiling.collectives import barriers_of, blocking_of, messages_of
 from dfrs.profiling.memory import ProcessUse, read_process
@@ -97,7 +97,7 @@ def test_seconds_cost_what_they_took_here_and_scale_by_rates_of_operation(cpu_s,
     now = moment(*(rank(k, cpu_s=cpu_s, mpi_s=10.0 * share) for k in (0, 1)))
     found = profile_of(now, None, "j", here, tau_s=200.0)
     assert cpu_time(found.counters, here) == pytest.approx(cpu_s * (1 - share), rel=1e-9, abs=1e-12)
-    predicted = predict(found, Farm(name="f", clusters=(here, there)))
+    predicted = predict(found, Hardware(name="f", partitions=(here, there)))
     assert predicted.cpu_s[1] == pytest.approx(cpu_s * (1 - share) * flops / other, rel=1e-9, abs=1e-12)
     # Operations are CPU seconds times the rate, in units of the reference's second.
     assert found.counters[SECOND] == pytest.approx(cpu_s * (1 - share) * flops / REFERENCE_FLOPS, rel=1e-9, abs=1e-12)
@@ -147,8 +147,8 @@ def test_a_calibrated_sub_cluster_takes_the_place_of_the_old_one():
     assert faster.machines == 2
     assert faster.cycles == old.cycles
     farm = with_cluster(with_cluster(farm, faster, ""), cluster("B"), "")
-    assert [c.name for c in farm.clusters] == ["A", "B"]
-    assert farm.clusters[0].latency.seconds == (1e-6,)
+    assert [c.name for c in farm.partitions] == ["A", "B"]
+    assert farm.partitions[0].latency.seconds == (1e-6,)
 
 
 def test_the_picture_has_every_size_and_none():
@@ -161,7 +161,7 @@ def test_the_picture_has_every_size_and_none():
 
 def test_sub_clusters_agree_on_what_a_second_is():
     # Twice the rate of operation: half the time, whatever the frequencies are.
-    slow = SubCluster(
+    slow = Partition(
         name="s",
         machines=1,
         cores=1,
@@ -171,7 +171,7 @@ def test_sub_clusters_agree_on_what_a_second_is():
         machine_memory_bytes=1,
         cycles=CpuRates(hertz=1e9, flops=1e9, l1_s=0, l2_s=0).cycles,
     )
-    fast = SubCluster(
+    fast = Partition(
         name="f",
         machines=1,
         cores=1,

@@ -18,8 +18,8 @@ from dfrs.engine.executor_constraints import Limits, guard
 from dfrs.engine.handlers import HANDLERS
 from dfrs.engine.handlers.handler import Ask
 from dfrs.engine.job_changes import AnswerLog
-from dfrs.engine.predictions import Layout
 from dfrs.engine.reconcile import reconcile
+from dfrs.engine.speeds import EQUAL_NODES, SpeedsKept
 from dfrs.engine.state import State
 from dfrs.kernels.reconcile import commit
 from dfrs.model.decisions import Cause, Policy, PolicyError, Snapshot, Target, Traits
@@ -37,14 +37,14 @@ class Core:
     """A cluster of nodes with `capacity` (N, 2) under a policy. Deterministic: same events, same commands.
 
     There may be no nodes at first: then jobs wait, and the policy is not asked. Of users' commands on one job at most
-    `command_limit` are granted; a command on a job that is held is answered as if nobody had told of it. Where nodes
-    are those of a `farm`, policies see it and what is predicted of jobs; nodes that join are its next ones.
+    `command_limit` are granted; a command on a job that is held is answered as if nobody had told of it. Nodes are
+    alike, or `speeds`, which no other core may share, says how they are grouped; nodes that join are then its next.
     """
 
     def __init__(
-        self, policy: Policy, capacity: Floats, command_limit: int | None = None, farm: Layout | None = None
+        self, policy: Policy, capacity: Floats, command_limit: int | None = None, speeds: SpeedsKept = EQUAL_NODES
     ) -> None:
-        self._state = State(policy, capacity, command_limit, farm)
+        self._state = State(policy, capacity, command_limit, speeds)
         self._target: Target | None = None
 
     def handle(self, event: Event, now_s: float) -> Commands:
@@ -115,7 +115,7 @@ class Core:
             for row in order[steps == _PAUSE].tolist():
                 state.note_home(row)
         commit(rows.jobs, rows.first, rows.nodes, after, target.yields, state.now_s, order, steps)
-        state.rate(order, steps)
+        state.speeds.placed(rows, order, steps)
         migrates = commands.action == _MIGRATE
         if migrates.any():
             state.note_move(float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))

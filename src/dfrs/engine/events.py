@@ -8,7 +8,7 @@ from dfrs.model.instance import Floats, Ints
 from dfrs.model.nodes import Capacity, Join, NodeChange
 
 Speeds = Annotated[Floats, "a row a sub-cluster: spread, co-located"]
-"""(C, 2) speeds of a job on each sub-cluster, as `dfrs.model.farm.FarmView.speed` has them."""
+"""(C, 2) speeds of a job on each partition, as `dfrs.model.hardware.HardwareView.speed` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Unhold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicted:
-    """What profiling a running job on a farm came to (003 section 5). Nobody is asked because of it.
+    """What profiling a running job on a heterogeneous cluster came to (003 section 5). Nobody is asked because of it.
 
     Speeds that are NaN leave what was predicted before.
     """

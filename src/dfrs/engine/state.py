@@ -6,29 +6,24 @@ from collections.abc import Mapping
 import numpy as np
 
 from dfrs.engine.cluster import NodeTable
-from dfrs.engine.commands import DETACH
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.held_jobs import Held, LastIslands
 from dfrs.engine.job_changes import AnswerLog
-from dfrs.engine.predictions import Layout, Predictions
 from dfrs.engine.rows import Rows
+from dfrs.engine.speeds import SpeedsKept
 from dfrs.kernels import ledger
 from dfrs.kernels.columns import grown
 from dfrs.model.decisions import MEMORY, Cause, Policy, Snapshot, traits_of
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Floats, Ints
-from dfrs.model.run import Action
+from dfrs.model.instance import Floats
 
 HOUR_S = 3600.0
-
-# An enumeration's members are slow to look up where it is done a million times.
-_SHARE = int(Action.SHARE)
 
 
 class State:
     """Jobs, nodes, what is held, what is predicted, and what was done; as `dfrs.engine.core.Core` is made of it."""
 
-    def __init__(self, policy: Policy, capacity: Floats, command_limit: int | None, farm: Layout | None) -> None:
+    def __init__(self, policy: Policy, capacity: Floats, command_limit: int | None, speeds: SpeedsKept) -> None:
         self._policy = policy
         self.traits = traits_of(policy)
         """Of the policy that decides."""
@@ -39,9 +34,9 @@ class State:
         self.last_islands = LastIslands()
         self.event_log = EventLog()
         self.answers = AnswerLog()
-        self.predictions = None if farm is None else Predictions(farm)
-        if self.predictions is not None and len(self.cluster) > len(self.predictions):
-            raise InputError(f"capacity: {len(self.cluster)} nodes, but the farm has {len(self.predictions)}")
+        self.speeds = speeds
+        if len(self.cluster) > speeds.most_nodes:
+            raise InputError(f"capacity: {len(self.cluster)} nodes, but the farm has {speeds.most_nodes}")
         self.now_s = -np.inf
         self.wake_at_s: float | None = None
         """When the policy wants to be asked again."""
@@ -82,9 +77,9 @@ class State:
                 capacity = capacity.copy()
                 capacity[:, MEMORY] = np.maximum(capacity[:, MEMORY] - self.held.memory(len(is_open)), 0.0)
                 capacity = _frozen(capacity)
-        rows, predictions = self.rows.views(), self.predictions
-        farm = None if predictions is None else predictions.view(rows[0]["serial"], self.cluster.capacity)
-        return Snapshot(self.now_s, cause, subject, capacity, is_open, *rows, self._moved, farm)
+        jobs, first, nodes = self.rows.views()
+        unequal = self.speeds.view(jobs, self.cluster.capacity)
+        return Snapshot(self.now_s, cause, subject, capacity, is_open, jobs, first, nodes, self._moved, unequal)
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""
@@ -119,15 +114,6 @@ class State:
         """A job is about to be paused: its tasks were in these islands."""
         self.last_islands.note(int(self.rows.jobs["serial"][row]), self.cluster.island[self.rows.slots(row)])
 
-    def rate(self, rows: Ints, steps: Ints) -> None:
-        """Jobs were placed, moved or paused: how fast they are where they are now."""
-        predictions = self.predictions
-        if predictions is None:
-            return
-        for row in rows[(steps != _SHARE) & (steps != DETACH)].tolist():
-            predictions.leaves(int(self.rows.jobs["serial"][row]))
-            predictions.settle(self.rows, row)
-
     def state(self) -> dict[str, np.ndarray]:
         """Everything but the policy, as arrays, for `restore`."""
         parts = {f"{key}_{name}": array for key, part in self._parts.items() for name, array in part.state().items()}
@@ -152,12 +138,11 @@ class State:
             part.restore({name[len(begin) :]: column for name, column in state.items() if name.startswith(begin)})
 
     @property
-    def _parts(self) -> Mapping[str, Rows | NodeTable | Held | LastIslands | EventLog | AnswerLog | Predictions]:
-        always = {
+    def _parts(self) -> Mapping[str, Rows | NodeTable | Held | LastIslands | EventLog | AnswerLog | SpeedsKept]:
+        return {
             "rows": self.rows, "cluster": self.cluster, "held": self.held, "last_islands": self.last_islands,
-            "event_log": self.event_log, "answers": self.answers,
+            "event_log": self.event_log, "answers": self.answers, "speeds": self.speeds,
         }  # fmt: skip
-        return always if self.predictions is None else {**always, "farm": self.predictions}
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -218,7 +218,7 @@ def document(
 
 
 def _considered(outcomes: Mapping[str, Sequence[Outcome]], made: Prepared) -> list[dict[str, object]]:
-    names = tuple(cluster.name for cluster in made.farm.clusters)
+    names = tuple(cluster.name for cluster in made.farm.partitions)
     return [
         {
             "policy": each.policy,

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dfrs.model.decisions import Snapshot, Target
-from dfrs.model.farm import COLOCATED, SPREAD, Farm
+from dfrs.model.hardware import COLOCATED, SPREAD, Hardware
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.run import PLACING, Action, Run
-from dfrs.model.true_speeds import FarmTruth
+from dfrs.model.true_speeds import TrueSpeeds
 from dfrs.policies.heterogeneous.arrive_f import ArriveF, Considered
 from dfrs.policies.heterogeneous.rules import Rules
 from dfrs.policies.names import find_policy
-from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
+from dfrs.simulator.heterogeneous import HardwareSettings, hardware_capacity
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.programs import Program, Programs, StreamJob, check_order
 
@@ -26,11 +26,11 @@ LEAST_S = 0.5
 class Prepared:
     """A stream on a farm, ready to be simulated under any policy."""
 
-    farm: Farm
+    farm: Hardware
     names: tuple[str, ...]
     """(J,) of its jobs, in the order of the workload."""
     workload: Workload
-    truth: FarmTruth
+    truth: TrueSpeeds
     prediction: Floats | None
     """(J, C, 2, C, 2) what profiles predict, see `dfrs.simulator.heterogeneous.FarmSettings`; None: what is true."""
 
@@ -73,7 +73,7 @@ def prepared(
     as they were measured, without they are true. Raises InputError for a program of which nothing is known.
     """
     farm = _farm(programs, without, order or programs.order)
-    names = tuple(cluster.name for cluster in farm.clusters)
+    names = tuple(cluster.name for cluster in farm.partitions)
     places = np.argsort(np.array([job.arrival_s for job in jobs]), kind="stable")
     ordered = [jobs[k] for k in places.tolist()]
     known = [programs.program(job.name, names) for job in ordered]
@@ -97,7 +97,7 @@ def prepared(
     reference = float(farm.node_memory_bytes.max())
     wanted = np.array([each.memory_bytes for each in known]) / reference
     thrash = np.array([each.thrash for each in known])
-    truth = FarmTruth.of(farm, run_s[:, None, None] / real_s, memory=wanted, thrash=thrash)
+    truth = TrueSpeeds.of(farm, run_s[:, None, None] / real_s, memory=wanted, thrash=thrash)
     return Prepared(
         farm=farm,
         names=tuple(job.name.upper() for job in ordered),
@@ -107,26 +107,26 @@ def prepared(
     )
 
 
-def _farm(programs: Programs, without: str, order: str) -> Farm:
+def _farm(programs: Programs, without: str, order: str) -> Hardware:
     """Its sub-clusters in another order. Raises InputError where that does not name each of them once."""
     check_order(order, programs)
     farm = programs.farm
-    return Farm(name=farm.name, clusters=tuple(farm.clusters[farm.index(c)] for c in order if c not in without))
+    return Hardware(name=farm.name, partitions=tuple(farm.partitions[farm.index(c)] for c in order if c not in without))
 
 
-def _together(program: Program, farm: Farm) -> Bools:
+def _together(program: Program, farm: Hardware) -> Bools:
     """(C,) whether it can be co-located there: else it is spread, as are all that are not."""
-    return np.array([program.processes <= cluster.cores for cluster in farm.clusters])
+    return np.array([program.processes <= cluster.cores for cluster in farm.partitions])
 
 
-def _times(program: Program, farm: Farm) -> Floats:
+def _times(program: Program, farm: Hardware) -> Floats:
     """(C, 2) times relative to the expected one."""
     found = program.times.copy()
     found[:, COLOCATED] = np.where(_together(program, farm), found[:, COLOCATED], found[:, SPREAD])
     return found
 
 
-def _predictions(program: Program, farm: Farm) -> Floats:
+def _predictions(program: Program, farm: Hardware) -> Floats:
     """(C, 2, C, 2) speeds that a profile taken somewhere predicts."""
     together, found = _together(program, farm), program.predicted.copy()
     found[:, COLOCATED] = np.where(together[:, None, None], found[:, COLOCATED], found[:, SPREAD])
@@ -167,10 +167,10 @@ def simulation(made: Prepared, policy: str, heard: list[Analysis] | None = None)
     found = find_policy(policy)
     rules = Rules()
     if isinstance(found, ArriveF):
-        found, rules = replace(found, names=tuple(cluster.name for cluster in made.farm.clusters)), found.rules
+        found, rules = replace(found, names=tuple(cluster.name for cluster in made.farm.partitions)), found.rules
     settings = SimulationSettings(
-        capacity=farm_capacity(made.farm),
-        farm=FarmSettings(
+        capacity=hardware_capacity(made.farm),
+        hardware=HardwareSettings(
             truth=replace(made.truth, parallel=rules.parallel), prediction=made.prediction, tau_s=rules.tau_s
         ),
     )
@@ -194,13 +194,13 @@ def done_by(finish_s: Floats | Sequence[float], time_s: float) -> int:
     return int((np.asarray(finish_s) <= time_s).sum())
 
 
-def place(nodes: Ints, farm: Farm) -> str:
+def place(nodes: Ints, farm: Hardware) -> str:
     """The sub-cluster of these nodes, with a prime where they are on one machine and more than one; "A+B" of two."""
-    names = "+".join(farm.clusters[c].name for c in np.unique(farm.cluster[nodes]).tolist())
+    names = "+".join(farm.partitions[c].name for c in np.unique(farm.partition[nodes]).tolist())
     return names + ("'" if len(nodes) > 1 and len(np.unique(farm.machine[nodes])) == 1 else "")
 
 
-def moves_of(run: Run, farm: Farm) -> list[Move]:
+def moves_of(run: Run, farm: Hardware) -> list[Move]:
     """Every migration of a job, in the order of the log."""
     events, at = run.events, dict[int, int]()
     found: list[Move] = []
@@ -222,7 +222,7 @@ def moves_of(run: Run, farm: Farm) -> list[Move]:
     return found
 
 
-def placed(run: Run, farm: Farm) -> Mapping[int, tuple[float, float, str]]:
+def placed(run: Run, farm: Hardware) -> Mapping[int, tuple[float, float, str]]:
     """Of each job, by index, its start, its end, and where it was: "A", or "A>B'" if it was moved."""
     events, where = run.events, dict[int, list[str]]()
     for row in np.flatnonzero(np.isin(events.action, PLACING)).tolist():

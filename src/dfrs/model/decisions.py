@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfrs.model.errors import DfrsError
-from dfrs.model.farm import FarmView
+from dfrs.model.hardware import HardwareView
 from dfrs.model.instance import Bools, Floats, Ints
 
 WAITING, RUNNING, PAUSED = range(3)
@@ -142,8 +142,13 @@ class Snapshot:
     """(slots,) node of each task, or -1."""
     moved: float
     """Memory migrated in the last hour, in reference nodes."""
-    farm: FarmView | None = None
-    """Sub-clusters and what is predicted of jobs on them; None where the cluster is no farm."""
+    unequal: HardwareView | None = None
+    """The `hardware` where nodes are not alike; None where they are."""
+
+    @property
+    def hardware(self) -> HardwareView:
+        """How nodes are grouped and how fast each job is predicted to be on them; if all are alike, one partition."""
+        return self.unequal or HardwareView.equal(self.capacity[:, MEMORY], len(self.jobs))
 
     @property
     def flow_s(self) -> Floats:
@@ -220,7 +225,7 @@ class Traits:
     elastic: bool = False
     """Users' commands on jobs are processed. To let running jobs have more tasks it must be Expanding, too."""
     clustered: bool = False
-    """On a farm it places all tasks of a job in one sub-cluster."""
+    """On a heterogeneous cluster it places all tasks of a job in one partition."""
 
 
 class Policy(Protocol):

@@ -10,7 +10,7 @@ import numpy as np
 from dfrs.model.elastic import Answers, no_answers
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
-from dfrs.model.true_speeds import FarmTruth
+from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 
 
 class Action(IntEnum):
@@ -95,8 +95,8 @@ class Run:
     seed: int = 0
     configuration: Mapping[str, object] = field(default_factory=dict[str, object])
     """Every other setting, for the summary."""
-    farm: FarmTruth | None = None
-    """How fast each job of the workload really is where; None where the cluster is no farm."""
+    speeds: EqualSpeeds | TrueSpeeds = field(default_factory=EqualSpeeds)
+    """How fast each job of the workload really is where."""
 
     @cached_property
     def start_s(self) -> Floats:

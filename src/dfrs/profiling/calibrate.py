@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dfrs.model.errors import DfrsError, InputError
-from dfrs.model.farm import FLOP, L1_MISS, L2_MISS, SECOND, Farm, Latency, SubCluster
+from dfrs.model.hardware import FLOP, L1_MISS, L2_MISS, SECOND, Hardware, Latency, Partition
 from dfrs.profiling.build import Toolchain, pingpong, rates
 
 REFERENCE_FLOPS = 1e9
@@ -172,13 +172,13 @@ def address_in(namespace: str) -> tuple[str, int]:
 
 
 def sub_cluster(
-    name: str, old: SubCluster | None, cpu: CpuRates | None, latency: Latency | None, machines: int, cores: int
-) -> SubCluster:
+    name: str, old: Partition | None, cpu: CpuRates | None, latency: Latency | None, machines: int, cores: int
+) -> Partition:
     """An entry of a farm: what was measured, over what `old` says; of a new one memory is this machine's."""
     if old is None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         rated = cpu or CpuRates(hertz=1e9, flops=1e9, l1_s=0.0, l2_s=0.0)
-        return SubCluster(
+        return Partition(
             name=name,
             machines=machines,
             cores=cores,
@@ -192,14 +192,14 @@ def sub_cluster(
     return found if cpu is None else replace(found, frequency_hz=cpu.hertz, cycles={**old.cycles, **cpu.cycles})
 
 
-def with_cluster(farm: Farm | None, cluster: SubCluster, name: str) -> Farm:
+def with_cluster(farm: Hardware | None, cluster: Partition, name: str) -> Hardware:
     """The farm with that sub-cluster in the place of the one of its name, or at its end."""
     if farm is None:
-        return Farm(name=name, clusters=(cluster,))
-    kept = [cluster if known.name == cluster.name else known for known in farm.clusters]
-    if all(known.name != cluster.name for known in farm.clusters):
+        return Hardware(name=name, partitions=(cluster,))
+    kept = [cluster if known.name == cluster.name else known for known in farm.partitions]
+    if all(known.name != cluster.name for known in farm.partitions):
         kept.append(cluster)
-    return Farm(name=farm.name, clusters=tuple(kept))
+    return Hardware(name=farm.name, partitions=tuple(kept))
 
 
 def _as_root() -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dfrs.model.farm import FLOP, L1_MISS, L2_MISS
+from dfrs.model.hardware import FLOP, L1_MISS, L2_MISS
 
 CYCLES, INSTRUCTIONS = "cycles", "instructions"
 HARDWARE, SOFTWARE, CACHE, RAW = 0, 1, 3, 4

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dfrs.model.farm import Profile
+from dfrs.model.hardware import Profile
 
 _BLUE, _RED, _QUIET, _GRID = "#1d4e89", "#d1495b", "#6b7785", "#e6e9ed"
 _WIDTH = 0.4

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import COLOCATED, SPREAD, Farm, Latency, Profile, SubCluster, Waits
+from dfrs.model.hardware import COLOCATED, SPREAD, Hardware, Latency, Partition, Profile, Waits
 from dfrs.model.instance import Floats
 
 TOLERANCE = 0.1
@@ -24,7 +24,7 @@ _LEAST = 1e-6
 """Of tau: no prediction is shorter, so that speeds are finite."""
 
 
-def cpu_time(counters: Mapping[str, float], cluster: SubCluster) -> float:
+def cpu_time(counters: Mapping[str, float], cluster: Partition) -> float:
     """Seconds of CPU for these events on this sub-cluster (eqs 2, 3). Raises InputError for an event without cycles."""
     total = 0.0
     for event, count in counters.items():
@@ -129,7 +129,7 @@ class Prediction:
         return saved(1.0, actual_s, self.tau_s) * self.saved_s
 
 
-def predict(profile: Profile, farm: Farm) -> Prediction:
+def predict(profile: Profile, farm: Hardware) -> Prediction:
     """What the job of `profile` would save on each sub-cluster of `farm`, spread and co-located.
 
     NaN where a network that matters was not measured. Raises InputError where the profile's sub-cluster is not of the
@@ -139,7 +139,7 @@ def predict(profile: Profile, farm: Farm) -> Prediction:
     """
     here = farm.index(profile.cluster)
     side = COLOCATED if profile.colocated else SPREAD
-    clusters = farm.clusters
+    clusters = farm.partitions
     network = FREE if profile.colocated else clusters[here].latency
     count = len(clusters)
     cpu = np.array([cpu_time(profile.counters, cluster) for cluster in clusters])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from dfrs.model.farm import SECOND, Profile, SubCluster, Waits
+from dfrs.model.hardware import SECOND, Partition, Profile, Waits
 from dfrs.profiling.collectives import LEAST_BYTES, barriers_of, blocking_of
 from dfrs.profiling.counters import CpuCounters, model_events
 from dfrs.profiling.memory import ProcessUse, read_process
@@ -118,7 +118,7 @@ class ProfileReader:
 
 
 def profile_of(
-    now: Moment, before: Moment | None, job: str, cluster: SubCluster | None, *, tau_s: float | None = None
+    now: Moment, before: Moment | None, job: str, cluster: Partition | None, *, tau_s: float | None = None
 ) -> Profile | None:
     """What happened between two moments (`before` None: since the beginning); None where no rank was seen.
 
@@ -147,7 +147,7 @@ def profile_of(
 Pairs = list[tuple[RankMoment, RankMoment | None]]
 
 
-def _counters(now: Moment, before: Moment | None, pairs: Pairs, cluster: SubCluster | None) -> dict[str, float]:
+def _counters(now: Moment, before: Moment | None, pairs: Pairs, cluster: Partition | None) -> dict[str, float]:
     known = cluster.cycles if cluster else dict.fromkeys(now.counts, 1.0)
     counted = {name: count - (before.counts.get(name, 0.0) if before else 0.0) for name, count in now.counts.items()}
     events = model_events(counted, known)

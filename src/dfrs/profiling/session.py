@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Profile, SubCluster
+from dfrs.model.hardware import Partition, Profile
 from dfrs.profiling.build import LAUNCHERS, Toolchain, profiler, toolchain
 from dfrs.profiling.counters import CpuCounters, open_counters
 from dfrs.profiling.preload import environment, shared_memory
@@ -54,7 +54,7 @@ def run(
     *,
     tau_s: float,
     job: str,
-    cluster: SubCluster | None = None,
+    cluster: Partition | None = None,
     on_block: Callable[[int, Profile], None] | None = None,
 ) -> ProfiledRun:
     """Run `command` to its end. `on_block` gets the number, from 1, and the profile of every whole block.

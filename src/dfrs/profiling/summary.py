@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dfrs.model.farm import Profile
-from dfrs.model.farm_files import profile_document
+from dfrs.model.hardware import Profile
+from dfrs.model.hardware_files import profile_document
 from dfrs.profiling.reader import Moment, totals
 
 

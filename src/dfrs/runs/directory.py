@@ -18,7 +18,7 @@ from dfrs.model.elastic import NO_COMMANDS, Answer, Answers, CommandKind, Elasti
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
-from dfrs.model.true_speeds import FarmTruth
+from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 from dfrs.model.writing import write_text
 from dfrs.runs.metrics.schedule import virtual_time
 from dfrs.runs.node_sets import node_set, parse_node_set
@@ -27,9 +27,9 @@ FORMAT = "dfrs-run/1"
 FILES = ("jobs.csv", "events.csv", "summary.json")
 COMMANDS = "commands.csv"
 """Only where the workload has commands."""
-FARM = "farm.json"
-"""Only where the cluster is a farm: how fast each job is where."""
-FARM_FORMAT = "dfrs-run-farm/1"
+SPEEDS = "farm.json"
+"""Only where nodes are not alike: how fast each job is where."""
+SPEEDS_FORMAT = "dfrs-run-farm/1"
 _KINDS = tuple(kind.name for kind in CommandKind)
 _ANSWERS = tuple(answer.name.lower() for answer in Answer)
 
@@ -97,13 +97,14 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
         raise InputError(f"{directory}: cannot make the directory: {error.strerror}") from None
     (directory / "summary.json").unlink(missing_ok=True)
     (directory / COMMANDS).unlink(missing_ok=True)
-    (directory / FARM).unlink(missing_ok=True)
+    (directory / SPEEDS).unlink(missing_ok=True)
     write_text(directory / "events.csv", _events_frame(run).write_csv())
     write_text(directory / "jobs.csv", _jobs_frame(run).write_csv())
     if len(run.workload.commands):
         write_text(directory / COMMANDS, _commands_frame(run.answers).write_csv())
-    if run.farm is not None:
-        write_text(directory / FARM, json.dumps(_farm_document(run, run.farm), default=_plain, allow_nan=False) + "\n")
+    if isinstance(run.speeds, TrueSpeeds):
+        document = _speeds_document(run.workload.job_id.tolist(), run.speeds)
+        write_text(directory / SPEEDS, json.dumps(document, default=_plain, allow_nan=False) + "\n")
     text = json.dumps(summary(run, metrics, version), indent=1, default=_plain, allow_nan=False)
     write_text(directory / "summary.json", text + "\n")
 
@@ -197,40 +198,40 @@ def _commands_frame(answers: Answers) -> pl.DataFrame:
     )
 
 
-def _farm_document(run: Run, farm: FarmTruth) -> dict[str, object]:
-    jobs = zip(
-        run.workload.job_id.tolist(), farm.rate.tolist(), farm.memory.tolist(), farm.thrash.tolist(), strict=True
-    )
+def _speeds_document(names: Sequence[int], speeds: TrueSpeeds) -> dict[str, object]:
+    jobs = zip(names, speeds.rate.tolist(), speeds.memory.tolist(), speeds.thrash.tolist(), strict=True)
     return {
-        "format": FARM_FORMAT, "name": farm.name, "clusters": list(farm.clusters), "cluster": farm.cluster.tolist(),
-        "machine": farm.machine.tolist(), "stretch_s": farm.stretch_s, "copy_s": farm.copy_s,
-        "parallel": farm.parallel,
+        "format": SPEEDS_FORMAT, "name": speeds.name, "clusters": list(speeds.partitions),
+        "cluster": speeds.partition.tolist(), "machine": speeds.machine.tolist(), "stretch_s": speeds.stretch_s,
+        "copy_s": speeds.copy_s, "parallel": speeds.parallel,
         "jobs": [
             {"job_id": name, "rate": rate, "memory": memory, "thrash": thrash} for name, rate, memory, thrash in jobs
         ],
     }  # fmt: skip
 
 
-def _read_farm(directory: Path, names: Sequence[int]) -> FarmTruth | None:
-    """What `farm.json` says of the jobs of these names, in their order; None where there is no such file."""
-    path = directory / FARM
+def _read_speeds(directory: Path, names: Sequence[int], nodes: int) -> EqualSpeeds | TrueSpeeds:
+    """What `farm.json` says of the jobs of these names, in their order; where there is none, nodes are alike."""
+    path = directory / SPEEDS
     try:
         document = json.loads(path.read_text())
     except FileNotFoundError:
-        return None
+        return EqualSpeeds()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"{path}: cannot be read as JSON: {error}") from None
-    if not isinstance(document, dict) or document.get("format") != FARM_FORMAT:
-        raise InputError(f'{path}: format: must be "{FARM_FORMAT}"')
+    if not isinstance(document, dict) or document.get("format") != SPEEDS_FORMAT:
+        raise InputError(f'{path}: format: must be "{SPEEDS_FORMAT}"')
     of = {job["job_id"]: job for job in document["jobs"]}
-    jobs, clusters = [of[name] for name in names], tuple(document["clusters"])
+    jobs, partitions = [of[name] for name in names], tuple(document["clusters"])
+    if len(document["cluster"]) != nodes:
+        raise InputError(f"{path}: cluster: must be one a node, {nodes}")
     try:
-        return FarmTruth(
+        return TrueSpeeds(
             name=document["name"],
-            clusters=clusters,
-            cluster=np.array(document["cluster"], dtype=np.int64),
+            partitions=partitions,
+            partition=np.array(document["cluster"], dtype=np.int64),
             machine=np.array(document["machine"], dtype=np.int64),
-            rate=np.array([job["rate"] for job in jobs], dtype=np.float64).reshape(-1, len(clusters), 2),
+            rate=np.array([job["rate"] for job in jobs], dtype=np.float64).reshape(-1, len(partitions), 2),
             memory=np.array([job["memory"] for job in jobs], dtype=np.float64),
             thrash=np.array([job["thrash"] for job in jobs], dtype=np.float64),
             stretch_s=document["stretch_s"],
@@ -279,8 +280,6 @@ def read_run(directory: Path) -> Run:
         prefix = "" if str(directory) in str(error) else f"{directory}: "
         raise InputError(f"{prefix}{error}") from None
     nodes = len(run.capacity)
-    if run.farm is not None and len(run.farm.cluster) != nodes:
-        raise InputError(f"{directory / FARM}: cluster: must be one a node, {nodes}")
     if run.capacity.shape != (nodes, 2):
         raise InputError(f"{directory / 'summary.json'}: configuration.capacity: must be [CPU, memory] of each node")
     if not np.isfinite(run.events.time_s).all() or (run.events.nodes >= nodes).any():
@@ -322,10 +321,12 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
     configuration = dict(document["configuration"])
     nodes, capacity = configuration.pop("nodes"), configuration.pop("capacity")
     penalty = configuration.pop("penalty")
+    capacity = np.ones((nodes, 2)) if capacity is None else np.array(capacity)
+    unequal = configuration.get("farm") is not None
     return Run(
         workload=workload,
         policy=document["policy"],
-        capacity=np.ones((nodes, 2)) if capacity is None else np.array(capacity),
+        capacity=capacity,
         penalty=Penalty(
             seconds=penalty["seconds"] if penalty["model"] == "fixed" else penalty["latency_s"],
             bytes_per_s=penalty.get("bytes_per_s"),
@@ -338,7 +339,7 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         answers=answers,
         seed=document["seed"],
         configuration=configuration,
-        farm=_read_farm(directory, list(index)) if configuration.get("farm") is not None else None,
+        speeds=_read_speeds(directory, list(index), len(capacity)) if unequal else EqualSpeeds(),
     )
 
 

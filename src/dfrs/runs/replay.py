@@ -12,8 +12,8 @@ import numpy as np
 
 from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
-from dfrs.runs.metrics.farm import speeds
 from dfrs.runs.metrics.schedule import penalties
+from dfrs.runs.metrics.speeds import speeds
 
 _STAGE: dict[int, int] = {
     Action.FINISH: 0, Action.LOST: 0, Action.RESIZE: 0, Action.PAUSE: 1, Action.MIGRATE: 2, Action.START: 3,
@@ -35,7 +35,7 @@ class Presence:
     placed: int
     """Row of the log that put it here."""
     speed: float
-    """Progress per second at yield 1; 1 but on a farm."""
+    """Progress per second at yield 1; 1 but on a heterogeneous cluster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,28 @@
-"""A simulated farm: how fast jobs are where they are, what moving costs, what profiling says (003 sections 5 and 8).
+"""Simulated hardware: how fast jobs are where they are, what moving costs, what profiling says (003 sections 5 and 8).
 
-`FarmSettings` is what a user gives to `dfrs.simulator.simulation.SimulationSettings`; the world stands on a `Ground`
+`EqualHardware`, where a job is as fast everywhere, or `HardwareSettings` is what a user gives to
+`dfrs.simulator.simulation.SimulationSettings`; the simulated world asks the `EqualHardwareWorld` or `HardwareWorld`
 made of it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dfrs.engine.commands import Commands
 from dfrs.engine.events import Predicted
-from dfrs.model.decisions import MEMORY
+from dfrs.engine.speeds import EQUAL_NODES, PredictedSpeeds, SpeedsKept
+from dfrs.kernels import progress
+from dfrs.model.decisions import MEMORY, Traits
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm
+from dfrs.model.hardware import Hardware
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import most_tasks
 from dfrs.model.run import Action
-from dfrs.model.true_speeds import FarmTruth
+from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 
 TAU_S = 50.0
 """Seconds for which a job is profiled (003 section 8)."""
@@ -27,62 +30,117 @@ TOLERANCE = 1.1
 """A task's memory and 10 % count as required (003 section 6)."""
 
 Predictor = Callable[[int, int, bool], Floats]
-"""Told the job, by index in the workload, its sub-cluster and whether it is co-located there: (C, 2) speeds."""
+"""Told the job, by index in the workload, its partition and whether it is co-located there: (C, 2) speeds."""
+
+
+_ALIKE: Floats = np.zeros(0)
+
+
+@dataclass(frozen=True, slots=True)
+class EqualHardware:
+    """Nodes that are alike but for their capacity: one partition, where every job's speed is 1."""
+
+    truth: EqualSpeeds = field(default_factory=EqualSpeeds)
+
+    def nodes(self, workload: Workload) -> int:
+        """How many nodes there are: as many as the workload says."""
+        return workload.nodes
+
+    def check(self, workload: Workload, nodes: int) -> None:
+        """Any workload can be on any number of nodes."""
+
+    def partition(self, nodes: int) -> Ints:
+        """(N,) 0, the index of each node's partition."""
+        return np.zeros(nodes, np.int64)
+
+    def speeds(self) -> SpeedsKept:
+        """What a core is to know of speeds."""
+        return EQUAL_NODES
+
+    def world(self, capacity: Floats, jobs: Ints) -> "EqualHardwareWorld":
+        """What a simulated world is to ask."""
+        return EQUAL
+
+    def notes(self, traits: Traits) -> Mapping[str, object]:
+        """What the summary is to say of it: nothing."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FarmSettings:
-    """A farm's truth for each job of the workload, and what profiling a job makes of it.
+class HardwareSettings:
+    """A heterogeneous cluster's truth for each job of the workload, and what profiling a job makes of it.
 
-    `prediction` is (J, C, 2, C, 2): the speeds (C, 2) that a profile taken on one sub-cluster, spread or co-located,
+    `prediction` is (J, C, 2, C, 2): the speeds (C, 2) that a profile taken on one partition, spread or co-located,
     predicts; or says them when asked; None: they are the true rates. Of a job that is thrashing, or across
-    sub-clusters, no speed is predicted.
+    partitions, no speed is predicted.
     """
 
-    truth: FarmTruth
+    truth: TrueSpeeds
     prediction: Floats | Predictor | None = None
     tau_s: float = TAU_S
     """So long after a job was placed, or its migration was over, its profile is complete."""
 
-    def check(self, jobs: int, nodes: int) -> None:
-        """Raise InputError where this is not of a workload of that many jobs on that many nodes."""
-        truth = self.truth
+    def nodes(self, workload: Workload) -> int:
+        """How many nodes there are, whatever the workload says."""
+        return len(self.truth.partition)
+
+    def partition(self, nodes: int) -> Ints:
+        """(N,) index of each node's partition."""
+        return self.truth.partition[:nodes]
+
+    def speeds(self) -> SpeedsKept:
+        """What a core is to know of speeds, at first nothing."""
+        return PredictedSpeeds(self.truth)
+
+    def world(self, capacity: Floats, jobs: Ints) -> "HardwareWorld":
+        """What a simulated world of `jobs` (J,), indices in the truth, is to ask."""
+        return HardwareWorld(self, capacity, jobs)
+
+    def notes(self, traits: Traits) -> Mapping[str, object]:
+        """What the summary is to say of it."""
+        return {"farm": self.truth.name, "clustered": traits.clustered, "profile_s": self.tau_s}
+
+    def check(self, workload: Workload, nodes: int) -> None:
+        """Raise InputError where this is not of that workload on that many nodes."""
+        truth, jobs = self.truth, len(workload)
         if len(truth) != jobs:
             raise InputError(f"farm: rate has {len(truth)} rows: the workload has {jobs} jobs")
-        if len(truth.cluster) != nodes:
-            raise InputError(f"farm: {len(truth.cluster)} nodes: the capacity is of {nodes}")
+        if len(truth.partition) != nodes:
+            raise InputError(f"farm: {len(truth.partition)} nodes: the capacity is of {nodes}")
         if not (np.isfinite(self.tau_s) and self.tau_s > 0):
             raise InputError(f"farm: tau_s = {self.tau_s}: must be above 0 and finite")
-        clusters = len(truth.clusters)
-        if isinstance(self.prediction, np.ndarray) and self.prediction.shape != (jobs, clusters, 2, clusters, 2):
+        partitions = len(truth.partitions)
+        if isinstance(self.prediction, np.ndarray) and self.prediction.shape != (jobs, partitions, 2, partitions, 2):
             raise InputError(
-                f"farm: prediction of shape {self.prediction.shape}: must be ({jobs}, {clusters}, 2, {clusters}, 2)"
+                f"farm: prediction of shape {self.prediction.shape}: must be ({jobs}, {partitions}, 2, {partitions}, 2)"
             )
+        if len(workload.commands):
+            raise InputError(f"farm: the workload has {len(workload.commands)} commands: must have none on a farm")
 
-    def predicted(self, job: int, cluster: int, shape: int) -> Floats:
-        """(C, 2) speeds of a job by a profile taken there; NaN across sub-clusters."""
-        if cluster < 0:
-            return np.full((len(self.truth.clusters), 2), np.nan)
+    def predicted(self, job: int, partition: int, shape: int) -> Floats:
+        """(C, 2) speeds of a job by a profile taken there; NaN across partitions."""
+        if partition < 0:
+            return np.full((len(self.truth.partitions), 2), np.nan)
         if self.prediction is None:
             return self.truth.rate[job]
         if isinstance(self.prediction, np.ndarray):
-            return self.prediction[job, cluster, shape]
-        return np.asarray(self.prediction(job, cluster, bool(shape)), dtype=np.float64)
+            return self.prediction[job, partition, shape]
+        return np.asarray(self.prediction(job, partition, bool(shape)), dtype=np.float64)
 
 
-def farm_capacity(farm: Farm, reference_bytes: float | None = None) -> Floats:
-    """(N, 2) capacity of a farm's nodes: one CPU each, memory relative to `reference_bytes` (default: the largest).
+def hardware_capacity(hardware: Hardware, reference_bytes: float | None = None) -> Floats:
+    """(N, 2) capacity of nodes: one CPU each, memory relative to `reference_bytes` (default: the largest).
 
     CPUs count alike, as a job's need is of one CPU wherever it is; how fast that CPU is for it is in its rates.
     """
-    memory = farm.node_memory_bytes
+    memory = hardware.node_memory_bytes
     reference = float(memory.max()) if reference_bytes is None else reference_bytes
     return np.column_stack([np.ones(len(memory)), memory / reference])
 
 
-def fits_a_cluster(workload: Workload, capacity: Floats, cluster: Ints, *, exclusive: bool) -> np.ndarray:
-    """(J,) whether each job could run alone within some sub-cluster; if `exclusive`, with a node for each task."""
-    parts = [capacity[cluster == c] for c in np.unique(cluster)]
+def fits_a_partition(workload: Workload, capacity: Floats, partition: Ints, *, exclusive: bool) -> np.ndarray:
+    """(J,) whether each job could run alone within some partition; if `exclusive`, with a node for each task."""
+    parts = [capacity[partition == c] for c in np.unique(partition)]
     shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory]), axis=0, return_inverse=True)
     slots = np.zeros(len(workload))
     for k, (need, memory) in enumerate(shapes.tolist()):
@@ -97,10 +155,47 @@ def _most(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> f
     return float(sum(most_tasks(node[None], need, memory, exclusive=True) >= 1.0 for node in capacity))
 
 
-class Ground:
-    """What holds of the jobs on the farm's nodes now. `jobs` (J,) are their indices in the settings' truth."""
+class EqualHardwareWorld:
+    """What holds of jobs on nodes that are alike: their speeds are 1, moves cost the penalty, nothing is profiled."""
 
-    def __init__(self, settings: FarmSettings, capacity: Floats, jobs: Ints) -> None:
+    def perform(self, commands: Commands, now_s: float) -> Floats:
+        """No speeds: those are 1 already."""
+        return _ALIKE
+
+    def begun(self, table: np.ndarray, serials: Ints, ready_s: Floats, now_s: float) -> tuple[Ints, Floats]:
+        """Jobs and when they make progress: as the penalty has it."""
+        return serials, ready_s
+
+    def leave(self, job: int) -> None:
+        """The job is on no node any more."""
+
+    def news(self) -> Iterable[tuple[float, int]]:
+        """No profiles are begun."""
+        return ()
+
+    def pending(self) -> Iterable[tuple[float, int]]:
+        """No profiles are being taken."""
+        return ()
+
+    def profiled(self, job: int, job_id: int, now_s: float) -> Predicted | None:
+        """No profile is ever complete."""
+        return None
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing."""
+        return {}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """There is nothing to continue."""
+
+
+EQUAL = EqualHardwareWorld()
+
+
+class HardwareWorld:
+    """What holds of the jobs on unequal nodes now. `jobs` (J,) are their indices in the settings' truth."""
+
+    def __init__(self, settings: HardwareSettings, capacity: Floats, jobs: Ints) -> None:
         self._settings = settings
         self._jobs = jobs
         self._truth = settings.truth.select(jobs)
@@ -161,6 +256,19 @@ class Ground:
         tasks = stream if truth.parallel else int(self._arriving.sum())
         return truth.copy_s * tasks, truth.stretch_s * tasks
 
+    def begun(self, table: np.ndarray, serials: Ints, ready_s: Floats, now_s: float) -> tuple[Ints, Floats]:
+        """Jobs placed by the last commands, and moved earlier in this instant, and when they make progress.
+
+        `ready_s` (K,) is what the penalty makes of it; what plans cost is brought into the world's `table`.
+        """
+        told = dict(zip(serials.tolist(), ready_s.tolist(), strict=True))
+        delays = self.delays(now_s)
+        for job, until_s in delays.items():
+            progress.delay(table, job, until_s, now_s)
+        told |= delays
+        self.watch(told, now_s)
+        return np.array(list(told), np.int64), np.array(list(told.values()))
+
     def delays(self, now_s: float) -> dict[int, float]:
         """When the jobs of this instant's plan make progress; none where the last commands moved nobody.
 
@@ -191,13 +299,18 @@ class Ground:
         """(time, job) of all profiles that are being taken."""
         return [(float(self.due_s[job]), job) for job in np.flatnonzero(np.isfinite(self.due_s)).tolist()]
 
-    def profiled(self, job: int, job_id: int) -> Predicted:
-        """What the job's profile, which is complete, says. It is not taken again until the job is placed anew."""
+    def profiled(self, job: int, job_id: int, now_s: float) -> Predicted | None:
+        """What the job's profile, which is complete now, says; None where the job has been placed anew, or is gone.
+
+        It is not taken again until the job is placed anew.
+        """
+        if self.due_s[job] != now_s:
+            return None
         self.due_s[job] = np.inf
         nodes = self._at[job]
         swapping = self._truth.thrashing(job, nodes, self._memory)
-        cluster, shape = self._truth.where(nodes)
-        speed = self._settings.predicted(int(self._jobs[job]), -1 if swapping else cluster, shape)
+        partition, shape = self._truth.where(nodes)
+        speed = self._settings.predicted(int(self._jobs[job]), -1 if swapping else partition, shape)
         return Predicted(job_id, speed, float(self._truth.memory[job]) * TOLERANCE, swapping)
 
     def state(self) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from dfrs.model.jobs import Workload
 from dfrs.model.nodes import NodeChange, most_tasks
 from dfrs.model.run import Penalty, Run
 from dfrs.simulator.clock import Clock, Order, Profiled
-from dfrs.simulator.heterogeneous import FarmSettings, Ground, fits_a_cluster
+from dfrs.simulator.heterogeneous import EqualHardware, HardwareSettings, fits_a_partition
 from dfrs.simulator.world import World
 
 IDLE_WAKES = 100
@@ -42,9 +42,9 @@ class SimulationSettings:
     seed: int = 0
     notes: Mapping[str, object] = field(default_factory=dict[str, object])
     """What else the summary shall say: how the workload was annotated, for instance."""
-    farm: FarmSettings | None = None
-    """How fast each job of the workload is on which sub-cluster; `capacity` is then of the farm's nodes, in its order,
-    see `dfrs.simulator.heterogeneous.farm_capacity`. Migrations cost what it says; resumes cost the `penalty`."""
+    hardware: EqualHardware | HardwareSettings = field(default_factory=EqualHardware)
+    """How fast each job of the workload is on which partition; `capacity` is then of its nodes, in its order,
+    see `dfrs.simulator.heterogeneous.hardware_capacity`. Migrations cost what it says; resumes cost the `penalty`."""
 
 
 class StoppedError(DfrsError):
@@ -73,11 +73,9 @@ class Simulation:
         self._accepted = self._accepted[np.argsort(told_s[fits], kind="stable")]
         self._jobs = workload.select(fits).with_columns(submit_s=told_s[fits])
         self.refused = tuple(np.flatnonzero(~fits).tolist())
-        farm, self._ground = self.settings.farm, None
-        if farm is not None:
-            self._ground = Ground(farm, self.capacity, self._accepted)
-        self._core = Core(policy, self.capacity, self.settings.command_limit, None if farm is None else farm.truth)
-        self._world = World(self._jobs, self.settings.penalty, self._ground)
+        self._hardware = self.settings.hardware.world(self.capacity, self._accepted)
+        self._core = Core(policy, self.capacity, self.settings.command_limit, self.settings.hardware.speeds())
+        self._world = World(self._jobs, self.settings.penalty, self._hardware)
         self._clock = Clock(self.settings.order)
         self._submitted = 0
         self._node_events = sorted(self.settings.node_events, key=lambda pair: pair[0])
@@ -157,8 +155,7 @@ class Simulation:
             ready = world.acknowledgement()
             if ready is not None:
                 core.handle(ready, now_s)
-            if self._ground is not None:
-                self._schedule_profiles(self._ground.news())
+            self._schedule_profiles(self._hardware.news())
         if core.wake_at_s is not None and (core.wake_at_s != due_s or isinstance(event, Wake)):
             self._clock.schedule(core.wake_at_s, Wake())
         return len(commands)
@@ -184,9 +181,10 @@ class Simulation:
 
     def _profile(self, job: int, now_s: float) -> None:
         """Tell the core what a job's profile says, unless the job has been placed anew, or is gone."""
-        if self._ground is not None and self._ground.due_s[job] == now_s:
+        predicted = self._hardware.profiled(job, int(self._jobs.job_id[job]), now_s)
+        if predicted is not None:
             self.now_s = now_s
-            self._core.handle(self._ground.profiled(job, int(self._jobs.job_id[job])), now_s)
+            self._core.handle(predicted, now_s)
 
     def _schedule_command(self) -> None:
         commands, k = self.workload.commands, self._commands_seen
@@ -246,33 +244,23 @@ class Simulation:
                 "exclusive": self._core.traits.exclusive,
                 "dedicated": self._core.traits.dedicated,
                 "command_limit": self.settings.command_limit,
-                **self._farm_notes(),
+                **self.settings.hardware.notes(self._core.traits),
                 **self.settings.notes,
             },
-            farm=None if self.settings.farm is None else self.settings.farm.truth,
+            speeds=self.settings.hardware.truth,
         )
 
-    def _farm_notes(self) -> Mapping[str, object]:
-        farm = self.settings.farm
-        if farm is None:
-            return {}
-        return {"farm": farm.truth.name, "clustered": self._core.traits.clustered, "profile_s": farm.tau_s}
-
     def _fits(self, traits: Traits, whole: Bools) -> Bools:
-        """(J,) whether each job could run alone; for policies that keep to sub-clusters, within one of them."""
-        fits, farm = _fits(self.workload, self.capacity, whole), self.settings.farm
-        if farm is None:
-            return fits
-        farm.check(len(self.workload), len(self.capacity))
-        if len(self.workload.commands):
-            raise InputError(f"farm: the workload has {len(self.workload.commands)} commands: must have none on a farm")
+        """(J,) whether each job could run alone; for policies that keep to partitions, within one of them."""
+        fits, nodes = _fits(self.workload, self.capacity, whole), len(self.capacity)
+        self.settings.hardware.check(self.workload, nodes)
         if not traits.clustered:
             return fits
-        return fits & fits_a_cluster(self.workload, self.capacity, farm.truth.cluster, exclusive=traits.exclusive)
+        partition = self.settings.hardware.partition(nodes)
+        return fits & fits_a_partition(self.workload, self.capacity, partition, exclusive=traits.exclusive)
 
     def _checked_capacity(self) -> Floats:
-        given, farm = self.settings.capacity, self.settings.farm
-        nodes = self.workload.nodes if farm is None else len(farm.truth.cluster)
+        given, nodes = self.settings.capacity, self.settings.hardware.nodes(self.workload)
         capacity = np.ones((nodes, 2)) if given is None else np.array(given, dtype=np.float64)
         if capacity.ndim != 2 or capacity.shape[1] != 2 or not len(capacity):
             raise InputError(f"capacity of shape {capacity.shape}: must be (nodes, 2), the columns CPU and memory")
@@ -297,8 +285,7 @@ class Simulation:
         self._schedule_submission()
         self._schedule_command()
         self._schedule_node_events()
-        if self._ground is not None:
-            self._schedule_profiles(self._ground.pending())
+        self._schedule_profiles(self._hardware.pending())
         if self._core.wake_at_s is not None:
             self._clock.schedule(self._core.wake_at_s, Wake())
 

@@ -8,10 +8,9 @@ from dfrs.engine.commands import Commands
 from dfrs.engine.events import Ready
 from dfrs.kernels import progress
 from dfrs.model.elastic import LEAST_S
-from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
-from dfrs.simulator.heterogeneous import Ground
+from dfrs.simulator.heterogeneous import EQUAL, EqualHardwareWorld, HardwareWorld
 
 JOB = np.dtype(
     [
@@ -21,19 +20,22 @@ JOB = np.dtype(
 )  # fmt: skip
 """See `dfrs.kernels.progress`."""
 
-_ALIKE: Floats = np.zeros(0)
+_HARDWARE = "hardware_"
+"""Before the names of its state in the world's."""
 
 
 class World:
     """Jobs are numbered in the order of submission, as in the workload. Only the world knows their processing times.
 
-    On a farm its `ground` says how fast jobs are where, and what it costs to move them.
+    Its `hardware` says how fast jobs are where, and what it costs to move them.
     """
 
-    def __init__(self, workload: Workload, penalty: Penalty, ground: Ground | None = None) -> None:
+    def __init__(
+        self, workload: Workload, penalty: Penalty, hardware: EqualHardwareWorld | HardwareWorld = EQUAL
+    ) -> None:
         self._penalty_s = penalty.seconds
         self._copy_s = 0.0 if penalty.bytes_per_s is None else penalty.node_bytes / penalty.bytes_per_s
-        self._ground = ground
+        self._hardware = hardware
         self._table = np.zeros(len(workload), JOB)
         self._table["run_s"] = workload.run_s
         self._table["memory"] = workload.memory
@@ -45,10 +47,9 @@ class World:
 
     def perform(self, commands: Commands, now_s: float, /) -> None:
         """Carry out `commands`; what became of them is in `acknowledgement`."""
-        ground = self._ground
         serials = np.empty(len(commands), np.int64)
         ready_s = np.empty(len(commands))
-        speeds = _ALIKE if ground is None else ground.perform(commands, now_s)
+        speeds = self._hardware.perform(commands, now_s)
         self._count, placed = progress.perform(
             self._table,
             self._running,
@@ -61,15 +62,8 @@ class World:
             serials,
             ready_s,
         )
-        told = dict(zip(serials[:placed].tolist(), ready_s[:placed].tolist(), strict=True)) if ground else None
-        if ground is not None and told is not None:
-            delays = ground.delays(now_s)
-            for job, until_s in delays.items():
-                progress.delay(self._table, job, until_s, now_s)
-            told |= delays
-            ground.watch(told, now_s)
-            serials, ready_s, placed = np.array(list(told), np.int64), np.array(list(told.values())), len(told)
-        self._ready = Ready(serials[:placed], ready_s[:placed]) if placed else None
+        serials, ready_s = self._hardware.begun(self._table, serials[:placed], ready_s[:placed], now_s)
+        self._ready = Ready(serials, ready_s) if len(serials) else None
 
     def acknowledgement(self) -> Ready | None:
         """From when on the jobs placed by the last commands make progress; None if there were none. Told once."""
@@ -84,8 +78,7 @@ class World:
         """Take a job that is done off the nodes."""
         self._count = progress.drop(self._running, self._count, job)
         self._table[job]["progress_s"] = self._table[job]["run_s"]
-        if self._ground is not None:
-            self._ground.leave(job)
+        self._hardware.leave(job)
 
     def amend(self, job: int, amount_s: float, now_s: float) -> float:
         """Give a job so much more or less to do, but never less than it has done, nor than LEAST_S; the change."""
@@ -93,16 +86,13 @@ class World:
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays, for `restore`."""
-        own = {"table": self._table, "running": self._running[: self._count]}
-        if self._ground is None:
-            return own
-        return own | {f"ground_{name}": array for name, array in self._ground.state().items()}
+        hardware = {f"{_HARDWARE}{name}": array for name, array in self._hardware.state().items()}
+        return {"table": self._table, "running": self._running[: self._count]} | hardware
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken."""
         self._table = np.array(state["table"])
         self._count = len(state["running"])
         self._running[: self._count] = state["running"]
-        if self._ground is not None:
-            begin = "ground_"
-            self._ground.restore({name[len(begin) :]: a for name, a in state.items() if name.startswith(begin)})
+        hardware = {name.removeprefix(_HARDWARE): a for name, a in state.items() if name.startswith(_HARDWARE)}
+        self._hardware.restore(hardware)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import COLOCATED, SPREAD, Farm
+from dfrs.model.hardware import COLOCATED, SPREAD, Hardware
 from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
-from dfrs.model.true_speeds import FarmTruth
+from dfrs.model.true_speeds import TrueSpeeds
 from dfrs.workloads.lublin import BATCH_128, Lublin, for_machine, generate
 from dfrs.workloads.programs import Program, Programs
 from dfrs.workloads.transform import scale_to_load
@@ -35,10 +35,10 @@ _MOST_DRAWN = 100
 class FarmWorkload:
     """A workload, what is true of its jobs on the farm, and what profiles of them predict."""
 
-    farm: Farm
+    farm: Hardware
     workload: Workload
     """Processing times are those at rate 1, where a job is fastest; memory is declared as it is."""
-    truth: FarmTruth
+    truth: TrueSpeeds
     predicted: Floats
     """(J, C, 2, C, 2) speeds (C, 2) by a profile taken on a sub-cluster, spread or co-located."""
     names: tuple[str, ...]
@@ -53,14 +53,14 @@ def farm_workload(programs: Programs, *, seed: int, jobs: int = 200, load: float
     if jobs < 1 or seed < 0:
         raise InputError(f"seed = {seed}, jobs = {jobs}: must be at least 0 and at least 1")
     farm = programs.farm
-    clusters = tuple(cluster.name for cluster in farm.clusters)
-    submit_s, run_s, sizes = _streams(len(farm.clusters), jobs, seed)
+    clusters = tuple(cluster.name for cluster in farm.partitions)
+    submit_s, run_s, sizes = _streams(len(farm.partitions), jobs, seed)
     rng = np.random.default_rng([seed, 2011])
     drawn = [programs.program(programs.draw(int(size), rng), clusters) for size in sizes]
-    own = np.exp(rng.normal(0.0, VARIATION, (jobs, len(farm.clusters), 1)))
+    own = np.exp(rng.normal(0.0, VARIATION, (jobs, len(farm.partitions), 1)))
     rate = np.array([_possible(1 / each.times, each, farm) for each in drawn]) * own
     best = rate.max(axis=(1, 2))
-    reference = max(cluster.node_memory_bytes for cluster in farm.clusters)
+    reference = max(cluster.node_memory_bytes for cluster in farm.partitions)
     memory = np.array([each.memory_bytes for each in drawn]) / reference
     workload = Workload(
         job_id=np.arange(1, jobs + 1),
@@ -75,7 +75,7 @@ def farm_workload(programs: Programs, *, seed: int, jobs: int = 200, load: float
         nodes=farm.nodes,
         name=f"farm-{seed}-{load:g}",
     )
-    truth = FarmTruth.of(farm, rate / best[:, None, None], memory=workload.memory, thrash=programs.thrash)
+    truth = TrueSpeeds.of(farm, rate / best[:, None, None], memory=workload.memory, thrash=programs.thrash)
     return FarmWorkload(
         farm=farm,
         workload=_loaded(workload, rate[..., SPREAD] / best[:, None], load),
@@ -105,12 +105,12 @@ def _streams(count: int, jobs: int, seed: int) -> tuple[Floats, Floats, Floats]:
     return submit_s, run_s, sizes
 
 
-def _possible(speeds: Floats, program: Program, farm: Farm) -> Floats:
+def _possible(speeds: Floats, program: Program, farm: Hardware) -> Floats:
     """(..., C, 2) speeds; where a program has more processes than a machine has nodes, those of its spread.
 
     Processes that share nodes cannot all be there when a message comes, which is then not for nothing.
     """
-    cores = np.array([cluster.cores for cluster in farm.clusters])
+    cores = np.array([cluster.cores for cluster in farm.partitions])
     together = np.where(cores >= program.processes, speeds[..., COLOCATED], speeds[..., SPREAD])
     return np.stack([speeds[..., SPREAD], together], axis=-1)
 

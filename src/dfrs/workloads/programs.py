@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm
+from dfrs.model.hardware import Hardware
 from dfrs.model.instance import Floats
 
 GROUP = "dfrs.programs"
@@ -77,7 +77,7 @@ class Programs(Protocol):
     """Measurements of programs on a heterogeneous cluster."""
 
     @property
-    def farm(self) -> Farm:
+    def farm(self) -> Hardware:
         """The cluster."""
         ...
 
@@ -126,5 +126,5 @@ def find_programs(name: str) -> Programs:
 
 def check_order(order: str, programs: Programs) -> None:
     """Raises InputError where it does not name each sub-cluster once."""
-    if sorted(order) != sorted(cluster.name for cluster in programs.farm.clusters):
+    if sorted(order) != sorted(cluster.name for cluster in programs.farm.partitions):
         raise InputError(f'order "{order}": must name each sub-cluster once, as {programs.order}')

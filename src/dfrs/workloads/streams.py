@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm
+from dfrs.model.hardware import Hardware
 from dfrs.workloads.programs import Programs, StreamJob
 
 COLUMNS = ("job", "arrival_s", "name", "processes", "expected_s")
@@ -48,9 +48,9 @@ def read_stream(path: Path, programs: Programs) -> tuple[StreamJob, ...]:
     return tuple(jobs)
 
 
-def check_fits(jobs: tuple[StreamJob, ...], farm: Farm, source: str) -> None:
+def check_fits(jobs: tuple[StreamJob, ...], farm: Hardware, source: str) -> None:
     """Raise InputError where a job has more processes than any sub-cluster has nodes."""
-    most = max(cluster.nodes for cluster in farm.clusters)
+    most = max(cluster.nodes for cluster in farm.partitions)
     for job in jobs:
         if job.processes > most:
             raise InputError(

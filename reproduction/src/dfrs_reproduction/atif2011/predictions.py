@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from dfrs.model.farm import FLOP, L1_MISS, L2_MISS, Farm, Latency, Profile
+from dfrs.model.hardware import FLOP, L1_MISS, L2_MISS, Hardware, Latency, Profile
 from dfrs.profiling.predict import Prediction, accuracy, predict
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.atif2011 import published
@@ -54,7 +54,7 @@ def message_profiles() -> dict[str, Profile]:
     }
 
 
-def printed_farm() -> Farm:
+def printed_farm() -> Hardware:
     """[Atif2011]'s, with the latencies of Table 6 at its own sizes."""
     farm, rows = arrive_f(), sorted(TABLE_6, key=lambda row: row.size_bytes)
     sizes = tuple(round(row.size_bytes) for row in rows)
@@ -62,7 +62,7 @@ def printed_farm() -> Farm:
         "B": Latency(sizes_bytes=sizes, seconds=tuple(row.latency_b for row in rows)),
         "C": Latency(sizes_bytes=sizes, seconds=tuple(row.latency_c for row in rows)),
     }
-    return replace(farm, clusters=tuple(replace(c, latency=latency.get(c.name, c.latency)) for c in farm.clusters))
+    return replace(farm, partitions=tuple(replace(c, latency=latency.get(c.name, c.latency)) for c in farm.partitions))
 
 
 def _on_b(found: Prediction, actual_s: float) -> tuple[float, float]:
@@ -84,7 +84,7 @@ def _accuracy_grid(table: Iterable[Accuracy], here: str, profiles: dict[str, Pro
         printed = accuracy(row.predicted_s, row.there_s)
         cells.append(_cell(name, "accuracy of the printed times, %", printed, row.accuracy))
         if row.by_frequency is not None:
-            a, b = (farm.clusters[farm.index(c)].frequency_hz for c in (here, "B"))
+            a, b = (farm.partitions[farm.index(c)].frequency_hz for c in (here, "B"))
             cells.append(
                 _cell(name, "accuracy by frequency, %", accuracy(row.here_s * a / b, row.there_s), row.by_frequency)
             )
@@ -129,7 +129,7 @@ def _table_2() -> Content:
 def _table_3() -> Content:
     farm, cells = arrive_f(), list[TableCell]()
     for name, (frequency_hz, *cycles) in published.TABLE_3.items():
-        cluster = farm.clusters[farm.index(name)]
+        cluster = farm.partitions[farm.index(name)]
         cells.append(_cell(name, "frequency, GHz", cluster.frequency_hz / 1e9, frequency_hz / 1e9))
         for event, known in zip(_EVENTS, cycles, strict=True):
             cells.append(_cell(name, f"{event}, cycles", cluster.cycles[event], known, 2))
@@ -143,7 +143,7 @@ def _table_4() -> Content:
     for row in TABLE_4:
         found = cpu_profiles()[row.benchmark]
         for name, printed in (("A", row.seconds_a), ("B", row.seconds_b)):
-            cluster = farm.clusters[farm.index(name)]
+            cluster = farm.partitions[farm.index(name)]
             for event, known in zip(_EVENTS, printed, strict=True):
                 ours = found.counters[event] * cluster.cycles[event] / cluster.frequency_hz
                 cells.append(_cell(f"{row.benchmark} on {name}", f"{event}, s", ours, known))
@@ -184,7 +184,7 @@ def _table_6() -> Content:
     for row in TABLE_6:
         name = f"{row.benchmark}, {row.size_bytes / 1e6:g} MB"
         for cluster, known in (("C", row.seconds_c), ("B", row.seconds_b)):
-            latency = farm.clusters[farm.index(cluster)].latency
+            latency = farm.partitions[farm.index(cluster)].latency
             assert latency is not None
             ours = row.count * latency.at(row.size_bytes)
             cells.append(_cell(name, f"on {cluster}, s", ours, known, 2))

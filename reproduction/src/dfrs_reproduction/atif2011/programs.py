@@ -6,8 +6,8 @@ from importlib.resources import files
 import numpy as np
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm
-from dfrs.model.farm_files import parse_farm
+from dfrs.model.hardware import Hardware
+from dfrs.model.hardware_files import parse_hardware
 from dfrs.workloads.programs import Program, Published, Stream
 from dfrs_reproduction.atif2011 import nas
 from dfrs_reproduction.atif2011.nas_data import THRASH_FACTOR
@@ -19,11 +19,11 @@ _PARTS = 4
 
 
 @cache
-def arrive_f(*, without: str = "") -> Farm:
+def arrive_f(*, without: str = "") -> Hardware:
     """The farm of Table 1; `without` names sub-clusters to leave out ("C" in experiment 3)."""
     source = files(__package__ or "") / "data" / "arrive-f.json"
-    farm = parse_farm(source.read_text("utf-8"), "arrive-f.json")
-    return Farm(name=farm.name, clusters=tuple(c for c in farm.clusters if c.name not in without))
+    farm = parse_hardware(source.read_text("utf-8"), "arrive-f.json")
+    return Hardware(name=farm.name, partitions=tuple(c for c in farm.partitions if c.name not in without))
 
 
 class NasPrograms:
@@ -36,7 +36,7 @@ class NasPrograms:
     streams = range(1, len(EXPERIMENTS) + 1)
 
     @property
-    def farm(self) -> Farm:
+    def farm(self) -> Hardware:
         """That of Table 1."""
         return arrive_f()
 

@@ -13,7 +13,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
-    from dfrs.model.farm import Farm, SubCluster
+    from dfrs.model.hardware import Hardware, Partition
     from dfrs.profiling.build import Toolchain
     from dfrs.profiling.calibrate import Wiring
 
@@ -49,7 +49,7 @@ def calibrate(
 
         dfrs farm calibrate --between node2 --cluster B --no-cpu -o farm.json
     """
-    from dfrs.model.farm_files import read_farm, write_farm
+    from dfrs.model.hardware_files import read_hardware, write_hardware
     from dfrs.profiling import calibrate as measured
 
     if sum((local, between is not None, netns is not None)) > 1:
@@ -60,8 +60,8 @@ def calibrate(
         raise InputError("--cluster: must be a name of printable text on one line")
     if not output.parent.is_dir() or not os.access(output.parent, os.W_OK):
         raise InputError(f"{output}: cannot write in {output.parent}")
-    farm = read_farm(output) if output.exists() else None
-    old = None if farm is None else next((known for known in farm.clusters if known.name == cluster), None)
+    farm = read_hardware(output) if output.exists() else None
+    old = None if farm is None else next((known for known in farm.partitions if known.name == cluster), None)
     rates = measured.measure_cpu() if cpu else None
     latency = None
     if local or between is not None or netns is not None:
@@ -72,7 +72,7 @@ def calibrate(
             )
     found = measured.sub_cluster(cluster, old, rates, latency, machines, cores or os.cpu_count() or 1)
     farm = measured.with_cluster(farm, found, output.stem)
-    write_farm(farm, output)
+    write_hardware(farm, output)
     _tell(found, farm, output, as_json)
 
 
@@ -94,11 +94,11 @@ def _wiring(stack: ExitStack, between: str | None, netns: tuple[str, str] | None
     return tools, measured.local(launcher, tools) if between is None else measured.to_host(launcher, between, tools)
 
 
-def _tell(found: "SubCluster", farm: "Farm", path: Path, as_json: bool) -> None:
+def _tell(found: "Partition", farm: "Hardware", path: Path, as_json: bool) -> None:
     if as_json:
-        from dfrs.model.farm_files import farm_document
+        from dfrs.model.hardware_files import hardware_document
 
-        print_json(farm_document(farm))
+        print_json(hardware_document(farm))
         return
     out.print(f"sub-cluster {found.name}: {found.frequency_hz / 1e9:.2f} GHz", style="bold", markup=False)
     for event, cycles in found.cycles.items():

@@ -86,12 +86,12 @@ def _move(made: Path, run: Path) -> None:
 
 def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Path, until_s: float) -> None:
     """One panel a run."""
-    from dfrs.report.farm_gantt import GanttPanel, draw_farm
+    from dfrs.report.partition_gantt import GanttPanel, draw_partitions
 
     panels = [GanttPanel(label=f"{each.policy}: {_told(each)}", run=each.run) for each in outcomes]
     last_s = max(each.run.end_s for each in outcomes)
     part = f"the first {until_s:,.0f} s" if until_s < last_s else "the whole runs"
-    draw_farm(
+    draw_partitions(
         panels, made.farm, made.names, picture, to_s=until_s, title=f"{made.workload.name} on the farm of 003: {part}"
     )
 

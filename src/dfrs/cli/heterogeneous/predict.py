@@ -14,7 +14,7 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dfrs.model.farm import Farm, Profile
+    from dfrs.model.hardware import Hardware, Profile
     from dfrs.profiling.predict import Prediction
 
 _SHAPES = ("spread", "co-located")
@@ -51,12 +51,12 @@ def predict(
 
         dfrs farm predict --farm farm.json --profile lu.json --elapsed 300 --estimate 2000 --json
     """
-    from dfrs.model.farm_files import read_farm, read_profile
+    from dfrs.model.hardware_files import read_hardware, read_profile
     from dfrs.profiling.predict import predict as predict_all
     from dfrs.workloads.programs import USUAL, find_programs
 
     left_s = _left(elapsed, estimate)
-    known = find_programs(USUAL).farm if farm is None else read_farm(farm)
+    known = find_programs(USUAL).farm if farm is None else read_hardware(farm)
     read = read_profile(profile)
     try:
         found = predict_all(read, known)
@@ -87,7 +87,7 @@ def _left(elapsed: float | None, estimate: float | None) -> float | None:
     return estimate - (elapsed or 0.0)
 
 
-def _rows(found: "Prediction", farm: "Farm", left_s: float | None) -> list[dict[str, Any]]:
+def _rows(found: "Prediction", farm: "Hardware", left_s: float | None) -> list[dict[str, Any]]:
     """One for each sub-cluster, spread and co-located; no co-location where a machine has too few nodes."""
     rows: list[dict[str, Any]] = []
     for c, name in enumerate(found.clusters):
@@ -107,7 +107,7 @@ def _rows(found: "Prediction", farm: "Farm", left_s: float | None) -> list[dict[
                     "speed": _known(found.tau_s / time_s),
                     "saved_s": None if left_s is None else _known(found.saved_of(left_s)[c, shape]),
                     "left_s": None if left_s is None else _known(left_s * time_s / found.tau_s),
-                    "memory": found.required_bytes <= farm.clusters[c].node_memory_bytes,
+                    "memory": found.required_bytes <= farm.partitions[c].node_memory_bytes,
                 }
             )
     return rows
@@ -117,13 +117,13 @@ def _known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _possible(row: dict[str, Any], farm: "Farm", processes: int) -> bool:
-    cluster = farm.clusters[farm.index(row["cluster"])]
+def _possible(row: dict[str, Any], farm: "Hardware", processes: int) -> bool:
+    cluster = farm.partitions[farm.index(row["cluster"])]
     return processes <= (cluster.cores if row["placement"] == _SHAPES[1] else cluster.nodes)
 
 
 def _document(
-    found: "Prediction", farm: "Farm", profile: "Profile", rows: list[dict[str, Any]], left_s: float | None
+    found: "Prediction", farm: "Hardware", profile: "Profile", rows: list[dict[str, Any]], left_s: float | None
 ) -> dict[str, Any]:
     return {
         "farm": farm.name,

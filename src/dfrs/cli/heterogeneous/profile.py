@@ -12,7 +12,7 @@ from dfrs.cli.heterogeneous.profile_output import Output, Picture, check_files, 
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
-    from dfrs.model.farm import Profile, SubCluster
+    from dfrs.model.hardware import Partition, Profile
     from dfrs.profiling.session import ProfiledRun
 
 
@@ -85,16 +85,16 @@ def _tell_none(command: list[str], found: "ProfiledRun") -> None:
     err.print(f"dfrs: {message}", markup=False, soft_wrap=True)
 
 
-def _cluster(farm: Path | None, name: str | None) -> "SubCluster | None":
+def _cluster(farm: Path | None, name: str | None) -> "Partition | None":
     if farm is None and name is None:
         return None
     if farm is None or name is None:
         raise InputError("--farm and --cluster: must be given together")
-    from dfrs.model.farm_files import read_farm
+    from dfrs.model.hardware_files import read_hardware
 
-    known = read_farm(farm)
+    known = read_hardware(farm)
     try:
-        return known.clusters[known.index(name)]
+        return known.partitions[known.index(name)]
     except InputError as error:
         raise InputError(f"--{error}") from None
 
@@ -120,14 +120,14 @@ def _make(directory: Path) -> None:
 
 
 def _write(profile: "Profile", path: Path) -> None:
-    from dfrs.model.farm_files import write_profile
+    from dfrs.model.hardware_files import write_profile
 
     write_profile(profile, path)
 
 
 def _document(found: "ProfiledRun", seen: dict[str, Any]) -> dict[str, Any]:
     """What is shown, and instead of totals every rank's messages and calls."""
-    from dfrs.model.farm_files import profile_document
+    from dfrs.model.hardware_files import profile_document
 
     return seen | {
         "status": found.status,

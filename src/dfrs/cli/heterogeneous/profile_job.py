@@ -37,7 +37,7 @@ def profile_job(
         dfrs farm profile-job 17 -o lu.json --picture lu.png
     """
     from dfrs.live.protocol.resources import ENDED
-    from dfrs.model.farm_files import profile_of
+    from dfrs.model.hardware_files import profile_of
 
     check_files(output, picture)
     if not client.job(job).profile:

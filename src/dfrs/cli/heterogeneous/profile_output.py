@@ -13,7 +13,7 @@ from dfrs.cli.quantities import show_bytes
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.model.farm import Profile
+    from dfrs.model.hardware import Profile
 
 _MOST_ROWS = 40
 _PICTURES = {".png", ".svg", ".pdf"}
@@ -42,7 +42,7 @@ def check_files(output: Path | None, picture: Path | None) -> None:
 def store(profile: "Profile", output: Path | None, picture: Path | None) -> None:
     """Write the files that are asked for."""
     if output is not None:
-        from dfrs.model.farm_files import write_profile
+        from dfrs.model.hardware_files import write_profile
 
         write_profile(profile, output)
     if picture is not None:

@@ -30,7 +30,7 @@ def show(
     from dfrs.experiments.farm_compare import verdicts
 
     names, seeds = made.names, len(next(iter(outcomes.values())))
-    clusters = ", ".join(f"{c.name} {c.machines} x {c.cores}" for c in made.farm.clusters)
+    clusters = ", ".join(f"{c.name} {c.machines} x {c.cores}" for c in made.farm.partitions)
     told = f"{made.workload.name}: {show_count(len(names), 'job')} on {made.farm.nodes} nodes ({clusters})"
     out.print(told + (f"; means of {seeds} seeds" if seeds > 1 else ""), style="bold", markup=False, soft_wrap=True)
     out.print(_runs_table(outcomes, pairs))
@@ -129,7 +129,7 @@ def explain_text(each: "Outcome", made: "Prepared") -> None:
 
     if not each.analyses:
         return
-    clusters = tuple(cluster.name for cluster in made.farm.clusters)
+    clusters = tuple(cluster.name for cluster in made.farm.partitions)
     index = {int(job): name for job, name in zip(made.workload.job_id.tolist(), made.names, strict=True)}
     out.print(f"\nWhat {each.policy} looked at, seed {each.seed}", style="bold", markup=False)
     for analysis in each.analyses:

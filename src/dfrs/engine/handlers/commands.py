@@ -80,8 +80,7 @@ def _resize(state: State, row: int, tasks: int, new: Ints | None) -> None:
     if new is not None:
         slots[tasks - len(new) :] = new
     if rows.jobs["state"][row] == RUNNING:
-        if state.predictions is not None:
-            state.predictions.settle(rows, row)
+        state.speeds.settle(rows, row)
         serial, yield_ = int(rows.jobs["serial"][row]), float(rows.jobs["yield_"][row])
         state.event_log.note(state.now_s, Action.RESIZE, serial, Reason.RESIZED, slots, yield_)
 

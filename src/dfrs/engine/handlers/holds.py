@@ -58,8 +58,7 @@ def release(state: State, event: Unhold, _row: int) -> Steps:
         return
     job["state"], job["since_s"], job["ready_s"] = RUNNING, state.now_s, np.inf
     row = state.rows.insert(job, nodes)
-    if state.predictions is not None:
-        state.predictions.settle(state.rows, row)
+    state.speeds.settle(state.rows, row)
     commands = one(Action.RESUME, job, 0.0, Reason.RELEASED, nodes)
     state.event_log.append(state.now_s, commands)
     yield commands

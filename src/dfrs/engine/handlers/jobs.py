@@ -104,8 +104,7 @@ def complete(state: State, event: Complete, row: int) -> Steps:
         serial, minimum = int(job["serial"]), float(job["minimum"])
     state.event_log.note(state.now_s, _FINISH, serial, _FINISHED)
     state.last_islands.forget(serial)
-    if state.predictions is not None:
-        state.predictions.forget(serial)
+    state.speeds.forget(serial)
     state.demanding -= minimum > 0
     return ON_COMPLETION if event.last else ()
 
@@ -149,20 +148,16 @@ def revise(state: State, event: Revise, row: int) -> Steps:
 
 def _predictable(state: State, event: Predicted) -> int:
     row = present_row(state, event.job_id)
-    if state.predictions is None:
-        raise InputError(f"job {event.job_id}: predicted on sub-clusters, but the cluster is no farm")
-    state.predictions.refuse(event)
+    state.speeds.refuse(event)
     return row
 
 
 def predict(state: State, event: Predicted, row: int) -> Steps:
     """Nobody is asked: the policy sees it when it decides next."""
-    predictions = state.predictions
-    if predictions is not None:
-        job = state.rows.jobs[row] if row >= 0 else state.held[event.job_id]
-        predictions.note(int(job["serial"]), event)
-        if row >= 0:
-            predictions.settle(state.rows, row)
+    job = state.rows.jobs[row] if row >= 0 else state.held[event.job_id]
+    state.speeds.note(int(job["serial"]), event)
+    if row >= 0:
+        state.speeds.settle(state.rows, row)
     return ()
 
 

@@ -35,20 +35,18 @@ def _lose(state: State, node: int) -> Commands:
     gone = rows.jobs[lost[:count]]
     serials = np.concatenate([gone["serial"], np.array([job["serial"] for job in held], np.int64)])
     names = np.concatenate([gone["id"], np.array([job["id"] for job in held], np.int64)])
-    if state.predictions is not None:
-        rows.jobs["speed"][lost[:count]] = 1.0
-        for serial in serials.tolist():
-            state.predictions.leaves(serial)
+    rows.jobs["speed"][lost[:count]] = 1.0
     for serial in serials.tolist():
+        state.speeds.leaves(serial)
         state.event_log.note(state.now_s, Action.LOST, serial, Reason.NODE_LOST)
     return without_nodes(Action.LOST, serials, names, Reason.NODE_LOST)
 
 
 def _joinable(state: State, event: Join) -> int:
     state.cluster.refuse(event)
-    farm = state.predictions
-    if farm is not None and len(state.cluster) >= len(farm):
-        raise InputError(f"node {len(state.cluster)}: the farm has {len(farm)} nodes, and all have joined")
+    nodes, most = len(state.cluster), state.speeds.most_nodes
+    if nodes >= most:
+        raise InputError(f"node {nodes}: the farm has {most} nodes, and all have joined")
     return -1
 
 

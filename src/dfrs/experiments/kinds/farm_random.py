@@ -35,11 +35,12 @@ from dfrs.experiments.fields import (
 from dfrs.experiments.simulations import TAU_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Penalty, Run
+from dfrs.model.true_speeds import EqualSpeeds
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import write_run
 from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.validator.runs import validate_run
-from dfrs.simulator.heterogeneous import FarmSettings, farm_capacity
+from dfrs.simulator.heterogeneous import HardwareSettings, hardware_capacity
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.farm_random import FarmWorkload, farm_workload
 from dfrs.workloads.programs import GROUP, USUAL, find_programs
@@ -113,9 +114,9 @@ def prepare(case: Case) -> FarmWorkload:
 def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
     """Of the workload under the policy."""
     settings = SimulationSettings(
-        capacity=farm_capacity(made.farm),
+        capacity=hardware_capacity(made.farm),
         penalty=Penalty(seconds=entry.resume_s),
-        farm=FarmSettings(truth=made.truth, prediction=made.predicted),
+        hardware=HardwareSettings(truth=made.truth, prediction=made.predicted),
     )
     return Simulation(made.workload, find_policy(entry.policy), entry.policy, settings)
 
@@ -147,9 +148,9 @@ def _check(directory: Path, entry: Entry) -> None:
 
 def spanning(done: Run) -> float:
     """Share of the jobs that were ever in several sub-clusters at once."""
-    if done.farm is None or not len(done.workload):
+    if isinstance(done.speeds, EqualSpeeds) or not len(done.workload):
         return 0.0
-    events, cluster = done.events, done.farm.cluster
+    events, cluster = done.events, done.speeds.partition
     rows = np.flatnonzero(np.isin(events.action, PLACING)).tolist()
     jobs = {int(events.job[row]) for row in rows if len(np.unique(cluster[events.nodes_of(row)])) > 1}
     return len(jobs) / len(done.workload)

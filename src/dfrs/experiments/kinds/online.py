@@ -89,7 +89,7 @@ probabilities of the elastic workload model, are null for others. Metrics are nu
 the time of the simulation alone."""
 
 _CODE = (
-    "placement", "bounds", "engine", "kernels", "runs/metrics/elastic.py", "runs/metrics/farm.py",
+    "placement", "bounds", "engine", "kernels", "runs/metrics/elastic.py", "runs/metrics/speeds.py",
     "runs/metrics/moves.py", "runs/metrics/schedule.py", "model", "policies", "simulator", "workloads",
     "experiments/files.py", "experiments/kinds/online.py", "experiments/simulations.py",
     "experiments/sources/traces.py",

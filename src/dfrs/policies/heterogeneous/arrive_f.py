@@ -1,8 +1,8 @@
-"""ARRIVE-F: EASY over sub-clusters, and jobs that move to where they are predicted to run best ([Atif2011] 5.6, 5.7).
+"""ARRIVE-F: EASY over partitions, and jobs that move to where they are predicted to run best ([Atif2011] 5.6, 5.7).
 
-Every 4 tau seconds the running jobs are looked at: which exchange between two sub-clusters saves the farm most time?
-One plan is executed at a time; while its processes are being moved the two sub-clusters are locked, and nothing is
-analysed (`/PARALLEL`: other sub-clusters go on). A job never returns to a sub-cluster that it left by a migration, so
+Every 4 tau seconds the running jobs are looked at: which exchange between two partitions saves the cluster most time?
+One plan is executed at a time; while its processes are being moved the two partitions are locked, and nothing is
+analysed (`/PARALLEL`: other partitions go on). A job never returns to a partition that it left by a migration, so
 that migrations cannot go round, whatever the threshold. docs/explanation/farm-decisions.md has the rules in full.
 
 Pure: what is remembered is in the jobs' memos (`dfrs.policies.heterogeneous.rules`) and in their columns.
@@ -16,7 +16,7 @@ from typing import ClassVar
 from dfrs.model.decisions import MEMORY, Cause, Reason, Snapshot, Target, Traits
 from dfrs.policies.declaration import Family, Name
 from dfrs.policies.fractional.objective import next_multiple
-from dfrs.policies.heterogeneous import rules as farm_rules
+from dfrs.policies.heterogeneous import rules as policy_rules
 from dfrs.policies.heterogeneous.cluster_view import Board
 from dfrs.policies.heterogeneous.easy import Dispatch, dispatch, target, wake_at
 from dfrs.policies.heterogeneous.gains import passes
@@ -73,13 +73,13 @@ class _Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArriveF:
-    """See the module. Raises what `dfrs.policies.heterogeneous.easy.FarmEasy` does."""
+    """See the module. Raises what `dfrs.policies.heterogeneous.easy.PartitionEasy` does."""
 
     traits: ClassVar[Traits] = Traits(exclusive=True, clustered=True)
     name: str = "ARRIVE-F"
     rules: Rules = field(default_factory=Rules)
     names: tuple[str, ...] = ()
-    """Of the sub-clusters, for words; A, B, C … where there are none."""
+    """Of the partitions, for words; A, B, C … where there are none."""
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; dispatching has reasons, migrations are explained in `why`."""
@@ -163,7 +163,7 @@ class ArriveF:
         return trade, moves, ""
 
     def _barred(self, now: _Round, trade: Trade) -> str:
-        """Why some job of the trade must stay, or one of its sub-clusters must be left alone, or nothing."""
+        """Why some job of the trade must stay, or one of its partitions must be left alone, or nothing."""
         search = now.search
         for c in (trade.source, trade.target):
             if c in now.locks:
@@ -188,7 +188,7 @@ class ArriveF:
             after |= dict.fromkeys((each.trade.source, each.trade.target), now_s + rules.copy_s * count)
             for row, nodes in each.trade.goals.items():
                 result.task_nodes[first[row] : first[row + 1]] = nodes
-                result.policy_state[row] = farm_rules.moved(board.policy_state[row], board.home[row], count)
+                result.policy_state[row] = policy_rules.moved(board.policy_state[row], board.home[row], count)
                 result.reasons[row] = Reason.PACKED
                 why[int(board.snapshot.jobs["id"][row])] = self._words(board, done, each.trade, row)
         # A copy may take no time that a clock can tell.

@@ -1,6 +1,6 @@
-"""Who is where on a farm: what decisions about sub-clusters read, made once from the snapshot ([Atif2011] section 6.1).
+"""Who is where: what decisions about partitions read, made once from the snapshot ([Atif2011] section 6.1).
 
-Plain lists: farms have tens of nodes, and decisions look at them one by one.
+Plain lists: these clusters have tens of nodes, and decisions look at them one by one.
 """
 
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ import numpy as np
 
 from dfrs.model import tolerances
 from dfrs.model.decisions import CPU, MEMORY, Snapshot
-from dfrs.model.farm import COLOCATED, SPREAD, FarmView
-from dfrs.policies.heterogeneous import rules as farm_rules
-from dfrs.policies.heterogeneous.rules import MOST_CLUSTERS, NoFarmError, Rules
+from dfrs.model.hardware import COLOCATED, SPREAD, HardwareView
+from dfrs.policies.heterogeneous import rules as policy_rules
+from dfrs.policies.heterogeneous.rules import MOST_PARTITIONS, Rules, TooManyPartitionsError
 
 WAITS, ACROSS = -1, -2
-"""Values of `Board.home`: no nodes; nodes in several sub-clusters, as another policy may have left it."""
+"""Values of `Board.home`: no nodes; nodes in several partitions, as another policy may have left it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Board:
-    """R rows, N nodes, C sub-clusters. Starting a job is all that changes it."""
+    """R rows, N nodes, C partitions. Starting a job is all that changes it."""
 
     snapshot: Snapshot
-    view: FarmView
-    clusters: int
-    cluster: list[int]
-    """(N,) sub-cluster of each node."""
+    view: HardwareView
+    partitions: int
+    partition: list[int]
+    """(N,) partition of each node."""
     machine: list[int]
     """(N,)"""
     open: list[bool]
@@ -40,7 +40,7 @@ class Board:
     nodes: list[list[int]]
     """(R,) nodes of each row's tasks, empty where it waits."""
     home: list[int]
-    """(R,) sub-cluster of each row, or WAITS or ACROSS."""
+    """(R,) partition of each row, or WAITS or ACROSS."""
     tasks: list[int]
     """(R,)"""
     policy_state: list[int]
@@ -50,43 +50,42 @@ class Board:
 
     @classmethod
     def of(cls, snapshot: Snapshot, policy: str) -> "Board":
-        """The present of a snapshot. Raises NoFarmError where it is not of a farm; `policy` is named."""
-        view = snapshot.farm
-        if view is None:
-            raise NoFarmError(None, f"{policy} wants a farm of sub-clusters: give one, or choose EASY")
-        clusters = max(view.clusters, int(view.cluster.max()) + 1)
-        if clusters > MOST_CLUSTERS:
-            raise NoFarmError(None, f"{policy} knows at most {MOST_CLUSTERS} sub-clusters, the farm has {clusters}")
-        cluster, first = view.cluster.tolist(), snapshot.first.tolist()
+        """The present of a snapshot. Raises TooManyPartitionsError, in which `policy` is named."""
+        view = snapshot.hardware
+        partitions = max(view.partitions, int(view.partition.max()) + 1)
+        if partitions > MOST_PARTITIONS:
+            wrong = f"{policy} knows at most {MOST_PARTITIONS} sub-clusters, the farm has {partitions}"
+            raise TooManyPartitionsError(None, wrong)
+        partition, first = view.partition.tolist(), snapshot.first.tolist()
         slots, is_open = snapshot.task_nodes.tolist(), snapshot.open.tolist()
         nodes = [slots[a:b] if b > a and slots[a] >= 0 else [] for a, b in pairwise(first)]
-        users = np.bincount(snapshot.task_nodes[snapshot.task_nodes >= 0], minlength=len(cluster)).tolist()
-        free: list[list[int]] = [[] for _ in range(clusters)]
-        for n, c in enumerate(cluster):
+        users = np.bincount(snapshot.task_nodes[snapshot.task_nodes >= 0], minlength=len(partition)).tolist()
+        free: list[list[int]] = [[] for _ in range(partitions)]
+        for n, c in enumerate(partition):
             if is_open[n] and not users[n]:
                 free[c].append(n)
         return cls(
             snapshot=snapshot,
             view=view,
-            clusters=clusters,
-            cluster=cluster,
+            partitions=partitions,
+            partition=partition,
             machine=view.machine.tolist(),
             open=is_open,
             users=users,
             free=free,
             nodes=nodes,
-            home=[_home(cluster, each) for each in nodes],
+            home=[_home(partition, each) for each in nodes],
             tasks=snapshot.jobs["tasks"].tolist(),
             policy_state=snapshot.jobs["policy_state"].tolist(),
         )
 
     def start(self, row: int, nodes: list[int]) -> None:
         """Note that a waiting job starts on these nodes, anew: what it left before does not count."""
-        self.nodes[row], self.home[row], self.policy_state[row] = nodes, self.cluster[nodes[0]], 0
+        self.nodes[row], self.home[row], self.policy_state[row] = nodes, self.partition[nodes[0]], 0
         self.fresh.add(row)
         for n in nodes:
             self.users[n] += 1
-            self.free[self.cluster[n]].remove(n)
+            self.free[self.partition[n]].remove(n)
 
     def holds(self, row: int, node: int) -> bool:
         """Whether a node is open and has the CPU and memory that a task of the job declares."""
@@ -119,11 +118,11 @@ class Board:
         whole = [here for here in on.values() if len(here) >= tasks]
         return list(whole[0][:tasks]) if whole else list(among[:tasks])
 
-    def speed(self, row: int, cluster: int, *, colocated: bool) -> float:
+    def speed(self, row: int, partition: int, *, colocated: bool) -> float:
         """Predicted progress of a job there; NaN where it is not known, or is none."""
-        if cluster >= self.view.clusters:
+        if partition >= self.view.partitions:
             return float("nan")
-        found = float(self.view.speed[row, cluster, COLOCATED if colocated else SPREAD])
+        found = float(self.view.speed[row, partition, COLOCATED if colocated else SPREAD])
         return found if 0.0 < found < float("inf") else float("nan")
 
     def left_s(self, row: int) -> float:
@@ -142,18 +141,18 @@ class Board:
         return most
 
     def locks(self, rules: Rules) -> dict[int, float]:
-        """Sub-clusters between which jobs are being moved, each with the time when that is over ([Atif2011] 6.1)."""
+        """Partitions between which jobs are being moved, each with the time when that is over ([Atif2011] 6.1)."""
         found: dict[int, float] = {}
         for row, home in enumerate(self.home):
             over_s = self.arrives_s(row, rules)
             if home >= 0 and over_s > self.snapshot.now_s:
-                for c in (farm_rules.source(self.policy_state[row]), home):
+                for c in (policy_rules.source(self.policy_state[row]), home):
                     found[c] = max(over_s, found.get(c, over_s))
         return found
 
     def arrives_s(self, row: int, rules: Rules) -> float:
         """When the last migration of a job is, or was, over; minus infinity where none is noted."""
-        if farm_rules.source(self.policy_state[row]) < 0:
+        if policy_rules.source(self.policy_state[row]) < 0:
             return -inf
         return float(self.snapshot.jobs["since_s"][row]) + rules.lasts_s(self.policy_state[row])
 
@@ -164,12 +163,12 @@ def begun_s(job: np.void) -> float:
     A start clears the policy state, so a job whose policy state names no partition was not moved since, whatever it did
     before.
     """
-    anew = not job["pauses"] and not (job["migrations"] and farm_rules.left(int(job["policy_state"])))
+    anew = not job["pauses"] and not (job["migrations"] and policy_rules.left(int(job["policy_state"])))
     return float(job["since_s"] if anew or np.isnan(job["start_s"]) else job["start_s"])
 
 
-def _home(cluster: list[int], nodes: list[int]) -> int:
+def _home(partition: list[int], nodes: list[int]) -> int:
     if not nodes:
         return WAITS
-    home = cluster[nodes[0]]
-    return home if all(cluster[n] == home for n in nodes) else ACROSS
+    home = partition[nodes[0]]
+    return home if all(partition[n] == home for n in nodes) else ACROSS

@@ -1,14 +1,14 @@
-"""EASY over sub-clusters: the scheduler of [Atif2011] section 6.1, which ARRIVE-F uses to dispatch jobs.
+"""EASY over partitions: the scheduler of [Atif2011] section 6.1, which ARRIVE-F uses to dispatch jobs.
 
-A job has a node a task, all in one sub-cluster: the first, by index, with room; there all on one machine if one has
-room, else the nodes of lowest index. Jobs start in order of submission. The first that finds no sub-cluster with room
-is the *head*; it has a reservation at the earliest time at which, by the estimates, any one sub-cluster has enough
-nodes. Later jobs go ahead where they leave that as it is: they end by then, or are in another sub-cluster, or take
-nodes of the reserved one that are to spare beside the head. Nothing is dispatched to a sub-cluster while it is locked
+A job has a node a task, all in one partition: the first, by index, with room; there all on one machine if one has
+room, else the nodes of lowest index. Jobs start in order of submission. The first that finds no partition with room
+is the *head*; it has a reservation at the earliest time at which, by the estimates, any one partition has enough
+nodes. Later jobs go ahead where they leave that as it is: they end by then, or are in another partition, or take
+nodes of the reserved one that are to spare beside the head. Nothing is dispatched to a partition while it is locked
 by a migration; its nodes count from the end of the lock on.
 
 A job ends, as it is planned, when its wall clock since its start reaches its estimate ([Atif2011] equation 11), in
-whichever sub-cluster it runs; past its estimate it is expected to end now, but keeps its nodes.
+whichever partition it runs; past its estimate it is expected to end now, but keeps its nodes.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from dfrs.policies.heterogeneous.rules import Rules, left
 
 
 class TooWideError(PolicyError, InputError):
-    """A job wants more nodes than any one sub-cluster has: split it, or choose a policy without sub-clusters.
+    """A job wants more nodes than any one partition has: split it, or choose a policy without partitions.
 
     Exit status 2.
     """
@@ -44,14 +44,15 @@ class Dispatch:
     shadow_s: float = inf
     """When the head can start at the latest, by the estimates; infinite where it never can."""
     reserved: int = -1
-    """In which sub-cluster."""
+    """In which partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FarmEasy:
-    """EASY on a farm, without migrations: the base runs of [Atif2011] section 8.
+class PartitionEasy:
+    """EASY on a heterogeneous cluster, without migrations: the base runs of [Atif2011] section 8.
 
-    Raises MissingEstimateError as EASY does, TooWideError for a job that no sub-cluster could ever hold, NoFarmError.
+    Raises MissingEstimateError as EASY does, TooWideError for a job that none of several partitions could ever hold,
+    and TooManyPartitionsError.
     """
 
     traits: ClassVar[Traits] = Traits(exclusive=True, clustered=True)
@@ -67,7 +68,7 @@ class FarmEasy:
 
 
 def dispatch(board: Board, locks: Mapping[int, float], name: str) -> Dispatch:
-    """Start on the board what can start; `locks` are sub-clusters with the ends of their locks, `name` the policy's.
+    """Start on the board what can start; `locks` are partitions with the ends of their locks, `name` the policy's.
 
     Raises MissingEstimateError, TooWideError.
     """
@@ -92,34 +93,35 @@ def _check_subject(board: Board, name: str) -> None:
     job = int(snapshot.jobs["id"][row])
     if isnan(snapshot.jobs["estimate_s"][row]):
         raise MissingEstimateError(job, f"has no estimate, which {name} plans with")
-    most = int(np.bincount(board.view.cluster).max())
-    if board.tasks[row] > most:
+    most = int(np.bincount(board.view.partition).max())
+    # A cluster of one partition may still grow: who is too wide for it waits, as under EASY.
+    if board.partitions > 1 and board.tasks[row] > most:
         raise TooWideError(job, f"has {board.tasks[row]} tasks: a sub-cluster has at most {most} nodes")
 
 
-def _places(board: Board, row: int, cluster: int) -> list[int] | None:
-    """Free nodes of a sub-cluster for a job, or None."""
-    if len(board.free[cluster]) < board.tasks[row]:
+def _places(board: Board, row: int, partition: int) -> list[int] | None:
+    """Free nodes of a partition for a job, or None."""
+    if len(board.free[partition]) < board.tasks[row]:
         return None
-    return board.choose(board.tasks[row], [n for n in board.free[cluster] if board.holds(row, n)])
+    return board.choose(board.tasks[row], [n for n in board.free[partition] if board.holds(row, n)])
 
 
 def _room(board: Board, row: int, locks: Mapping[int, float]) -> list[int] | None:
-    """Free nodes for a job in the first sub-cluster that has them, or None."""
-    found = (_places(board, row, c) for c in range(board.clusters) if c not in locks)
+    """Free nodes for a job in the first partition that has them, or None."""
+    found = (_places(board, row, c) for c in range(board.partitions) if c not in locks)
     return next((nodes for nodes in found if nodes is not None), None)
 
 
 def _backfill(board: Board, locks: Mapping[int, float], name: str, rows: list[int], done: Dispatch) -> None:
     """Reserve for the head, and start those of `rows` that do not delay it.
 
-    The reservation stays what it is: a job that ends by its time has gone then, one in another sub-cluster is not in
-    the way, and one in the reserved sub-cluster takes of what is to spare there.
+    The reservation stays what it is: a job that ends by its time has gone then, one in another partition is not in
+    the way, and one in the reserved partition takes of what is to spare there.
     """
     jobs, now_s = board.snapshot.jobs, board.snapshot.now_s
     spare = _reserve(board, locks, name, done)
     for row in rows:
-        for c in range(board.clusters):
+        for c in range(board.partitions):
             nodes = None if c in locks else _places(board, row, c)
             if nodes is None:
                 continue
@@ -137,15 +139,15 @@ def _backfill(board: Board, locks: Mapping[int, float], name: str, rows: list[in
 
 
 def _reserve(board: Board, locks: Mapping[int, float], name: str, done: Dispatch) -> int:
-    """Find the head's reservation; how many of its sub-cluster's nodes are to spare beside it then.
+    """Find the head's reservation; how many of its partition's nodes are to spare beside it then.
 
-    Of several sub-clusters that have enough at the same time the first is reserved.
+    Of several partitions that have enough at the same time the first is reserved.
     """
     ends = _ends(board, name)
     spare = 0
-    for c in range(board.clusters):
+    for c in range(board.partitions):
         lock_s = locks.get(c, -inf)
-        mine = [n for n, k in enumerate(board.cluster) if k == c and board.holds(done.head, n)]
+        mine = [n for n, k in enumerate(board.partition) if k == c and board.holds(done.head, n)]
         times = sorted(max(ends.get(n, board.snapshot.now_s), lock_s) for n in mine)
         tasks = board.tasks[done.head]
         if len(times) >= tasks and times[tasks - 1] < done.shadow_s:
@@ -176,7 +178,7 @@ def wake_at(done: Dispatch, locks: Mapping[int, float]) -> float | None:
 
 
 def target(board: Board, done: Dispatch, rules: Rules, wake_at_s: float | None) -> Target:
-    """The board as a target. Notes of migrations that are over are cleared, but not which sub-clusters were left."""
+    """The board as a target. Notes of migrations that are over are cleared, but not which partitions were left."""
     snapshot = board.snapshot
     kept = [m if board.arrives_s(r, rules) > snapshot.now_s else left(m) for r, m in enumerate(board.policy_state)]
     policy_state = np.array(kept, np.int64)
@@ -198,11 +200,11 @@ def _yields(board: Board) -> np.ndarray:
     return yields
 
 
-FARM_EASY: Family[FarmEasy] = Family(
+FARM_EASY: Family[PartitionEasy] = Family(
     group="on a farm",
     names=(
         Name(
-            name="FARM-EASY", start=FarmEasy(), source="[Atif2011] 6.1",
+            name="FARM-EASY", start=PartitionEasy(), source="[Atif2011] 6.1",
             meaning="EASY with each job within one sub-cluster; needs estimates",
         ),
     ),

@@ -1,10 +1,10 @@
-"""DFRS-FARM: fractional sharing of a farm of unequal sub-clusters by predicted speeds.
+"""DFRS-FARM: fractional sharing of a heterogeneous cluster of unequal partitions by predicted speeds.
 
-[Stillwell2010] chapter 5 on the farm of [Atif2011].
+[Stillwell2010] chapter 5 on the cluster of [Atif2011].
 
 A job's effective yield is its yield times its predicted relative speed where it is, 1 on the hardware that suits it
 best; what DFRS does for the yield is done for that. Nothing is known of a job before it was profiled: until then its
-speed counts as 1 everywhere, and nothing is known at all where the snapshot has no farm.
+speed counts as 1 everywhere, as it does where nodes are alike.
 
     DFRS-FARM[/PERIOD=SECONDS][/MVT=SECONDS]
 
@@ -21,7 +21,6 @@ import numpy as np
 from dfrs.kernels import farm_packing, farm_placing, farm_speeds, loads, repack
 from dfrs.kernels.shares import fill
 from dfrs.model.decisions import MEMORY, RUNNING, Cause, JobId, Reason, Snapshot, Target, Traits
-from dfrs.model.farm import FarmView
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.policies.declaration import Family, Name, Number, Option
 from dfrs.policies.fractional.actions import MARGIN
@@ -60,15 +59,15 @@ class Outlook:
     speed: Floats
     """(R, C, 2) relative speeds, 1 for the best and where nothing is known."""
     memory: Floats
-    """(R,) of a task: what it declared, or what it is known to want if that is more and some sub-cluster has it."""
+    """(R,) of a task: what it declared, or what it is known to want if that is more and some partition has it."""
     best: Floats
     """(R,) the best relative speed that a packing can give the row by itself; 0 where it must stay, or wait."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Outlook":
-        """The farm's, or one sub-cluster of equal nodes where there is none."""
-        view = snapshot.farm or _plain(snapshot)
-        site = (view.cluster, view.machine, snapshot.capacity, snapshot.open)
+        """What the snapshot says."""
+        view = snapshot.hardware
+        site = (view.partition, view.machine, snapshot.capacity, snapshot.open)
         speed = np.empty(view.speed.shape)
         farm_speeds.relative_speeds(view.speed, speed)
         memory = snapshot.jobs["memory"].copy()
@@ -76,7 +75,7 @@ class Outlook:
         # What profiling says is 10 % above what was seen ([Atif2011] 6): only beyond that is a declaration wrong.
         wrong = wants > SPARE * memory
         if wrong.any():
-            # No job waits for what no sub-cluster has for all of its tasks; one that runs may be on closed nodes.
+            # No job waits for what no partition has for all of its tasks; one that runs may be on closed nodes.
             everywhere = (*site[:3], np.ones_like(snapshot.open))
             now, ever = (_best(snapshot, np.where(wrong, wants, memory), speed, s) for s in (site, everywhere))
             wrong &= np.where(snapshot.jobs["state"] == RUNNING, ever, now) > 0.0
@@ -108,21 +107,9 @@ def _best(snapshot: Snapshot, memory: Floats, speed: Floats, site: farm_speeds.S
     return best
 
 
-def _plain(snapshot: Snapshot) -> FarmView:
-    nodes, rows = len(snapshot.capacity), len(snapshot.jobs)
-    return FarmView(
-        cluster=np.zeros(nodes, np.int64),
-        machine=np.arange(nodes),
-        node_memory=snapshot.capacity[:, MEMORY],
-        speed=np.full((rows, 1, 2), np.nan),
-        required=np.full(rows, np.nan),
-        swapping=np.zeros(rows, np.bool_),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DfrsFarm:
-    """A pure function of the snapshot and what it says of the farm."""
+class PartitionDfrs:
+    """A pure function of the snapshot."""
 
     traits: ClassVar[Traits] = Traits(clustered=True)
 
@@ -243,11 +230,11 @@ def _worth(kept: Floats, moved: Floats) -> bool:
     return bool(least or (moved.min() >= kept.min() - 1e-9 and moved.mean() >= (1.0 + GAIN) * kept.mean()))
 
 
-DFRS_FARM: Family[DfrsFarm] = Family(
+DFRS_FARM: Family[PartitionDfrs] = Family(
     group="on a farm",
     names=(
         Name(
-            name=NAME, start=DfrsFarm(), source="[Stillwell2010] 5, [Atif2011] 4",
+            name=NAME, start=PartitionDfrs(), source="[Stillwell2010] 5, [Atif2011] 4",
             meaning="nodes shared in fractions: maximises the minimum yield, weighted by predicted speeds",
         ),
     ),

@@ -43,7 +43,7 @@ def counted_s(mover: Mover, stretch_s: float, rules: Rules) -> float:
 
 
 def gain_s(movers: Sequence[Mover], rules: Rules) -> float:
-    """Process seconds that the farm saves in the next beta tau if these jobs are moved ([Atif2011] eqs. 13, 15)."""
+    """Process seconds that the cluster saves in the next beta tau if these jobs are moved ([Atif2011] eqs. 13, 15)."""
     stretch_s = rules.stretch_of(sum(mover.processes for mover in movers))
     return sum(_saved_s(mover, stretch_s, rules) for mover in movers) - stretch_s
 

@@ -1,6 +1,6 @@
 """A plan as single moves, in an order in which no machine runs out of memory ([Atif2011] section 6, Figure 7).
 
-The migration assistant moves one process at a time: one comes to a sub-cluster, then one leaves it. While a process is
+The migration assistant moves one process at a time: one comes to a partition, then one leaves it. While a process is
 being moved it is on both machines, so its memory must be free on the target before it is freed at the source; and a
 machine may have one process more than it has nodes, the one that comes before another leaves.
 """

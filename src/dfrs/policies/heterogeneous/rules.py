@@ -1,8 +1,8 @@
 """What ARRIVE-F can be told: the parameters of [Atif2011] sections 5.6, 8 and 9, and the policy state of a job.
 
-A policy has no memory of its own. What ARRIVE-F has to know of the past is in the policy state of each job: the sub-
-clusters it left by a migration, and for its last migration where it came from and how long that takes, so that the lock
-on the two sub-clusters ([Atif2011] section 6.1) is a function of the snapshot even where the jobs it moved with are
+A policy has no memory of its own. What ARRIVE-F has to know of the past is in the policy state of each job: the
+partitions it left by a migration, and for its last migration where it came from and how long that takes, so that the
+lock on the two partitions ([Atif2011] section 6.1) is a function of the snapshot even where the jobs it moved with are
 done.
 """
 
@@ -12,14 +12,14 @@ from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.policies.declaration import Flag, Number, Option
 
-MOST_CLUSTERS = 40
-"""Sub-clusters of which a policy_state can say that a job left them."""
-_SOURCE_SHIFT, _UNITS_SHIFT = MOST_CLUSTERS, MOST_CLUSTERS + 7
-_LEFT, _SOURCE, _UNITS = (1 << MOST_CLUSTERS) - 1, (1 << 7) - 1, (1 << 16) - 1
+MOST_PARTITIONS = 40
+"""Partitions of which a policy_state can say that a job left them."""
+_SOURCE_SHIFT, _UNITS_SHIFT = MOST_PARTITIONS, MOST_PARTITIONS + 7
+_LEFT, _SOURCE, _UNITS = (1 << MOST_PARTITIONS) - 1, (1 << 7) - 1, (1 << 16) - 1
 
 
-class NoFarmError(PolicyError, InputError):
-    """The policy is for a farm, and the cluster is not one, or has too many sub-clusters. Exit status 2."""
+class TooManyPartitionsError(PolicyError, InputError):
+    """The cluster has more partitions than the policy can know. Exit status 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class Rules:
     stretch_s: float = 0.7
     """Wall clock that the migration of one process costs its job ([Atif2011]: T^m)."""
     copy_s: float = 10.0
-    """Seconds that the migration of one process takes, during which its sub-clusters are locked."""
+    """Seconds that the migration of one process takes, during which its partitions are locked."""
     every: float = 4.0
     """Profiles between two analyses."""
     parallel: bool = False
-    """Machines are copied from at the same time, and several plans are executed if they share no sub-cluster."""
+    """Machines are copied from at the same time, and several plans are executed if they share no partition."""
     head: bool = False
     """A job may be moved to let the first of the queue in."""
     one: bool = False
@@ -112,27 +112,27 @@ OPTIONS = (
 
 
 def left(policy_state: int) -> int:
-    """Bit mask of the sub-clusters that a job left."""
+    """Bit mask of the partitions that a job left."""
     return policy_state & _LEFT
 
 
-def has_left(policy_state: int, cluster: int) -> bool:
-    """Whether a job left that sub-cluster by a migration."""
-    return bool(policy_state >> cluster & 1)
+def has_left(policy_state: int, partition: int) -> bool:
+    """Whether a job left that partition by a migration."""
+    return bool(policy_state >> partition & 1)
 
 
 def source(policy_state: int) -> int:
-    """The sub-cluster from which a job came last, or -1 where no migration is noted."""
+    """The partition from which a job came last, or -1 where no migration is noted."""
     return (policy_state >> _SOURCE_SHIFT & _SOURCE) - 1
 
 
-def moved(policy_state: int, cluster: int, units: int) -> int:
+def moved(policy_state: int, partition: int, units: int) -> int:
     """The policy_state of a job that leaves `cluster` by a migration of `units` processes one after the other."""
-    return left(policy_state) | 1 << cluster | (cluster + 1) << _SOURCE_SHIFT | min(units, _UNITS) << _UNITS_SHIFT
+    return left(policy_state) | 1 << partition | (partition + 1) << _SOURCE_SHIFT | min(units, _UNITS) << _UNITS_SHIFT
 
 
-def letter(cluster: int, names: tuple[str, ...] = ()) -> str:
-    """What to call a sub-cluster: its name, or A, B, C … in the order of the farm where names are not known."""
-    if cluster < len(names):
-        return names[cluster]
-    return chr(ord("A") + cluster) if cluster < 26 else f"sub-cluster {cluster}"
+def letter(partition: int, names: tuple[str, ...] = ()) -> str:
+    """What to call a partition: its name, or A, B, C … in the order of the cluster where names are not known."""
+    if partition < len(names):
+        return names[partition]
+    return chr(ord("A") + partition) if partition < 26 else f"sub-cluster {partition}"

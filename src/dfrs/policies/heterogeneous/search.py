@@ -1,7 +1,7 @@
 """Which plans there are, and which is executed: [Atif2011] sections 5.7 and 9.
 
-A plan exchanges jobs between two sub-clusters. Each pair of jobs on different sub-clusters, and each job with each
-sub-cluster that has enough free nodes, is an entry of a list, sorted by predicted gain; the first entry that passes the
+A plan exchanges jobs between two partitions. Each pair of jobs on different partitions, and each job with each
+partition that has enough free nodes, is an entry of a list, sorted by predicted gain; the first entry that passes the
 threshold and for which there is room is executed. Thrashing jobs come before, in a list of their own.
 """
 
@@ -12,7 +12,7 @@ from math import inf, isnan, nan
 
 import numpy as np
 
-from dfrs.policies.heterogeneous import rules as farm_rules
+from dfrs.policies.heterogeneous import rules as policy_rules
 from dfrs.policies.heterogeneous.cluster_view import ACROSS, Board
 from dfrs.policies.heterogeneous.gains import Mover, gain_s, most_gain_s, saved_per_tau
 from dfrs.policies.heterogeneous.rules import Rules, letter
@@ -37,7 +37,7 @@ class PlanScenario(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trade:
-    """Jobs that would change places between two sub-clusters."""
+    """Jobs that would change places between two partitions."""
 
     scenario: PlanScenario
     lead: int
@@ -61,7 +61,7 @@ class Trade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSearch:
-    """Looks for trades on a board. `names` are of sub-clusters, for words."""
+    """Looks for trades on a board. `names` are of partitions, for words."""
 
     board: Board
     rules: Rules
@@ -91,7 +91,7 @@ class PlanSearch:
         """Why a job that was moved is not moved again yet, or nothing ([Atif2011] section 5.7)."""
         job = self.board.snapshot.jobs[row]
         since_s = self.board.snapshot.now_s - float(job["since_s"])
-        if farm_rules.left(self.board.policy_state[row]) and since_s < self.rules.horizon_s:
+        if policy_rules.left(self.board.policy_state[row]) and since_s < self.rules.horizon_s:
             return f"job {job['id']} was moved {since_s:.0f} s ago, and stays for {self.rules.horizon_s:.0f}"
         return ""
 
@@ -102,33 +102,33 @@ class PlanSearch:
             return nan
         return board.speed(row, board.home[row], colocated=board.colocated(board.nodes[row]))
 
-    def best_mover(self, row: int, cluster: int) -> Mover | None:
-        """The job on that sub-cluster, co-located or spread, whichever is faster; None where it cannot go there."""
+    def best_mover(self, row: int, partition: int) -> Mover | None:
+        """The job on that partition, co-located or spread, whichever is faster; None where it cannot go there."""
         board = self.board
-        there = [board.speed(row, cluster, colocated=c) for c in (False, True)]
+        there = [board.speed(row, partition, colocated=c) for c in (False, True)]
         known = [speed for speed in there if not isnan(speed)]
-        if not known or isnan(self.speed_now(row)) or farm_rules.has_left(board.policy_state[row], cluster):
+        if not known or isnan(self.speed_now(row)) or policy_rules.has_left(board.policy_state[row], partition):
             return None
         return self._mover(row, max(known))
 
-    def mover_at(self, row: int, cluster: int, nodes: Sequence[int]) -> Mover | None:
-        """The job on those nodes of that sub-cluster; None where nothing is predicted of it there, or of it here."""
-        speed = self.board.speed(row, cluster, colocated=self.board.colocated(nodes))
+    def mover_at(self, row: int, partition: int, nodes: Sequence[int]) -> Mover | None:
+        """The job on those nodes of that partition; None where nothing is predicted of it there, or of it here."""
+        speed = self.board.speed(row, partition, colocated=self.board.colocated(nodes))
         return None if isnan(speed) or isnan(self.speed_now(row)) else self._mover(row, speed)
 
     def _mover(self, row: int, speed_there: float) -> Mover:
         saved_s = saved_per_tau(self.rules.tau_s, self.speed_now(row), speed_there)
         return Mover(processes=self.board.tasks[row], saved_s=saved_s, left_s=self.board.left_s(row))
 
-    def bar_there(self, row: int, cluster: int) -> str:
-        """Why a job may not go to that sub-cluster, or nothing."""
+    def bar_there(self, row: int, partition: int) -> str:
+        """Why a job may not go to that partition, or nothing."""
         board, job = self.board, int(self.board.snapshot.jobs["id"][row])
-        name = letter(cluster, self.names)
-        if farm_rules.has_left(board.policy_state[row], cluster):
+        name = letter(partition, self.names)
+        if policy_rules.has_left(board.policy_state[row], partition):
             return f"job {job} left {name} before"
-        if not any(board.suits(row, n) for n, c in enumerate(board.cluster) if c == cluster):
+        if not any(board.suits(row, n) for n, c in enumerate(board.partition) if c == partition):
             return f"nodes of {name} are too small for job {job}"
-        if not board.view.swapping[row] and self.best_mover(row, cluster) is None:
+        if not board.view.swapping[row] and self.best_mover(row, partition) is None:
             return f"nothing is predicted of job {job} on {name}"
         return ""
 
@@ -158,15 +158,15 @@ class PlanSearch:
             goals[row] = found
         return goals
 
-    def _available(self, row: int, cluster: int, leaving: Sequence[int]) -> list[int]:
+    def _available(self, row: int, partition: int, leaving: Sequence[int]) -> list[int]:
         board = self.board
         left = [n for r in leaving for n in board.nodes[r]]
         # Another policy may have put several tasks on a node: then it is not empty when one leaves.
-        return [n for n in sorted({*board.free[cluster], *left}) if board.users[n] <= 1 and board.suits(row, n)]
+        return [n for n in sorted({*board.free[partition], *left}) if board.users[n] <= 1 and board.suits(row, n)]
 
-    def _no_room(self, row: int, cluster: int, nodes: int) -> str:
+    def _no_room(self, row: int, partition: int, nodes: int) -> str:
         board = self.board
-        job, name = int(board.snapshot.jobs["id"][row]), letter(cluster, self.names)
+        job, name = int(board.snapshot.jobs["id"][row]), letter(partition, self.names)
         return f"job {job} has {board.tasks[row]} processes, and there are {nodes} nodes for it on {name}"
 
     def trade(self, lead: int, target: int, back: tuple[int, ...], scenario: PlanScenario) -> Trade:
@@ -175,9 +175,9 @@ class PlanSearch:
         goals = self.goals(lead, target, back)
         rows, movers = (lead, *back), list[Mover]()
         for row in rows:
-            cluster = target if row == lead else board.home[lead]
+            partition = target if row == lead else board.home[lead]
             there = None if isinstance(goals, str) else goals[row]
-            mover = self.best_mover(row, cluster) if there is None else self.mover_at(row, cluster, there)
+            mover = self.best_mover(row, partition) if there is None else self.mover_at(row, partition, there)
             if mover is not None:
                 movers.append(mover)
         known = len(movers) == len(rows)
@@ -209,13 +209,13 @@ class PlanSearch:
         """The list of [Atif2011] section 5.7: trades that may pass the threshold, the largest gain first.
 
         Of equal gains those that move fewer processes come first, then the leading job submitted first, then the
-        sub-cluster, then the other job. Pairs that cannot pass, wherever on the sub-clusters they were, are left out.
+        partition, then the other job. Pairs that cannot pass, wherever on the partitions they were, are left out.
         """
         board, rules = self.board, self.rules
         rows = [r for r, home in enumerate(board.home) if home >= 0 and home not in locks and not self.bar(r)]
-        most = np.full((len(rows), board.clusters), -inf)
+        most = np.full((len(rows), board.partitions), -inf)
         for i, row in enumerate(rows):
-            for c in range(board.clusters):
+            for c in range(board.partitions):
                 mover = None if c == board.home[row] or c in locks else self.best_mover(row, c)
                 if mover is not None:
                     most[i, c] = most_gain_s(mover, rules)
@@ -241,7 +241,7 @@ class PlanSearch:
         found = [
             self.trade(r, c, (), PlanScenario.FREE)
             for r in rows
-            for c in range(board.clusters)
+            for c in range(board.partitions)
             if c != board.home[r] and board.free[c]
         ]
         pairs = [(j, k) for i, j in enumerate(rows) for k in rows[i + 1 :] if board.home[j] != board.home[k]]

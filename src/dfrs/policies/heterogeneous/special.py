@@ -14,15 +14,15 @@ from dfrs.policies.heterogeneous.search import PlanScenario, PlanSearch, Trade
 def memory_trades(search: PlanSearch, locks: Mapping[int, float]) -> Iterator[Trade]:
     """PlanScenario 5: what could be done for each thrashing job, in order of submission, the first choice first.
 
-    By index, each sub-cluster whose nodes have the memory that it is known to want: to free nodes; else with one job
+    By index, each partition whose nodes have the memory that it is known to want: to free nodes; else with one job
     there whose processes fit where it is now, the one submitted first; else with several such jobs. `locks` may grow
-    meanwhile: nothing more is said of a job whose sub-cluster is locked.
+    meanwhile: nothing more is said of a job whose partition is locked.
     """
     board = search.board
     for row in range(len(board.home)):
         if board.home[row] < 0 or row in board.fresh or not board.view.swapping[row]:
             continue
-        for target in range(board.clusters):
+        for target in range(board.partitions):
             if target == board.home[row] or board.home[row] in locks or target in locks:
                 continue
             problem = _no_memory(search, row, target)
@@ -33,7 +33,7 @@ def memory_trades(search: PlanSearch, locks: Mapping[int, float]) -> Iterator[Tr
 
 
 def _no_memory(search: PlanSearch, row: int, target: int) -> str:
-    """Why a thrashing job is not helped by that sub-cluster, or nothing."""
+    """Why a thrashing job is not helped by that partition, or nothing."""
     board, job = search.board, int(search.board.snapshot.jobs["id"][row])
     wanted = float(board.view.required[row])
     if not isfinite(wanted):
@@ -106,7 +106,7 @@ def head_trades(search: PlanSearch, done: Dispatch, locks: Mapping[int, float]) 
             continue
         found += [
             _head_trade(search, done, row, c)
-            for c in range(board.clusters)
+            for c in range(board.partitions)
             if c != home and c not in locks and len(board.free[c]) >= board.tasks[row]
         ]
     return search.in_order(found)

@@ -15,8 +15,8 @@ from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.run import PLACING, Action, Run
 from dfrs.runs.metrics.elastic import elastic_metrics
-from dfrs.runs.metrics.farm import migration_seconds, speeds
 from dfrs.runs.metrics.moves import move_metrics
+from dfrs.runs.metrics.speeds import speeds, with_plans
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -49,7 +49,7 @@ class Intervals:
     placement: Ints
     """(K,) the row of the log that names its nodes (`run.events.nodes_of`), -1 unless it runs."""
     speed: Floats
-    """(K,) progress per second at yield 1 where it is; 1 but on a farm."""
+    """(K,) progress per second at yield 1 where it is; 1 where nodes are alike."""
 
     @property
     def length_s(self) -> Floats:
@@ -196,7 +196,7 @@ def penalties(run: Run) -> Floats:
     if penalty.bytes_per_s is not None:
         memory = np.append(run.workload.memory, 0.0)[events.job]
         seconds += memory * tasks_moved(run) * (penalty.node_bytes / penalty.bytes_per_s)
-    return seconds if run.farm is None else np.where(events.action == Action.MIGRATE, migration_seconds(run), seconds)
+    return with_plans(run, seconds)
 
 
 def virtual_time(run: Run) -> Floats:

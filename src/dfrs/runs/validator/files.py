@@ -66,10 +66,10 @@ class RunSettings:
     """Whether the policy is told of dedicated jobs at their submission; else at their requested start."""
     command_limit: int | None
     """So many commands on one job are granted."""
-    farm: bool
+    unequal: bool
     """Whether farm.json says how fast each job is where."""
     clustered: bool
-    """Whether the policy leaves no job across the farm's sub-clusters."""
+    """Whether the policy leaves no job across the cluster's partitions."""
     refused: list[int]
     tau_s: float
     node_bytes: float
@@ -174,7 +174,7 @@ def read_settings(path: Path) -> RunSettings:
         exclusive=fields.flag("configuration.exclusive", False),
         dedicated=fields.flag("configuration.dedicated", False),
         command_limit=_limit(fields),
-        farm=fields.get("configuration.farm") is not None,
+        unequal=fields.get("configuration.farm") is not None,
         clustered=fields.flag("configuration.clustered", False),
         refused=refused,
         tau_s=fields.number("configuration.tau_s", 10.0, above_zero=True),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
 from dfrs.runs.validator.commands import Judge
-from dfrs.runs.validator.farm import RecordedFarm, RecordedPlan
 from dfrs.runs.validator.files import PLACING, Placement, RecordedCommand, Row, RunSettings, read_events
+from dfrs.runs.validator.hardware import EqualNodes, RecordedHardware
 from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, PAUSED, RUNNING, UNIT, WAITING, RecordedJob
 
 _FROM = {
@@ -31,7 +31,7 @@ class CheckedReplay:
         jobs: dict[int, RecordedJob],
         commands: list[RecordedCommand],
         report: ValidationReport,
-        farm: RecordedFarm | None,
+        hardware: EqualNodes | RecordedHardware,
     ) -> None:
         nodes = len(settings.capacity)
         self.settings, self.jobs, self.report = settings, jobs, report
@@ -40,8 +40,7 @@ class CheckedReplay:
         self.limit = [(int(c * UNIT) + _SLACK, int(m * UNIT) + _SLACK) for c, m in settings.capacity]
         self.cpu, self.memory, self.owners = [0] * nodes, [0] * nodes, [0] * nodes
         self.condition = ["up"] * nodes
-        self.farm = farm
-        self.plan = None if farm is None else RecordedPlan(farm=farm)
+        self.hardware = hardware
         self.running: dict[int, float] = {}
         self.first_s = min((j.submit_s for j in jobs.values()), default=0.0)
         self.now_s = -math.inf
@@ -187,15 +186,10 @@ class CheckedReplay:
             self.moved_memory[action] += moved * (job.memory / UNIT)
 
     def arrive(self, where: str, job: RecordedJob, action: str, before: Placement) -> None:
-        """On a farm: how fast it is where it is now, and of which plan."""
-        if self.farm is None or self.plan is None:
-            return
-        old, job.speed = job.speed, self.farm.rate(job.id, job.placement, self.settings.capacity)
-        self.plan.rates.pop(job.id, None)
-        if action == "migrate":
-            self.plan.add(job.id, before, job.placement, (old, job.speed))
+        """How fast it is where it is now, and whether a migration brought it there."""
+        job.speed = self.hardware.place(job.id, before, job.placement, migrates=action == "migrate")
         if self.settings.clustered:
-            across = len(self.farm.clusters(job.placement))
+            across = self.hardware.across(job.placement)
             self.check(across == 1, f"{where}: {action} across {across} sub-clusters, must be within one")
 
     def check_resize(self, where: str, before: Placement, nodes: Placement) -> None:
@@ -231,8 +225,7 @@ class CheckedReplay:
 
     def stop(self, where: str, job: RecordedJob, action: str) -> None:
         """It no longer runs."""
-        if self.plan is not None:
-            self.plan.rates.pop(job.id, None)
+        self.hardware.leave(job.id)
         if action == "pause":
             job.state = PAUSED
             job.pauses += 1
@@ -290,10 +283,8 @@ class CheckedReplay:
         for job in self.judge.concerned():
             self.advance(f"at {self.now_s!r}: job {job.id}", job)
         self.judge.settle(self.now_s, self.rows)
-        if self.plan is not None:
-            for name, ready_s in self.plan.ready_s(self.now_s).items():
-                self.jobs[name].ready_s = ready_s
-            self.plan.clear()
+        for name, ready_s in self.hardware.settle(self.now_s).items():
+            self.jobs[name].ready_s = ready_s
         for where, job in self.finished:
             self.check(
                 abs(job.virtual_s - job.process_s) <= FORGIVEN_S,

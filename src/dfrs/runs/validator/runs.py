@@ -5,13 +5,12 @@ It reads the files of a run itself and shares no code with the simulator, the po
 """
 
 import math
-from collections import Counter
 from pathlib import Path
 
 from dfrs.model.errors import InputError
 from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
-from dfrs.runs.validator.farm import read_farm
 from dfrs.runs.validator.files import RecordedCommand, RunSettings, read_commands, read_jobs, read_settings
+from dfrs.runs.validator.hardware import EqualNodes, read_hardware
 from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, UNIT, RecordedJob
 from dfrs.runs.validator.replay import CheckedReplay
 
@@ -34,8 +33,8 @@ def validate_run(directory: Path) -> ValidationReport:
     jobs = _read_jobs(directory / "jobs.csv", len(settings.capacity))
     commands = read_commands(directory / "commands.csv")
     report = ValidationReport()
-    farm = read_farm(directory / "farm.json", len(settings.capacity), list(jobs)) if settings.farm else None
-    replay = CheckedReplay(settings, jobs, commands, report, farm)
+    unequal = read_hardware(directory / "farm.json", settings.capacity, list(jobs)) if settings.unequal else None
+    replay = CheckedReplay(settings, jobs, commands, report, unequal or EqualNodes())
     changes = replay.run(directory / "events.csv")
     _check_jobs(settings, jobs, report)
     _check_summary(settings, jobs, commands, replay, report)
@@ -127,11 +126,9 @@ def _check_summary(
 
 
 def _room(settings: RunSettings, replay: CheckedReplay, job: RecordedJob) -> int:
-    """How many nodes can have a task of the job; where it must be within a sub-cluster, the most of one."""
+    """How many nodes can have a task of the job; where it must be within a partition, the most of one."""
     fits = [n for n, (c, m) in enumerate(settings.capacity) if c >= job.need and m * UNIT >= job.memory]
-    if replay.farm is None or not settings.clustered:
-        return len(fits)
-    return max(Counter(replay.farm.cluster[n] for n in fits).values(), default=0)
+    return replay.hardware.largest(fits) if settings.clustered else len(fits)
 
 
 def _metrics(

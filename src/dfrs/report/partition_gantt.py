@@ -1,4 +1,4 @@
-"""Gantt diagrams of runs on a farm below each other: nodes by sub-cluster and machine, time, and who has them.
+"""Gantt diagrams of runs below each other: nodes by partition and machine, time, and who has them.
 
 It is the picture of 003 Figure 9, turned: one panel a run, a job the same colour in all of them. Jobs that were moved
 in any run have strong colours and their names; where a job moves, a line leads from its old nodes to its new ones.
@@ -19,7 +19,7 @@ from matplotlib.patheffects import withStroke
 
 from dfrs.model.decisions import RUNNING
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm
+from dfrs.model.hardware import Hardware
 from dfrs.model.instance import Floats
 from dfrs.model.run import Action, Run
 from dfrs.report.clock import time_ticks
@@ -33,7 +33,7 @@ STRONG = ("#d1495b", "#2e8b57", "#3a6ea5", "#e08e1b", "#7d4ea8", "#1f9e9e", "#b8
 """Of jobs that moved."""
 _DPI = 160
 _WIDTH_IN, _LEFT_IN, _RIGHT_IN, _ABOVE_IN, _BELOW_IN, _TITLE_IN = 13.33, 1.15, 0.25, 0.72, 0.65, 0.42
-_BAND_IN, _MACHINE_GAP, _CLUSTER_GAP = 0.155, 0.18, 0.75
+_BAND_IN, _MACHINE_GAP, _PARTITION_GAP = 0.155, 0.18, 0.75
 """Height of a node in inches, gaps in heights of a node."""
 _PALE = 0.42
 """How much white is in the colours of jobs that never moved."""
@@ -64,18 +64,18 @@ class Stay:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GanttLayout:
-    """Where nodes are drawn: machines and sub-clusters have gaps between them."""
+    """Where nodes are drawn: machines and partitions have gaps between them."""
 
-    farm: Farm
+    hardware: Hardware
 
     @cached_property
     def top(self) -> Floats:
         """(N,) upper edge of each node, in heights of a node."""
-        farm = self.farm
-        new_machine = np.diff(farm.machine, prepend=farm.machine[0]) != 0
-        new_cluster = np.diff(farm.cluster, prepend=farm.cluster[0]) != 0
-        gaps = np.where(new_cluster, _CLUSTER_GAP, np.where(new_machine, _MACHINE_GAP, 0.0))
-        return np.arange(float(farm.nodes)) + np.cumsum(gaps)
+        hardware = self.hardware
+        new_machine = np.diff(hardware.machine, prepend=hardware.machine[0]) != 0
+        new_partition = np.diff(hardware.partition, prepend=hardware.partition[0]) != 0
+        gaps = np.where(new_partition, _PARTITION_GAP, np.where(new_machine, _MACHINE_GAP, 0.0))
+        return np.arange(float(hardware.nodes)) + np.cumsum(gaps)
 
     @property
     def height(self) -> float:
@@ -86,7 +86,7 @@ class GanttLayout:
         """Runs of neighbouring nodes of one machine, `low` to `high` (exclusive)."""
         found: list[tuple[int, int]] = []
         for node in sorted(set(nodes)):
-            if found and found[-1][1] == node and self.farm.machine[node] == self.farm.machine[node - 1]:
+            if found and found[-1][1] == node and self.hardware.machine[node] == self.hardware.machine[node - 1]:
                 found[-1] = (found[-1][0], node + 1)
             else:
                 found.append((node, node + 1))
@@ -138,9 +138,9 @@ def _paled(colour: str) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def draw_farm(
+def draw_partitions(
     panels: Sequence[GanttPanel],
-    farm: Farm,
+    hardware: Hardware,
     names: Sequence[str],
     path: Path,
     *,
@@ -152,19 +152,19 @@ def draw_farm(
 
     `to_s` may be later than the ends: what is drawn ends with the last run.
     """
-    if not panels or any(len(panel.run.capacity) != farm.nodes for panel in panels):
-        raise InputError(f"{path}: cannot draw: there must be runs on the {farm.nodes} nodes of the farm")
+    if not panels or any(len(panel.run.capacity) != hardware.nodes for panel in panels):
+        raise InputError(f"{path}: cannot draw: there must be runs on the {hardware.nodes} nodes of the farm")
     end_s = max(panel.run.end_s for panel in panels)
     until_s = min(to_s, end_s)
     if not from_s < until_s:
         raise InputError(f"{path}: from {from_s:g} to {to_s:g} s: outside of the runs, which end at {end_s:g} s")
-    save(lambda: _figure(panels, farm, names, (from_s, until_s), title), path, dpi=_DPI)
+    save(lambda: _figure(panels, hardware, names, (from_s, until_s), title), path, dpi=_DPI)
 
 
 def _figure(
-    panels: Sequence[GanttPanel], farm: Farm, names: Sequence[str], part: tuple[float, float], title: str
+    panels: Sequence[GanttPanel], hardware: Hardware, names: Sequence[str], part: tuple[float, float], title: str
 ) -> Figure:
-    layout = GanttLayout(farm=farm)
+    layout = GanttLayout(hardware=hardware)
     panel_in = layout.height * _BAND_IN
     height_in = _ABOVE_IN + len(panels) * (panel_in + _TITLE_IN) + _BELOW_IN
     figure = plt.figure(figsize=(_WIDTH_IN, height_in))
@@ -185,7 +185,9 @@ def _figure(
             fontweight="bold",
             va="bottom",
         )
-    figure.text(0.012, 1 - 0.13 / height_in, title or f"Jobs on {farm.name}", fontsize=15, fontweight="bold", va="top")
+    figure.text(
+        0.012, 1 - 0.13 / height_in, title or f"Jobs on {hardware.name}", fontsize=15, fontweight="bold", va="top"
+    )
     figure.text(
         0.012,
         1 - 0.47 / height_in,
@@ -199,19 +201,19 @@ def _figure(
 
 
 def _dress(axes: Axes, layout: GanttLayout, part: tuple[float, float], *, last: bool) -> None:
-    farm, top = layout.farm, layout.top
+    hardware, top = layout.hardware, layout.top
     axes.set_xlim(*part)
     axes.set_ylim(layout.height, 0.0)
-    for machine in np.unique(farm.machine):
-        own = top[farm.machine == machine]
+    for machine in np.unique(hardware.machine):
+        own = top[hardware.machine == machine]
         axes.add_patch(
             Rectangle((part[0], float(own[0])), part[1] - part[0], len(own), facecolor=_BACKGROUND, linewidth=0)
         )
     middles: list[float] = []
-    for index in range(len(farm.clusters)):
-        own = top[farm.cluster == index]
+    for index in range(len(hardware.partitions)):
+        own = top[hardware.partition == index]
         middles.append(float(own[0] + own[-1] + 1.0) / 2.0)
-    axes.set_yticks(middles, [_cluster_text(farm, index) for index in range(len(farm.clusters))])
+    axes.set_yticks(middles, [_partition_text(hardware, index) for index in range(len(hardware.partitions))])
     ticks = time_ticks(*part)
     axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks] if last else [""] * len(ticks))
     if last:
@@ -223,9 +225,9 @@ def _dress(axes: Axes, layout: GanttLayout, part: tuple[float, float], *, last: 
         axes.spines[side].set_visible(False)
 
 
-def _cluster_text(farm: Farm, index: int) -> str:
-    cluster = farm.clusters[index]
-    return f"{cluster.name}\n{cluster.machines} machines\nof {cluster.cores}"
+def _partition_text(hardware: Hardware, index: int) -> str:
+    partition = hardware.partitions[index]
+    return f"{partition.name}\n{partition.machines} machines\nof {partition.cores}"
 
 
 def _fill(

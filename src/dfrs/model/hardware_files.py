@@ -1,4 +1,4 @@
-"""Farms and profiles as JSON files: `dfrs-farm/1` and `dfrs-profile/1`.
+"""Hardware and profiles as JSON files: `dfrs-farm/1` and `dfrs-profile/1`.
 
 Bad input raises InputError with one line naming file, field, value and rule; a file is written whole or not at all.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NoReturn, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from dfrs.model.errors import InputError
-from dfrs.model.farm import Farm, Latency, Profile, SubCluster, Waits
+from dfrs.model.hardware import Hardware, Latency, Partition, Profile, Waits
 
 LARGEST_FILE_BYTES = 16 * 2**20
 
@@ -43,8 +43,8 @@ class LatencyDocument(_Document):
     seconds: Annotated[list[Amount], Field(min_length=1, max_length=10_000)]
 
 
-class SubClusterDocument(_Document):
-    """One sub-cluster."""
+class PartitionDocument(_Document):
+    """One partition."""
 
     name: Name
     machines: Count
@@ -56,13 +56,13 @@ class SubClusterDocument(_Document):
     machine_memory_bytes: Size
 
 
-class FarmDocument(_Document):
-    """A whole farm; `notes` say where figures come from and are not read."""
+class HardwareDocument(_Document):
+    """The hardware of a cluster; `notes` say where figures come from and are not read."""
 
     format: Literal["dfrs-farm/1"]
     name: Name
     notes: list[str] = []
-    clusters: Annotated[list[SubClusterDocument], Field(min_length=1, max_length=10_000)]
+    clusters: Annotated[list[PartitionDocument], Field(min_length=1, max_length=10_000)]
 
 
 class MessagesDocument(_Document):
@@ -96,14 +96,14 @@ class ProfileDocument(_Document):
     swap_bytes: Bytes = 0
 
 
-def read_farm(path: Path) -> Farm:
-    """A farm from a `dfrs-farm/1` file."""
-    return parse_farm(_text(path), str(path))
+def read_hardware(path: Path) -> Hardware:
+    """The hardware of a `dfrs-farm/1` file."""
+    return parse_hardware(_text(path), str(path))
 
 
-def parse_farm(text: str, source: str) -> Farm:
-    """A farm from the text of a `dfrs-farm/1` file; `source` begins every message."""
-    return farm_of(_parse(text, source), source)
+def parse_hardware(text: str, source: str) -> Hardware:
+    """The hardware of the text of a `dfrs-farm/1` file; `source` begins every message."""
+    return hardware_of(_parse(text, source), source)
 
 
 def read_profile(path: Path) -> Profile:
@@ -111,10 +111,10 @@ def read_profile(path: Path) -> Profile:
     return profile_of(_parse(_text(path), str(path)), str(path))
 
 
-def farm_of(document: Mapping[str, object], source: str) -> Farm:
-    """The farm of a parsed document; `source` begins every message."""
-    read = _validate(FarmDocument, document, source)
-    clusters: list[SubCluster] = []
+def hardware_of(document: Mapping[str, object], source: str) -> Hardware:
+    """The hardware of a parsed document; `source` begins every message."""
+    read = _validate(HardwareDocument, document, source)
+    partitions: list[Partition] = []
     for k, entry in enumerate(read.clusters):
         latency: Latency | None = None
         where = f"{source}: clusters[{k}]"
@@ -122,8 +122,8 @@ def farm_of(document: Mapping[str, object], source: str) -> Farm:
             with _At(f"{where}.latency"):
                 latency = Latency(sizes_bytes=tuple(entry.latency.sizes_bytes), seconds=tuple(entry.latency.seconds))
         with _At(where):
-            clusters.append(
-                SubCluster(
+            partitions.append(
+                Partition(
                     name=entry.name,
                     machines=entry.machines,
                     cores=entry.cores,
@@ -135,7 +135,7 @@ def farm_of(document: Mapping[str, object], source: str) -> Farm:
                 )
             )
     with _At(source, ": "):
-        return Farm(name=read.name, clusters=tuple(clusters))
+        return Hardware(name=read.name, partitions=tuple(partitions))
 
 
 def profile_of(document: Mapping[str, object], source: str) -> Profile:
@@ -162,11 +162,11 @@ def profile_of(document: Mapping[str, object], source: str) -> Profile:
         )
 
 
-def farm_document(farm: Farm) -> dict[str, object]:
-    """The `dfrs-farm/1` document of a farm."""
+def hardware_document(hardware: Hardware) -> dict[str, object]:
+    """The `dfrs-farm/1` document of a cluster's hardware."""
     return {
         "format": "dfrs-farm/1",
-        "name": farm.name,
+        "name": hardware.name,
         "clusters": [
             {
                 "name": c.name,
@@ -180,7 +180,7 @@ def farm_document(farm: Farm) -> dict[str, object]:
                 "node_memory_bytes": c.node_memory_bytes,
                 "machine_memory_bytes": c.machine_memory_bytes,
             }
-            for c in farm.clusters
+            for c in hardware.partitions
         ],
     }
 
@@ -205,9 +205,9 @@ def profile_document(profile: Profile) -> dict[str, object]:
     }
 
 
-def write_farm(farm: Farm, path: Path) -> None:
+def write_hardware(hardware: Hardware, path: Path) -> None:
     """Write a `dfrs-farm/1` file."""
-    _write(farm_document(farm), path)
+    _write(hardware_document(hardware), path)
 
 
 def write_profile(profile: Profile, path: Path) -> None:

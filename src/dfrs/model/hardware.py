@@ -1,7 +1,7 @@
-"""A farm: a cluster whose nodes are grouped in sub-clusters of equal hardware (003 sections 4, 5 and 7.3.1).
+"""A cluster's hardware: its nodes are grouped in partitions of equal hardware (003 sections 4, 5 and 7.3.1).
 
 A node is one CPU with its memory (003: VM); a machine is a physical host of several nodes (003: VMM). A job has its
-nodes in one sub-cluster; it is *co-located* if they are all on one machine, and then its messages cost nothing (003
+nodes in one partition; it is *co-located* if they are all on one machine, and then its messages cost nothing (003
 section 5.3). What is known of the hardware is static: the cycles that an event of a performance counter costs, and how
 long a message of some size takes. What is known of a job is its profile, taken over tau seconds where it runs.
 """
@@ -18,17 +18,17 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 
 FLOP, L1_MISS, L2_MISS = "flop", "l1_miss", "l2_miss"
-"""Events of performance counters as 003 Table 3 has them. Names are free: profile and sub-cluster must agree."""
+"""Events of performance counters as 003 Table 3 has them. Names are free: profile and partition must agree."""
 
 SECOND = "second"
-"""In place of counters where there are none: a CPU second, whose cycles are a second's on the sub-cluster itself,
+"""In place of counters where there are none: a CPU second, whose cycles are a second's on the partition itself,
 scaled by the rates of operation that a micro-benchmark measures."""
 
 SPREAD, COLOCATED = 0, 1
 """Last axis of speeds: the job's nodes are on several machines, or all on one."""
 
 _MOST = 1e18
-"""No quantity of a farm is larger: beyond it products are no longer exact enough to be compared."""
+"""No quantity of hardware is larger: beyond it products are no longer exact enough to be compared."""
 
 
 _SHORTEST_S = 1e-12
@@ -92,7 +92,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubCluster:
+class Partition:
     """Machines of equal hardware. Raises InputError, naming field, value and rule."""
 
     name: str
@@ -128,66 +128,66 @@ class SubCluster:
 
 
 MOST_NODES = 1_000_000
-"""A farm has no more."""
+"""A cluster has no more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Farm:
-    """Sub-clusters; nodes are numbered over them in their order, machine by machine.
+class Hardware:
+    """Partitions; nodes are numbered over them in their order, machine by machine.
 
-    Raises InputError where there is no sub-cluster, two have one name, or there are too many nodes.
+    Raises InputError where there is no partition, two have one name, or there are too many nodes.
     """
 
     name: str
-    clusters: tuple[SubCluster, ...]
-    cluster: Ints = field(init=False, repr=False)
-    """(N,) index of each node's sub-cluster."""
+    partitions: tuple[Partition, ...]
+    partition: Ints = field(init=False, repr=False)
+    """(N,) index of each node's partition."""
     machine: Ints = field(init=False, repr=False)
-    """(N,) number of each node's machine, counted over the farm from 0."""
+    """(N,) number of each node's machine, counted over the cluster from 0."""
 
     def __post_init__(self) -> None:
-        if not self.clusters:
+        if not self.partitions:
             raise InputError("clusters = []: must have at least one sub-cluster")
         seen: set[str] = set()
-        for k, cluster in enumerate(self.clusters):
-            if cluster.name in seen:
-                raise InputError(f"clusters[{k}].name = {cluster.name}: two sub-clusters have this name")
-            seen.add(cluster.name)
+        for k, partition in enumerate(self.partitions):
+            if partition.name in seen:
+                raise InputError(f"clusters[{k}].name = {partition.name}: two sub-clusters have this name")
+            seen.add(partition.name)
         if self.nodes > MOST_NODES:
             raise InputError(f"clusters = {self.nodes} nodes: must be at most {MOST_NODES}")
-        cluster = np.repeat(np.arange(len(self.clusters)), [c.nodes for c in self.clusters])
-        cores = np.repeat([c.cores for c in self.clusters], [c.machines for c in self.clusters])
+        partition = np.repeat(np.arange(len(self.partitions)), [c.nodes for c in self.partitions])
+        cores = np.repeat([c.cores for c in self.partitions], [c.machines for c in self.partitions])
         machine = np.repeat(np.arange(len(cores)), cores)
-        for name, column in {"cluster": cluster, "machine": machine}.items():
+        for name, column in {"partition": partition, "machine": machine}.items():
             column.setflags(write=False)
             object.__setattr__(self, name, column.astype(np.int64, copy=False))
 
     @property
     def nodes(self) -> int:
-        """N, over all sub-clusters."""
-        return sum(cluster.nodes for cluster in self.clusters)
+        """N, over all partitions."""
+        return sum(partition.nodes for partition in self.partitions)
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """(N,) sub-cluster, machine in it from 1, node in that from 0: "A1.0", "A1.1", ..."""
+        """(N,) partition, machine in it from 1, node in that from 0: "A1.0", "A1.1", ..."""
         return tuple(
-            f"{cluster.name}{machine}.{core}"
-            for cluster in self.clusters
-            for machine in range(1, cluster.machines + 1)
-            for core in range(cluster.cores)
+            f"{partition.name}{machine}.{core}"
+            for partition in self.partitions
+            for machine in range(1, partition.machines + 1)
+            for core in range(partition.cores)
         )
 
     @property
     def node_memory_bytes(self) -> Floats:
         """(N,) the most that each node can have, in bytes."""
-        return np.array([c.node_memory_bytes for c in self.clusters], np.float64)[self.cluster]
+        return np.array([c.node_memory_bytes for c in self.partitions], np.float64)[self.partition]
 
     def index(self, name: str) -> int:
-        """Index of the sub-cluster of that name. Raises InputError where there is none."""
-        for k, cluster in enumerate(self.clusters):
-            if cluster.name == name:
+        """Index of the partition of that name. Raises InputError where there is none."""
+        for k, partition in enumerate(self.partitions):
+            if partition.name == name:
                 return k
-        names = ", ".join(cluster.name for cluster in self.clusters)
+        names = ", ".join(partition.name for partition in self.partitions)
         raise InputError(f"cluster = {name}: the farm {self.name} has only {names}")
 
 
@@ -218,7 +218,7 @@ class Profile:
 
     job: str
     cluster: str
-    """Name of the sub-cluster where it was taken."""
+    """Name of the partition where it was taken."""
     tau_s: float
     """Seconds observed; 0 or less is refused."""
     processes: int
@@ -253,25 +253,45 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FarmView:
-    """What a policy sees of a farm besides the snapshot. All arrays are read-only; R jobs, N nodes, C sub-clusters."""
+class HardwareView:
+    """What a policy sees of the hardware besides the snapshot. All arrays are read-only; R jobs, N nodes, C partitions.
 
-    cluster: Ints
-    """(N,) index of each node's sub-cluster."""
+    A cluster of nodes that are alike is one partition, on which every job's speed is 1.
+    """
+
+    partition: Ints
+    """(N,) index of each node's partition."""
     machine: Ints
-    """(N,) number of each node's machine, counted over the farm."""
+    """(N,) number of each node's machine, counted over the cluster."""
     node_memory: Floats
     """(N,) memory as a fraction of the reference node's."""
     speed: Floats
-    """(R, C, 2) predicted progress per second of each job on each sub-cluster, spread over machines and co-located,
+    """(R, C, 2) predicted progress per second of each job on each partition, spread over machines and co-located,
     relative to a scale of the job's own; NaN where nothing was predicted yet."""
     required: Floats
     """(R,) memory that a task is known to want, as a fraction of the reference node's; NaN where it is not known."""
     swapping: Bools
     """(R,) whether the job is thrashing now."""
 
+    @classmethod
+    def equal(cls, node_memory: Floats, jobs: int) -> "HardwareView":
+        """That of so many jobs on nodes that are alike, each of them a machine."""
+        nodes = len(node_memory)
+        partition, machine, speed = np.zeros(nodes, np.int64), np.arange(nodes), np.ones((jobs, 1, 2))
+        required, swapping = np.full(jobs, np.nan), np.zeros(jobs, np.bool_)
+        for array in (partition, machine, speed, required, swapping):
+            array.setflags(write=False)
+        return cls(
+            partition=partition,
+            machine=machine,
+            node_memory=node_memory,
+            speed=speed,
+            required=required,
+            swapping=swapping,
+        )
+
     @property
-    def clusters(self) -> int:
+    def partitions(self) -> int:
         """C."""
         return int(self.speed.shape[1])
 
@@ -280,20 +300,20 @@ class FarmView:
         """(R,) of which jobs something was predicted."""
         return np.asarray(np.isfinite(self.speed).any(axis=(1, 2)))
 
-    def nodes_of(self, cluster: int) -> Ints:
-        """Indices of a sub-cluster's nodes, ascending."""
-        return np.flatnonzero(self.cluster == cluster)
+    def nodes_of(self, partition: int) -> Ints:
+        """Indices of a partition's nodes, ascending."""
+        return np.flatnonzero(self.partition == partition)
 
-    def machines_of(self, cluster: int) -> Ints:
-        """Numbers of a sub-cluster's machines, ascending."""
-        return np.unique(self.machine[self.cluster == cluster])
+    def machines_of(self, partition: int) -> Ints:
+        """Numbers of a partition's machines, ascending."""
+        return np.unique(self.machine[self.partition == partition])
 
     def colocated(self, nodes: Ints) -> bool:
         """Whether these nodes, at least one, are all of one machine."""
         machine = self.machine[nodes]
         return bool((machine == machine[0]).all())
 
-    def memory_of(self, cluster: int) -> float:
-        """Memory of the sub-cluster's smallest node, as a fraction of the reference node's; 0 where it has none."""
-        memory = self.node_memory[self.cluster == cluster]
+    def memory_of(self, partition: int) -> float:
+        """Memory of the partition's smallest node, as a fraction of the reference node's; 0 where it has none."""
+        memory = self.node_memory[self.partition == partition]
         return float(memory.min()) if len(memory) else 0.0

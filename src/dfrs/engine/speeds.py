@@ -1,28 +1,33 @@
-"""What is predicted of jobs on a farm, kept between decisions (003 section 5): the core's, as policies have no memory.
+"""What is predicted of jobs on unequal hardware, kept between decisions (003 section 5): policies have no memory.
 
 A prediction is of a job, not of where it is: it stays while the job moves, is held, or begins anew after its node
-failed, and goes with the job.
+failed, and goes with the job. Where nodes are alike there is nothing to predict: every job's speed is 1.
 """
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
+from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Predicted
 from dfrs.engine.rows import Rows
-from dfrs.model.decisions import MEMORY, RUNNING
+from dfrs.model.decisions import MEMORY, RUNNING, Jobs
 from dfrs.model.errors import InputError
-from dfrs.model.farm import COLOCATED, SPREAD, FarmView
+from dfrs.model.hardware import COLOCATED, SPREAD, HardwareView
 from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.run import Action
+
+_SHARE = int(Action.SHARE)
 
 
-class Layout(Protocol):
-    """Where nodes are: a `dfrs.model.farm.Farm`, or anything that says the same of them."""
+class Grouping(Protocol):
+    """How nodes are grouped: a `dfrs.model.hardware.Hardware`, or anything that says the same of them."""
 
     @property
-    def cluster(self) -> Ints:
-        """(N,) index of each node's sub-cluster."""
+    def partition(self) -> Ints:
+        """(N,) index of each node's partition."""
         ...
 
     @property
@@ -31,36 +36,74 @@ class Layout(Protocol):
         ...
 
     @property
-    def clusters(self) -> tuple[Any, ...]:
-        """(C,) the sub-clusters."""
+    def partitions(self) -> tuple[Any, ...]:
+        """(C,) the partitions."""
         ...
 
 
-class Predictions:
+class KnownSpeeds:
+    """Of jobs on nodes that are alike: 1, so that there is nothing to keep."""
+
+    most_nodes = sys.maxsize
+    """So many nodes the cluster can have."""
+
+    def refuse(self, event: Predicted) -> None:
+        """Raise InputError."""
+        raise InputError(f"job {event.job_id}: predicted on sub-clusters, but the cluster is no farm")
+
+    def note(self, serial: int, event: Predicted) -> None:
+        """Never asked for: the event was refused."""
+
+    def forget(self, serial: int) -> None:
+        """The job is gone."""
+
+    def leaves(self, serial: int) -> None:
+        """The job is no longer where it was."""
+
+    def placed(self, rows: Rows, order: Ints, steps: Ints) -> None:
+        """Rows `order` (K,) were placed, moved or paused by `steps` (K,)."""
+
+    def settle(self, rows: Rows, row: int) -> None:
+        """The row's speed is 1 wherever its job is."""
+
+    def view(self, jobs: Jobs, capacity: Floats) -> None:
+        """Nothing but what the snapshot says."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Nothing."""
+        return {}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """There is nothing to continue."""
+
+
+class PredictedSpeeds:
     """Of the jobs of which something is known, by serial number ascending; read-only columns, new ones on changes."""
 
-    def __init__(self, farm: Layout) -> None:
-        self.cluster: Ints = np.array(farm.cluster, dtype=np.int64)
-        self.machine: Ints = np.array(farm.machine, dtype=np.int64)
-        self.clusters = len(farm.clusters)
-        if self.cluster.shape != self.machine.shape or self.cluster.ndim != 1:
+    def __init__(self, hardware: Grouping) -> None:
+        self.partition: Ints = np.array(hardware.partition, dtype=np.int64)
+        self.machine: Ints = np.array(hardware.machine, dtype=np.int64)
+        self.partitions = len(hardware.partitions)
+        if self.partition.shape != self.machine.shape or self.partition.ndim != 1:
             raise InputError("farm: cluster and machine must have one value a node")
-        self.cluster.setflags(write=False)
+        self.partition.setflags(write=False)
         self.machine.setflags(write=False)
         self._serials: Ints = np.zeros(0, np.int64)
-        self._speed: Floats = np.zeros((0, self.clusters, 2))
+        self._speed: Floats = np.zeros((0, self.partitions, 2))
         self._required: Floats = np.zeros(0)
         self._swapping: Bools = np.zeros(0, np.bool_)
 
-    def __len__(self) -> int:
-        return len(self.cluster)
+    @property
+    def most_nodes(self) -> int:
+        """N: so many nodes the cluster can have."""
+        return len(self.partition)
 
     def refuse(self, event: Predicted) -> None:
         """Raise InputError where `event` cannot be."""
         speed = np.asarray(event.speed)
-        if speed.shape != (self.clusters, 2):
+        if speed.shape != (self.partitions, 2):
             raise InputError(
-                f"job {event.job_id}: speed of shape {speed.shape}: must be ({self.clusters}, 2), a row a sub-cluster"
+                f"job {event.job_id}: speed of shape {speed.shape}: must be ({self.partitions}, 2), a row a sub-cluster"
             )
         if not (np.isnan(speed) | ((speed > 0) & np.isfinite(speed))).all():
             raise InputError(f"job {event.job_id}: speed = {speed.tolist()}: must be above 0 and finite, or NaN")
@@ -100,36 +143,42 @@ class Predictions:
     def relative(self, serial: int, nodes: Ints) -> float:
         """Speed of the job on these nodes relative to where it would be fastest; 1 where it is not known.
 
-        Across sub-clusters it is the smallest of theirs for a job that is spread, as the slowest task holds the others.
+        Across partitions it is the smallest of theirs for a job that is spread, as the slowest task holds the others.
         """
         k = int(np.searchsorted(self._serials, serial))
         if k >= len(self._serials) or self._serials[k] != serial:
             return 1.0
         speed, machine = self._speed[k], self.machine[nodes]
         shape = COLOCATED if (machine == machine[0]).all() else SPREAD
-        here = float(speed[np.unique(self.cluster[nodes]), shape].min())
+        here = float(speed[np.unique(self.partition[nodes]), shape].min())
         return 1.0 if np.isnan(here) else here / float(np.nanmax(speed))
+
+    def placed(self, rows: Rows, order: Ints, steps: Ints) -> None:
+        """Rows `order` (K,) were placed, moved or paused by `steps` (K,): how fast they are where they are now."""
+        for row in order[(steps != _SHARE) & (steps != DETACH)].tolist():
+            self.leaves(int(rows.jobs["serial"][row]))
+            self.settle(rows, row)
 
     def settle(self, rows: Rows, row: int) -> None:
         """Bring the row's speed in line with where its job is."""
         job = rows.jobs[row]
         job["speed"] = self.relative(int(job["serial"]), rows.slots(row)) if job["state"] == RUNNING else 1.0
 
-    def view(self, serials: Ints, capacity: Floats) -> FarmView:
-        """The farm as a policy sees it: jobs by serial numbers, ascending, on nodes of `capacity` (N, 2)."""
-        rows, nodes = len(serials), len(capacity)
-        speed = np.full((rows, self.clusters, 2), np.nan)
+    def view(self, jobs: Jobs, capacity: Floats) -> HardwareView:
+        """The hardware as a policy sees it: `jobs` (R,) on nodes of `capacity` (N, 2)."""
+        serials, rows, nodes = jobs["serial"], len(jobs), len(capacity)
+        speed = np.full((rows, self.partitions, 2), np.nan)
         required, swapping = np.full(rows, np.nan), np.zeros(rows, np.bool_)
         if rows:
             at = np.minimum(np.searchsorted(serials, self._serials), rows - 1)
             here = serials[at] == self._serials
             at = at[here]
             speed[at], required[at], swapping[at] = self._speed[here], self._required[here], self._swapping[here]
-        cluster, machine = self.cluster[:nodes], self.machine[:nodes]
-        for array in (cluster, machine, speed, required, swapping):
+        partition, machine = self.partition[:nodes], self.machine[:nodes]
+        for array in (partition, machine, speed, required, swapping):
             array.setflags(write=False)
-        return FarmView(
-            cluster=cluster,
+        return HardwareView(
+            partition=partition,
             machine=machine,
             node_memory=capacity[:, MEMORY],
             speed=speed,
@@ -144,10 +193,15 @@ class Predictions:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Continue where `state` was taken; from a core that had no farm, nothing is known yet."""
+        """Continue where `state` was taken; from a core of nodes that were alike, nothing is known yet."""
         if "serials" not in state:
             return
-        if state["speed"].shape[1:] != (self.clusters, 2):
-            raise InputError(f"the state has predictions for {state['speed'].shape[1]} sub-clusters: {self.clusters}")
+        if state["speed"].shape[1:] != (self.partitions, 2):
+            raise InputError(f"the state has predictions for {state['speed'].shape[1]} sub-clusters: {self.partitions}")
         self._serials, self._speed = np.array(state["serials"]), np.array(state["speed"])
         self._required, self._swapping = np.array(state["required"]), np.array(state["swapping"])
+
+
+SpeedsKept = KnownSpeeds | PredictedSpeeds
+"""What a core knows of speeds."""
+EQUAL_NODES = KnownSpeeds()
