@@ -1,4 +1,4 @@
-"""000 chapter 7 in small on real processes: a controller, four nodes, programs whose CPU needs follow traces.
+"""[Stillwell2010] chapter 7 in small, on real processes: a controller, four nodes, CPU needs that follow traces.
 
 Two nodes share a CPU of this machine by weights, and a filler of the least weight keeps each busy, so that it neither
 gets more than its half nor needs a quota, under which the kernel keeps weights less exactly. Needs root and control

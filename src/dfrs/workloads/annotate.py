@@ -1,7 +1,7 @@
 """From a trace to a workload: tasks, CPU needs, memory and estimates, which traces do not have or have otherwise.
 
-A trace counts processors; a workload has tasks on nodes that are shared (000 section 5.3.2). What a task needs is
-assumed, by one of these annotations:
+A trace counts processors; a workload has tasks on nodes that are shared ([Stillwell2010] section 5.3.2). What a task
+needs is assumed, by one of these annotations:
 
 - `dfrs`, for synthetic traces on quad-core nodes: tasks = processors, each node one of the trace's processors. The task
   of a one-task job is sequential, CPU need 0.25; other tasks are multi-threaded, need 1. Memory is 10 % with
@@ -13,8 +13,9 @@ assumed, by one of these annotations:
   threads: tasks = processors / CORES, need 1, memory CORES times that of a processor. Else tasks = processors, need
   1 / CORES.
 - `none`: whole processors, as batch schedulers give them out: tasks = processors, need 1, memory 0.
-- `unit:N`: processors that are given out in groups of N, as Blue Gene/P does with its 32 (002 section V): a node is a
-  group, tasks = processors / N rounded up, need 1, memory 0. Of a machine, what is left of a group is not used.
+- `unit:N`: processors that are given out in groups of N, as Blue Gene/P does with its 32 ([Kumar2011] section V): a
+  node is a group, tasks = processors / N rounded up, need 1, memory 0. Of a machine, what is left of a group is not
+  used.
 
 Users' commands for more or fewer processors become commands for tasks: the amount is divided by the processors that a
 task of that job stands for, and rounded up.

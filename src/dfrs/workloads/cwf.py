@@ -1,6 +1,6 @@
 """Traces in the Cloud Workload Format: SWF and three fields more, for dedicated jobs and users' commands.
 
-The format of 002 section IV-C: each line has the 18 fields of SWF, then
+The format of [Kumar2011] section IV-C: each line has the 18 fields of SWF, then
 
 - field 19, when a dedicated job is to start, in seconds on the clock of the trace; -1 for a batch job;
 - field 20, what the line is: `S` submits a job; `ET` and `RT` extend and reduce the time of a job submitted before,

@@ -1,4 +1,4 @@
-"""The workload model of 002 section IV-D: batch and dedicated jobs on a machine that gives out groups of processors.
+"""The workload model of [Kumar2011] IV-D: batch and dedicated jobs on a machine that gives out groups of processors.
 
 It is the model of Lublin and Feitelson (`dfrs.workloads.lublin`) for one kind of jobs, with these changes:
 

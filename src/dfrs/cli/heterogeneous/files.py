@@ -92,7 +92,12 @@ def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Pat
     last_s = max(each.run.end_s for each in outcomes)
     part = f"the first {until_s:,.0f} s" if until_s < last_s else "the whole runs"
     draw_farm(
-        panels, made.farm, made.names, picture, to_s=until_s, title=f"{made.workload.name} on the farm of 003: {part}"
+        panels,
+        made.farm,
+        made.names,
+        picture,
+        to_s=until_s,
+        title=f"{made.workload.name} on the farm of Atif 2011: {part}",
     )
 
 

@@ -1,4 +1,4 @@
-"""`dfrs farm simulate`: a stream of jobs on the farm of 003, with and without migrations (003 section 8)."""
+"""`dfrs farm simulate`: a stream of jobs on the farm of [Atif2011], with and without migrations (section 8)."""
 
 import math
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BASE, MIGRATING = "FARM-EASY", "ARRIVE-F"
 DEFAULT_UNTIL_S = 2_000.0
-"""What 003 Figure 9 shows."""
+"""What [Atif2011] Figure 9 shows."""
 
 
 def simulate(
@@ -30,7 +30,7 @@ def simulate(
         ),
     ] = None,
     experiment: Annotated[
-        int | None, typer.Option("--experiment", "-e", help="Instead of a stream: 1, 2 or 3 of 003's appendix.")
+        int | None, typer.Option("--experiment", "-e", help="Instead of a stream: 1, 2 or 3 of Atif 2011, appendix.")
     ] = None,
     policies: Annotated[
         list[str] | None,
@@ -45,7 +45,9 @@ def simulate(
         int, typer.Option(help="0: times as the appendix has them; others change each by up to 1 %.", min=0)
     ] = 0,
     runs: Annotated[int, typer.Option(help="So many seeds, from --seed on.", min=1, max=1000)] = 1,
-    exact: Annotated[bool, typer.Option("--exact", help="Predictions without the errors that 003 measured.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Predictions without the errors that Atif 2011 measured.")
+    ] = False,
     order: Annotated[
         str, typer.Option(help="In which sub-clusters nodes for a job are looked for, first to last.")
     ] = "CBAD",
@@ -62,7 +64,7 @@ def simulate(
     until: Annotated[float, typer.Option(help="Seconds that the picture shows.", min=1)] = DEFAULT_UNTIL_S,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Simulate a stream of jobs on the farm of 003: what do migrations between its sub-clusters bring?
+    """Simulate a stream of jobs on the farm of Atif 2011: what do migrations between its sub-clusters bring?
 
     Shows waits, turnarounds and total times beside the published ones, and what became of each migration. Files are
     written when all runs are done. Time on a sub-cluster is known of NAS benchmarks CG, EP, FT, IS, LU and MG.

@@ -1,4 +1,4 @@
-"""Discovery of needs on shared nodes, second by second, as cells of a campaign (000 section 7.3).
+"""Discovery of needs on shared nodes, second by second, as cells of a campaign ([Stillwell2010] section 7.3).
 
 A study in a campaign file has `scenes` and `methods`.
 """
@@ -26,7 +26,7 @@ from dfrs.simulator.discovery import Costs, Oracle, Scene, share, traces
 ORACLE = "ORACLE"
 """The method that knows the needs."""
 MEMORY = 0.25
-"""Of a task, so that at most four are on a node (000 section 7.3)."""
+"""Of a task, so that at most four are on a node ([Stillwell2010] section 7.3)."""
 
 SCHEMA: Schema = {
     "seed": pl.Int64, "nodes": pl.Int64, "tasks": pl.Int64, "hogs": pl.Int64, "seconds": pl.Int64,
@@ -34,7 +34,7 @@ SCHEMA: Schema = {
     "noise": pl.Float64, "average_minimum_yield": pl.Float64, "minimum_average_yield": pl.Float64,
     "estimate_error": pl.Float64, "migrations": pl.Int64, "told": pl.Int64,
 }  # fmt: skip
-"""The two yields are those of 000 section 7.4; `estimate_error` is the mean distance of estimates from true needs;
+"""The two yields are those of [Stillwell2010] 7.4; `estimate_error` is the mean distance of estimates from true needs;
 `told` is how often the policy was told needs."""
 
 
@@ -149,7 +149,7 @@ def _policy(name: str) -> str:
 
 
 class NeedsSource(Strict):
-    """Traces as those of 000 section 7.3, one for each seed."""
+    """Traces as those of [Stillwell2010] section 7.3, one for each seed."""
 
     model: Literal["needs"] = "needs"
     name: str = "needs"

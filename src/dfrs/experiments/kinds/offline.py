@@ -1,4 +1,4 @@
-"""Cells of off-line algorithms: an instance under an algorithm (000 section 4.3, 001 section 4.1).
+"""Cells of off-line algorithms: an instance under an algorithm ([Stillwell2010] 4.3, [Stillwell2008] 4.1).
 
 A study in a campaign file has `instances` and `algorithms`.
 """

@@ -1,4 +1,4 @@
-"""Cells of on-line policies: a workload under a policy (000 sections 5.3 and 5.4, chapter 6; 002 section V).
+"""Cells of on-line policies: a workload under a policy ([Stillwell2010] 5.3 and 5.4, chapter 6; [Kumar2011] V).
 
 A study in a campaign file has `workloads` and `policies`.
 """
@@ -25,7 +25,7 @@ from dfrs.simulator.clock import Order
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 
 NODE_GB = 8.0
-"""Memory of a node, for bandwidths (000 section 6.1)."""
+"""Memory of a node, for bandwidths ([Stillwell2010] section 6.1)."""
 GB = 1e9
 
 _FIGURES = ("max", "mean", "p50", "p90", "p95", "p99")

@@ -89,7 +89,7 @@ def _short(value: object) -> str:
 
 
 class ServicesSource(Strict):
-    """Random instances as those of 000 section 4.3, every combination of the settings with every seed."""
+    """Random instances as those of [Stillwell2010] section 4.3, every combination of the settings with every seed."""
 
     model: Literal["services"] = "services"
     name: str = "services"
@@ -112,7 +112,7 @@ class ServicesSource(Strict):
 
 
 class DissertationSource(Strict):
-    """The `first` instances of the sets of 000: `large` (section 4.3: 64 nodes) or `small` (4.4.6: 4 nodes).
+    """The `first` instances of the sets of [Stillwell2010]: `large` (4.3: 64 nodes) or `small` (4.4.6: 4 nodes).
 
     Instances have the seeds of the whole set. Slack varies fastest, then services and resources: a multiple of their
     combinations has each equally often.
@@ -141,7 +141,10 @@ class DissertationSource(Strict):
 
 
 class VirtualClusterSource(Strict):
-    """The `first` instances of the sets of 001 sections 4.1 and 5.2 (`parallel`). Slack varies fastest, then tasks."""
+    """The `first` instances of the sets of [Stillwell2008] sections 4.1 and 5.2 (`parallel`).
+
+    Slack varies fastest, then the number of tasks.
+    """
 
     model: Literal["001"] = "001"
     name: str = "001"

@@ -38,7 +38,7 @@ from dfrs.workloads.transform import scale_to_load, slice_jobs, week
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LublinTrace:
-    """Trace `seed` of the Lublin model, as it comes or scaled to an offered load (000 section 5.3.2).
+    """Trace `seed` of the Lublin model, as it comes or scaled to an offered load ([Stillwell2010] section 5.3.2).
 
     `seed` is that of both the model (its own generator, so the reference traces bit for bit) and the annotation.
     """
@@ -111,7 +111,7 @@ class TracePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticTrace:
-    """Trace `seed` of the elastic workload model, at an offered load or with its usual arrivals (002 section IV-D).
+    """Trace `seed` of the elastic workload model, at an offered load or with its usual arrivals ([Kumar2011] IV-D).
 
     The parameters are those of `ElasticModel`. Estimates are the run times.
     """
@@ -259,7 +259,7 @@ Mean = Annotated[float, Field(ge=1, le=1e9)]
 
 
 class CwfSource(Strict):
-    """Traces of the elastic workload model (002 section IV-D).
+    """Traces of the elastic workload model ([Kumar2011] section IV-D).
 
     Every seed at every share of small jobs, as it comes or at every load; seed by seed.
     """
