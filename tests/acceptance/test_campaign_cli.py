@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.experiments.cells import code_digest
 from dfrs.experiments.kinds.online import METRICS, ONLINE
+from dfrs.experiments.planned_runs import code_digest
 from dfrs.experiments.results import TIMES
 from tests.acceptance.test_simulate_cli import swf
 

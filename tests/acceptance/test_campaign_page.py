@@ -14,7 +14,7 @@ from dfrs.report.campaign_page import (
     CampaignPage,
     Comparison,
     Curve,
-    Measure,
+    Metric,
     PagePoint,
     PageRun,
     Summary,
@@ -24,8 +24,8 @@ from dfrs.report.campaign_page import (
 from tests.acceptance.test_run_page import browse, needs_browser
 
 MEASURES = (
-    Measure(key="degradation", title="degradation from bound"),
-    Measure(key="use", title="CPU in use", unit="%", better="high"),
+    Metric(key="degradation", title="degradation from bound"),
+    Metric(key="use", title="CPU in use", unit="%", better="high"),
 )
 ENTRIES = ("FCFS", "EASY", "GreedyPM */per/OPT=MIN/MVT=600")
 LEVEL = {"FCFS": 1000.0, "EASY": 90.0, ENTRIES[2]: 9.0}
@@ -335,7 +335,7 @@ def test_names_do_no_harm(tmp_path):
         description=bad,
         facts=((bad, bad),),
         x_label=bad,
-        measures=(Measure(key=bad, title=bad, unit=bad),),
+        measures=(Metric(key=bad, title=bad, unit=bad),),
         runs=tuple(replace(run, values=(1.0,)) for run in runs),
         curves=(),
         summaries=(summary,),
@@ -368,7 +368,7 @@ def test_a_campaign_of_25000_runs_is_a_small_page_that_pages_and_filters(tmp_pat
     figures = rng.lognormal(0, 2, (25_000, 12)).tolist()
     page = replace(
         only_runs(),
-        measures=tuple(Measure(key=f"m{k}", title=f"measure {k}") for k in range(12)),
+        measures=tuple(Metric(key=f"m{k}", title=f"measure {k}") for k in range(12)),
         runs=tuple(
             run_of(
                 7**19 * (k + 1) % 16**16,

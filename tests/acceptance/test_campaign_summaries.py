@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dfrs.experiments import kept
-from dfrs.experiments.cells import Cell, failure
-from dfrs.experiments.kinds.online import ONLINE, Entry
+from dfrs.experiments.kinds.online import ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun, failure
 from dfrs.experiments.sources.traces import LublinTrace
 from dfrs.experiments.store import Store
 from dfrs.report.dots import draw_dots
@@ -84,7 +84,7 @@ def test_a_table_of_cells_that_were_not_run_is_refused(dfrs):
 
 
 def test_a_message_that_is_no_text_is_kept(tmp_path):
-    cell = Cell(kind=ONLINE, case=LublinTrace(seed=1), entry=Entry(label="a", policy="EASY"))
+    cell = PlannedRun(kind=ONLINE, case=LublinTrace(seed=1), entry=OnlineConfiguration(label="a", policy="EASY"))
     store = Store(tmp_path / "store")
     store.add(ONLINE, [failure(cell, ValueError("a\udcff"))])
     store.flush(ONLINE)

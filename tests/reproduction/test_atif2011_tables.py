@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.experiments.cells import Cell, Work, perform, source_digest
 from dfrs.experiments.farm_compare import done_by, throughput
-from dfrs.experiments.farm_runs import measured, moves_of, place, placed, prepared, simulation
-from dfrs.experiments.kinds.farm import FARM, Case, Entry, factors, prepare, times_of
+from dfrs.experiments.farm_runs import measured, moves_of, place, placed, prepare_stream, simulation
+from dfrs.experiments.kinds.farm import FARM, FarmConfiguration, FarmScenario, factors, prepare, times_of
+from dfrs.experiments.planned_runs import PlannedRun, Work, perform, source_digest
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
@@ -151,8 +151,10 @@ def test_a_cell_repeats_and_seeds_differ_by_one_percent_at_most():
     assert (first == factors("experiment-1", 1, 50)).all()
     assert (first != second).any()
     assert np.abs(first - 1.0).max() <= 0.01
-    cell = Cell(
-        kind=FARM, case=Case(experiment=3, seed=1, order="CBAD"), entry=Entry(label="ARRIVE-F", policy="ARRIVE-F")
+    cell = PlannedRun(
+        kind=FARM,
+        case=FarmScenario(experiment=3, seed=1, order="CBAD"),
+        entry=FarmConfiguration(label="ARRIVE-F", policy="ARRIVE-F"),
     )
     rows = [perform(Work(cells=(cell,), source=source_digest(FARM.code)))[0] for _ in range(2)]
     assert [row | {"cell_s": 0} for row in rows] == [rows[0] | {"cell_s": 0}] * 2
@@ -162,7 +164,7 @@ def test_a_cell_repeats_and_seeds_differ_by_one_percent_at_most():
 
 def test_experiment_3_makes_the_published_first_migration():
     """[Atif2011] Table 18: LU.B.8.2279 from A to B, CG.B.2.1184 the other way."""
-    made = prepare(Case(experiment=3, seed=0, order="CBAD"))
+    made = prepare(FarmScenario(experiment=3, seed=0, order="CBAD"))
     run = simulation(made, "ARRIVE-F").run()
     first = {(made.names[m.job], m.source.rstrip("'"), m.target.rstrip("'")) for m in moves_of(run, made.farm)[:2]}
     assert first == {("LU.B.8.2279", "A", "B"), ("CG.B.2.1184", "B", "A")}
@@ -181,8 +183,8 @@ def test_job_6_is_put_right_unless_as_printed():
 
 def test_farm_orders_are_permutations():
     with pytest.raises(InputError, match="each sub-cluster once"):
-        prepared(PROGRAMS, stream(3)[:5], name="x", order="ABCX")
-    made = prepared(PROGRAMS, stream(3)[:5], name="x", without="C")
+        prepare_stream(PROGRAMS, stream(3)[:5], name="x", order="ABCX")
+    made = prepare_stream(PROGRAMS, stream(3)[:5], name="x", without="C")
     assert [cluster.name for cluster in made.farm.clusters] == [c for c in PROGRAMS.order if c != "C"]
 
 
@@ -191,7 +193,7 @@ def test_farm_orders_are_permutations():
 def test_runs_keep_what_a_farm_is(first, count, order, errors):
     """Every job is done, in one sub-cluster, and takes at least its time on the best one: whatever was moved."""
     jobs = stream(1)[first : first + count]
-    made = prepared(PROGRAMS, jobs, name="x", order=order, errors=errors)
+    made = prepare_stream(PROGRAMS, jobs, name="x", order=order, errors=errors)
     run = simulation(made, "ARRIVE-F").run()
     assert not run.refused
     found = placed(run, made.farm)
@@ -224,7 +226,7 @@ def test_places_are_named():
 
 
 def test_the_picture_has_the_moved_jobs_first_and_refuses_other_farms(tmp_path):
-    made = prepare(Case(experiment=3, seed=0, order="CBAD"))
+    made = prepare(FarmScenario(experiment=3, seed=0, order="CBAD"))
     run = simulation(made, "ARRIVE-F").run()
     assert moved_jobs([run]) == list(dict.fromkeys(run.events.job[run.events.action == Action.MIGRATE].tolist()))
     draw_farm([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "a.png", to_s=3000.0)

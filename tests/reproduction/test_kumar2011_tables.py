@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.experiments.cells import Cell, Work, perform, source_digest
-from dfrs.experiments.kinds.online import METRICS, ONLINE, Entry
+from dfrs.experiments.kinds.online import METRICS, ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun, Work, perform, source_digest
 from dfrs.experiments.sources.traces import ElasticTrace, TracePart
-from dfrs.experiments.spec import Campaign, Report, build_campaign, read_campaign
+from dfrs.experiments.spec import Campaign, ReportSettings, build_campaign, read_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
 from dfrs.report.tables import markdown
@@ -20,7 +20,7 @@ from dfrs.workloads.elastic_model import ElasticModel, generate
 from dfrs_reproduction.catalogue import EXHIBITS
 from dfrs_reproduction.kumar2011 import elastic, tables
 from dfrs_reproduction.kumar2011.skips import COUNTS, best, flatness, knee, label_of
-from dfrs_reproduction.measures import Sheet
+from dfrs_reproduction.metrics import ResultTable
 from dfrs_reproduction.sizes import FULL, QUICK, STANDARD
 
 CWF = {"model": "cwf", "jobs": 60, "seeds": "1-2"}
@@ -38,7 +38,7 @@ def cases(**source):
 
 
 def run_all(entries, case):
-    cells = tuple(Cell(kind=ONLINE, case=case, entry=entry) for entry in entries)
+    cells = tuple(PlannedRun(kind=ONLINE, case=case, entry=entry) for entry in entries)
     return perform(Work(cells=cells, source=source_digest(ONLINE.code)))
 
 
@@ -70,7 +70,10 @@ def test_the_name_says_every_parameter_and_stays_what_it_is():
 
 
 def test_a_row_has_what_002_measures():
-    entries = (Entry(label="a", policy="Hybrid-LOS-E/CS=3"), Entry(label="b", policy="EASY-DE", command_limit=0))
+    entries = (
+        OnlineConfiguration(label="a", policy="Hybrid-LOS-E/CS=3"),
+        OnlineConfiguration(label="b", policy="EASY-DE", command_limit=0),
+    )
     elastic_row, limited = run_all(entries, SMALL)
     assert set(elastic_row) == set(ONLINE.columns)
     assert {"slowdown_of_means", "dedicated_on_time", "commands_granted"} <= set(METRICS)
@@ -131,7 +134,7 @@ def test_a_campaign_is_read_as_it_is_written(tmp_path):
     (tmp_path / "c.toml").write_text(campaign_toml(campaign))
     again = read_campaign(tmp_path / "c.toml")
     assert [cell.name for cell in again.cells] == [cell.name for cell in campaign.cells]
-    assert again.report == Report(measures=("slowdown_of_means",), x="ps")
+    assert again.report == ReportSettings(measures=("slowdown_of_means",), x="ps")
 
 
 def test_a_cwf_file_is_a_trace_of_which_loads_move_starts_and_commands(tmp_path):
@@ -169,7 +172,7 @@ def sheet(waits, loads=(0.5, 0.9), seeds=8):
         for load in loads
         for label, wait in waits.items()
     ]
-    return Sheet(pl.DataFrame(rows, schema=SCHEMA))
+    return ResultTable(pl.DataFrame(rows, schema=SCHEMA))
 
 
 def test_an_improvement_is_of_means_over_seeds():
@@ -196,7 +199,7 @@ def test_of_nothing_and_of_few_seeds_there_is_no_interval():
 
 def test_the_largest_improvement_is_found_with_its_load():
     frames = [sheet({"new": new, "old": 10.0}, loads=(load,)).frame for load, new in ((0.5, 9.0), (0.8, 7.0))]
-    results = Sheet(pl.concat(frames))
+    results = ResultTable(pl.concat(frames))
     load, change = tables.maximum(results, "new", "old", "wait_mean_s")
     assert (load, change.percent) == (0.8, pytest.approx(30.0))
     assert tables.alone(results, "new", "old", "wait_mean_s") == pytest.approx(np.full(8, 30.0))

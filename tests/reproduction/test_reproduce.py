@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.experiments.cells import Cell
-from dfrs.experiments.engine import Engine
-from dfrs.experiments.kinds.offline import OFFLINE, Case, Entry
+from dfrs.experiments.campaign_engine import CampaignEngine
+from dfrs.experiments.kinds.offline import OFFLINE, Case, OfflineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun
 from dfrs.experiments.results import TIMES, study_frame
 from dfrs.experiments.runners import InProcess, Processes
 from dfrs.experiments.spec import Study, build_campaign
@@ -25,7 +25,7 @@ from dfrs.model.errors import InputError
 from dfrs.workloads.services import ServiceScenario
 from dfrs_reproduction import catalogue
 from dfrs_reproduction.catalogue import EXHIBITS
-from dfrs_reproduction.measures import Sheet, degradation, distance, distance_cells, relative_to
+from dfrs_reproduction.metrics import ResultTable, degradation, distance, distance_cells, relative_to
 from dfrs_reproduction.ours.best_quality import closed
 from dfrs_reproduction.sizes import FULL, QUICK, STANDARD, dissertation, parse_size
 from dfrs_reproduction.stillwell2010 import table_4_2
@@ -240,12 +240,14 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
         name="s",
         sources=(dissertation(3, small=True, services=(8,)),),
-        entries=tuple(Entry(label=n, algorithm=n, options=PUBLISHED) for n in ("GREEDY_S1_P7", "VP_CPSUM", "RRND")),
+        entries=tuple(
+            OfflineConfiguration(label=n, algorithm=n, options=PUBLISHED) for n in ("GREEDY_S1_P7", "VP_CPSUM", "RRND")
+        ),
     )
     frames = []
     for name, runner in (("one", InProcess()), ("two", Processes(2))):
         store = Store(tmp_path / name)
-        tally = Engine(store, runner).run(study.cells)
+        tally = CampaignEngine(store, runner).run(study.cells)
         runner.close()
         assert (tally.run, tally.failed) == (9, 0)
         frames.append(study_frame(study, store).drop(TIMES))
@@ -256,8 +258,8 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
 
 def test_a_result_is_kept_under_what_was_run():
     scenario = ServiceScenario(nodes=2, services=3, dims=2, slack=0.5, sigma=0.25, rho=0.0)
-    entry = Entry(label="a", algorithm="VP_CPSUM")
-    cell = Cell(kind=OFFLINE, case=Case(scenario=scenario, seed=0), entry=entry)
+    entry = OfflineConfiguration(label="a", algorithm="VP_CPSUM")
+    cell = PlannedRun(kind=OFFLINE, case=Case(scenario=scenario, seed=0), entry=entry)
     others = [
         replace(cell, case=Case(scenario=scenario, seed=1)),
         replace(cell, alone=True),
@@ -279,7 +281,7 @@ def rows(*runs):
             status = "feasible" if value is not None else "not_found"
             row = {"algorithm": label, "bound": bound, "minimum_yield": value, "status": status, "seed": k}
             data.append(dict.fromkeys(SCHEMA) | row)
-    return Sheet(pl.DataFrame(data, schema=SCHEMA))
+    return ResultTable(pl.DataFrame(data, schema=SCHEMA))
 
 
 def test_distance_counts_solved_instances_and_failures_on_three_bases():

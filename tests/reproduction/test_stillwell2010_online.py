@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from dfrs.bounds.stretch import stretch_bound
-from dfrs.experiments.cells import Cell, Work, perform, source_digest
-from dfrs.experiments.engine import Engine
+from dfrs.experiments.campaign_engine import CampaignEngine
 from dfrs.experiments.kinds import online
-from dfrs.experiments.kinds.online import ONLINE, Entry
+from dfrs.experiments.kinds.online import ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun, Work, perform, source_digest
 from dfrs.experiments.results import TIMES, study_frame
 from dfrs.experiments.runners import InProcess, Processes
 from dfrs.experiments.sources.traces import LublinSource, LublinTrace
@@ -20,7 +20,7 @@ from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import DfrsError
 from dfrs.policies.names import TABLE_5_2
 from dfrs_reproduction.catalogue import EXHIBITS
-from dfrs_reproduction.measures import Sheet, failures
+from dfrs_reproduction.metrics import ResultTable, failures
 from dfrs_reproduction.sizes import FULL, QUICK, STANDARD, scaled, unscaled, weeks
 from dfrs_reproduction.stillwell2010.appendix_b import MOVES, STATISTICS, algorithms, published
 from dfrs_reproduction.stillwell2010.figure_6_1 import periods
@@ -40,7 +40,7 @@ SCHEMA = {"algorithm": pl.String, **ONLINE.columns}
 
 def run_all(entries, case):
     """The row of each entry, in their order."""
-    cells = tuple(Cell(kind=ONLINE, case=case, entry=entry) for entry in entries)
+    cells = tuple(PlannedRun(kind=ONLINE, case=case, entry=entry) for entry in entries)
     return perform(Work(cells=cells, source=source_digest(ONLINE.code)))
 
 
@@ -55,7 +55,7 @@ def as_published(part, loads=(0.9,)):
         for load in loads
         for label in algorithms()
     ]
-    return Sheet(pl.DataFrame(rows, schema=SCHEMA))
+    return ResultTable(pl.DataFrame(rows, schema=SCHEMA))
 
 
 def test_the_published_numbers_are_those_of_the_document():
@@ -96,9 +96,9 @@ def test_a_trace_is_scaled_to_its_load_with_the_same_jobs():
 
 def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
     entries = (
-        Entry(label="a", policy="FCFS"),
-        Entry(label="b", policy="FCFS", penalty_s=0.0),
-        Entry(label="c", policy="EASY"),
+        OnlineConfiguration(label="a", policy="FCFS"),
+        OnlineConfiguration(label="b", policy="FCFS", penalty_s=0.0),
+        OnlineConfiguration(label="c", policy="EASY"),
     )
     one, other, easy = run_all(entries, SMALL)
     assert set(one) == set(ONLINE.columns)
@@ -117,11 +117,11 @@ def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
 
 def test_penalty_and_period_reach_the_simulation():
     entries = (
-        Entry(label="a", policy=BEST),
-        Entry(label="c", policy=BEST.replace("/per", "/per=600")),
-        Entry(label="d", policy=BEST.replace("/per", "/per=6000")),
-        Entry(label="e", policy="MCB*/OPT=MIN"),
-        Entry(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
+        OnlineConfiguration(label="a", policy=BEST),
+        OnlineConfiguration(label="c", policy=BEST.replace("/per", "/per=600")),
+        OnlineConfiguration(label="d", policy=BEST.replace("/per", "/per=6000")),
+        OnlineConfiguration(label="e", policy="MCB*/OPT=MIN"),
+        OnlineConfiguration(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
     )
     default, same, seldom, penalised, free = run_all(entries, LublinTrace(seed=3, jobs=300, load=0.9))
     figures = [(row["stretch_mean"], row["pauses_per_hour"], row["migrations_per_hour"]) for row in (default, same)]
@@ -135,12 +135,12 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
         name="s",
         sources=(LublinSource(seeds=(3, 4), jobs=60),),
-        entries=tuple(Entry(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
+        entries=tuple(OnlineConfiguration(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
     )
     frames = []
     for name, runner in (("one", InProcess()), ("two", Processes(2))):
         store = Store(tmp_path / name)
-        tally = Engine(store, runner).run(study.cells)
+        tally = CampaignEngine(store, runner).run(study.cells)
         runner.close()
         assert (tally.run, tally.failed) == (len(study.cells), 0)
         frames.append(study_frame(study, store).drop(TIMES))
@@ -150,8 +150,8 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
 
 
 def test_a_key_is_of_workload_policy_and_settings_and_not_of_labels():
-    entry = Entry(label="a", policy="FCFS")
-    cell = Cell(kind=ONLINE, case=SMALL, entry=entry)
+    entry = OnlineConfiguration(label="a", policy="FCFS")
+    cell = PlannedRun(kind=ONLINE, case=SMALL, entry=entry)
     others = [
         replace(cell, case=replace(SMALL, load=0.5)),
         replace(cell, case=replace(SMALL, estimates="requested")),
@@ -179,12 +179,12 @@ class Raising:
 
 def test_a_run_that_a_policy_ends_is_a_row_and_a_note(monkeypatch):
     monkeypatch.setattr(online, "find_policy", lambda _: Raising(PolicyError(1, "is never placed")))
-    row = run_all((Entry(label="a", policy="idle"),), SMALL)[0]
+    row = run_all((OnlineConfiguration(label="a", policy="idle"),), SMALL)[0]
     assert row["status"] == "failed"
     assert row["message"].startswith("policy idle at ")
     assert row["degradation_from_bound"] is None
     assert (row["policy"], row["number"], row["nodes"]) == ("idle", 3, 128)
-    note = failures([Sheet(pl.DataFrame([row | {"algorithm": "a"}], schema=SCHEMA))])
+    note = failures([ResultTable(pl.DataFrame([row | {"algorithm": "a"}], schema=SCHEMA))])
     assert note == (f"a: 1 of 1 runs failed; the first: {row['message']}",)
     assert "job 1 is never placed" in note[0]
 
@@ -197,7 +197,7 @@ def test_a_run_that_a_policy_ends_is_a_row_and_a_note(monkeypatch):
     ],
 )
 def test_an_error_of_ours_is_not_taken_for_one_of_the_policy(monkeypatch, error, message):
-    entry = Entry(label="a", policy="idle")
+    entry = OnlineConfiguration(label="a", policy="idle")
     monkeypatch.setattr(online, "find_policy", lambda _: Raising(error))
     policys = run_all((entry,), SMALL)[0]
     assert policys["message"].startswith("policy idle at ")
@@ -265,7 +265,7 @@ def test_the_published_results_have_no_deviation_and_their_order_is_theirs():
 
 def test_the_order_claim_fails_where_the_order_is_turned():
     sheet = as_published("unscaled")
-    turned = Sheet(
+    turned = ResultTable(
         sheet.frame.with_columns(bounded_degradation_from_bound=1.0 / pl.col("bounded_degradation_from_bound"))
     )
     order = EXHIBITS["stillwell2010-table-5.2"].content({"unscaled": turned}).claims[0]

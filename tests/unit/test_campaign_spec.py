@@ -12,18 +12,18 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.experiments.cells import Cell
 from dfrs.experiments.fields import spread
 from dfrs.experiments.kinds import offline, online
+from dfrs.experiments.planned_runs import PlannedRun
 from dfrs.experiments.sources.instances import (
-    Case,
     DissertationSource,
-    FileCase,
+    InstanceFile,
+    RandomInstance,
     ServicesSource,
     VirtualClusterSource,
 )
 from dfrs.experiments.sources.traces import LublinSource, LublinTrace, TracePart
-from dfrs.experiments.spec import LARGEST_FILE_BYTES, Campaign, Report, Study, build_campaign, read_campaign
+from dfrs.experiments.spec import LARGEST_FILE_BYTES, Campaign, ReportSettings, Study, build_campaign, read_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
 from dfrs.placement.registry import Options, expand
@@ -92,11 +92,11 @@ def test_a_file_is_read_as_it_is_written(tmp_path):
     )
     campaign = read_campaign(tmp_path / "c.toml")
     assert (campaign.name, campaign.description, campaign.keep_runs) == ("loads", "what for", True)
-    assert campaign.report == Report(measures=("stretch_max",), baseline="EASY")
+    assert campaign.report == ReportSettings(measures=("stretch_max",), baseline="EASY")
     assert cases_of(campaign.studies[0]) == [LublinTrace(seed=7)]
     assert campaign.studies[0].entries == (
-        online.Entry(label="EASY", policy="EASY"),
-        online.Entry(label="GreedyPM*", policy="GreedyPM*"),
+        online.OnlineConfiguration(label="EASY", policy="EASY"),
+        online.OnlineConfiguration(label="GreedyPM*", policy="GreedyPM*"),
     )
 
 
@@ -271,23 +271,27 @@ def test_instances_are_read_from_files(tmp_path):
     assert len({cell.key for cell in cells}) == 2
 
 
-GREEDY = online.Entry(label="a", policy="GreedyPM*/per/OPT=MIN/MVT=600", bandwidth_gb_s=0.5, node_memory_gb=4.0)
-EASY = online.Entry(label="b", policy="EASY", penalty_s=0.0, order="submissions-first")
-BEST = offline.Entry(label="c", algorithm="BEST", options=Options(rounds=5, search="midpoints", pair_order="index"))
-PACKING = offline.Entry(label="d", algorithm="VP_CPSUM", second_phase="average")
+GREEDY = online.OnlineConfiguration(
+    label="a", policy="GreedyPM*/per/OPT=MIN/MVT=600", bandwidth_gb_s=0.5, node_memory_gb=4.0
+)
+EASY = online.OnlineConfiguration(label="b", policy="EASY", penalty_s=0.0, order="submissions-first")
+BEST = offline.OfflineConfiguration(
+    label="c", algorithm="BEST", options=Options(rounds=5, search="midpoints", pair_order="index")
+)
+PACKING = offline.OfflineConfiguration(label="d", algorithm="VP_CPSUM", second_phase="average")
 WEEK = TracePart(
     path=Path("somewhere/HPC2N-2002-2.2-cln.swf.gz"), digest="0123abcd" * 8, nodes=120, annotate="hpc2n", week=7
 )
 PART = TracePart(path=Path("t.swf"), digest="f" * 64, first=0, end=100, load=0.7, seed=3)
 THICK = ServiceScenario(nodes=64, services=100, dims=2, slack=0.1, sigma=0.25, rho=0.0)
 CELLS = (
-    Cell(kind=online.ONLINE, case=LublinTrace(seed=1), entry=GREEDY),
-    Cell(kind=online.ONLINE, case=LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY),
-    Cell(kind=online.ONLINE, case=WEEK, entry=GREEDY),
-    Cell(kind=online.ONLINE, case=PART, entry=EASY, alone=True),
-    Cell(kind=offline.OFFLINE, case=Case(scenario=THICK, seed=12), entry=BEST, alone=True),
-    Cell(kind=offline.OFFLINE, case=clusters(1, large=False).cases()[0], entry=PACKING),
-    Cell(kind=offline.OFFLINE, case=FileCase(path=Path("i.json"), digest="0" * 64), entry=PACKING),
+    PlannedRun(kind=online.ONLINE, case=LublinTrace(seed=1), entry=GREEDY),
+    PlannedRun(kind=online.ONLINE, case=LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY),
+    PlannedRun(kind=online.ONLINE, case=WEEK, entry=GREEDY),
+    PlannedRun(kind=online.ONLINE, case=PART, entry=EASY, alone=True),
+    PlannedRun(kind=offline.OFFLINE, case=RandomInstance(scenario=THICK, seed=12), entry=BEST, alone=True),
+    PlannedRun(kind=offline.OFFLINE, case=clusters(1, large=False).cases()[0], entry=PACKING),
+    PlannedRun(kind=offline.OFFLINE, case=InstanceFile(path=Path("i.json"), digest="0" * 64), entry=PACKING),
 )
 GOLDEN = (
     (
@@ -478,7 +482,7 @@ POSITIVE = st.floats(1e-3, 1e4)
 NUMBERS = st.lists(st.integers(0, 40), min_size=1, max_size=6, unique=True).map(tuple)
 LOADS = st.lists(st.floats(0.01, 3.0), max_size=3, unique_by=lambda load: f"{load:.12g}").map(tuple)
 ONLINE_ENTRIES = st.builds(
-    online.Entry,
+    online.OnlineConfiguration,
     label=NAMES,
     policy=st.sampled_from(TABLE_5_2),
     penalty_s=st.just(0.0) | POSITIVE,
@@ -496,7 +500,7 @@ OPTIONS = st.builds(
     dominance=st.booleans(),
 )
 OFFLINE_ENTRIES = st.builds(
-    offline.Entry,
+    offline.OfflineConfiguration,
     label=NAMES,
     algorithm=st.sampled_from(expand(["VP_*", "GREEDY", "BEST"])),
     options=OPTIONS,
@@ -587,7 +591,7 @@ def test_so_does_one_of_files_and_its_report(traced):
     assert [source.name for source in campaign.studies[0].sources] == ["t", "part"]
     again = build_campaign(tomllib.loads(campaign_toml(campaign)), traced)
     assert told(again) == told(campaign) == told(build_campaign(tomllib.loads(tomli_w.dumps(document)), traced))
-    assert again.report == campaign.report == Report(**document["report"])
+    assert again.report == campaign.report == ReportSettings(**document["report"])
     assert str(traced) not in campaign_toml(campaign)
 
 

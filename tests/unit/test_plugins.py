@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.experiments.cells import OWN, code_digest
 from dfrs.experiments.kinds import experiments
 from dfrs.experiments.kinds.farm import FARM
+from dfrs.experiments.planned_runs import COMMON_COLUMNS, code_digest
 from dfrs.experiments.results import NAMES
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.spec_text import campaign_toml
@@ -56,7 +56,7 @@ def test_a_campaign_names_its_measurements(monkeypatch, said):
 
 def test_measurements_count_as_the_code_of_what_is_run_with_them(monkeypatch):
     before = code_digest(FARM.code)
-    monkeypatch.setattr("dfrs.experiments.cells.entry_points", lambda group: (OURS,))
+    monkeypatch.setattr("dfrs.experiments.planned_runs.entry_points", lambda group: (OURS,))
     code_digest.cache_clear()
     assert code_digest(FARM.code) != before
     code_digest.cache_clear()
@@ -69,4 +69,4 @@ def test_every_kind_of_experiment_says_all_that_is_asked_of_it():
     for kind in kinds:
         assert {kind.sources, kind.entries} <= set(kind.study.model_fields)
         assert {*kind.measures, *kind.along, kind.drawn_by} <= set(kind.kind.schema)
-        assert not set(kind.kind.schema) & {*OWN, *NAMES}
+        assert not set(kind.kind.schema) & {*COMMON_COLUMNS, *NAMES}

@@ -21,7 +21,7 @@ from dfrs.report import curves
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Content, Grid, TableCell, TableReport, brief_table, cells_csv, document, markdown
 from dfrs.runs.metrics.statistics import Interval, mean_interval, paired
-from dfrs_reproduction.measures import Sheet, distance_cells, mean_cell, mean_series
+from dfrs_reproduction.metrics import ResultTable, distance_cells, mean_cell, mean_series
 from dfrs_reproduction.stillwell2010 import figure_5_1, figure_6_1, table_5_2, tables_b
 from dfrs_reproduction.stillwell2010.appendix_b import algorithms
 from dfrs_reproduction.stillwell2010.moves import MEASURES
@@ -507,7 +507,7 @@ def test_a_cell_is_a_mean_with_its_interval():
 def test_averages_over_instances_have_intervals_and_percentiles_have_none():
     bounds, yields = draw("random", 40) + 1.0, np.where(np.arange(40) % 8, draw("random", 40, 1), np.nan)
     frame = pl.DataFrame({"algorithm": "A", "bound": bounds, "minimum_yield": yields}).fill_nan(None)
-    cells = distance_cells(Sheet(frame), "A", yields)
+    cells = distance_cells(ResultTable(frame), "A", yields)
     assert [cell.measure for cell in cells if cell.low is not None] == ["dfb", "dfb, %"]
     for cell, values in zip(cells, (bounds - yields, 100 * (1 - yields / bounds)), strict=False):
         assert cell.measured == pytest.approx(np.nanmean(values))
@@ -522,7 +522,7 @@ def test_policies_are_compared_on_the_same_traces(monkeypatch):
     columns["FCFS"][:4] = np.nan
     numbers = np.repeat(np.arange(10), 4)[np.random.default_rng(3).permutation(40)]
     monkeypatch.setattr(table_5_2, "degradation", lambda _, label: columns[label])
-    grid = table_5_2._against_best({"scaled": Sheet(pl.DataFrame({"algorithm": BEST, "number": numbers}))})
+    grid = table_5_2._against_best({"scaled": ResultTable(pl.DataFrame({"algorithm": BEST, "number": numbers}))})
     cells = {(cell.row, cell.measure): cell for cell in grid.cells}
     assert BEST in grid.title
     assert BEST not in {cell.row for cell in grid.cells}
@@ -559,7 +559,7 @@ def test_traces_made_from_one_are_drawn_together(page):
     columns = ["bounded_degradation_from_bound", "degradation_from_bound", *MEASURES["B4"], *MEASURES["B5"]]
     one = pl.DataFrame({"number": numbers, "target_load": 0.7, "status": "completed", "message": None})
     one = one.with_columns(**dict.fromkeys(columns, once[numbers]))
-    sheet = Sheet(pl.concat(one.with_columns(algorithm=pl.lit(label)) for label in labels))
+    sheet = ResultTable(pl.concat(one.with_columns(algorithm=pl.lit(label)) for label in labels))
     studies = ("penalty", "free", "thrashing") if page == "Figure 5.1" else ("scaled",)
     content = item.content(dict.fromkeys(studies, sheet))
     assert TOGETHER in content.notes

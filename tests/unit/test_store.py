@@ -11,29 +11,29 @@ import pytest
 
 import dfrs
 from dfrs.experiments import store as store_module
-from dfrs.experiments.cells import Cell, Work, code_digest, perform, source_digest
-from dfrs.experiments.engine import Engine
+from dfrs.experiments.campaign_engine import CampaignEngine
 from dfrs.experiments.kinds import offline, online
 from dfrs.experiments.kinds.farm import FARM
-from dfrs.experiments.kinds.farm_random import HETERO
+from dfrs.experiments.kinds.farm_random import FARM_RANDOM
 from dfrs.experiments.kinds.offline import OFFLINE
 from dfrs.experiments.kinds.online import ONLINE
+from dfrs.experiments.planned_runs import PlannedRun, Work, code_digest, perform, source_digest
 from dfrs.experiments.runners import InProcess
-from dfrs.experiments.sources.instances import Case, FileCase
+from dfrs.experiments.sources.instances import InstanceFile, RandomInstance
 from dfrs.experiments.sources.traces import LublinTrace, TracePart
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.store import FORMAT, Store
 from dfrs.model.errors import InputError
 from dfrs.placement.registry import Options
 from dfrs.workloads.services import ServiceScenario, VirtualClusterScenario
-from tests.fake_cells import FAKE, Entry, cells, code, runs, same
+from tests.fake_runs import FAKE, FakeConfiguration, cells, code, runs, same
 from tests.processes import kill, script, until
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from dfrs.experiments.store import Store
-from tests.fake_cells import cells
+from tests.fake_runs import cells
 store = Store(Path(sys.argv[1]))
 mine = cells(Path(sys.argv[2]), 2)[0]
 print(store.claim(mine), flush=True)
@@ -78,7 +78,7 @@ def refused(directory, *words):
 
 
 def test_what_is_flushed_is_found_by_every_later_store_to_the_bit(tmp_path):
-    asked = cells(tmp_path / "marks", 7, Entry(), Entry(what="ValueError", label="bad"))
+    asked = cells(tmp_path / "marks", 7, FakeConfiguration(), FakeConfiguration(what="ValueError", label="bad"))
     store = Store(tmp_path / "store")
     assert store.known(FAKE) == {}
     assert store.results(FAKE).is_empty()
@@ -115,10 +115,10 @@ def test_a_flush_of_nothing_writes_nothing(tmp_path):
 
 
 def trace_cell(label="a", **settings):
-    return Cell(
+    return PlannedRun(
         kind=ONLINE,
         case=LublinTrace(seed=3, jobs=60),
-        entry=online.Entry(label=label, policy="EASY", **settings),
+        entry=online.OnlineConfiguration(label=label, policy="EASY", **settings),
     )
 
 
@@ -172,11 +172,11 @@ def changed(name, value):
         (LublinTrace(seed=3, load=0.7), set()),
         (PART, {"path"}),
         (replace(PART, week=4, load=0.7, nodes=9), {"path"}),
-        (online.Entry(label="a", policy="EASY"), {"label"}),
-        (online.Entry(label="a", policy="EASY", bandwidth_gb_s=1.5), {"label"}),
-        (Case(scenario=SCENARIO, seed=3), set()),
-        (FileCase(path=Path("i.json"), digest="0" * 64), {"path"}),
-        (offline.Entry(label="a", algorithm="GA"), {"label"}),
+        (online.OnlineConfiguration(label="a", policy="EASY"), {"label"}),
+        (online.OnlineConfiguration(label="a", policy="EASY", bandwidth_gb_s=1.5), {"label"}),
+        (RandomInstance(scenario=SCENARIO, seed=3), set()),
+        (InstanceFile(path=Path("i.json"), digest="0" * 64), {"path"}),
+        (offline.OfflineConfiguration(label="a", algorithm="GA"), {"label"}),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "name") else "",
 )
@@ -189,7 +189,7 @@ def test_every_setting_is_in_the_name(whole, free):
 
 @pytest.mark.parametrize("scenario", [SCENARIO, CLUSTERS], ids=["services", "virtual-clusters"])
 def test_every_setting_of_a_scenario_is_in_the_name(scenario):
-    whole = Case(scenario=scenario, seed=3)
+    whole = RandomInstance(scenario=scenario, seed=3)
     for field in fields(scenario):
         value = getattr(scenario, field.name)
         more = value + 2 if field.name == "dims" else changed(field.name, value)
@@ -198,7 +198,7 @@ def test_every_setting_of_a_scenario_is_in_the_name(scenario):
 
 @pytest.mark.parametrize("name", offline.OPTIONS)
 def test_every_option_of_an_algorithm_is_in_the_name(name):
-    entry = offline.Entry(label="a", algorithm="GA")
+    entry = offline.OfflineConfiguration(label="a", algorithm="GA")
     options = Options(**{name: 3 if name == "rounds" else changed(name, getattr(Options(), name))})
     assert replace(entry, options=options).name != entry.name
 
@@ -315,23 +315,23 @@ def test_a_new_file_and_other_libraries_count_as_code(tmp_path, monkeypatch):
     assert digest(tmp_path, monkeypatch, SOURCE, "sub/three.py") != before
     (tmp_path / "sub" / "three.py").unlink()
     assert digest(tmp_path, monkeypatch, SOURCE) == before
-    monkeypatch.setattr("dfrs.experiments.cells.version", lambda library: f"0 of {library}")
+    monkeypatch.setattr("dfrs.experiments.planned_runs.version", lambda library: f"0 of {library}")
     assert digest(tmp_path, monkeypatch, SOURCE) != before
 
 
 NEVER_IN_A_RESULT = {
     "api.py",
-    "experiments/cells.py",
+    "experiments/planned_runs.py",
     "experiments/experiment.py",
     "experiments/fields.py",
-    "experiments/kept.py",
+    "experiments/saved_runs.py",
     "runs/directory.py",
 }
 """The package's door; what names cells, whose keys and seeds a test of their own pins down; what reads
 campaign files into cells, whose names say all of it; what writes kept runs."""
 
 
-@pytest.mark.parametrize("kind", [ONLINE, OFFLINE, FARM, HETERO], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [ONLINE, OFFLINE, FARM, FARM_RANDOM], ids=lambda kind: kind.name)
 def test_all_that_a_kind_imports_counts_as_its_code(kind):
     root = Path(dfrs.__file__).parent
     parts = [root / part for part in kind.code]
@@ -437,7 +437,7 @@ def test_a_broken_file_is_one_line_that_names_it_and_without_it_only_its_cells_r
     broken.unlink()
     before = runs(tmp_path / "marks")
     later = Store(tmp_path / "store")
-    tally = Engine(later, InProcess()).run(asked)
+    tally = CampaignEngine(later, InProcess()).run(asked)
     assert (tally.kept, tally.run) == (4, 2)
     assert {number for number, _ in runs(tmp_path / "marks") - before} == held
     assert same(later).equals(wanted)
@@ -465,7 +465,7 @@ def test_a_file_of_a_table_with_other_columns_is_one_line(tmp_path):
 
 def test_of_several_results_of_a_cell_one_counts_and_success_before_failure(tmp_path):
     marks = tmp_path / "marks"
-    asked = cells(marks, 3, Entry(what="ValueError", at=(0, 1)))
+    asked = cells(marks, 3, FakeConfiguration(what="ValueError", at=(0, 1)))
     one, other = Store(tmp_path / "store"), Store(tmp_path / "store")
     for store in (one, other):
         store.add(FAKE, rows(asked))
@@ -482,7 +482,9 @@ def test_of_several_results_of_a_cell_one_counts_and_success_before_failure(tmp_
 
 
 def many(tmp_path, files=40):
-    return filled(tmp_path / "store", cells(tmp_path / "marks", files, Entry(what="ValueError", at=(3,))), files=files)
+    return filled(
+        tmp_path / "store", cells(tmp_path / "marks", files, FakeConfiguration(what="ValueError", at=(3,))), files=files
+    )
 
 
 def test_merging_leaves_one_file_with_the_same_results(tmp_path):
@@ -583,7 +585,7 @@ def test_a_flush_ends_the_claims_of_what_it_wrote_and_no_others(tmp_path):
         "import sys\n"
         "from pathlib import Path\n"
         "from dfrs.experiments.store import Store\n"
-        "from tests.fake_cells import cells\n"
+        "from tests.fake_runs import cells\n"
         "store = Store(Path(sys.argv[1]))\n"
         "print([store.claim(cell) for cell in cells(Path(sys.argv[2]), 3)])\n"
     )
@@ -608,5 +610,5 @@ def test_where_the_file_system_has_no_locks_every_cell_can_be_claimed(tmp_path, 
     store = Store(tmp_path / "store")
     monkeypatch.setattr(fcntl, "lockf", no_locks)
     asked = cells(tmp_path / "marks", 2)
-    assert Engine(store, InProcess()).run(asked).run == 2
+    assert CampaignEngine(store, InProcess()).run(asked).run == 2
     assert len(Store(tmp_path / "store").results(FAKE)) == 2

@@ -1,6 +1,6 @@
 """The studies that several tables share."""
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.placement.greedy import GREEDIES, LIGHT
 from dfrs.placement.packing import MULTI_CAPACITY, VECTOR_PACKINGS
@@ -22,14 +22,16 @@ PROGRAM_LIMIT_S = 20.0
 """Time limit of the algorithms that solve programs, where a table does not say otherwise."""
 
 
-def entries(*names: str, options: Options = PUBLISHED) -> tuple[Entry, ...]:
+def entries(*names: str, options: Options = PUBLISHED) -> tuple[OfflineConfiguration, ...]:
     """Algorithms under their own names."""
-    return tuple(Entry(label=name, algorithm=name, options=options) for name in names)
+    return tuple(OfflineConfiguration(label=name, algorithm=name, options=options) for name in names)
 
 
-def with_average(*names: str, options: Options = PUBLISHED) -> tuple[Entry, ...]:
+def with_average(*names: str, options: Options = PUBLISHED) -> tuple[OfflineConfiguration, ...]:
     """The same with the second phase of [Stillwell2008] section 3.5."""
-    return tuple(Entry(label=name, algorithm=name, options=options, second_phase="average") for name in names)
+    return tuple(
+        OfflineConfiguration(label=name, algorithm=name, options=options, second_phase="average") for name in names
+    )
 
 
 def packing(size: Size) -> Study:
@@ -40,10 +42,15 @@ def packing(size: Size) -> Study:
         sources=(dissertation(size.packing),),
         entries=(
             *entries(*VECTOR_PACKINGS),
-            *(Entry(label=label, algorithm=name, options=TEXT_ORDER) for label, name in IN_TEXT_ORDER.items()),
-            Entry(label=WITH_SECOND_PHASE, algorithm="VP_CPSUM", options=PUBLISHED, second_phase="average"),
+            *(
+                OfflineConfiguration(label=label, algorithm=name, options=TEXT_ORDER)
+                for label, name in IN_TEXT_ORDER.items()
+            ),
+            OfflineConfiguration(
+                label=WITH_SECOND_PHASE, algorithm="VP_CPSUM", options=PUBLISHED, second_phase="average"
+            ),
             *entries("GREEDY", "GREEDYLIGHT", *GREEDIES),
-            Entry(label=BEST, algorithm="BEST", options=Options(rounds=BEST_ROUNDS)),
+            OfflineConfiguration(label=BEST, algorithm="BEST", options=Options(rounds=BEST_ROUNDS)),
         ),
     )
 

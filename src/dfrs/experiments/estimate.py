@@ -4,8 +4,8 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from dfrs.experiments.cells import Cell, Kind
 from dfrs.experiments.fields import spread
+from dfrs.experiments.planned_runs import PlannedRun, RunKind
 from dfrs.experiments.spec import Campaign
 from dfrs.experiments.store import Store
 
@@ -54,9 +54,9 @@ class Estimate:
         return float(t.ppf(_LEVEL, self.freedom))
 
 
-def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[Cell]]:
+def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[PlannedRun]]:
     """Cells that may take about the same time: of one entry on one source."""
-    strata: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+    strata: dict[tuple[str, str, str], list[PlannedRun]] = defaultdict(list)
     seen: set[str] = set()
     for study in campaign.studies:
         for source in study.sources:
@@ -67,9 +67,9 @@ def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[Cell]]:
     return strata
 
 
-def probes(campaign: Campaign, store: Store) -> list[Cell]:
+def probes(campaign: Campaign, store: Store) -> list[PlannedRun]:
     """Cells to run so that PROBES of each stratum are known, spread evenly over its cases; fewer where it has fewer."""
-    chosen: list[Cell] = []
+    chosen: list[PlannedRun] = []
     times = {kind.name: _times(store, kind) for kind in campaign.kinds}
     for cells in _strata(campaign).values():
         known = store.known(cells[0].kind)
@@ -80,7 +80,7 @@ def probes(campaign: Campaign, store: Store) -> list[Cell]:
     return sorted(chosen, key=lambda cell: cell.case.name)
 
 
-def _times(store: Store, kind: Kind) -> dict[str, float]:
+def _times(store: Store, kind: RunKind) -> dict[str, float]:
     """Seconds of the cells whose time is known, by key."""
     frame = store.results(kind)
     pairs = zip(frame["key"].to_list(), frame["cell_s"].to_list(), strict=True)

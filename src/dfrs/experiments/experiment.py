@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import Field
 
-from dfrs.experiments.cells import Case, Entry, Kind
 from dfrs.experiments.fields import Strict
+from dfrs.experiments.planned_runs import Configuration, RunKind, Scenario
 
 
 class Source(Protocol):
@@ -27,7 +27,7 @@ class Source(Protocol):
         """How tables call it; different for each source of a study."""
         ...
 
-    def cases(self) -> Sequence[Case]:
+    def cases(self) -> Sequence[Scenario]:
         """In a fixed order. Raises InputError where there are none such."""
         ...
 
@@ -52,8 +52,8 @@ class _Dataclass(Protocol):
 class Experiment:
     """A kind of experiment."""
 
-    kind: Kind
-    entry: type[Entry]
+    kind: RunKind
+    entry: type[Configuration]
     """Of what its studies' entries are."""
     study: type[StudyModel]
     """Its section of a campaign file."""
@@ -63,7 +63,7 @@ class Experiment:
     """... and that with what is run."""
     item: str
     """The field of an entry, and of its table in a file, that names what is run."""
-    build: Callable[[Any], Iterable[Entry]]
+    build: Callable[[Any], Iterable[Configuration]]
     """The entries of a study."""
     said: Callable[[Any], Mapping[str, object]]
     """The settings of an entry that are not the usual ones, as a file says them."""

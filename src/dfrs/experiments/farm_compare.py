@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dfrs.experiments.farm_runs import Analysis, Move, Prepared, done_by, measured, moves_of, placed, simulation
+from dfrs.experiments.farm_runs import Analysis, Move, PreparedStream, done_by, measured, moves_of, placed, simulation
 from dfrs.model.instance import Floats
 from dfrs.model.run import Run
 from dfrs.policies.heterogeneous.rules import letter
@@ -19,7 +19,7 @@ _GAIN = re.compile(r"predicted gain (-?\d+) s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
+class FarmOutcome:
     """One run under one policy."""
 
     policy: str
@@ -38,11 +38,13 @@ class Outcome:
         return len({move.time_s for move in self.moves})
 
 
-def outcome(made: Prepared, policy: str, seed: int, *, explain: bool = False, watch: Watch | None = None) -> Outcome:
+def run_stream(
+    made: PreparedStream, policy: str, seed: int, *, explain: bool = False, watch: Watch | None = None
+) -> FarmOutcome:
     """Simulate the stream under the policy."""
     heard: list[Analysis] = []
     run = simulation(made, policy, heard if explain else None).run(watch)
-    return Outcome(
+    return FarmOutcome(
         policy=policy,
         seed=seed,
         run=run,
@@ -85,7 +87,7 @@ def percent(saved: Floats, of: Floats) -> Floats:
     return 100.0 * np.divide(saved, of, out=np.zeros_like(saved), where=of > 0)
 
 
-def compare(outcomes: Mapping[str, Sequence[Outcome]], base: str, policy: str) -> Pair:
+def compare(outcomes: Mapping[str, Sequence[FarmOutcome]], base: str, policy: str) -> Pair:
     """The runs of `policy` against those of `base`, seed by seed."""
     pairs = list(zip(outcomes[base], outcomes[policy], strict=True))
     old = {key: np.array([a.measures[key] for a, _ in pairs]) for key in MEASURES}
@@ -137,7 +139,7 @@ def verdicts(pair: Pair, published: Published) -> list[Verdict]:
     return found
 
 
-def moved_lines(base: Outcome, other: Outcome, names: Sequence[str]) -> list[dict[str, object]]:
+def moved_lines(base: FarmOutcome, other: FarmOutcome, names: Sequence[str]) -> list[dict[str, object]]:
     """What became of each job that was moved: where and how long it ran in both runs, and what was predicted."""
     estimate_s = other.run.workload.estimate_s
     lines: list[dict[str, object]] = []
@@ -172,10 +174,10 @@ def interval(values: Floats, *seed: str) -> dict[str, object]:
 
 
 def document(
-    outcomes: Mapping[str, Sequence[Outcome]],
+    outcomes: Mapping[str, Sequence[FarmOutcome]],
     pairs: Sequence[Pair],
     published: Published | None,
-    made: Prepared,
+    made: PreparedStream,
     *,
     explain: bool = False,
 ) -> dict[str, object]:
@@ -217,7 +219,7 @@ def document(
     }  # fmt: skip
 
 
-def _considered(outcomes: Mapping[str, Sequence[Outcome]], made: Prepared) -> list[dict[str, object]]:
+def _considered(outcomes: Mapping[str, Sequence[FarmOutcome]], made: PreparedStream) -> list[dict[str, object]]:
     names = tuple(cluster.name for cluster in made.farm.clusters)
     return [
         {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dfrs.experiments.cells import FAILED, Cell
+from dfrs.experiments.planned_runs import FAILED, PlannedRun
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.experiments.store import Store
 
@@ -58,9 +58,9 @@ def progress_of(study: Study, store: Store) -> Progress:
     )
 
 
-def failed_cells(cells: Sequence[Cell], store: Store) -> list[tuple[Cell, str]]:
+def failed_cells(cells: Sequence[PlannedRun], store: Store) -> list[tuple[PlannedRun, str]]:
     """Cells that failed, with the message."""
-    found: list[tuple[Cell, str]] = []
+    found: list[tuple[PlannedRun, str]] = []
     for kind in {cell.kind.name: cell.kind for cell in cells}.values():
         frame = store.results(kind).filter(pl.col("status") == FAILED)
         messages = dict(zip(frame["key"].to_list(), frame["message"].to_list(), strict=True))

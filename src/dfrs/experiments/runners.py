@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Protocol
 
-from dfrs.experiments.cells import Cell, Row, Work, perform, warm
+from dfrs.experiments.planned_runs import PlannedRun, Row, Work, perform, warm
 
 _LOADED = ["dfrs.api"]
 """By the process from which workers are forked: most of what takes long to load, and nothing that has threads when it
@@ -41,7 +41,7 @@ class Runner(Protocol):
         """How many pieces run at a time, at present."""
         ...
 
-    def start(self, cells: Sequence[Cell]) -> None:
+    def start(self, cells: Sequence[PlannedRun]) -> None:
         """Have the workers load what these cells need."""
         ...
 
@@ -59,7 +59,7 @@ class InProcess:
 
     workers = 1
 
-    def start(self, cells: Sequence[Cell]) -> None:
+    def start(self, cells: Sequence[PlannedRun]) -> None:
         """Each piece loads what it needs."""
 
     def map(self, work: Iterable[Work]) -> Iterator[Done]:
@@ -79,7 +79,7 @@ class Processes:
         self._pool: ProcessPoolExecutor | None = None
         self._wanted: Connection | None = None
 
-    def start(self, cells: Sequence[Cell]) -> None:
+    def start(self, cells: Sequence[PlannedRun]) -> None:
         """Start the processes; while they load, compile here what is not compiled yet, once for all."""
         _prepared()
         warm(cells)

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import polars as pl
 from pydantic import BaseModel, Field, ValidationError
 
-from dfrs.experiments.cells import Cell, Entry, Kind
 from dfrs.experiments.experiment import Experiment, Source
 from dfrs.experiments.fields import Strict
 from dfrs.experiments.kinds import experiments
+from dfrs.experiments.planned_runs import Configuration, PlannedRun, RunKind
 from dfrs.model.errors import InputError
 
 FORMAT = "dfrs-campaign/1"
@@ -34,7 +34,7 @@ Yes = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Report(Strict):
+class ReportSettings(Strict):
     """What tables and the page show of the results."""
 
     measures: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class _File(Strict):
     name: Name
     description: str = ""
     keep_runs: Yes = False
-    report: Report = Report()
+    report: ReportSettings = ReportSettings()
     studies: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
 
 
@@ -68,7 +68,7 @@ def _within(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 @cache
 def models() -> tuple[type[BaseModel], ...]:
     """All that a file consists of."""
-    roots = (Report, _File, *(experiment.study for experiment in experiments().values()))
+    roots = (ReportSettings, _File, *(experiment.study for experiment in experiments().values()))
     return tuple(dict.fromkeys(model for root in roots for model in _within(root)))
 
 
@@ -98,12 +98,12 @@ class Study:
 
     name: str
     sources: tuple[Source, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[Configuration, ...]
     sample: str = ""
     alone: bool = False
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RunKind:
         """What its cells are."""
         return self.experiment.kind
 
@@ -113,14 +113,14 @@ class Study:
         return next(each for each in experiments().values() if isinstance(self.entries[0], each.entry))
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[PlannedRun, ...]:
         """Case by case, and for each case in the order of the entries."""
         return tuple(cell for source in self.sources for cell in self.cells_of(source))
 
-    def cells_of(self, source: Source) -> list[Cell]:
+    def cells_of(self, source: Source) -> list[PlannedRun]:
         """Those of one source."""
         return [
-            Cell(kind=self.kind, case=case, entry=entry, alone=self.alone)
+            PlannedRun(kind=self.kind, case=case, entry=entry, alone=self.alone)
             for case, entry in product(source.cases(), self.entries)
         ]
 
@@ -133,15 +133,15 @@ class Campaign:
     studies: tuple[Study, ...]
     description: str = ""
     keep_runs: Yes = False
-    report: Report = field(default_factory=Report)
+    report: ReportSettings = field(default_factory=ReportSettings)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[RunKind, ...]:
         """Of its cells, each once."""
         return tuple({study.kind.name: study.kind for study in self.studies}.values())
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[PlannedRun, ...]:
         """Of all studies, each once."""
         return tuple({cell.key: cell for study in self.studies for cell in study.cells}.values())
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import tomli_w
 
-from dfrs.experiments.cells import Entry
 from dfrs.experiments.experiment import Experiment
+from dfrs.experiments.planned_runs import Configuration
 from dfrs.experiments.spec import FORMAT, Campaign, Study
 
 
@@ -44,7 +44,7 @@ def _study_document(study: Study) -> dict[str, Any]:
     return document
 
 
-def _item(kind: Experiment, entry: Entry) -> dict[str, Any]:
+def _item(kind: Experiment, entry: Configuration) -> dict[str, Any]:
     """Name, label where it is another, and every setting that is not the usual one."""
     name = getattr(entry, kind.item)
     return {kind.item: name} | ({"label": entry.label} if entry.label != name else {}) | dict(kind.said(entry))

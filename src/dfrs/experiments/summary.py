@@ -11,14 +11,14 @@ import numpy as np
 import polars as pl
 
 import dfrs
-from dfrs.experiments.cells import FAILED, Cell
-from dfrs.experiments.kept import front
 from dfrs.experiments.kinds import experiments
+from dfrs.experiments.planned_runs import FAILED, PlannedRun
 from dfrs.experiments.results import study_frame
+from dfrs.experiments.saved_runs import front
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.experiments.store import Store
 from dfrs.model.instance import Floats, Ints
-from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Measure, PagePoint, PageRun, Summary
+from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Metric, PagePoint, PageRun, Summary
 from dfrs.runs.metrics.statistics import Interval, Paired, mean_interval, paired
 
 _HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished")
@@ -41,12 +41,12 @@ _NOTES = (
 )
 
 
-def measure(key: str) -> Measure:
+def measure(key: str) -> Metric:
     """A column of results as tables and pages call it."""
     unit = next((name for ending, name in _UNITS.items() if key.endswith(ending)), "")
     ending = next((ending for ending in _UNITS if key.endswith(ending)), "")
     title = _TITLES.get(key, key.removesuffix(ending).replace("_", " "))
-    return Measure(key=key, title=title, unit=unit, better="high" if any(part in key for part in _HIGH) else "low")
+    return Metric(key=key, title=title, unit=unit, better="high" if any(part in key for part in _HIGH) else "low")
 
 
 Keys = dict[tuple[str, str, str], str]
@@ -97,7 +97,7 @@ class Summaries:
                 found.append(Group(name=name, study=study, frame=frame.filter(pl.col("source") == source.name)))
         return tuple(found)
 
-    def means(self) -> Iterator[tuple[Group, str, Measure, Interval, int]]:
+    def means(self) -> Iterator[tuple[Group, str, Metric, Interval, int]]:
         """Group, entry, measure, its mean, and of how many runs: those that failed or found nothing have no value."""
         for group in self.groups:
             for label, part in group.parts.items():
@@ -106,7 +106,7 @@ class Summaries:
                     mean = mean_interval(_floats(part, m.key), seed=seed, clusters=group.clusters(part))
                     yield group, label, m, mean.shown, len(part)
 
-    def comparisons(self) -> Iterator[tuple[Group, str, str, Measure, Paired]]:
+    def comparisons(self) -> Iterator[tuple[Group, str, str, Metric, Paired]]:
         """Group, entry, baseline, measure, and how they compare on the cases that both have."""
         for group in self.groups:
             baseline = self.baseline_of(group)
@@ -130,7 +130,7 @@ class Summaries:
                     ),
                 )
 
-    def curves(self) -> Iterator[tuple[Group, str, Measure, float, Interval, tuple[str, ...]]]:
+    def curves(self) -> Iterator[tuple[Group, str, Metric, float, Interval, tuple[str, ...]]]:
         """Group, entry, measure, x, the mean there, and the keys of the runs it is of."""
         for group in self.groups:
             x = self._x_of(group)
@@ -175,7 +175,7 @@ class Summaries:
     def _runs(
         self,
         group: Group,
-        cells: Mapping[str, Cell],
+        cells: Mapping[str, PlannedRun],
         file: Path,
         directory: Path,
         keys: dict[tuple[str, str, str], str],
@@ -216,7 +216,7 @@ class Summaries:
             ("code", ", ".join(name.rpartition("-")[2] for name in folders)),
         )
 
-    def measures_of(self, group: Group) -> list[Measure]:
+    def measures_of(self, group: Group) -> list[Metric]:
         """Those that the kind of its runs has."""
         return [m for m in self.measures if m.key in group.frame.columns]
 
@@ -246,7 +246,7 @@ def _floats(frame: pl.DataFrame, name: str) -> Floats:
     return frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
-def _summary(group: Group, label: str, m: Measure, mean: Interval, runs: int) -> Summary:
+def _summary(group: Group, label: str, m: Metric, mean: Interval, runs: int) -> Summary:
     return Summary(
         group=group.name,
         entry=label,
@@ -259,7 +259,7 @@ def _summary(group: Group, label: str, m: Measure, mean: Interval, runs: int) ->
     )
 
 
-def _comparison(group: Group, label: str, baseline: str, m: Measure, found: Paired) -> Comparison:
+def _comparison(group: Group, label: str, baseline: str, m: Metric, found: Paired) -> Comparison:
     ratio = None if found.ratio is None else found.ratio.shown
     return Comparison(
         group=group.name,

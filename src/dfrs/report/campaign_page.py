@@ -23,7 +23,7 @@ _OWN_KEY = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class Metric:
     """One figure of a run."""
 
     key: str
@@ -115,7 +115,7 @@ class CampaignPage:
     description: str
     facts: tuple[tuple[str, str], ...]
     x_label: str
-    measures: tuple[Measure, ...]
+    measures: tuple[Metric, ...]
     runs: tuple[PageRun, ...]
     curves: tuple[Curve, ...]
     summaries: tuple[Summary, ...]

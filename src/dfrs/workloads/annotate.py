@@ -30,8 +30,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.workloads.cwf import Cwf
-from dfrs.workloads.oddities import Oddity, Report, oddity
 from dfrs.workloads.swf import Swf
+from dfrs.workloads.trace_warnings import TraceReport, TraceWarning, trace_warning
 
 OVERRUN = ("keep", "cut")
 LARGER = ("keep", "drop", "clamp")
@@ -51,7 +51,7 @@ class Tasks:
     memory: Floats
     processors: Ints
     """(J,) that each task stands for."""
-    oddities: tuple[Oddity, ...] = ()
+    oddities: tuple[TraceWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,8 @@ class Annotation:
         )
 
 
-def _odd(rule: str, handled: str, bad: Bools, swf: Swf, label: str, values: np.ndarray | None = None) -> Oddity:
-    return oddity(rule, handled, bad, swf.line, label, getattr(swf, label) if values is None else values)
+def _odd(rule: str, handled: str, bad: Bools, swf: Swf, label: str, values: np.ndarray | None = None) -> TraceWarning:
+    return trace_warning(rule, handled, bad, swf.line, label, getattr(swf, label) if values is None else values)
 
 
 def to_workload(
@@ -129,7 +129,7 @@ def to_workload(
     overrun: str = "keep",
     larger: str = "keep",
     seed: int = 0,
-) -> tuple[Workload, Report]:
+) -> tuple[Workload, TraceReport]:
     """The workload of a trace on `nodes` nodes (default: the header's MaxProcs, else MaxNodes, by the cores of a node).
 
     A job has its allocated processors, or where that is not above 0 those it requested, or else is dropped. A run time
@@ -207,7 +207,7 @@ def _nodes(swf: Swf, annotation: Annotation, nodes: int | None) -> int:
     return max(machine // annotation.cores, 1)
 
 
-def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[Oddity]]:
+def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[TraceWarning]]:
     """(J,) processors, at least 1; (J,) which jobs to keep; what was odd."""
     unknown = swf.processors < 1
     neither = unknown & (swf.requested_processors < 1)
@@ -223,7 +223,7 @@ def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[
     return np.minimum(processors, machine) if larger == "clamp" else processors, keep, oddities
 
 
-def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floats, list[Oddity]]:
+def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floats, list[TraceWarning]]:
     """(J,) run times, above 0; (J,) estimates; what was odd."""
     run_s = np.where(swf.run_s > 0, swf.run_s, 1.0)
     requested_s = np.where(swf.requested_s > 0, swf.requested_s, np.nan)

@@ -22,8 +22,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import LATEST_S
 from dfrs.model.writing import write_bytes
-from dfrs.workloads.oddities import Oddity, oddity
 from dfrs.workloads.swf import COLUMNS, Swf, SwfReader, blocks, job_lines, words
+from dfrs.workloads.trace_warnings import TraceWarning, trace_warning
 
 REQUESTS = {"S": -1} | {kind.name: int(kind) for kind in CommandKind}
 """Field 20, and what the reader has for it."""
@@ -132,15 +132,15 @@ def read_cwf(path: Path, *, strict: bool = False) -> Cwf:
     return Cwf(jobs=jobs.with_columns(report=report), requested_start_s=start_s, commands=commands)
 
 
-def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[Oddity]]:
+def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[TraceWarning]]:
     negative = (start_s < 0) & (start_s != -1)
     early = (start_s >= 0) & (start_s < jobs.submit_s)
     far = start_s > LATEST_S
     label = "field 19 (requested_start_s)"
     return np.where((start_s < 0) | far, np.nan, start_s), [
-        oddity(f"a requested start must be at most {LATEST_S:g}", "-1 taken", far, jobs.line, label, start_s),
-        oddity("a requested start must be at least 0, or -1", "-1 taken", negative, jobs.line, label, start_s),
-        oddity(
+        trace_warning(f"a requested start must be at most {LATEST_S:g}", "-1 taken", far, jobs.line, label, start_s),
+        trace_warning("a requested start must be at least 0, or -1", "-1 taken", negative, jobs.line, label, start_s),
+        trace_warning(
             "a requested start must not be before the submission",
             "kept: the job may start at once",
             early,
@@ -148,11 +148,11 @@ def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[Od
             label,
             start_s,
         ),
-        oddity("a job's amount must be -1", "ignored", amount != -1, jobs.line, "field 21 (amount)", amount),
+        trace_warning("a job's amount must be -1", "ignored", amount != -1, jobs.line, "field 21 (amount)", amount),
     ]
 
 
-def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands, list[Oddity]]:
+def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands, list[TraceWarning]]:
     """The valid commands of some lines of the table, on `jobs`, and what is odd about all of them."""
     line, ids, time_s, amount = (table[label] for label in ("line", "job_id", "submit_s", "amount"))
     early = time_s < 0
@@ -168,13 +168,17 @@ def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands,
     ahead = keep & known & (time_s < jobs.submit_s[at])
     as_unknown = "kept: will be answered as on an unknown job"
     oddities = [
-        oddity("a command's time must be at least 0", "dropped", early, line, "field 2 (submit_s)", time_s),
-        oddity("a command's amount must be above 0", "dropped", small, line, "field 21 (amount)", amount),
-        oddity(f"a command's amount must be at most {MOST:g}", "dropped", large, line, "field 21 (amount)", amount),
-        oddity("processors must be a whole number", "dropped", part, line, "field 21 (amount)", amount),
-        oddity("commands must be in order of time", "sorted", late, line, "field 2 (submit_s)", time_s),
-        oddity("a command must be on a job of the trace", as_unknown, keep & ~known, line, "field 1 (job_id)", ids),
-        oddity("a command must not come before its job", as_unknown, ahead, line, "field 2 (submit_s)", time_s),
+        trace_warning("a command's time must be at least 0", "dropped", early, line, "field 2 (submit_s)", time_s),
+        trace_warning("a command's amount must be above 0", "dropped", small, line, "field 21 (amount)", amount),
+        trace_warning(
+            f"a command's amount must be at most {MOST:g}", "dropped", large, line, "field 21 (amount)", amount
+        ),
+        trace_warning("processors must be a whole number", "dropped", part, line, "field 21 (amount)", amount),
+        trace_warning("commands must be in order of time", "sorted", late, line, "field 2 (submit_s)", time_s),
+        trace_warning(
+            "a command must be on a job of the trace", as_unknown, keep & ~known, line, "field 1 (job_id)", ids
+        ),
+        trace_warning("a command must not come before its job", as_unknown, ahead, line, "field 2 (submit_s)", time_s),
     ]
     commands = ElasticCommands(time_s=time_s[keep], job_id=ids[keep], kind=table["request"][keep], amount=amount[keep])
     return commands, oddities

@@ -9,7 +9,7 @@ from dfrs.experiments.farm_compare import MEASURES, done_by, percent, throughput
 from dfrs.experiments.kinds.farm import times_of
 from dfrs.model.instance import Floats
 from dfrs.report.tables import Claim, Content, Grid, TableCell
-from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS, TABLE_21, Experiment
+from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS, TABLE_21, PublishedExperiment
 from dfrs_reproduction.atif2011.streams import stream
 from dfrs_reproduction.atif2011.studies import (
     BASE,
@@ -24,7 +24,7 @@ from dfrs_reproduction.atif2011.studies import (
     printed,
 )
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, interval, mean_cell, say
+from dfrs_reproduction.metrics import ResultTable, interval, mean_cell, say
 from dfrs_reproduction.sizes import Size
 
 _SECTIONS = {1: "8.1", 2: "8.2", 3: "8.3"}
@@ -43,7 +43,7 @@ _NOTES = (
 )
 
 
-def _columns(sheet: Sheet) -> dict[str, Floats]:
+def _columns(sheet: ResultTable) -> dict[str, Floats]:
     """(S,) of each quantity of Tables 10, 15 and 17, by seed."""
     base, other = only(sheet, BASE), only(sheet, MIGRATING)
     totals = other["total_s"].to_numpy()
@@ -55,7 +55,7 @@ def _columns(sheet: Sheet) -> dict[str, Floats]:
     return found
 
 
-def _published(known: Experiment) -> dict[str, float]:
+def _published(known: PublishedExperiment) -> dict[str, float]:
     mean = known.average
     return {
         "base wait_s": mean.base_wait_s, "base turnaround_s": mean.base_turnaround_s, "base total_s": mean.base_total_s,
@@ -64,7 +64,7 @@ def _published(known: Experiment) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
+def _runs_grid(found: dict[str, Floats], known: PublishedExperiment) -> Grid:
     ours, cells = _published(known), list[TableCell]()
     for side, row in (("base", "base run"), ("other", "migration run")):
         for key, title in MEASURES.items():
@@ -91,7 +91,7 @@ def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
     return Grid(title="Runs", heading="run", cells=tuple(sorted(cells, key=lambda cell: cell.row)))
 
 
-def _printed_grid(known: Experiment) -> Grid:
+def _printed_grid(known: PublishedExperiment) -> Grid:
     cells: list[TableCell] = []
     for k, run in enumerate(known.runs, 1):
         for measure, value in {
@@ -107,7 +107,7 @@ def _printed_grid(known: Experiment) -> Grid:
     return Grid(title="The three published runs", heading="run", cells=tuple(cells))
 
 
-def _gains_grid(found: dict[str, Floats], known: Experiment) -> Grid:
+def _gains_grid(found: dict[str, Floats], known: PublishedExperiment) -> Grid:
     printed_of, report = _published(known), f"[Atif2011] Table {known.table} gains"
     gain = throughput(known.jobs, found["done"])
     cells = [
@@ -138,7 +138,7 @@ def _gains_grid(found: dict[str, Floats], known: Experiment) -> Grid:
     return Grid(title="What migrations gain", heading="measure", cells=tuple(cells))
 
 
-def _moves_grid(sheet: Sheet, experiment: int) -> Grid:
+def _moves_grid(sheet: ResultTable, experiment: int) -> Grid:
     """Which jobs are moved in how many seeds, beside those that were."""
     names = {job.job: job.name.upper() for job in stream(experiment)}
     names |= {6: "FT.B.4.20"} if experiment == 1 else {}
@@ -157,7 +157,7 @@ def _moves_grid(sheet: Sheet, experiment: int) -> Grid:
     return Grid(title="Jobs that are moved most often", heading="job and way", cells=tuple(cells))
 
 
-def _variants_grid(results: Results, known: Experiment) -> Grid:
+def _variants_grid(results: Results, known: PublishedExperiment) -> Grid:
     cells: list[TableCell] = []
     titles = {"exact": "predictions true", "by name": "A first, then B, C, D", "printed": "job 6 as printed"}
     for name, sheet in results.items():
@@ -185,7 +185,7 @@ def _variants_grid(results: Results, known: Experiment) -> Grid:
     return Grid(title="Read otherwise", heading="variant", cells=tuple(cells))
 
 
-def _claims(found: dict[str, Floats], known: Experiment, experiment: int) -> list[Claim]:
+def _claims(found: dict[str, Floats], known: PublishedExperiment, experiment: int) -> list[Claim]:
     report, seeds = f"[Atif2011] Table {known.table} claims", len(found["done"])
     gain = throughput(known.jobs, found["done"])
     claims = [_claim("Throughput is higher with migrations", f"{known.throughput:+.0f} %", gain, report)]

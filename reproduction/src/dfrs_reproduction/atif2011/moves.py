@@ -12,7 +12,7 @@ from dfrs_reproduction.atif2011.published import MIGRATIONS, TABLE_11, Moved
 from dfrs_reproduction.atif2011.streams import READ, stream
 from dfrs_reproduction.atif2011.studies import BASE, EXPERIMENT_OF, MIGRATING, main, only
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell
+from dfrs_reproduction.metrics import ResultTable, mean_cell
 from dfrs_reproduction.sizes import Size
 
 ALIASES = {3: {"IS.B.8.2149": "IS.B.8.2419"}}
@@ -43,13 +43,13 @@ def number_of(experiment: int, name: str) -> int | None:
     return numbers(experiment).get(ALIASES.get(experiment, {}).get(name, name))
 
 
-def _times(sheet: Sheet, policy: str, job: int) -> tuple[Floats, list[str]]:
+def _times(sheet: ResultTable, policy: str, job: int) -> tuple[Floats, list[str]]:
     """(S,) seconds that a job ran, and where."""
     rows = [times_of({"job_times": text})[job] for text in only(sheet, policy)["job_times"].to_list()]
     return np.array([end - start for start, end, _ in rows]), [where for *_, where in rows]
 
 
-def _moved_in(sheet: Sheet, job: int) -> Floats:
+def _moved_in(sheet: ResultTable, job: int) -> Floats:
     """(S,) 100 where the migration run moved the job, else 0."""
     texts = only(sheet, MIGRATING)["moves"].to_list()
     return np.array([100.0 * any(move["job"] == job for move in json.loads(text)) for text in texts])
@@ -98,7 +98,7 @@ def _controlled(results: Results, table: int) -> Content:
     return Content(grids=(_printed_grid(table),), claims=tuple(_closes(table)), notes=notes)
 
 
-def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[TableCell]:
+def _job_cells(sheet: ResultTable, table: int, job: Moved, number: int) -> list[TableCell]:
     cells: list[TableCell] = []
     where = {BASE: job.base_cluster or job.cluster, MIGRATING: job.cluster}
     for policy, known in ((BASE, job.base_s), (MIGRATING, job.migrated_s)):

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.report.curves import Picture, Style
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import HOUR_S, WAIT
 from dfrs_reproduction.kumar2011.skips import LOAD, best, knee, label_of, skips
-from dfrs_reproduction.measures import Sheet, mean_cell
+from dfrs_reproduction.metrics import ResultTable, mean_cell
 from dfrs_reproduction.sizes import Size
 
 _SHARES = (0.2, 0.5, 0.8)
@@ -31,7 +31,7 @@ _FIXED_BEST = (
 
 
 def _needs(size: Size) -> Needs:
-    entries = [Entry(label=label, policy=policy) for label, policy in _POLICIES.items()]
+    entries = [OnlineConfiguration(label=label, policy=policy) for label, policy in _POLICIES.items()]
     loads = {f"{ps:g}": elastic.study(f"adaptive-{ps:g}", entries, ps=ps, seeds=size.elastic) for ps in _SHARES}
     return loads | {f"skips {ps:g}": skips(size, ps) for ps in _SHARES}
 
@@ -55,7 +55,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _waits(ps: float, sheet: Sheet) -> Grid:
+def _waits(ps: float, sheet: ResultTable) -> Grid:
     title = f"Mean wait, hours, P_S = {ps:g}"
     cells = [
         mean_cell(
@@ -71,7 +71,7 @@ def _waits(ps: float, sheet: Sheet) -> Grid:
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
-def _gains(ps: float, sheet: Sheet) -> Grid:
+def _gains(ps: float, sheet: ResultTable) -> Grid:
     cells = [
         elastic.change_cell(change, label, f"load {load:g}")
         for label in _CURVES

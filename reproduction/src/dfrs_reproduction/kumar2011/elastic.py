@@ -6,14 +6,14 @@ from functools import cache
 
 import numpy as np
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.experiments.sources.traces import CwfSource, ElasticTrace
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Series, Style
 from dfrs.report.tables import Claim, Grid, TableCell
 from dfrs.runs.metrics.statistics import paired
-from dfrs_reproduction.measures import Sheet, drawn_as, mean, mean_cell, mean_series, nan
+from dfrs_reproduction.metrics import ResultTable, drawn_as, mean, mean_cell, mean_series, nan
 from dfrs_reproduction.sizes import Size
 
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -67,10 +67,10 @@ class Contest:
         """In the order of curves and columns."""
         return self.easy, self.los, self.new
 
-    def entries(self, ps: float) -> tuple[Entry, ...]:
+    def entries(self, ps: float) -> tuple[OnlineConfiguration, ...]:
         """With the C_s for this P_S."""
-        named = Entry(label=self.new, policy=f"{self.new}/CS={SKIPS[ps]}")
-        return *(Entry(label=name, policy=name) for name in (self.easy, self.los)), named
+        named = OnlineConfiguration(label=self.new, policy=f"{self.new}/CS={SKIPS[ps]}")
+        return *(OnlineConfiguration(label=name, policy=name) for name in (self.easy, self.los)), named
 
 
 BATCH = Contest(new="Delayed-LOS", los="LOS", easy="EASY")
@@ -81,7 +81,7 @@ MIXED_E = Contest(new="Hybrid-LOS-E", los="LOS-DE", easy="EASY-DE")
 
 def study(
     name: str,
-    runs: Iterable[Entry],
+    runs: Iterable[OnlineConfiguration],
     *,
     ps: float,
     seeds: int,
@@ -132,12 +132,12 @@ def _mean_size(ps: float, seed: int) -> float:
     return 32.0 * float(ElasticTrace(seed=seed, ps=ps).workload().tasks.mean())
 
 
-def mean_sizes(ps: float, sheet: Sheet) -> Floats:
+def mean_sizes(ps: float, sheet: ResultTable) -> Floats:
     """(S,) processors of a job on average, in each of the workloads of `sheet`; dedicated or not they are the same."""
     return np.array([_mean_size(ps, int(seed)) for seed in sorted(set(sheet.parameter("number").tolist()))])
 
 
-def size_claim(ps: float, sheet: Sheet, published: float) -> Claim:
+def size_claim(ps: float, sheet: ResultTable, published: float) -> Claim:
     """The mean size of jobs that a figure states, within 5 %."""
     ours = mean_sizes(ps, sheet)
     return Claim(
@@ -164,7 +164,7 @@ class Change:
         return None if self.low is None or self.high is None else self.low > 0.0 or self.high < 0.0
 
 
-def improvement(sheet: Sheet, new: str, old: str, measure: str) -> Change:
+def improvement(sheet: ResultTable, new: str, old: str, measure: str) -> Change:
     """Of `new` over `old` on the same workloads, all of one load; above 0 it is better."""
     return change(
         sheet.column(new, measure),
@@ -192,17 +192,17 @@ def change(new: Floats, old: Floats, seed: str, *, more: bool = False) -> Change
     return Change(percent=scale * nan(found.mean), low=low, high=high, count=found.count)
 
 
-def loads_of(sheet: Sheet) -> list[float]:
+def loads_of(sheet: ResultTable) -> list[float]:
     """Those of which there are results."""
     return sorted(set(sheet.parameter("target_load").tolist()))
 
 
-def improvements(sheet: Sheet, new: str, old: str, measure: str) -> dict[float, Change]:
+def improvements(sheet: ResultTable, new: str, old: str, measure: str) -> dict[float, Change]:
     """At each load."""
     return {load: improvement(sheet.where(target_load=load), new, old, measure) for load in loads_of(sheet)}
 
 
-def better_claim(claim: str, sheet: Sheet, new: str, old: str, measure: str = WAIT) -> Claim:
+def better_claim(claim: str, sheet: ResultTable, new: str, old: str, measure: str = WAIT) -> Claim:
     """That `new` is better than `old` at every load."""
     found = improvements(sheet, new, old, measure)
     percents = [change.percent for change in found.values()]
@@ -238,7 +238,7 @@ def style(label: str) -> tuple[int, Style]:
     return _STYLES["EASY" if label.startswith("EASY") else "LOS" if label.startswith("LOS") else "Delayed-LOS"]
 
 
-def panel(sheet: Sheet, labels: Sequence[str], measure: str, title: str, *, hours: bool = False) -> Panel:
+def panel(sheet: ResultTable, labels: Sequence[str], measure: str, title: str, *, hours: bool = False) -> Panel:
     """The means of a measure against the load, in the bands of their intervals."""
     unit = HOUR_S if hours else 1.0
     series = tuple(
@@ -262,7 +262,7 @@ def panel(sheet: Sheet, labels: Sequence[str], measure: str, title: str, *, hour
     )
 
 
-def over_panel(sheet: Sheet, labels: Mapping[str, tuple[int, Style]], old: str, title: str) -> Panel:
+def over_panel(sheet: ResultTable, labels: Mapping[str, tuple[int, Style]], old: str, title: str) -> Panel:
     """By how much the mean wait is better than that of `old`, against the load."""
     series = [zero(loads_of(sheet), old)]
     for label, (colour, line) in labels.items():
@@ -297,7 +297,7 @@ def change_series(label: str, found: Mapping[float, Change], colour: int, line: 
     )
 
 
-def contest_panels(sheet: Sheet, contest: Contest, told: str, *, utilisation: bool = True) -> list[Panel]:
+def contest_panels(sheet: ResultTable, contest: Contest, told: str, *, utilisation: bool = True) -> list[Panel]:
     """Utilization, wait, and wait relative to EASY's, against the load."""
     panels = [panel(sheet, contest.labels, UTILISATION, told)] if utilisation else []
     return [
@@ -307,7 +307,7 @@ def contest_panels(sheet: Sheet, contest: Contest, told: str, *, utilisation: bo
     ]
 
 
-def means_grid(sheet: Sheet, labels: Sequence[str], title: str) -> Grid:
+def means_grid(sheet: ResultTable, labels: Sequence[str], title: str) -> Grid:
     """Utilization in percent and wait in hours, by load."""
     parts = {"utilization, %": (UTILISATION, 0.01), "wait, h": (WAIT, HOUR_S)}
     cells = [
@@ -339,7 +339,7 @@ def change_cell(change: Change, row: str, measure: str, published: float | None 
     )
 
 
-def improvements_grid(sheet: Sheet, contest: Contest, title: str) -> Grid:
+def improvements_grid(sheet: ResultTable, contest: Contest, title: str) -> Grid:
     """The improvement of each measure over LOS and EASY, in percent, by load."""
     cells = [
         change_cell(improvements(sheet, contest.new, old, measure)[load], f"load {load:g}", f"{name} over {old}, %")

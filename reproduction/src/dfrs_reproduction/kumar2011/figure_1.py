@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dfrs.experiments.fields import spread
 from dfrs.experiments.files import find_trace
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.experiments.sources.traces import TraceSource
 from dfrs.experiments.spec import Study
 from dfrs.model.errors import InputError
@@ -60,7 +60,7 @@ def _study(file: str, name: str, parts: int, size: Size) -> Study | None:
         for first in firsts
     ]
     told = f"{name}: {len(firsts)} of its {parts} parts of {_JOBS:,} jobs, each scaled to load 0.5 to 0.95; 2 policies."
-    entries = tuple(Entry(label=policy, policy=policy) for policy in _POLICIES)
+    entries = tuple(OnlineConfiguration(label=policy, policy=policy) for policy in _POLICIES)
     return Study(name=name, sample=told, sources=tuple(sources), entries=entries)
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import HOUR_S, MIXED_E
-from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell, nan
 from dfrs_reproduction.sizes import Size
 
 _LOADS = (0.5, 0.7, 0.9)
@@ -55,8 +55,11 @@ _DEDICATED = (
 def _needs(size: Size) -> Needs:
     runs = [
         *MIXED_E.entries(0.5),
-        Entry(label=_EQUI, policy=_EQUI),
-        *(Entry(label=label, policy=policy, penalty_s=penalty_s) for label, (policy, penalty_s) in _SHARING.items()),
+        OnlineConfiguration(label=_EQUI, policy=_EQUI),
+        *(
+            OnlineConfiguration(label=label, policy=policy, penalty_s=penalty_s)
+            for label, (policy, penalty_s) in _SHARING.items()
+        ),
     ]
     return {
         "mixed": elastic.study(
@@ -81,7 +84,7 @@ def _content(results: Results) -> Content:
     return Content(grids=grids, claims=tuple(_claims(sheet)), pictures=(picture,), notes=(_WHAT, _SLOWDOWN, _DEDICATED))
 
 
-def _panel(sheet: Sheet, measure: str, unit: float, title: str, *, log: bool = False) -> Panel:
+def _panel(sheet: ResultTable, measure: str, unit: float, title: str, *, log: bool = False) -> Panel:
     series: list[Series] = []
     for label in sheet.labels:
         known = label in MIXED_E.labels
@@ -110,7 +113,7 @@ def _panel(sheet: Sheet, measure: str, unit: float, title: str, *, log: bool = F
     return Panel(title="", x_label="load", y_label=title, series=tuple(series), log_y=log, x_ticks=_LOADS)
 
 
-def _grid(sheet: Sheet, title: str) -> Grid:
+def _grid(sheet: ResultTable, title: str) -> Grid:
     cells = [
         mean_cell(
             sheet.column(label, column) / unit,
@@ -125,7 +128,7 @@ def _grid(sheet: Sheet, title: str) -> Grid:
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
+def _claims(sheet: ResultTable) -> list[Claim]:
     penalised = [_label(policy, _PENALTIES_S[0]) for policy in _FRACTIONAL]
     claims: list[Claim] = []
     for what, column in (
@@ -153,7 +156,7 @@ def _claims(sheet: Sheet) -> list[Claim]:
     return claims
 
 
-def _least(sheet: Sheet, labels: Iterable[str], column: str, load: float) -> float:
+def _least(sheet: ResultTable, labels: Iterable[str], column: str, load: float) -> float:
     at = sheet.where(target_load=load)
     return min(nan(mean(at.column(label, column))) for label in labels)
 

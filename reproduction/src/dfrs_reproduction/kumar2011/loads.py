@@ -7,7 +7,7 @@ from dfrs.report.tables import Claim, Content
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import BATCH, BATCH_E, MIXED, MIXED_E, PUBLISHED_SIZES, WAIT, Contest
-from dfrs_reproduction.measures import Sheet, mean, nan
+from dfrs_reproduction.metrics import ResultTable, mean, nan
 from dfrs_reproduction.sizes import Size
 
 SUBTITLE = "means over seeds; bands: 95 % bootstrap confidence intervals of the mean, right of the paired difference"
@@ -19,7 +19,7 @@ _MIXED_SIZE = 177.7
 def _content(
     name: str,
     title: str,
-    parts: Mapping[str, tuple[Contest, Sheet]],
+    parts: Mapping[str, tuple[Contest, ResultTable]],
     claims: Sequence[Claim],
     notes: Sequence[str] = (),
     *,
@@ -43,7 +43,7 @@ def _content(
     return Content(grids=tuple(grids), claims=tuple(claims), pictures=(picture,), notes=(*notes, *_NOTES))
 
 
-def outperforms(sheet: Sheet, contest: Contest, told: str) -> list[Claim]:
+def outperforms(sheet: ResultTable, contest: Contest, told: str) -> list[Claim]:
     """That the new policy has shorter waits, and uses more, than both others, at every load."""
     new = contest.new
     return [
@@ -125,7 +125,7 @@ def _content_8(results: Results) -> Content:
     )
 
 
-def _overall(sheet: Sheet, new: str, old: str) -> float:
+def _overall(sheet: ResultTable, new: str, old: str) -> float:
     """By how many percent the mean wait over all loads is below that of `old`."""
     ours, theirs = (nan(mean(sheet.column(label, WAIT))) for label in (new, old))
     return 100.0 * (1.0 - ours / theirs)
@@ -155,7 +155,7 @@ def _content_10(results: Results) -> Content:
     return _content("kumar2011-figure-10", title, {told: (MIXED, sheet)}, claims, (delays(sheet, MIXED),))
 
 
-def delays(sheet: Sheet, contest: Contest) -> str:
+def delays(sheet: ResultTable, contest: Contest) -> str:
     """A sentence on how many dedicated jobs start when they are to, at the lowest and the highest load."""
     told: list[str] = []
     for load in (elastic.loads_of(sheet)[0], elastic.loads_of(sheet)[-1]):

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import HOUR_S, LONG, PUBLISHED_SIZES, SKIPS, UTILISATION, WAIT
-from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell, nan
 from dfrs_reproduction.sizes import Size
 
 COUNTS = tuple(range(1, 21))
@@ -40,35 +40,35 @@ def label_of(count: int) -> str:
 def skips(size: Size, ps: float) -> Study:
     """EASY, LOS, and Delayed-LOS with every C_s."""
     entries = [
-        *(Entry(label=name, policy=name) for name in _OTHERS),
-        *(Entry(label=label_of(count), policy=f"Delayed-LOS/CS={count}") for count in COUNTS),
+        *(OnlineConfiguration(label=name, policy=name) for name in _OTHERS),
+        *(OnlineConfiguration(label=label_of(count), policy=f"Delayed-LOS/CS={count}") for count in COUNTS),
     ]
     return elastic.study(f"skips-{ps:g}", entries, ps=ps, seeds=size.elastic, loads=(LOAD,))
 
 
-def waits(sheet: Sheet) -> list[float]:
+def waits(sheet: ResultTable) -> list[float]:
     """Mean wait in seconds for each of COUNTS."""
     return [nan(mean(sheet.column(label_of(count), WAIT))) for count in COUNTS]
 
 
-def knee(sheet: Sheet) -> int:
+def knee(sheet: ResultTable) -> int:
     """The least C_s whose mean wait is within 1 % of the least."""
     found = waits(sheet)
     return next((c for c, wait in zip(COUNTS, found, strict=True) if wait <= _NEAR * min(found)), COUNTS[0])
 
 
-def best(sheet: Sheet) -> int:
+def best(sheet: ResultTable) -> int:
     """The C_s with the least mean wait."""
     return COUNTS[int(np.argmin(waits(sheet)))]
 
 
-def flatness(sheet: Sheet, above: int) -> float:
+def flatness(sheet: ResultTable, above: int) -> float:
     """By how many percent the mean wait is off its own average, at most, for C_s above `above`."""
     found = np.array([wait for c, wait in zip(COUNTS, waits(sheet), strict=True) if c > above])
     return 100.0 * float(np.abs(found / found.mean() - 1.0).max())
 
 
-def _panels(sheet: Sheet) -> list[Panel]:
+def _panels(sheet: ResultTable) -> list[Panel]:
     parts = ((UTILISATION, "utilization, %", 0.01), (WAIT, "mean wait, hours", HOUR_S))
     panels = [
         Panel(
@@ -103,20 +103,20 @@ def _panels(sheet: Sheet) -> list[Panel]:
     return [*panels, over]
 
 
-def _level(sheet: Sheet, label: str, measure: str, unit: float) -> Series:
+def _level(sheet: ResultTable, label: str, measure: str, unit: float) -> Series:
     """A policy without C_s."""
     level = nan(mean(sheet.column(label, measure))) / unit
     colour, line = elastic.style(label)
     return Series(label=label, x=list(COUNTS), y=[level] * len(COUNTS), colour=colour, style=line)
 
 
-def _curve(sheet: Sheet, measure: str, unit: float) -> Series:
+def _curve(sheet: ResultTable, measure: str, unit: float) -> Series:
     """Without intervals, which are many times as wide as the differences between these policies."""
     means = [nan(mean(sheet.column(label_of(count), measure))) / unit for count in COUNTS]
     return Series(label="Delayed-LOS", x=list(COUNTS), y=means, colour=elastic.style("Delayed-LOS")[0])
 
 
-def _grid(sheet: Sheet) -> Grid:
+def _grid(sheet: ResultTable) -> Grid:
     cells = [
         cell
         for label in sheet.labels
@@ -135,7 +135,7 @@ def _grid(sheet: Sheet) -> Grid:
     return Grid(title="Utilization and wait for each C_s", heading="policy", cells=tuple(cells))
 
 
-def _outperforms(sheet: Sheet) -> list[Claim]:
+def _outperforms(sheet: ResultTable) -> list[Claim]:
     claims: list[Claim] = []
     for old in reversed(_OTHERS):
         found = [elastic.improvement(sheet, label_of(count), old, WAIT) for count in COUNTS]
@@ -152,7 +152,7 @@ def _outperforms(sheet: Sheet) -> list[Claim]:
     return claims
 
 
-def _knee_claim(sheet: Sheet, text: str, published: str, wanted: Sequence[int]) -> Claim:
+def _knee_claim(sheet: ResultTable, text: str, published: str, wanted: Sequence[int]) -> Claim:
     return Claim(
         claim=text,
         published=published,
@@ -162,7 +162,7 @@ def _knee_claim(sheet: Sheet, text: str, published: str, wanted: Sequence[int]) 
     )
 
 
-def _flat_claim(sheet: Sheet, above: int) -> Claim:
+def _flat_claim(sheet: ResultTable, above: int) -> Claim:
     off = flatness(sheet, above)
     return Claim(
         claim=f"The mean wait is stable for C_s above {above}: within 2 % of its average there",
@@ -173,7 +173,7 @@ def _flat_claim(sheet: Sheet, above: int) -> Claim:
     )
 
 
-def _rise_claim(sheet: Sheet) -> Claim:
+def _rise_claim(sheet: ResultTable) -> Claim:
     """The slight increase that the text sees after the least wait."""
     found = waits(sheet)
     rise = 100.0 * (found[-1] / min(found[:8]) - 1.0)
@@ -186,7 +186,7 @@ def _rise_claim(sheet: Sheet) -> Claim:
     )
 
 
-def _picture(number: int, ps: float, sheet: Sheet) -> Picture:
+def _picture(number: int, ps: float, sheet: ResultTable) -> Picture:
     return Picture(
         name=f"kumar2011-figure-{number}",
         title=f"How often the first job may be skipped, P_S = {ps:g}, load {LOAD:g} ([Kumar2011] Figure {number})",
@@ -223,7 +223,7 @@ def _content_5(results: Results) -> Content:
     return Content(grids=grids, claims=tuple(claims), pictures=(_picture(5, 0.5, sheet),), notes=notes)
 
 
-def _long_parts(results: Results) -> list[tuple[str, Sheet]]:
+def _long_parts(results: Results) -> list[tuple[str, ResultTable]]:
     return [
         (f"load {load:g}, {jobs} jobs", results[part].where(target_load=load))
         for load in elastic.loads_of(results["long"])

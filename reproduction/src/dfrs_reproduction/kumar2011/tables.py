@@ -11,7 +11,7 @@ from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import BATCH, BATCH_E, MEASURES, MIXED, MIXED_E, UTILISATION, Contest
-from dfrs_reproduction.measures import Sheet, quantile
+from dfrs_reproduction.metrics import ResultTable, quantile
 from dfrs_reproduction.sizes import Size
 
 Numbers = Mapping[str, tuple[float, float]]
@@ -100,14 +100,14 @@ _TABLES = {
 }
 
 
-def maximum(sheet: Sheet, new: str, old: str, measure: str) -> tuple[float, elastic.Change]:
+def maximum(sheet: ResultTable, new: str, old: str, measure: str) -> tuple[float, elastic.Change]:
     """The load at which the improvement is largest, and the improvement."""
     found = elastic.improvements(sheet, new, old, measure)
     load = max(found, key=lambda load: found[load].percent)
     return load, found[load]
 
 
-def alone(sheet: Sheet, new: str, old: str, measure: str) -> Floats:
+def alone(sheet: ResultTable, new: str, old: str, measure: str) -> Floats:
     """(S,) the largest improvement over the loads for each seed alone, in percent."""
     sign = 1.0 if measure == UTILISATION else -1.0
     found: list[Floats] = []
@@ -118,7 +118,7 @@ def alone(sheet: Sheet, new: str, old: str, measure: str) -> Floats:
     return np.max(found, axis=0)
 
 
-def _grid(table: _Table, sheet: Sheet) -> Grid:
+def _grid(table: _Table, sheet: ResultTable) -> Grid:
     contest, cells = table.contest, list[TableCell]()
     for k, old in enumerate((contest.los, contest.easy)):
         for name, published in table.published.items():
@@ -132,7 +132,7 @@ def _grid(table: _Table, sheet: Sheet) -> Grid:
     return Grid(title=title, heading="improvement", cells=tuple(cells))
 
 
-def _alone_grid(table: _Table, sheet: Sheet) -> Grid:
+def _alone_grid(table: _Table, sheet: ResultTable) -> Grid:
     contest, cells = table.contest, list[TableCell]()
     for name, published in table.published.items():
         for old, known in zip((contest.los, contest.easy), published, strict=True):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
@@ -11,7 +11,7 @@ from dfrs.placement.registry import Options
 from dfrs.report.curves import Panel, Picture, Series, Style
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan, relative_to
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell, nan, relative_to
 from dfrs_reproduction.sizes import Size, dissertation, of
 
 _SERVICES = (200, 500)
@@ -31,7 +31,9 @@ def _needs(size: Size) -> Needs:
     needs: dict[str, Study] = {}
     for part, count in counts.items():
         times = ", ".join(f"{seconds:g} s" for seconds in _TIMES[part])
-        single = tuple(Entry(label=name, algorithm=name) for name in _SINGLE) if part == "quality" else ()
+        single = (
+            tuple(OfflineConfiguration(label=name, algorithm=name) for name in _SINGLE) if part == "quality" else ()
+        )
         needs[part] = Study(
             name=f"best-{part}",
             sample=of(count, 486, f"BEST for {times}: 64 nodes, 200 and 500 services, one sample of each scenario")
@@ -40,7 +42,7 @@ def _needs(size: Size) -> Needs:
             entries=(
                 *single,
                 *(
-                    Entry(label=_label(seconds), algorithm="BEST", options=Options(time_limit_s=seconds))
+                    OfflineConfiguration(label=_label(seconds), algorithm="BEST", options=Options(time_limit_s=seconds))
                     for seconds in _TIMES[part]
                 ),
             ),
@@ -49,16 +51,16 @@ def _needs(size: Size) -> Needs:
     return needs
 
 
-def _chosen(sheet: Sheet) -> Bools:
+def _chosen(sheet: ResultTable) -> Bools:
     """(I,) the instances that count: LPBOUND above 0."""
     return np.nan_to_num(sheet.bound) > tolerances.CAPACITY
 
 
-def _or_zero(sheet: Sheet, label: str) -> Floats:
+def _or_zero(sheet: ResultTable, label: str) -> Floats:
     return np.nan_to_num(sheet.yields(label, exact=True))
 
 
-def closed(base: Sheet, sheet: Sheet, label: str) -> Floats:
+def closed(base: ResultTable, sheet: ResultTable, label: str) -> Floats:
     """(I,) share of the distance from VP_CPSUM to LPBOUND closed, in percent; NaN where there is none to close.
 
     A failure counts as yield 0. `base` has VP_CPSUM's results on the instances of `sheet`.
@@ -70,12 +72,12 @@ def closed(base: Sheet, sheet: Sheet, label: str) -> Floats:
     return 100.0 * np.divide(gained, gap, out=np.full(len(gap), np.nan), where=open_)
 
 
-def away(sheet: Sheet, label: str) -> Floats:
+def away(sheet: ResultTable, label: str) -> Floats:
     """(I,) distance from LPBOUND in percent of it, 100 for a failure; NaN where LPBOUND is 0 or absent."""
     return np.where(_chosen(sheet), relative_to(sheet.bound, _or_zero(sheet, label)), np.nan)
 
 
-def _row(base: Sheet, sheet: Sheet, label: str) -> list[TableCell]:
+def _row(base: ResultTable, sheet: ResultTable, label: str) -> list[TableCell]:
     chosen = _chosen(sheet)
     share, distance = closed(base, sheet, label), away(sheet, label)
     failed = np.isnan(sheet.column(label, "minimum_yield")) & chosen
@@ -112,7 +114,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _picture(base: Sheet, long_: Sheet) -> Picture:
+def _picture(base: ResultTable, long_: ResultTable) -> Picture:
     """Over the instances of both sheets that anything solves: what nothing solves is equally far for all."""
     solved = base.solved_by(base.labels) | long_.solved_by(long_.labels)
     others = [name for name in _SINGLE if name not in _TOLD]
@@ -146,7 +148,7 @@ def _picture(base: Sheet, long_: Sheet) -> Picture:
 
 
 def _series(
-    label: str, style: Style, colour: int, runs: list[tuple[str, Sheet]], chosen: Bools, *, named: bool = True
+    label: str, style: Style, colour: int, runs: list[tuple[str, ResultTable]], chosen: Bools, *, named: bool = True
 ) -> Series:
     return Series(
         label=label,

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs.workloads.services import SMALL_SERVICES
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import mean, percent
+from dfrs_reproduction.metrics import mean, percent
 from dfrs_reproduction.sizes import Size, dissertation, of
 from dfrs_reproduction.stillwell2010.figure_4_3 import proven
 from dfrs_reproduction.studies import PROGRAM_LIMIT_S
@@ -27,9 +27,9 @@ def _needs(size: Size) -> Needs:
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each. One run at a time.",
             sources=(dissertation(size.quality_small, small=True),),
             entries=(
-                Entry(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
-                Entry(label=_BEST, algorithm="BEST", options=Options(time_limit_s=1.0)),
-                Entry(label=_PACKING, algorithm=_PACKING),
+                OfflineConfiguration(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
+                OfflineConfiguration(label=_BEST, algorithm="BEST", options=Options(time_limit_s=1.0)),
+                OfflineConfiguration(label=_PACKING, algorithm=_PACKING),
             ),
             alone=True,
         )

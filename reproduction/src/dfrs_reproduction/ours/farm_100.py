@@ -1,13 +1,13 @@
 """Ours: fractional sharing by predicted speeds beside ARRIVE-F on 100 random workloads (after [Atif2011] section 8)."""
 
-from dfrs.experiments.kinds.farm_random import RESUME_S, Entry, HeteroSource
+from dfrs.experiments.kinds.farm_random import RESUME_S, FarmRandomConfiguration, FarmRandomSource
 from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
 from dfrs.report.curves import Panel, Picture, Style
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import Paired, paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell, mean_series
+from dfrs_reproduction.metrics import ResultTable, mean_cell, mean_series
 from dfrs_reproduction.sizes import Size
 
 _NAME = "farm-100"
@@ -57,10 +57,10 @@ _CHECKED = "Every run is checked by the independent checker; one that it objects
 
 def _needs(size: Size) -> Needs:
     count = min(size.unscaled, _WORKLOADS)
-    source = HeteroSource(name="random", seeds=tuple(range(1, count + 1)), loads=_LOADS, spread=True)
+    source = FarmRandomSource(name="random", seeds=tuple(range(1, count + 1)), loads=_LOADS, spread=True)
     told = f"all {_WORKLOADS}" if count == _WORKLOADS else f"{count} of the {_WORKLOADS}"
     sample = f"Random heterogeneous workloads of 200 jobs on 32 nodes: {told}; {len(POLICIES)} policies."
-    entries = tuple(Entry(label=label, policy=policy) for label, policy in POLICIES.items())
+    entries = tuple(FarmRandomConfiguration(label=label, policy=policy) for label, policy in POLICIES.items())
     return {"random": Study(name="farm-100", sample=sample, sources=(source,), entries=entries)}
 
 
@@ -85,7 +85,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _stretches(sheet: Sheet) -> Grid:
+def _stretches(sheet: ResultTable) -> Grid:
     cells = [
         mean_cell(sheet.column(label, column), report=_NAME, row=label, measure=measure)
         for label in sheet.labels
@@ -94,7 +94,7 @@ def _stretches(sheet: Sheet) -> Grid:
     return Grid(title="Stretches, means over all workloads", heading="policy", cells=tuple(cells))
 
 
-def _by_load(sheet: Sheet, measure: str, column: str) -> Grid:
+def _by_load(sheet: ResultTable, measure: str, column: str) -> Grid:
     loads = sorted(set(sheet.parameter("target_load").tolist())) if sheet.labels else []
     cells = [
         mean_cell(
@@ -109,7 +109,7 @@ def _by_load(sheet: Sheet, measure: str, column: str) -> Grid:
     return Grid(title=f"{measure.capitalize()} by load", heading="policy", cells=tuple(cells))
 
 
-def _others(sheet: Sheet) -> Grid:
+def _others(sheet: ResultTable) -> Grid:
     cells = [
         mean_cell(sheet.column(label, column) / unit, report=_NAME, row=label, measure=measure, decimals=decimals)
         for label in sheet.labels
@@ -118,12 +118,12 @@ def _others(sheet: Sheet) -> Grid:
     return Grid(title="What it takes, means over all workloads", heading="policy", cells=tuple(cells))
 
 
-def _compared(sheet: Sheet, better: str, worse: str, column: str) -> Paired:
+def _compared(sheet: ResultTable, better: str, worse: str, column: str) -> Paired:
     seed = f"{_NAME}/{better}/{worse}/{column}"
     return paired(sheet.column(better, column), sheet.column(worse, column), seed=seed)
 
 
-def _ratios(sheet: Sheet) -> Grid:
+def _ratios(sheet: ResultTable) -> Grid:
     cells: list[TableCell] = []
     for label in sheet.labels:
         if label == OURS:
@@ -145,7 +145,7 @@ def _ratios(sheet: Sheet) -> Grid:
     return Grid(title=f"{OURS} over another policy, on the same workload", heading="over", cells=tuple(cells))
 
 
-def _panel(sheet: Sheet, measure: str, column: str) -> Panel:
+def _panel(sheet: ResultTable, measure: str, column: str) -> Panel:
     load = sheet.parameter("target_load")
     series = tuple(
         mean_series(
@@ -161,7 +161,7 @@ def _panel(sheet: Sheet, measure: str, column: str) -> Panel:
     return Panel(title="", x_label="load", y_label=measure, series=series, log_y=True, x_ticks=_LOADS)
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
+def _claims(sheet: ResultTable) -> list[Claim]:
     rows = [(OURS, label) for label in sheet.labels if label != OURS] + [(ARRIVE, BATCH), (BATCH, WHOLE)]
     return [
         _claim(sheet, better, worse, measure, column)
@@ -170,7 +170,7 @@ def _claims(sheet: Sheet) -> list[Claim]:
     ]
 
 
-def _claim(sheet: Sheet, better: str, worse: str, measure: str, column: str) -> Claim:
+def _claim(sheet: ResultTable, better: str, worse: str, measure: str, column: str) -> Claim:
     found = _compared(sheet, better, worse, column)
     shown = found.difference.shown
     sure = "" if shown.low is None or shown.high is None else f" [{shown.low:+,.1f}, {shown.high:+,.1f}]"

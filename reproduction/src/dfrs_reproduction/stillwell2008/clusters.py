@@ -8,7 +8,7 @@ from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Picture, Series, Style
 from dfrs.report.tables import Grid, TableCell
 from dfrs.workloads.services import SLACKS
-from dfrs_reproduction.measures import Sheet, mean_series, nan
+from dfrs_reproduction.metrics import ResultTable, mean_series, nan
 
 MEASURES = ("minimum yield", "average yield", "failures, %")
 
@@ -23,18 +23,18 @@ LOOKS: dict[str, tuple[int, Style]] = {
 
 _RELAXED = {"minimum yield": "LP bound", "average yield": "LP solution"}
 
-Curves = Sequence[tuple[str, Sheet]]
+Curves = Sequence[tuple[str, ResultTable]]
 """Algorithms, each with the results that its curve is drawn from."""
 
 
-def values(sheet: Sheet, label: str, measure: str) -> Floats:
+def values(sheet: ResultTable, label: str, measure: str) -> Floats:
     """(I,) one measure of one algorithm; yields are NaN where it failed."""
     if measure == "failures, %":
         return 100.0 * np.isnan(sheet.column(label, "minimum_yield"))
     return sheet.column(label, "minimum_yield" if measure == "minimum yield" else "average_after")
 
 
-def picture(name: str, title: str, subtitle: str, curves: Curves, times: Curves, *, bound: Sheet) -> Picture:
+def picture(name: str, title: str, subtitle: str, curves: Curves, times: Curves, *, bound: ResultTable) -> Picture:
     """Four panels: minimum yield, average yield and failures against the slack, time against the number of tasks.
 
     The relaxed program's solution has the same average yield as minimum yield: below 1 it uses everything up. So
@@ -76,7 +76,7 @@ def _times(times: Curves) -> Panel:
     )
 
 
-def grid(curves: Curves, bound: Sheet, measure: str) -> Grid:
+def grid(curves: Curves, bound: ResultTable, measure: str) -> Grid:
     """The numbers of one panel: a row a slack, a column an algorithm."""
     cells: list[TableCell] = []
     for slack in SLACKS:
@@ -96,7 +96,7 @@ def _cell(slack: float, label: str, value: float, count: int, measure: str) -> T
     return TableCell(row=f"{slack:g}", measure=label, measured=value, instances=count, decimals=decimals)
 
 
-def average_at(sheet: Sheet, label: str, measure: str, slacks: Sequence[float]) -> float:
+def average_at(sheet: ResultTable, label: str, measure: str, slacks: Sequence[float]) -> float:
     """The mean of a measure over the instances of some slacks; NaN of nothing."""
     chosen = np.isin(sheet.parameter("slack"), slacks)
     part = values(sheet, label, measure)[chosen]

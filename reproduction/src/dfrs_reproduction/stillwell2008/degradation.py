@@ -8,7 +8,7 @@ from dfrs.model.instance import Floats
 from dfrs.placement.packing import MULTI_CAPACITY
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, degradation, mean, quantile
+from dfrs_reproduction.metrics import ResultTable, degradation, mean, quantile
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import clusters_large, clusters_small
 
@@ -32,7 +32,7 @@ def _needs_large(size: Size) -> Needs:
     return {"clusters": clusters_large(size)}
 
 
-def _grid(sheet: Sheet, published: Mapping[str, tuple[float, float]]) -> Grid:
+def _grid(sheet: ResultTable, published: Mapping[str, tuple[float, float]]) -> Grid:
     below = _below(sheet)
     cells: list[TableCell] = []
     for label, (average, most) in published.items():
@@ -47,11 +47,11 @@ def _grid(sheet: Sheet, published: Mapping[str, tuple[float, float]]) -> Grid:
     return Grid(title="Degradation from the best of the eight", heading="algorithm", cells=tuple(cells))
 
 
-def _below(sheet: Sheet) -> dict[str, Floats]:
+def _below(sheet: ResultTable) -> dict[str, Floats]:
     return degradation({label: sheet.yields(label) for label in MULTI_CAPACITY})
 
 
-def _order(sheet: Sheet, published: Mapping[str, tuple[float, float]]) -> Claim:
+def _order(sheet: ResultTable, published: Mapping[str, tuple[float, float]]) -> Claim:
     averages = {label: mean(values) or 0.0 for label, values in _below(sheet).items()}
     ours, theirs = sorted(averages, key=lambda label: averages[label]), list(published)
     return Claim(

@@ -6,7 +6,7 @@ from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan
+from dfrs_reproduction.metrics import ResultTable, mean, nan
 from dfrs_reproduction.sizes import Size, clusters, of
 from dfrs_reproduction.stillwell2008.clusters import MEASURES, average_at, grid, picture
 from dfrs_reproduction.studies import LOAD_GREEDY, ROUNDING, clusters_large, entries, with_average
@@ -57,7 +57,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _away(sheet: Sheet, label: str, slacks: tuple[float, ...]) -> tuple[float, float, int]:
+def _away(sheet: ResultTable, label: str, slacks: tuple[float, ...]) -> tuple[float, float, int]:
     """By how many percent an algorithm's curve is below that of the bound, and so on the instances it solves.
 
     As in the figure, its curve is the mean over the instances that it solves, that of the bound over all. What is
@@ -72,7 +72,7 @@ def _away(sheet: Sheet, label: str, slacks: tuple[float, ...]) -> tuple[float, f
     return 100.0 * float(1.0 - low / high), 100.0 * float(1.0 - low / same), int(here.sum())
 
 
-def _distances(sheet: Sheet) -> list[Claim]:
+def _distances(sheet: ResultTable) -> list[Claim]:
     claims: list[Claim] = []
     for slacks, said, least, most in (
         ((0.1,), "37 %", 25.0, 50.0),
@@ -112,7 +112,7 @@ def _distances(sheet: Sheet) -> list[Claim]:
     return claims
 
 
-def _failures(sheet: Sheet, rounding: Sheet) -> list[Claim]:
+def _failures(sheet: ResultTable, rounding: ResultTable) -> list[Claim]:
     failed = {label: average_at(sheet, label, "failures, %", SLACKS) for label in _QUICK}
     failed |= {label: average_at(rounding, label, "failures, %", SLACKS) for label in ROUNDING}
     low = np.isin(rounding.parameter("slack"), (0.1, 0.2, 0.3))
@@ -151,7 +151,7 @@ def _failures(sheet: Sheet, rounding: Sheet) -> list[Claim]:
     ]
 
 
-def _times(rounding: Sheet, times: Sheet) -> list[Claim]:
+def _times(rounding: ResultTable, times: ResultTable) -> list[Claim]:
     most = float(times.parameter("services").max())
     largest, programs = times.where(services=most), rounding.where(services=most)
     spent = {label: 1000.0 * nan(mean(largest.column(label, "runtime_s"))) for label in _QUICK}

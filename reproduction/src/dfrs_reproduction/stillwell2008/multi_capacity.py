@@ -9,7 +9,7 @@ from dfrs.placement.packing import MULTI_CAPACITY
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean
+from dfrs_reproduction.metrics import ResultTable, mean
 from dfrs_reproduction.sizes import Size, clusters
 from dfrs_reproduction.stillwell2008.clusters import MEASURES, average_at, grid, picture
 from dfrs_reproduction.studies import clusters_large, clusters_small, entries
@@ -57,7 +57,7 @@ def _content(results: Results, name: str, title: str) -> Content:
     )
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
+def _claims(sheet: ResultTable) -> list[Claim]:
     yields = {label: average_at(sheet, label, "minimum yield", SLACKS) for label in MULTI_CAPACITY}
     failures = {label: average_at(sheet, label, "failures, %", SLACKS) for label in MULTI_CAPACITY}
     low, high = min(yields[a] for a in DESCENDING), max(yields[a] for a in ASCENDING)
@@ -88,7 +88,7 @@ def _claims(sheet: Sheet) -> list[Claim]:
     ]
 
 
-def _time_claims(times: Sheet, said: str) -> tuple[Claim, ...]:
+def _time_claims(times: ResultTable, said: str) -> tuple[Claim, ...]:
     """About the largest number of tasks; not judged, since the machines differ."""
     most = float(times.parameter("services").max())
     part = times.where(services=most)

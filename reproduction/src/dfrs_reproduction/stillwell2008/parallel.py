@@ -6,7 +6,7 @@ from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan, relative_to
+from dfrs_reproduction.metrics import ResultTable, mean, nan, relative_to
 from dfrs_reproduction.sizes import Size, clusters, of
 from dfrs_reproduction.stillwell2008.clusters import MEASURES, average_at, grid, picture
 from dfrs_reproduction.studies import entries, with_average
@@ -57,7 +57,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _claims(sheet: Sheet, times: Sheet) -> list[Claim]:
+def _claims(sheet: ResultTable, times: ResultTable) -> list[Claim]:
     above = tuple(s for s in SLACKS if s > 0.3)
     y = sheet.yields("MCB8")
     chosen = np.isin(sheet.parameter("slack"), above) & ~np.isnan(y)

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Claim, Content
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, advantage, mean, percent, say
+from dfrs_reproduction.metrics import ResultTable, advantage, mean, percent, say
 from dfrs_reproduction.sizes import Size, clusters, of
 from dfrs_reproduction.stillwell2008.clusters import MEASURES, grid, picture
 from dfrs_reproduction.stillwell2010.figure_4_3 import proven
@@ -34,7 +34,7 @@ def _needs(size: Size) -> Needs:
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each; what it has not proven by then is left out.",
             sources=(clusters(size.clusters_exact, large=False),),
             entries=(
-                Entry(label="OPT", algorithm="OPT", options=limit, second_phase="average"),
+                OfflineConfiguration(label="OPT", algorithm="OPT", options=limit, second_phase="average"),
                 *with_average(*_HEURISTICS),
             ),
         ),
@@ -71,7 +71,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _distances(exact: Sheet) -> list[Claim]:
+def _distances(exact: ResultTable) -> list[Claim]:
     optimum = np.where(proven(exact), exact.yields("OPT"), np.nan)
     solved = int((~np.isnan(optimum)).sum())
     bound = mean(advantage(exact.bound, optimum))
@@ -103,7 +103,7 @@ def _distances(exact: Sheet) -> list[Claim]:
     ]
 
 
-def _failures(exact: Sheet, sheet: Sheet) -> list[Claim]:
+def _failures(exact: ResultTable, sheet: ResultTable) -> list[Claim]:
     none = percent(np.isnan(exact.yields("OPT")), proven(exact))
     feasible = sheet.solvable
     failed = {label: int((np.isnan(sheet.yields(label)) & feasible).sum()) for label in _HEURISTICS}
@@ -149,7 +149,7 @@ def _failures(exact: Sheet, sheet: Sheet) -> list[Claim]:
     ]
 
 
-def _times(exact: Sheet, times: Sheet) -> list[Claim]:
+def _times(exact: ResultTable, times: ResultTable) -> list[Claim]:
     optimum = exact.column("OPT", "runtime_s")
     spent = {label: 1000.0 * (mean(times.column(label, "runtime_s")) or 0.0) for label in _HEURISTICS}
     quick = max(spent[label] for label in ("MCB8", *LOAD_GREEDY))

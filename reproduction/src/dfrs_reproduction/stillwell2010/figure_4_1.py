@@ -8,7 +8,7 @@ from dfrs.placement.greedy import GREEDIES
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, distance, nan, percent
+from dfrs_reproduction.metrics import ResultTable, distance, nan, percent
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 
@@ -44,17 +44,17 @@ def _content(results: Results) -> Content:
     )
 
 
-def _place(sheet: Sheet, name: str) -> tuple[float, float, int]:
+def _place(sheet: ResultTable, name: str) -> tuple[float, float, int]:
     y = sheet.yields(name)
     d = distance(sheet.bound, y)
     return nan(percent(np.isnan(y), np.ones_like(y, dtype=np.bool_))), nan(d.relative), d.solved
 
 
-def _solved(sheet: Sheet) -> Bools:
+def _solved(sheet: ResultTable) -> Bools:
     return ~np.isnan(np.fmax.reduce([sheet.yields(name) for name in GREEDIES]))
 
 
-def _beat_or_equal(sheet: Sheet) -> dict[str, float]:
+def _beat_or_equal(sheet: ResultTable) -> dict[str, float]:
     """In how many percent of the instances that any of the 49 solves each has the largest yield."""
     best = np.fmax.reduce([sheet.yields(name) for name in GREEDIES])
     solved = _solved(sheet)
@@ -64,7 +64,7 @@ def _beat_or_equal(sheet: Sheet) -> dict[str, float]:
     }
 
 
-def _picture(sheet: Sheet, places: dict[str, tuple[float, float, int]]) -> Picture:
+def _picture(sheet: ResultTable, places: dict[str, tuple[float, float, int]]) -> Picture:
     def panel(title: str, groups: list[tuple[str, list[str]]]) -> Panel:
         return Panel(
             title=title,
@@ -87,7 +87,7 @@ def _picture(sheet: Sheet, places: dict[str, tuple[float, float, int]]) -> Pictu
     )
 
 
-def _claims(sheet: Sheet, places: dict[str, tuple[float, float, int]], top: dict[str, float]) -> list[Claim]:
+def _claims(sheet: ResultTable, places: dict[str, tuple[float, float, int]], top: dict[str, float]) -> list[Claim]:
     def average(rules: tuple[int, ...]) -> float:
         return float(np.nanmean([places[f"GREEDY_S{x}_P{y}"][1] for x in _SORTS for y in rules]))
 

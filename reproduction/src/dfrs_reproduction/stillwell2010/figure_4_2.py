@@ -8,7 +8,7 @@ from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan, quantile, relative_to
+from dfrs_reproduction.metrics import ResultTable, mean, nan, quantile, relative_to
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 
@@ -69,7 +69,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _value(sheet: Sheet, q: float | None) -> float | None:
+def _value(sheet: ResultTable, q: float | None) -> float | None:
     relative = relative_to(sheet.bound, sheet.yields("VP_CPSUM"))
     return mean(relative) if q is None else quantile(relative, q)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.model.allocation import Status
 from dfrs.model.instance import Bools, Floats
@@ -11,7 +11,7 @@ from dfrs.report.curves import Panel, Picture, Series, Style
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan, percent, quantile, relative_to, say
+from dfrs_reproduction.metrics import ResultTable, mean, nan, percent, quantile, relative_to, say
 from dfrs_reproduction.sizes import Size, dissertation, of
 from dfrs_reproduction.studies import PROGRAM_LIMIT_S, entries
 
@@ -38,14 +38,14 @@ def _needs(size: Size) -> Needs:
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each; what it has not proven by then is left out.",
             sources=(dissertation(size.small, small=True),),
             entries=(
-                Entry(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
+                OfflineConfiguration(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
                 *entries("VP_CPSUM"),
             ),
         )
     }
 
 
-def proven(sheet: Sheet) -> Bools:
+def proven(sheet: ResultTable) -> Bools:
     """(I,) where OPT is the optimum, or it is proven that there is none."""
     return np.array([status in {Status.OPTIMAL, Status.INFEASIBLE} for status in sheet.status("OPT")])
 
@@ -89,18 +89,18 @@ def _content(results: Results) -> Content:
     )
 
 
-def _gap(sheet: Sheet, label: str) -> Floats:
+def _gap(sheet: ResultTable, label: str) -> Floats:
     optimum = np.where(proven(sheet), sheet.yields("OPT"), np.nan)
     if label.startswith("LPBOUND"):
         return relative_to(sheet.bound, optimum)
     return relative_to(optimum, sheet.yields("VP_CPSUM"))
 
 
-def _value(sheet: Sheet, label: str, q: float | None) -> float | None:
+def _value(sheet: ResultTable, label: str, q: float | None) -> float | None:
     return mean(_gap(sheet, label)) if q is None else quantile(_gap(sheet, label), q)
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
+def _claims(sheet: ResultTable) -> list[Claim]:
     known = proven(sheet)
     without = percent(np.isnan(sheet.yields("OPT")), known)
     hard = np.isnan(sheet.yields("OPT")) & known

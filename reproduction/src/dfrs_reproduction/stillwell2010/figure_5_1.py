@@ -1,10 +1,10 @@
 """Figure 5.1: degradation from bound against load, without and with a rescheduling penalty (section 5.4)."""
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.report.curves import Panel, Picture, Style
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell, mean_series
+from dfrs_reproduction.metrics import ResultTable, mean_cell, mean_series
 from dfrs_reproduction.sizes import LOADS, Size
 from dfrs_reproduction.stillwell2010.policies import (
     BATCH,
@@ -37,7 +37,7 @@ _CURVES: dict[str, tuple[int, Style]] = {
 
 
 def _needs(size: Size) -> Needs:
-    free: tuple[Entry, ...] = entries((label for label in _CURVES if label not in BATCH), penalty_s=0.0)
+    free: tuple[OnlineConfiguration, ...] = entries((label for label in _CURVES if label not in BATCH), penalty_s=0.0)
     return {
         "penalty": table_5_2(size)["scaled"],
         "thrashing": studies("thrashing", entries([_THRASHING]), scaled=size.scaled)["scaled"],
@@ -68,11 +68,11 @@ def _content(results: Results) -> Content:
     )
 
 
-def _at(sheet: Sheet, load: float) -> Sheet:
+def _at(sheet: ResultTable, load: float) -> ResultTable:
     return sheet.where(target_load=load)
 
 
-def _loads(sheets: dict[str, Sheet]) -> list[float]:
+def _loads(sheets: dict[str, ResultTable]) -> list[float]:
     """Those of which there are traces."""
     present = set(sheets["EASY"].parameter("target_load").tolist())
     return [load for load in LOADS if load in present]
@@ -82,7 +82,7 @@ def _short(label: str) -> str:
     return label.replace("/OPT=MIN", "")
 
 
-def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
+def _panel(title: str, sheets: dict[str, ResultTable]) -> Panel:
     series = tuple(
         mean_series(
             _short(label),
@@ -100,7 +100,7 @@ def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
     )
 
 
-def _grid(title: str, sheets: dict[str, Sheet]) -> Grid:
+def _grid(title: str, sheets: dict[str, ResultTable]) -> Grid:
     cells = [
         mean_cell(
             degradation(_at(sheet, load), label),
@@ -116,10 +116,10 @@ def _grid(title: str, sheets: dict[str, Sheet]) -> Grid:
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
-def _claims(penalised: dict[str, Sheet], free: dict[str, Sheet], count: int) -> list[Claim]:
+def _claims(penalised: dict[str, ResultTable], free: dict[str, ResultTable], count: int) -> list[Claim]:
     loads = _loads(penalised)
 
-    def mean_at(sheets: dict[str, Sheet], label: str, load: float) -> float:
+    def mean_at(sheets: dict[str, ResultTable], label: str, load: float) -> float:
         return average(_at(sheets[label], load), label)
 
     best = [mean_at(penalised, BEST, load) for load in loads]

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell, nan
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.stillwell2010.moves import MEASURES, MOVED
 from dfrs_reproduction.stillwell2010.policies import (
@@ -37,13 +37,13 @@ def periods(count: int) -> list[float]:
 
 def _needs(size: Size) -> Needs:
     names = {f"{period_s:g}": BEST.replace("/per", f"/per={period_s:g}") for period_s in periods(size.periods)}
-    runs = [Entry(label=seconds, policy=name) for seconds, name in names.items()]
+    runs = [OnlineConfiguration(label=seconds, policy=name) for seconds, name in names.items()]
     return studies(
         "periods", runs, unscaled=size.periods_unscaled, scaled=size.periods_scaled, weeks=size.periods_weeks
     )
 
 
-def bandwidth(sheet: Sheet, label: str) -> Floats:
+def bandwidth(sheet: ResultTable, label: str) -> Floats:
     """(I,) GB/s of preemptions and migrations together."""
     preempting, migrating = MEASURES["B4"]
     return sheet.column(label, preempting) + sheet.column(label, migrating)
@@ -94,12 +94,12 @@ def _curve(cells: Iterable[TableCell], name: str) -> Series:
     )
 
 
-def periods_of(sheet: Sheet) -> list[float]:
+def periods_of(sheet: ResultTable) -> list[float]:
     """The periods, which are the labels."""
     return [float(label) for label in sheet.labels]
 
 
-def _claims(sheets: dict[str, Sheet]) -> list[Claim]:
+def _claims(sheets: dict[str, ResultTable]) -> list[Claim]:
     claims: list[Claim] = []
     for part, factor in (("scaled", 3.0), ("unscaled", 1.5), ("weeks", 2.0)):
         if part not in sheets:

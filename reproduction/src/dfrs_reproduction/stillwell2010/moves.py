@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dfrs.report.tables import TableCell
-from dfrs_reproduction.measures import Sheet, mean_cell, quantile
+from dfrs_reproduction.metrics import ResultTable, mean_cell, quantile
 from dfrs_reproduction.stillwell2010.appendix_b import MOVES, Table, published
 from dfrs_reproduction.stillwell2010.policies import TOGETHER, known, origins
 
@@ -21,7 +21,7 @@ MOVED = (
 _HEADINGS = ("pmtn avg", "pmtn max", "mig avg", "mig max")
 
 
-def cells(sheet: Sheet, label: str, table: Table) -> list[TableCell]:
+def cells(sheet: ResultTable, label: str, table: Table) -> list[TableCell]:
     """One policy's row: averages and maxima over traces."""
     row: list[TableCell] = []
     for k, (heading, column) in enumerate(zip(_HEADINGS, MOVES, strict=True)):

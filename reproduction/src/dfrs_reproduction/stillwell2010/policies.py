@@ -7,14 +7,14 @@ import numpy as np
 import polars as pl
 
 from dfrs.experiments.experiment import Source
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.policies.names import TABLE_5_2
 from dfrs.report.tables import Claim
 from dfrs_reproduction import sizes
-from dfrs_reproduction.measures import Sheet, mean, nan
+from dfrs_reproduction.metrics import ResultTable, mean, nan
 from dfrs_reproduction.sizes import LOADS, Size
 from dfrs_reproduction.stillwell2010.appendix_b import Table, algorithms, published
 
@@ -50,13 +50,13 @@ EASY = (
 """Notes of the pages."""
 
 
-def entries(policies: Iterable[str], penalty_s: float = PENALTY_S) -> tuple[Entry, ...]:
+def entries(policies: Iterable[str], penalty_s: float = PENALTY_S) -> tuple[OnlineConfiguration, ...]:
     """Policies under their own names."""
-    return tuple(Entry(label=name, policy=name, penalty_s=penalty_s) for name in policies)
+    return tuple(OnlineConfiguration(label=name, policy=name, penalty_s=penalty_s) for name in policies)
 
 
 def studies(
-    name: str, runs: Sequence[Entry], *, unscaled: int = 0, scaled: int = 0, weeks: int = 0
+    name: str, runs: Sequence[OnlineConfiguration], *, unscaled: int = 0, scaled: int = 0, weeks: int = 0
 ) -> dict[str, Study]:
     """One study for each set of traces, of so many of them; without HPC2N where its trace is not there."""
     model = "Lublin model, 128 nodes, 1,000 jobs, trace k with seed k"
@@ -65,7 +65,7 @@ def studies(
     sets: dict[str, tuple[Callable[[int], Source | None], int, int, str]] = {
         "weeks": (sizes.weeks, weeks, 182, "HPC2N, 120 nodes: {} weeks"),
         "unscaled": (sizes.unscaled, unscaled, 100, model + ": {} traces"),
-        "scaled": (sizes.scaled, scaled, 900, f"{model}, scaled to load {told}: {{}} traces"),
+        "scaled": (sizes.scaled, scaled, 900, f"{model}, scaled to load {told}{{: }} traces"),
     }
     penalties = " or ".join(f"{seconds:g} s" for seconds in sorted({entry.penalty_s for entry in runs}))
     return {
@@ -93,24 +93,24 @@ def table_5_2(size: Size) -> dict[str, Study]:
     return studies("main", entries(TABLE_5_2), unscaled=size.unscaled, scaled=size.scaled, weeks=size.weeks)
 
 
-def degradation(sheet: Sheet, label: str, *, plain: bool = False) -> Floats:
+def degradation(sheet: ResultTable, label: str, *, plain: bool = False) -> Floats:
     """(I,) degradation from bound; NaN where the policy ended the run."""
     return sheet.column(label, "degradation_from_bound" if plain else "bounded_degradation_from_bound")
 
 
-def origins(sheet: Sheet) -> Floats:
+def origins(sheet: ResultTable) -> Floats:
     """(I,) the number of the trace or week that each trace is made from: those made from one are not independent."""
     return sheet.parameter("number")
 
 
-def average(sheet: Sheet, label: str) -> float:
+def average(sheet: ResultTable, label: str) -> float:
     """Average degradation from bound; NaN of nothing."""
     return nan(mean(degradation(sheet, label)))
 
 
-def heavy(sheet: Sheet) -> Sheet:
+def heavy(sheet: ResultTable) -> ResultTable:
     """The traces of load 0.7 and more."""
-    return Sheet(sheet.frame.filter(pl.col("target_load") >= HEAVY))
+    return ResultTable(sheet.frame.filter(pl.col("target_load") >= HEAVY))
 
 
 def known(values: Floats) -> int:
@@ -122,7 +122,7 @@ Averages = Mapping[str, float]
 """Policies' average degradation from bound on one set of traces."""
 
 
-def averages(sheet: Sheet) -> Averages:
+def averages(sheet: ResultTable) -> Averages:
     """Those measured."""
     return {label: average(sheet, label) for label in sheet.labels}
 
@@ -133,7 +133,7 @@ def published_averages(part: str) -> Averages:
 
 
 def claim_on(
-    sheets: Mapping[str, Sheet],
+    sheets: Mapping[str, ResultTable],
     claim: str,
     find: Callable[[Averages], float],
     *,
@@ -161,7 +161,7 @@ def _by_set(numbers: Mapping[str, float], form: str) -> str:
     return "; ".join(f"{SETS[part]} {number:{form}}" for part, number in numbers.items())
 
 
-def order_claim(sheets: Mapping[str, Sheet], labels: Sequence[str]) -> Claim:
+def order_claim(sheets: Mapping[str, ResultTable], labels: Sequence[str]) -> Claim:
     """Whether pairs of policies stand in the order that the published averages put them in."""
     alike: dict[str, float] = {}
     for part, sheet in sheets.items():

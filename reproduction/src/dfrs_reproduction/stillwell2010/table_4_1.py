@@ -6,7 +6,7 @@ from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import FAILURES, Published, Sheet, distance, distance_cells, percent, say
+from dfrs_reproduction.metrics import FAILURES, Published, ResultTable, distance, distance_cells, percent, say
 from dfrs_reproduction.sizes import Size, dissertation, of
 from dfrs_reproduction.studies import PROGRAM_LIMIT_S, entries
 
@@ -62,7 +62,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
+def _claims(sheet: ResultTable) -> list[Claim]:
     greedy, rrnd, nonzero = (sheet.yields(label) for label in ("GREEDY", "RRND", "RRNDNZ"))
     only = int((np.isnan(greedy) & ~(np.isnan(rrnd) & np.isnan(nonzero))).sum())
     lost = int((np.isnan(nonzero) & ~np.isnan(rrnd)).sum())
@@ -93,7 +93,7 @@ def _claims(sheet: Sheet) -> list[Claim]:
     ]
 
 
-def _diving_claims(sheet: Sheet) -> list[Claim]:
+def _diving_claims(sheet: ResultTable) -> list[Claim]:
     everything = np.ones(len(sheet), dtype=np.bool_)
     fast, slow = (percent(np.isnan(sheet.yields(label)), everything) for label in _DIVING)
     return [

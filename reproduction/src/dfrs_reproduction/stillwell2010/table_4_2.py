@@ -5,7 +5,7 @@ from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean
+from dfrs_reproduction.metrics import ResultTable, mean
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import entries
 
@@ -116,7 +116,7 @@ def _faster(cell: TableCell) -> TableCell:
     )
 
 
-def _seconds(sheet: Sheet, label: str) -> float | None:
+def _seconds(sheet: ResultTable, label: str) -> float | None:
     return mean(sheet.column(label, "runtime_s"))
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import FAILURES, Published, advantage, distance_cells, mean, say
+from dfrs_reproduction.metrics import FAILURES, Published, advantage, distance_cells, mean, say
 from dfrs_reproduction.sizes import Size, dissertation, of
 from dfrs_reproduction.studies import entries
 

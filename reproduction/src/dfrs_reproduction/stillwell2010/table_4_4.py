@@ -8,7 +8,7 @@ from dfrs.model.instance import Floats
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import UNPUBLISHED, Published, Sheet, distance_cells, percent, say
+from dfrs_reproduction.metrics import UNPUBLISHED, Published, ResultTable, distance_cells, percent, say
 from dfrs_reproduction.sizes import Size, dissertation, of
 from dfrs_reproduction.studies import BEST, IN_TEXT_ORDER, LIGHT_MEMBERS, PROGRAM_LIMIT_S, entries, packing
 
@@ -50,7 +50,7 @@ def _needs(size: Size) -> Needs:
     }
 
 
-def best_of(sheet: Sheet, labels: tuple[str, ...]) -> Floats:
+def best_of(sheet: ResultTable, labels: tuple[str, ...]) -> Floats:
     """(I,) the largest yield of several algorithms; NaN where all fail."""
     return np.fmax.reduce([sheet.yields(label) for label in labels])
 
@@ -82,15 +82,15 @@ def _content(results: Results) -> Content:
     )
 
 
-def _cells(sheet: Sheet, rows: list[tuple[str, Floats, Published]]) -> tuple[TableCell, ...]:
+def _cells(sheet: ResultTable, rows: list[tuple[str, Floats, Published]]) -> tuple[TableCell, ...]:
     return tuple(cell for label, y, published in rows for cell in distance_cells(sheet, label, y, published))
 
 
-def _percent_without_bound(sheet: Sheet) -> str:
+def _percent_without_bound(sheet: ResultTable) -> str:
     return say(percent(np.isnan(sheet.bound), np.ones(len(sheet), dtype=np.bool_)))
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
+def _claims(sheet: ResultTable) -> list[Claim]:
     everything = np.ones(len(sheet), dtype=np.bool_)
     greedy, light, s5p4 = (sheet.yields(label) for label in ("GREEDY", "GREEDYLIGHT", "GREEDY_S5_P4"))
     unsolved = percent(~sheet.solvable, everything)
@@ -123,7 +123,7 @@ def _claims(sheet: Sheet) -> list[Claim]:
     ]
 
 
-def _better_than_light(which: str, sheet: Sheet, light: Floats) -> Claim:
+def _better_than_light(which: str, sheet: ResultTable, light: Floats) -> Claim:
     greedy = sheet.yields("GREEDY")
     both = ~np.isnan(greedy) & ~np.isnan(light)
     share = percent(greedy > light + tolerances.CAPACITY, both)
@@ -136,7 +136,7 @@ def _better_than_light(which: str, sheet: Sheet, light: Floats) -> Claim:
     )
 
 
-def _chekuri_claims(sheet: Sheet) -> list[Claim]:
+def _chekuri_claims(sheet: ResultTable) -> list[Claim]:
     """The text of 4.4.4; its "N = 100" can only mean 100 services."""
     others = [label for label in sheet.labels if label != _CHEKURI]
     everything = np.ones(len(sheet), dtype=np.bool_)

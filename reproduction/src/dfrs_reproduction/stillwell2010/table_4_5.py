@@ -6,7 +6,7 @@ from dfrs.model import tolerances
 from dfrs.model.instance import Floats
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, advantage, mean, percent, say
+from dfrs_reproduction.metrics import ResultTable, advantage, mean, percent, say
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 
@@ -31,22 +31,22 @@ SUBSETS = ((2, 4, 6), (2, 4), (4, 6), (2,), (4,), (6,))
 _SUCCESS, _YIELD = 0.5, 3.0
 
 
-def _yields(sheet: Sheet, label: str) -> Floats:
+def _yields(sheet: ResultTable, label: str) -> Floats:
     """The placements' own yields: with those that the searches reached, VP_FFSUM gains nothing over VP_CPSUM."""
     return sheet.yields(label, exact=True)
 
 
-def success(sheet: Sheet, a: str, b: str) -> float:
+def success(sheet: ResultTable, a: str, b: str) -> float:
     """S: the percentage of instances that `a` solves and `b` does not."""
     return 100.0 * float((~np.isnan(_yields(sheet, a)) & np.isnan(_yields(sheet, b))).mean())
 
 
-def gain(sheet: Sheet, a: str, b: str) -> float | None:
+def gain(sheet: ResultTable, a: str, b: str) -> float | None:
     """Y: by how many percent the yield of `a` is above that of `b`, on average where both succeed."""
     return mean(advantage(_yields(sheet, a), _yields(sheet, b)))
 
 
-def dominates(sheet: Sheet, a: str, b: str) -> bool:
+def dominates(sheet: ResultTable, a: str, b: str) -> bool:
     """Whether `a` dominates `b`: clearly better in one of the two measures, not clearly worse in the other."""
     ab, ba = gain(sheet, a, b), gain(sheet, b, a)
     if ab is None or ba is None:
@@ -86,11 +86,11 @@ def _content(results: Results) -> Content:
     )
 
 
-def _resources(sheet: Sheet, dims: tuple[int, ...]) -> Sheet:
-    return Sheet(sheet.frame.filter(sheet.frame["dims"].is_in(dims)))
+def _resources(sheet: ResultTable, dims: tuple[int, ...]) -> ResultTable:
+    return ResultTable(sheet.frame.filter(sheet.frame["dims"].is_in(dims)))
 
 
-def _outperformed(sheet: Sheet, other: str) -> Claim:
+def _outperformed(sheet: ResultTable, other: str) -> Claim:
     ours, theirs = _yields(sheet, "VP_CPSUM"), _yields(sheet, other)
     both = ~np.isnan(ours) & ~np.isnan(theirs)
     less = both & (ours < theirs - tolerances.CAPACITY)
@@ -107,7 +107,7 @@ def _outperformed(sheet: Sheet, other: str) -> Claim:
     )
 
 
-def _domination(subsets: list[Sheet]) -> list[Claim]:
+def _domination(subsets: list[ResultTable]) -> list[Claim]:
     total = len(subsets)
     instances = len(subsets[0])
 

@@ -2,7 +2,7 @@
 
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import distance
+from dfrs_reproduction.metrics import distance
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 

@@ -6,7 +6,7 @@ from dfrs.policies.names import TABLE_5_2
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, drawn_as, mean_cell
+from dfrs_reproduction.metrics import ResultTable, drawn_as, mean_cell
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.stillwell2010.appendix_b import published
 from dfrs_reproduction.stillwell2010.policies import (
@@ -80,7 +80,7 @@ def _against_best(results: Results) -> Grid:
     return Grid(title=f"Against {BEST} on the same traces", heading="policy", cells=tuple(cells))
 
 
-def _against(sheet: Sheet, label: str, where: str) -> list[TableCell]:
+def _against(sheet: ResultTable, label: str, where: str) -> list[TableCell]:
     found = paired(
         degradation(sheet, label),
         degradation(sheet, BEST),

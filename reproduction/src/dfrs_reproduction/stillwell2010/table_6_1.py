@@ -5,7 +5,7 @@ import numpy as np
 from dfrs.policies.names import TABLE_5_2
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import mean, quantile, say
+from dfrs_reproduction.metrics import mean, quantile, say
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.stillwell2010.moves import MEASURES, MOVED, cells
 from dfrs_reproduction.stillwell2010.policies import BEST, heavy, table_5_2

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from dfrs.experiments.kinds.needs import ORACLE, Entry, NeedsSource
+from dfrs.experiments.kinds.discovery import ORACLE, DiscoveryConfiguration, DiscoverySource
 from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import Paired, paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, drawn_as, mean, mean_cell, say
+from dfrs_reproduction.metrics import ResultTable, drawn_as, mean, mean_cell, say
 from dfrs_reproduction.sizes import Size
 
 XEN, DYNAMIC, MIGRATING, OBSERVE, OBSERVE_MIGRATING = (
@@ -20,13 +20,13 @@ XEN, DYNAMIC, MIGRATING, OBSERVE, OBSERVE_MIGRATING = (
 REMAPS, OURS_REMAPS = "MCB*/OPT=AVG/NEEDS=0.1", "MCB*/OPT=MIN/NEEDS=0.1"
 """What migrates: MCB, where the minimum yield gains more than 10 %."""
 ENTRIES = (
-    Entry(label=XEN, method="EQUAL"),
-    Entry(label=DYNAMIC, method="DYNAMIC"),
-    Entry(label=MIGRATING, method="DYNAMIC+MIGRATION", policy=REMAPS),
-    Entry(label=OBSERVE, method="OBSERVE"),
-    Entry(label=OBSERVE_MIGRATING, method="OBSERVE+MIGRATION", policy=OURS_REMAPS),
-    Entry(label="needs known", method=ORACLE),
-    Entry(label="needs known, migration", method=ORACLE, policy=OURS_REMAPS),
+    DiscoveryConfiguration(label=XEN, method="EQUAL"),
+    DiscoveryConfiguration(label=DYNAMIC, method="DYNAMIC"),
+    DiscoveryConfiguration(label=MIGRATING, method="DYNAMIC+MIGRATION", policy=REMAPS),
+    DiscoveryConfiguration(label=OBSERVE, method="OBSERVE"),
+    DiscoveryConfiguration(label=OBSERVE_MIGRATING, method="OBSERVE+MIGRATION", policy=OURS_REMAPS),
+    DiscoveryConfiguration(label="needs known", method=ORACLE),
+    DiscoveryConfiguration(label="needs known, migration", method=ORACLE, policy=OURS_REMAPS),
 )
 MINIMUM, AVERAGE = "average minimum yield", "minimum average yield"
 COLUMNS = {MINIMUM: "average_minimum_yield", AVERAGE: "minimum_average_yield"}
@@ -65,10 +65,12 @@ def _study(size: Size, hogs: int) -> Study:
     seeds = tuple(range(size.needs))
     hogging = f", and {hogs} hogs on different nodes" if hogs else ""
     sample = f"4 nodes, 3 tasks a node{hogging}; 12 hours, needs change after 20 minutes on average: {len(seeds)} runs."
-    return Study(name=name, sample=sample, sources=(NeedsSource(name=name, hogs=hogs, seeds=seeds),), entries=ENTRIES)
+    return Study(
+        name=name, sample=sample, sources=(DiscoverySource(name=name, hogs=hogs, seeds=seeds),), entries=ENTRIES
+    )
 
 
-def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
+def _grids(sheet: ResultTable, published: Runs, number: str) -> list[Grid]:
     cells: list[TableCell] = []
     others: list[TableCell] = []
     for label in sheet.labels:
@@ -109,14 +111,14 @@ def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
     ]
 
 
-def _compared(sheet: Sheet, better: str, worse: str, measure: str, number: str) -> Paired:
+def _compared(sheet: ResultTable, better: str, worse: str, measure: str, number: str) -> Paired:
     column = COLUMNS[measure]
     a, b = sheet.column(better, column), sheet.column(worse, column)
     seed = drawn_as(f"[Stillwell2010] Table {number}/{better}/{worse}/{measure}")
     return paired(a, b, seed=seed, lower_is_better=False)
 
 
-def _claim(sheet: Sheet, better: str, worse: str, measure: str, number: str, published: Runs) -> Claim:
+def _claim(sheet: ResultTable, better: str, worse: str, measure: str, number: str, published: Runs) -> Claim:
     found = _compared(sheet, better, worse, measure, number)
     shown = found.difference.shown
     around = "" if shown.low is None or shown.high is None else f" [{shown.low:+.3f}, {shown.high:+.3f}]"
@@ -131,7 +133,7 @@ def _claim(sheet: Sheet, better: str, worse: str, measure: str, number: str, pub
     )
 
 
-def _lost(sheet: Sheet, number: str) -> Claim:
+def _lost(sheet: ResultTable, number: str) -> Claim:
     """What is asked of OBSERVE: at most 5 % of the average minimum yield."""
     column = COLUMNS[MINIMUM]
     ours, equal = mean(sheet.column(OBSERVE, column)), mean(sheet.column(XEN, column))

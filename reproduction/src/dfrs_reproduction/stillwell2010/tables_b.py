@@ -8,7 +8,7 @@ from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell, quantile
+from dfrs_reproduction.metrics import ResultTable, mean_cell, quantile
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.stillwell2010.appendix_b import Table, algorithms, published
 from dfrs_reproduction.stillwell2010.moves import MOVED, cells
@@ -72,7 +72,7 @@ def _degradations(results: Results, part: str) -> Content:
     )
 
 
-def _row(sheet: Sheet, label: str, part: str) -> list[TableCell]:
+def _row(sheet: ResultTable, label: str, part: str) -> list[TableCell]:
     values, table = degradation(sheet, label), PUBLISHED_SETS[part]
     average = mean_cell(
         values,

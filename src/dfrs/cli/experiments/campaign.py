@@ -20,8 +20,8 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from dfrs.experiments.cells import Cell
     from dfrs.experiments.estimate import Estimate
+    from dfrs.experiments.planned_runs import PlannedRun
     from dfrs.experiments.spec import Campaign
     from dfrs.experiments.store import Store
     from dfrs.experiments.summary import Summaries
@@ -61,7 +61,7 @@ def run(
 
         dfrs campaign run loads.toml --dask tcp://10.0.0.1:8786
     """
-    from dfrs.experiments.engine import Engine
+    from dfrs.experiments.campaign_engine import CampaignEngine
     from dfrs.experiments.spec import read_campaign
 
     campaign = read_campaign(file)
@@ -74,7 +74,7 @@ def run(
         progress(len(campaign.cells), counted=True) as (bar, task),
     ):
         bar.update(task, description=campaign.name)
-        engine = Engine(results, runner, lambda cells: bar.advance(task, cells), keep_runs=campaign.keep_runs)
+        engine = CampaignEngine(results, runner, lambda cells: bar.advance(task, cells), keep_runs=campaign.keep_runs)
         tally = engine.run(campaign.cells, retry_failed=retry_failed)
         where = results.directory
     seconds = time.monotonic() - started_s
@@ -146,7 +146,7 @@ def status(
         err.print(f"not used, of other code: {', '.join(others)}", markup=False, style="dim", soft_wrap=True)
 
 
-def _state(cell: "Cell", known: dict[str, bool]) -> str:
+def _state(cell: "PlannedRun", known: dict[str, bool]) -> str:
     return {None: "to do", False: "done", True: "failed"}[known.get(cell.key)]
 
 
@@ -227,8 +227,8 @@ def show(
 
     Example: dfrs campaign show loads.toml 3f9a
     """
-    from dfrs.experiments.cells import FAILED, Work, perform, source_digest
-    from dfrs.experiments.kept import front
+    from dfrs.experiments.planned_runs import FAILED, Work, perform, source_digest
+    from dfrs.experiments.saved_runs import front
     from dfrs.experiments.spec import read_campaign
 
     require("plot")
@@ -281,7 +281,7 @@ def _summaries(
     return Summaries(campaign, store, measures=measures or (), baseline=baseline)
 
 
-def _cell(campaign: "Campaign", file: Path, text: str) -> "Cell":
+def _cell(campaign: "Campaign", file: Path, text: str) -> "PlannedRun":
     matching = [cell for cell in campaign.cells if cell.key.startswith(text) or cell.name == text]
     if len(matching) == 1:
         return matching[0]
@@ -293,7 +293,7 @@ def _cell(campaign: "Campaign", file: Path, text: str) -> "Cell":
 
 
 def _estimated(campaign: "Campaign", store: "Store", workers: int | None) -> "tuple[Estimate, int]":
-    from dfrs.experiments.engine import Engine
+    from dfrs.experiments.campaign_engine import CampaignEngine
     from dfrs.experiments.estimate import estimate, probes
     from dfrs.experiments.runners import cores
 
@@ -303,7 +303,7 @@ def _estimated(campaign: "Campaign", store: "Store", workers: int | None) -> "tu
         progress(len(chosen), visible=bool(chosen), counted=True) as (bar, task),
     ):
         bar.update(task, description="measuring")
-        Engine(store, runner, lambda cells: bar.advance(task, cells)).run(chosen)
+        CampaignEngine(store, runner, lambda cells: bar.advance(task, cells)).run(chosen)
     return estimate(campaign, store), workers or cores()
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from dfrs.cli.console import out
 
 if TYPE_CHECKING:
-    from dfrs.experiments.cells import Cell
+    from dfrs.experiments.planned_runs import PlannedRun
     from dfrs.experiments.results import Progress
     from dfrs.experiments.summary import Summaries
     from dfrs.runs.metrics.statistics import Paired
@@ -42,7 +42,7 @@ def results_document(summaries: "Summaries") -> dict[str, object]:
     }  # fmt: skip
 
 
-def show_status(states: "list[Progress]", failed: "list[tuple[Cell, str]]") -> None:
+def show_status(states: "list[Progress]", failed: "list[tuple[PlannedRun, str]]") -> None:
     """A line a study, and the first of what failed."""
     table = plain_table("study", "cells", "done", "failed", "to do", "core time")
     for s in states:

@@ -14,7 +14,7 @@ from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.experiments.exhibits import Exhibit, Sample
+    from dfrs.experiments.exhibits import PublishedExhibit, SampleSize
     from dfrs.experiments.runners import Runner
     from dfrs.experiments.spec import Campaign
     from dfrs.experiments.store import Store
@@ -85,7 +85,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _only_files(exhibits: "list[Exhibit]", size: "Sample", output: Path, as_json: bool) -> None:
+def _only_files(exhibits: "list[PublishedExhibit]", size: "SampleSize", output: Path, as_json: bool) -> None:
     written = [_write_campaign(exhibit.campaign(size), output) for exhibit in exhibits]
     if as_json:
         print_json(
@@ -97,7 +97,7 @@ def _only_files(exhibits: "list[Exhibit]", size: "Sample", output: Path, as_json
         out.print(told, markup=False, soft_wrap=True)
 
 
-def _list(exhibits: "list[Exhibit]", as_json: bool) -> None:
+def _list(exhibits: "list[PublishedExhibit]", as_json: bool) -> None:
     if as_json:
         print_json([{"name": exhibit.name, "title": exhibit.title, "source": exhibit.source} for exhibit in exhibits])
         return
@@ -110,10 +110,10 @@ def _list(exhibits: "list[Exhibit]", as_json: bool) -> None:
 
 
 def _reports(
-    exhibits: "list[Exhibit]", size: "Sample", output: Path, running: "Runner", retry_failed: bool
+    exhibits: "list[PublishedExhibit]", size: "SampleSize", output: Path, running: "Runner", retry_failed: bool
 ) -> "tuple[list[TableReport], int]":
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
-    from dfrs.experiments.engine import Engine
+    from dfrs.experiments.campaign_engine import CampaignEngine
     from dfrs.experiments.results import failed_cells, study_frame
     from dfrs.experiments.store import Store
     from dfrs.report.curves import draw
@@ -125,7 +125,7 @@ def _reports(
     reports: list[TableReport] = []
     store = Store(output / "results")
     with closing(store), progress(len(every), counted=True) as (bar, task):
-        engine = Engine(store, running, lambda cells: bar.advance(task, cells))
+        engine = CampaignEngine(store, running, lambda cells: bar.advance(task, cells))
         left = dict(every)
         for exhibit in exhibits:
             bar.update(task, description=exhibit.name)
@@ -145,7 +145,7 @@ def _reports(
     return reports, failed
 
 
-def _complete(exhibit: "Exhibit", campaign: "Campaign", store: "Store") -> None:
+def _complete(exhibit: "PublishedExhibit", campaign: "Campaign", store: "Store") -> None:
     """A table compares entries on the same cases: every cell must have been run. Raises InputError."""
     known = {key for kind in campaign.kinds for key in store.known(kind)}
     lacking = sum(cell.key not in known for cell in campaign.cells)

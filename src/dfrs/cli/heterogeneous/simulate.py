@@ -13,8 +13,8 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dfrs.experiments.farm_compare import Outcome
-    from dfrs.experiments.farm_runs import Prepared
+    from dfrs.experiments.farm_compare import FarmOutcome
+    from dfrs.experiments.farm_runs import PreparedStream
     from dfrs.workloads.programs import Programs, Stream
 
 BASE, MIGRATING = "FARM-EASY", "ARRIVE-F"
@@ -149,9 +149,9 @@ def _stream(path: Path | None, experiment: int | None, programs: "Programs", *, 
 
 def _prepared(
     programs: "Programs", given: "Stream", source: Path | str, seeds: range, *, order: str, exact: bool
-) -> "list[tuple[int, Prepared]]":
+) -> "list[tuple[int, PreparedStream]]":
     """Of each seed. `source` is a file, or the name of one of the measurements' own streams."""
-    from dfrs.experiments.farm_runs import prepared
+    from dfrs.experiments.farm_runs import prepare_stream
     from dfrs.experiments.kinds.farm import factors
 
     name = source if isinstance(source, str) else source.stem
@@ -159,7 +159,7 @@ def _prepared(
         return [
             (
                 seed,
-                prepared(
+                prepare_stream(
                     programs,
                     given.jobs,
                     name=name,
@@ -176,12 +176,12 @@ def _prepared(
 
 
 def _run_all(
-    made: "list[tuple[int, Prepared]]", names: "Sequence[str]", *, explain: bool
-) -> "dict[str, list[Outcome]]":
+    made: "list[tuple[int, PreparedStream]]", names: "Sequence[str]", *, explain: bool
+) -> "dict[str, list[FarmOutcome]]":
     """Of each policy one outcome a seed; what was looked at is kept of the first."""
-    from dfrs.experiments.farm_compare import outcome
+    from dfrs.experiments.farm_compare import run_stream
 
-    found: dict[str, list[Outcome]] = {name: [] for name in names}
+    found: dict[str, list[FarmOutcome]] = {name: [] for name in names}
     jobs = len(made[0][1].workload)
     with progress(jobs * len(made) * len(names)) as (bar, shown):
         finished = 0
@@ -193,13 +193,15 @@ def _run_all(
                     bar.update(shown, completed=base + done)
                     return True
 
-                found[name].append(outcome(each, name, seed, explain=explain and k == 0, watch=watch))
+                found[name].append(run_stream(each, name, seed, explain=explain and k == 0, watch=watch))
                 finished += jobs
                 bar.update(shown, completed=finished)
     return found
 
 
-def _write(made: "Prepared", firsts: "list[Outcome]", output: Path | None, picture: Path | None, until: float) -> None:
+def _write(
+    made: "PreparedStream", firsts: "list[FarmOutcome]", output: Path | None, picture: Path | None, until: float
+) -> None:
     from dfrs.cli.heterogeneous.files import write_pictures, write_runs
 
     if output is not None:

@@ -11,8 +11,8 @@ from dfrs.cli.console import out
 from dfrs.cli.quantities import show_count
 
 if TYPE_CHECKING:
-    from dfrs.experiments.farm_compare import Outcome, Pair
-    from dfrs.experiments.farm_runs import Prepared
+    from dfrs.experiments.farm_compare import FarmOutcome, Pair
+    from dfrs.experiments.farm_runs import PreparedStream
     from dfrs.model.instance import Floats
     from dfrs.workloads.programs import Published
 
@@ -21,10 +21,10 @@ _MOST_LINES = 20
 
 
 def show(
-    outcomes: "Mapping[str, Sequence[Outcome]]",
+    outcomes: "Mapping[str, Sequence[FarmOutcome]]",
     pairs: "Sequence[Pair]",
     published: "Published | None",
-    made: "Prepared",
+    made: "PreparedStream",
 ) -> None:
     """Tables on standard output."""
     from dfrs.experiments.farm_compare import verdicts
@@ -51,7 +51,7 @@ def show(
             _show_moves(base[0], runs[0], names, several=seeds > 1)
 
 
-def _runs_table(outcomes: "Mapping[str, Sequence[Outcome]]", pairs: "Sequence[Pair]") -> Table:
+def _runs_table(outcomes: "Mapping[str, Sequence[FarmOutcome]]", pairs: "Sequence[Pair]") -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("policy", overflow="fold")
     for column in ("average\nwait, s", "turn-\naround, s", "total\ntime, s", "migra-\ntions", "jobs\nmoved"):
@@ -88,7 +88,7 @@ def _saved_table(pair: "Pair") -> Table:
     return table
 
 
-def _show_moves(base: "Outcome", other: "Outcome", names: Sequence[str], *, several: bool) -> None:
+def _show_moves(base: "FarmOutcome", other: "FarmOutcome", names: Sequence[str], *, several: bool) -> None:
     from dfrs.experiments.farm_compare import moved_lines
 
     table = Table(
@@ -123,7 +123,7 @@ def _move_cells(line: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def explain_text(each: "Outcome", made: "Prepared") -> None:
+def explain_text(each: "FarmOutcome", made: "PreparedStream") -> None:
     """Every pair looked at at every analysis, and why it was not taken."""
     from dfrs.policies.heterogeneous.rules import letter
 

@@ -18,10 +18,10 @@ import numpy as np
 import polars as pl
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, unusual
-from dfrs.experiments.farm_runs import Prepared, measured, moves_of, placed, prepared, simulation
+from dfrs.experiments.farm_runs import PreparedStream, measured, moves_of, placed, prepare_stream, simulation
 from dfrs.experiments.fields import Numbers, PolicyName, ProgramsName, Strict, named
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
 from dfrs.workloads.programs import GROUP, USUAL, check_order, find_programs
@@ -43,7 +43,7 @@ sub-clusters in turn; `moves` a JSON list of what was moved when, from where, to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class FarmScenario:
     """A stream, with the times of seed `seed`."""
 
     experiment: int
@@ -82,7 +82,7 @@ def factors(name: str, seed: int, jobs: int, jitter: float = JITTER) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FarmConfiguration:
     """A policy."""
 
     label: str
@@ -99,11 +99,11 @@ class Entry:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case) -> Prepared:
+def prepare(case: FarmScenario) -> PreparedStream:
     """The case's workload on its farm."""
     programs, name = find_programs(case.programs), f"experiment-{case.experiment}"
     stream = programs.stream(case.experiment, printed=case.printed)
-    return prepared(
+    return prepare_stream(
         programs,
         stream.jobs,
         name=name,
@@ -114,7 +114,7 @@ def prepare(case: Case) -> Prepared:
     )
 
 
-def run(made: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(made: PreparedStream, entry: FarmConfiguration, seed: int, keep: Path | None) -> Row:
     """Simulate it."""
     del seed, keep  # nothing is drawn in a run, and its moves and times are in the row
     done = simulation(made, entry.policy).run()
@@ -132,11 +132,11 @@ def run(made: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
     }
 
 
-def warm(entry: Entry) -> None:
+def warm(entry: FarmConfiguration) -> None:
     """Simulate the first jobs of a stream."""
     programs = find_programs(USUAL)
     jobs = programs.stream(programs.streams[0]).jobs[:_FEW]
-    simulation(prepared(programs, jobs, name="warm"), entry.policy).run()
+    simulation(prepare_stream(programs, jobs, name="warm"), entry.policy).run()
 
 
 def times_of(row: Mapping[str, object]) -> dict[int, tuple[float, float, str]]:
@@ -145,7 +145,7 @@ def times_of(row: Mapping[str, object]) -> dict[int, tuple[float, float, str]]:
     return {int(job): (value[0], value[1], value[2]) for job, value in document.items()}
 
 
-FARM = Kind(
+FARM = RunKind(
     name="farm",
     schema=SCHEMA,
     code=(
@@ -189,14 +189,14 @@ class FarmSource(Strict):
                 raise ValueError(str(error).partition(": ")[2]) from None
         return value
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self) -> tuple[FarmScenario, ...]:
         """In the order of the seeds."""
         own = self.model_dump(exclude={"model", "name", "seeds", "order"})
         order = self.order or find_programs(self.programs).order
-        return tuple(Case(seed=seed, order=order, **own) for seed in self.seeds)
+        return tuple(FarmScenario(seed=seed, order=order, **own) for seed in self.seeds)
 
 
-class PolicyItem(Strict):
+class FarmPolicySpec(Strict):
     """A policy of the farm."""
 
     policy: PolicyName
@@ -211,20 +211,20 @@ class FarmStudy(StudyModel):
     """Every stream under every policy."""
 
     streams: Annotated[tuple[FarmSource, ...], Field(min_length=1)]
-    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[FarmPolicySpec, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
 
 
-def _entries(study: FarmStudy) -> Iterator[Entry]:
-    return (Entry(**item.item()) for item in study.policies)
+def _entries(study: FarmStudy) -> Iterator[FarmConfiguration]:
+    return (FarmConfiguration(**item.item()) for item in study.policies)
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+def _said(entry: FarmConfiguration) -> dict[str, object]:
+    return unusual(entry, FarmConfiguration(label=entry.label, policy=entry.policy))
 
 
 EXPERIMENT = Experiment(
     kind=FARM,
-    entry=Entry,
+    entry=FarmConfiguration,
     study=FarmStudy,
     sources="streams",
     entries="policies",

@@ -19,7 +19,6 @@ import polars as pl
 from pydantic import BeforeValidator, Field
 
 import dfrs
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import (
     Count,
@@ -32,6 +31,7 @@ from dfrs.experiments.fields import (
     named,
     one_or_several,
 )
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Penalty, Run
@@ -67,7 +67,7 @@ the log; `runtime_s` is the time of the simulation alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class FarmRandomScenario:
     """Random workload `seed` of programs on their farm."""
 
     seed: int
@@ -87,7 +87,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FarmRandomConfiguration:
     """A policy."""
 
     label: str
@@ -105,12 +105,12 @@ class Entry:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case) -> FarmWorkload:
+def prepare(case: FarmRandomScenario) -> FarmWorkload:
     """The case's workload on its farm."""
     return farm_workload(find_programs(case.programs), seed=case.seed, jobs=case.jobs, load=case.load)
 
 
-def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
+def simulation(made: FarmWorkload, entry: FarmRandomConfiguration) -> Simulation:
     """Of the workload under the policy."""
     settings = SimulationSettings(
         capacity=farm_capacity(made.farm),
@@ -120,7 +120,7 @@ def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
     return Simulation(made.workload, find_policy(entry.policy), entry.policy, settings)
 
 
-def run(made: FarmWorkload, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(made: FarmWorkload, entry: FarmRandomConfiguration, seed: int, keep: Path | None) -> Row:
     """Simulate, have the run checked, and measure. Raises InputError where the checker objects."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
     started = time.perf_counter()
@@ -131,7 +131,7 @@ def run(made: FarmWorkload, entry: Entry, seed: int, keep: Path | None) -> Row:
         write_run(done, Path(directory), metrics, dfrs.__version__)
         _check(Path(directory), entry)
     if keep is not None:
-        from dfrs.experiments.kept import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+        from dfrs.experiments.saved_runs import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
 
         keep_run(done, metrics, keep)
     row: Row = {"status": "complete", "jobs": len(done.workload), "spanning": spanning(done)}
@@ -139,7 +139,7 @@ def run(made: FarmWorkload, entry: Entry, seed: int, keep: Path | None) -> Row:
     return row | {"decisions": len(done.events), "runtime_s": seconds}
 
 
-def _check(directory: Path, entry: Entry) -> None:
+def _check(directory: Path, entry: FarmRandomConfiguration) -> None:
     problems = validate_run(directory).problems
     if problems:
         raise InputError(f"policy {entry.policy}: the checker found {len(problems)} faults; the first: {problems[0]}")
@@ -155,12 +155,12 @@ def spanning(done: Run) -> float:
     return len(jobs) / len(done.workload)
 
 
-def warm(entry: Entry) -> None:
+def warm(entry: FarmRandomConfiguration) -> None:
     """Simulate a few jobs."""
-    simulation(prepare(Case(seed=0, load=1.0, jobs=20)), entry).run()
+    simulation(prepare(FarmRandomScenario(seed=0, load=1.0, jobs=20)), entry).run()
 
 
-HETERO = Kind(
+FARM_RANDOM = RunKind(
     name="hetero",
     schema=SCHEMA,
     code=(
@@ -173,7 +173,7 @@ HETERO = Kind(
 )  # fmt: skip
 
 
-class HeteroSource(Strict):
+class FarmRandomSource(Strict):
     """Random workloads on a heterogeneous cluster: every seed at every load, or if `spread` each seed at one of them.
 
     With `spread` loads take turns, so that all workloads are of different jobs.
@@ -187,7 +187,7 @@ class HeteroSource(Strict):
     loads: Annotated[Loads, Field(min_length=1)] = (1.0,)
     spread: bool = False
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self) -> tuple[FarmRandomScenario, ...]:
         """In the order of the seeds."""
         loads = self.loads
         pairs = (
@@ -195,16 +195,18 @@ class HeteroSource(Strict):
             if self.spread
             else list(product(self.seeds, loads))
         )
-        return tuple(Case(seed=seed, load=load, jobs=self.jobs, programs=self.programs) for seed, load in pairs)
+        return tuple(
+            FarmRandomScenario(seed=seed, load=load, jobs=self.jobs, programs=self.programs) for seed, load in pairs
+        )
 
 
-class HeteroSettings(Strict):
+class FarmRandomSettings(Strict):
     """Of all policies of a study that do not have their own."""
 
     resume_s: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (RESUME_S,)
 
 
-class PolicyItem(Strict):
+class FarmRandomPolicySpec(Strict):
     """A policy."""
 
     policy: PolicyName
@@ -216,26 +218,30 @@ class PolicyItem(Strict):
         return {"label": self.policy} | self.model_dump(exclude_none=True)
 
 
-class HeteroStudy(StudyModel):
+class FarmRandomStudy(StudyModel):
     """Every workload under every policy."""
 
-    farms: Annotated[tuple[HeteroSource, ...], Field(min_length=1)]
-    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
-    settings: HeteroSettings = HeteroSettings()
+    farms: Annotated[tuple[FarmRandomSource, ...], Field(min_length=1)]
+    policies: Annotated[
+        tuple[Annotated[FarmRandomPolicySpec, BeforeValidator(named("policy"))], ...], Field(min_length=1)
+    ]
+    settings: FarmRandomSettings = FarmRandomSettings()
 
 
-def _entries(study: HeteroStudy) -> Iterator[Entry]:
-    return (Entry(**item) for item in combined((item.item() for item in study.policies), study.settings))
+def _entries(study: FarmRandomStudy) -> Iterator[FarmRandomConfiguration]:
+    return (
+        FarmRandomConfiguration(**item) for item in combined((item.item() for item in study.policies), study.settings)
+    )
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+def _said(entry: FarmRandomConfiguration) -> dict[str, object]:
+    return unusual(entry, FarmRandomConfiguration(label=entry.label, policy=entry.policy))
 
 
 EXPERIMENT = Experiment(
-    kind=HETERO,
-    entry=Entry,
-    study=HeteroStudy,
+    kind=FARM_RANDOM,
+    entry=FarmRandomConfiguration,
+    study=FarmRandomStudy,
     sources="farms",
     entries="policies",
     item="policy",

@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined
 from dfrs.experiments.fields import Count, Positive, Strict, named, one_or_several
-from dfrs.experiments.sources.instances import Case, FileCase, Instances
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
+from dfrs.experiments.sources.instances import InstanceFile, Instances, RandomInstance
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.errors import DfrsError, InfeasibleError
 from dfrs.model.instance import Instance
@@ -47,7 +47,7 @@ _MOMENT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class OfflineConfiguration:
     """One algorithm with its options, under the label that tables give it."""
 
     label: str
@@ -78,7 +78,7 @@ def _short(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class BoundedInstance:
     """An instance and its LPBOUND, None where that is infeasible."""
 
     instance: Instance
@@ -86,16 +86,16 @@ class Prepared:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case | FileCase) -> Prepared:
+def prepare(case: RandomInstance | InstanceFile) -> BoundedInstance:
     """Generate or read the instance, and bound it."""
     instance = case.instance()
     try:
-        return Prepared(instance=instance, bound=lp_bound(instance))
+        return BoundedInstance(instance=instance, bound=lp_bound(instance))
     except InfeasibleError:
-        return Prepared(instance=instance, bound=None)
+        return BoundedInstance(instance=instance, bound=None)
 
 
-def run(prepared: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(prepared: BoundedInstance, entry: OfflineConfiguration, seed: int, keep: Path | None) -> Row:
     """One row. An instance without LPBOUND has no solution: nothing is run on it."""
     instance, bound = prepared.instance, prepared.bound
     shape: Row = {"nodes": len(instance.nodes), "services": len(instance.services), "dims": len(instance.resources)}
@@ -111,7 +111,7 @@ def run(prepared: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
         except InfeasibleError:
             pass
     if keep is not None:
-        from dfrs.experiments.kept import keep_allocation  # noqa: PLC0415 - most are not kept, and need no pictures
+        from dfrs.experiments.saved_runs import keep_allocation  # noqa: PLC0415 - most are not kept, and need no pictures
 
         keep_allocation(instance, outcome, entry.label, keep)
     if outcome is None:
@@ -120,7 +120,7 @@ def run(prepared: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
     return shape | told | _measures(instance, entry, outcome)
 
 
-def _measures(instance: Instance, entry: Entry, outcome: Outcome) -> Row:
+def _measures(instance: Instance, entry: OfflineConfiguration, outcome: Outcome) -> Row:
     before = outcome.allocation
     if before is None:
         return {}
@@ -137,15 +137,15 @@ def _measures(instance: Instance, entry: Entry, outcome: Outcome) -> Row:
     return row
 
 
-def warm(entry: Entry) -> None:
+def warm(entry: OfflineConfiguration) -> None:
     """Run the entry on a few services, for a moment."""
-    tiny = Case(scenario=ServiceScenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0)
+    tiny = RandomInstance(scenario=ServiceScenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0)
     limit_s = entry.options.time_limit_s
     brief = replace(entry.options, time_limit_s=_MOMENT_S if limit_s is None else min(limit_s, _MOMENT_S))
     run(prepare(tiny), replace(entry, options=brief), 0, None)
 
 
-OFFLINE = Kind(name="offline", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
+OFFLINE = RunKind(name="offline", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
 
 Yes = Annotated[bool, Field(strict=True)]
 
@@ -170,7 +170,7 @@ class AlgorithmSettings(Strict):
     second_phase: Annotated[tuple[SecondPhase, ...], BeforeValidator(one_or_several)] = ("none",)
 
 
-class AlgorithmItem(Strict):
+class AlgorithmSpec(Strict):
     """An algorithm or a pattern of names, with settings of its own."""
 
     algorithm: Annotated[str, AfterValidator(_algorithm)]
@@ -189,25 +189,25 @@ class OfflineStudy(StudyModel):
 
     instances: Annotated[tuple[Instances, ...], Field(min_length=1)]
     algorithms: Annotated[
-        tuple[Annotated[AlgorithmItem, BeforeValidator(named("algorithm"))], ...], Field(min_length=1)
+        tuple[Annotated[AlgorithmSpec, BeforeValidator(named("algorithm"))], ...], Field(min_length=1)
     ]
     settings: AlgorithmSettings = AlgorithmSettings()
 
 
-def _entries(study: OfflineStudy) -> Iterator[Entry]:
+def _entries(study: OfflineStudy) -> Iterator[OfflineConfiguration]:
     return (_entry(item) for item in combined(_items(study.algorithms), study.settings))
 
 
-def _items(given: Sequence[AlgorithmItem]) -> Iterator[dict[str, Any]]:
+def _items(given: Sequence[AlgorithmSpec]) -> Iterator[dict[str, Any]]:
     """Each algorithm with its label and its own settings."""
     for item in given:
         own = item.model_dump(exclude_none=True)
         yield from ({"label": name} | own | {"algorithm": name} for name in expand([item.algorithm]))
 
 
-def _entry(item: Mapping[str, Any]) -> Entry:
+def _entry(item: Mapping[str, Any]) -> OfflineConfiguration:
     options = {name: item[name] for name in OPTIONS if name in item}
-    return Entry(
+    return OfflineConfiguration(
         label=item["label"],
         algorithm=item["algorithm"],
         second_phase=item["second_phase"],
@@ -215,7 +215,7 @@ def _entry(item: Mapping[str, Any]) -> Entry:
     )
 
 
-def _said(entry: Entry) -> dict[str, object]:
+def _said(entry: OfflineConfiguration) -> dict[str, object]:
     usual = Options()
     own = {name: getattr(entry.options, name) for name in OPTIONS}
     said: dict[str, object] = {name: value for name, value in own.items() if value != getattr(usual, name)}
@@ -226,7 +226,7 @@ def _said(entry: Entry) -> dict[str, object]:
 
 EXPERIMENT = Experiment(
     kind=OFFLINE,
-    entry=Entry,
+    entry=OfflineConfiguration,
     study=OfflineStudy,
     sources="instances",
     entries="algorithms",

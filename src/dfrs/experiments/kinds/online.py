@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Limit, Positive, Seconds, Strict, known_policy, named, one_or_several
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.experiments.simulations import measured
 from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
 from dfrs.model.jobs import Workload
@@ -97,7 +97,7 @@ _CODE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class OnlineConfiguration:
     """A policy with its settings, under the label that tables give it."""
 
     label: str
@@ -132,7 +132,7 @@ class Entry:
         }  # fmt: skip
 
 
-def run(workload: Workload, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(workload: Workload, entry: OnlineConfiguration, seed: int, keep: Path | None) -> Row:
     """Simulate, and measure. Raises what the policy raises, StoppedError among it."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
     simulation = Simulation(workload, find_policy(entry.policy), entry.policy, entry.settings)
@@ -141,7 +141,7 @@ def run(workload: Workload, entry: Entry, seed: int, keep: Path | None) -> Row:
     seconds = time.perf_counter() - started
     metrics = measured(result, bound=True)
     if keep is not None:
-        from dfrs.experiments.kept import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+        from dfrs.experiments.saved_runs import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
 
         keep_run(result, metrics, keep)
     row: Row = {"status": "complete", "nodes": workload.nodes, "load": workload.load, "jobs": len(workload)}
@@ -154,12 +154,12 @@ def prepare(case: Trace) -> Workload:
     return case.workload()
 
 
-def warm(entry: Entry) -> None:
+def warm(entry: OnlineConfiguration) -> None:
     """Run the entry on a few jobs."""
     run(prepare(LublinTrace(seed=1, jobs=20)), entry, 0, None)
 
 
-ONLINE = Kind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
+ONLINE = RunKind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
 
 
 def _policy(name: str) -> str:
@@ -180,7 +180,7 @@ class PolicySettings(Strict):
     command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
 
 
-class PolicyItem(Strict):
+class OnlinePolicySpec(Strict):
     """A policy or a set of policies, with settings of its own."""
 
     policy: Annotated[str, AfterValidator(_policy)]
@@ -196,28 +196,28 @@ class OnlineStudy(StudyModel):
     """Every workload under every policy."""
 
     workloads: Annotated[tuple[Workloads, ...], Field(min_length=1)]
-    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[OnlinePolicySpec, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
     settings: PolicySettings = PolicySettings()
 
 
-def _entries(study: OnlineStudy) -> Iterator[Entry]:
-    return (Entry(**item) for item in combined(_items(study.policies), study.settings))
+def _entries(study: OnlineStudy) -> Iterator[OnlineConfiguration]:
+    return (OnlineConfiguration(**item) for item in combined(_items(study.policies), study.settings))
 
 
-def _items(given: Sequence[PolicyItem]) -> Iterator[dict[str, Any]]:
+def _items(given: Sequence[OnlinePolicySpec]) -> Iterator[dict[str, Any]]:
     """Each policy with its label and its own settings."""
     for item in given:
         names = SETS[item.policy[1:]] if item.policy.startswith("@") else (item.policy,)
         yield from ({"label": name} | item.model_dump(exclude_none=True) | {"policy": name} for name in names)
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+def _said(entry: OnlineConfiguration) -> dict[str, object]:
+    return unusual(entry, OnlineConfiguration(label=entry.label, policy=entry.policy))
 
 
 EXPERIMENT = Experiment(
     kind=ONLINE,
-    entry=Entry,
+    entry=OnlineConfiguration,
     study=OnlineStudy,
     sources="workloads",
     entries="policies",

@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from dfrs.experiments.cells import Row
 from dfrs.experiments.fields import Count, Counts, Numbers, Parts, Strict, at_most, different, spread
 from dfrs.experiments.files import check_digest, directory_of, file_digest
+from dfrs.experiments.planned_runs import Row
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.workloads.files import read_instance
@@ -30,7 +30,7 @@ from dfrs.workloads.services import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class RandomInstance:
     """One random instance: its scenario and seed."""
 
     scenario: ServiceScenario | VirtualClusterScenario
@@ -63,7 +63,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileCase:
+class InstanceFile:
     """An instance file. `digest` is that of the file, which may move but not change."""
 
     path: Path = field(compare=False)
@@ -101,14 +101,14 @@ class ServicesSource(Strict):
     rho: Parts = (0.0,)
     seeds: Numbers
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self) -> tuple[RandomInstance, ...]:
         """Nodes in the slowest loop, seeds in the fastest. Raises InputError for a scenario that is none."""
         settings = product(self.nodes, self.services, self.dims, self.slack, self.sigma, self.rho)
         scenarios = [
             ServiceScenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=sigma, rho=rho)
             for nodes, services, dims, slack, sigma, rho in settings
         ]
-        return tuple(Case(scenario=scenario, seed=seed) for scenario in scenarios for seed in self.seeds)
+        return tuple(RandomInstance(scenario=scenario, seed=seed) for scenario in scenarios for seed in self.seeds)
 
 
 class DissertationSource(Strict):
@@ -125,7 +125,7 @@ class DissertationSource(Strict):
     services: Counts | None = None
     """Only instances with so many."""
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self) -> tuple[RandomInstance, ...]:
         """All scenarios once before any twice."""
         small = self.set == "small"
         whole = list(dissertation_scenarios(4 if small else 64, SMALL_SERVICES if small else LARGE_SERVICES))
@@ -135,7 +135,7 @@ class DissertationSource(Strict):
         at_most(self.first, 100 * len(kept))
         kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
         return tuple(
-            Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
+            RandomInstance(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
             for k, sample in spread(len(kept), self.first)
         )
 
@@ -152,7 +152,7 @@ class VirtualClusterSource(Strict):
     first: Count
     parallel: bool = False
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self) -> tuple[RandomInstance, ...]:
         """All settings once before any twice; the whole set has 10 samples a setting if small, 100 if large."""
         large = self.set == "large"
         whole = list(virtual_cluster_scenarios(large=large, parallel=self.parallel))
@@ -163,12 +163,12 @@ class VirtualClusterSource(Strict):
         samples = 100 if large else 10
         at_most(self.first, samples * len(whole))
         return tuple(
-            Case(scenario=whole[order[k]], seed=order[k] * samples + sample)
+            RandomInstance(scenario=whole[order[k]], seed=order[k] * samples + sample)
             for k, sample in spread(len(whole), self.first)
         )
 
 
-class InstanceFiles(Strict):
+class InstanceFilesSource(Strict):
     """Instance files."""
 
     model: Literal["files"] = "files"
@@ -181,11 +181,11 @@ class InstanceFiles(Strict):
         """Find the files, relative to the campaign's directory."""
         self._paths = tuple((directory_of(context) / name).absolute() for name in self.files)
 
-    def cases(self) -> tuple[FileCase, ...]:
+    def cases(self) -> tuple[InstanceFile, ...]:
         """In the order given. Raises InputError where one cannot be read."""
-        return tuple(FileCase(path=path, digest=file_digest(path)) for path in self._paths)
+        return tuple(InstanceFile(path=path, digest=file_digest(path)) for path in self._paths)
 
 
 Instances = Annotated[
-    ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles, Field(discriminator="model")
+    ServicesSource | DissertationSource | VirtualClusterSource | InstanceFilesSource, Field(discriminator="model")
 ]

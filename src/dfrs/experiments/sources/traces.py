@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
-from dfrs.experiments.cells import Row
 from dfrs.experiments.fields import (
     Annotate,
     Count,
@@ -27,6 +26,7 @@ from dfrs.experiments.fields import (
     at_most,
 )
 from dfrs.experiments.files import check_digest, directory_of, file_digest, find_trace
+from dfrs.experiments.planned_runs import Row
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.workloads import elastic_model

@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Count, Limit, Numbers, Seconds, Strict, known_policy, named, one_or_several
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.model.errors import DfrsError
 from dfrs.model.needs import Discovery
 from dfrs.policies.discovery.methods import find_discovery
@@ -39,7 +39,7 @@ SCHEMA: Schema = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class DiscoveryScenario:
     """Trace `seed`: `tasks` on each node with needs that change after `change_s` on average, and hogs that need 1."""
 
     seed: int
@@ -73,7 +73,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DiscoveryConfiguration:
     """A method, the policy that migrates (none: nobody does), and what the host does."""
 
     label: str
@@ -97,7 +97,7 @@ class Entry:
         }  # fmt: skip
 
 
-def run(scene: Scene, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(scene: Scene, entry: DiscoveryConfiguration, seed: int, keep: Path | None) -> Row:
     """Drive the method over the scene."""
     del keep  # a run is its numbers: there is no log to keep
     method: Discovery = Oracle(need=scene.need) if entry.method == ORACLE else find_discovery(entry.method)
@@ -115,20 +115,20 @@ def run(scene: Scene, entry: Entry, seed: int, keep: Path | None) -> Row:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case) -> Scene:
+def prepare(case: DiscoveryScenario) -> Scene:
     """The case's scene."""
     return case.scene()
 
 
-def warm(entry: Entry) -> None:
+def warm(entry: DiscoveryConfiguration) -> None:
     """Run the entry for some minutes."""
-    run(prepare(Case(seed=0, seconds=600)), entry, 0, None)
+    run(prepare(DiscoveryScenario(seed=0, seconds=600)), entry, 0, None)
 
 
-NEEDS = Kind(
+DISCOVERY = RunKind(
     name="needs",
     schema=SCHEMA,
-    code=("placement", "kernels", "model", "policies", "simulator/discovery.py", "experiments/kinds/needs.py"),
+    code=("placement", "kernels", "model", "policies", "simulator/discovery.py", "experiments/kinds/discovery.py"),
     prepare=prepare,
     run=run,
     warm=warm,
@@ -148,7 +148,7 @@ def _policy(name: str) -> str:
     return known_policy(name) if name else name
 
 
-class NeedsSource(Strict):
+class DiscoverySource(Strict):
     """Traces as those of [Stillwell2010] section 7.3, one for each seed."""
 
     model: Literal["needs"] = "needs"
@@ -160,13 +160,13 @@ class NeedsSource(Strict):
     change_s: float = Field(default=1_200.0, gt=0, allow_inf_nan=False)
     seeds: Numbers
 
-    def cases(self) -> tuple[Case, ...]:
+    def cases(self) -> tuple[DiscoveryScenario, ...]:
         """In the order of the seeds."""
         own = self.model_dump(exclude={"model", "name", "seeds"})
-        return tuple(Case(seed=seed, **own) for seed in self.seeds)
+        return tuple(DiscoveryScenario(seed=seed, **own) for seed in self.seeds)
 
 
-class NeedsSettings(Strict):
+class DiscoverySettings(Strict):
     """Of all methods of a study that do not have their own."""
 
     migration_s: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] = (10,)
@@ -174,7 +174,7 @@ class NeedsSettings(Strict):
     noise: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (0.0,)
 
 
-class MethodItem(Strict):
+class MethodSpec(Strict):
     """A method, and the policy that migrates."""
 
     method: Annotated[str, AfterValidator(_method)]
@@ -189,26 +189,28 @@ class MethodItem(Strict):
         return {"label": self.method} | self.model_dump(exclude_none=True)
 
 
-class NeedsStudy(StudyModel):
+class DiscoveryStudy(StudyModel):
     """Every scene under every method."""
 
-    scenes: Annotated[tuple[NeedsSource, ...], Field(min_length=1)]
-    methods: Annotated[tuple[Annotated[MethodItem, BeforeValidator(named("method"))], ...], Field(min_length=1)]
-    settings: NeedsSettings = NeedsSettings()
+    scenes: Annotated[tuple[DiscoverySource, ...], Field(min_length=1)]
+    methods: Annotated[tuple[Annotated[MethodSpec, BeforeValidator(named("method"))], ...], Field(min_length=1)]
+    settings: DiscoverySettings = DiscoverySettings()
 
 
-def _entries(study: NeedsStudy) -> Iterator[Entry]:
-    return (Entry(**item) for item in combined((item.item() for item in study.methods), study.settings))
+def _entries(study: DiscoveryStudy) -> Iterator[DiscoveryConfiguration]:
+    return (
+        DiscoveryConfiguration(**item) for item in combined((item.item() for item in study.methods), study.settings)
+    )
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, method=entry.method))
+def _said(entry: DiscoveryConfiguration) -> dict[str, object]:
+    return unusual(entry, DiscoveryConfiguration(label=entry.label, method=entry.method))
 
 
 EXPERIMENT = Experiment(
-    kind=NEEDS,
-    entry=Entry,
-    study=NeedsStudy,
+    kind=DISCOVERY,
+    entry=DiscoveryConfiguration,
+    study=DiscoveryStudy,
     sources="scenes",
     entries="methods",
     item="method",

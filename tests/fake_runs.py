@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dfrs.experiments.cells import Cell, Kind, code_digest
+from dfrs.experiments.planned_runs import PlannedRun, RunKind, code_digest
 from dfrs.experiments.spec import Study
 from dfrs.model.errors import InputError
 from dfrs.simulator.simulation import StoppedError
@@ -24,7 +24,7 @@ DIFFERENT = ("cell_s", "run")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class FakeScenario:
     """`directory` takes the files that tell what was run; with a file `fixed` in it, nothing fails any more."""
 
     number: int
@@ -44,7 +44,7 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class FakeConfiguration:
     """`what` happens to the cells of the cases in `at`, or of all; `seconds` pass before."""
 
     what: str = "value"
@@ -68,7 +68,9 @@ class Source:
     name: str = "fake"
 
     def cases(self):
-        return tuple(Case(number=k, directory=self.directory, broken=k in self.broken) for k in range(self.cells))
+        return tuple(
+            FakeScenario(number=k, directory=self.directory, broken=k in self.broken) for k in range(self.cells)
+        )
 
 
 class FakeStudy(Study):
@@ -119,7 +121,7 @@ def warm(entry):
     pass
 
 
-FAKE = Kind(name="fake", schema=SCHEMA, code=("experiments/cells.py",), prepare=prepare, run=run, warm=warm)
+FAKE = RunKind(name="fake", schema=SCHEMA, code=("experiments/planned_runs.py",), prepare=prepare, run=run, warm=warm)
 
 
 def code():
@@ -127,17 +129,21 @@ def code():
 
 
 def cells(directory, count, *entries, broken=(), alone=False):
-    """Case by case. `directory` is made."""
+    """FakeScenario by case. `directory` is made."""
     directory.mkdir(parents=True, exist_ok=True)
     cases = Source(cells=count, directory=directory, broken=tuple(broken)).cases()
-    return [Cell(kind=FAKE, case=case, entry=entry, alone=alone) for case in cases for entry in entries or (Entry(),)]
+    return [
+        PlannedRun(kind=FAKE, case=case, entry=entry, alone=alone)
+        for case in cases
+        for entry in entries or (FakeConfiguration(),)
+    ]
 
 
 def study(directory, count, *entries, broken=()):
     """The same cells as a study."""
     directory.mkdir(parents=True, exist_ok=True)
     source = Source(cells=count, directory=directory, broken=tuple(broken))
-    return FakeStudy(name="fakes", sources=(source,), entries=entries or (Entry(),))
+    return FakeStudy(name="fakes", sources=(source,), entries=entries or (FakeConfiguration(),))
 
 
 def runs(directory):

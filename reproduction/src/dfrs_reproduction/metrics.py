@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from dfrs.experiments.cells import FAILED
+from dfrs.experiments.planned_runs import FAILED
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
 from dfrs.report.curves import Series, Style
@@ -26,7 +26,7 @@ DISTANCES = ("dfb", "dfb, %", "90th dfb", "90th dfb, %")
 FAILURES = ("failures, % of all", "% of those with a bound", "% of those that a published algorithm solves")
 
 
-class Sheet:
+class ResultTable:
     """A study's results as columns: one value per instance, instances in one order for all algorithms."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
@@ -75,19 +75,19 @@ class Sheet:
         """(I,) whether any algorithm of the documents solved it."""
         return self.solved_by(label for label in self.labels if not label.startswith("BEST"))
 
-    def where(self, **parameters: float | bool) -> "Sheet":
+    def where(self, **parameters: float | bool) -> "ResultTable":
         """The instances with these parameters."""
-        return Sheet(self.frame.filter(*(pl.col(name) == value for name, value in parameters.items())))
+        return ResultTable(self.frame.filter(*(pl.col(name) == value for name, value in parameters.items())))
 
-    def first(self, count: int) -> "Sheet":
+    def first(self, count: int) -> "ResultTable":
         """The first `count` instances."""
-        return Sheet(self.frame.head(count * len(self.labels)))
+        return ResultTable(self.frame.head(count * len(self.labels)))
 
     def __len__(self) -> int:
         return len(self._parts[self.labels[0]]) if self.labels else 0
 
 
-def failures(sheets: Iterable[Sheet]) -> tuple[str, ...]:
+def failures(sheets: Iterable[ResultTable]) -> tuple[str, ...]:
     """A note on each entry with failed runs, with the first message."""
     notes: list[str] = []
     for sheet in sheets:
@@ -130,7 +130,7 @@ def distance(bound: Floats, yields: Floats) -> Distance:
     )
 
 
-def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[TableCell]:
+def distance_cells(sheet: ResultTable, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[TableCell]:
     """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases."""
     d = distance(sheet.bound, yields)
     averages = (sheet.bound - yields, relative_to(sheet.bound, yields))

@@ -28,7 +28,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Oddity:
+class TraceWarning:
     """All places where one rule was not met, and how they were handled."""
 
     rule: str
@@ -45,15 +45,15 @@ class Oddity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class TraceReport:
     """What the reader of a trace, and whoever made a workload of it, noticed."""
 
     source: str = ""
     lines: int = 0
     """Lines that should have been jobs."""
-    oddities: tuple[Oddity, ...] = ()
+    oddities: tuple[TraceWarning, ...] = ()
 
-    def and_(self, oddities: Iterable[Oddity]) -> Self:
+    def and_(self, oddities: Iterable[TraceWarning]) -> Self:
         """The report with more oddities; those that never occurred are left out."""
         return replace(self, oddities=(*self.oddities, *(o for o in oddities if o.count)))
 
@@ -74,10 +74,10 @@ class Report:
         }
 
 
-def oddity(rule: str, handled: str, bad: Bools, line: Ints, field: str, values: np.ndarray) -> Oddity:
+def trace_warning(rule: str, handled: str, bad: Bools, line: Ints, field: str, values: np.ndarray) -> TraceWarning:
     """The oddity of the rows where `bad` (J,), which stood in lines `line` (J,) with `values` (J,) in `field`."""
     rows = np.flatnonzero(bad)
     examples = [
         Example(line=int(line[k]), field=field, value=f"{float(values[k]):.17g}") for k in islice(rows.tolist(), SHOWN)
     ]
-    return Oddity(rule=rule, handled=handled, count=len(rows), examples=tuple(examples))
+    return TraceWarning(rule=rule, handled=handled, count=len(rows), examples=tuple(examples))

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dfrs.experiments.cells import Cell, Kind, Work, failure, source_digest
+from dfrs.experiments.planned_runs import PlannedRun, RunKind, Work, failure, source_digest
 from dfrs.experiments.runners import Done, InProcess, Runner
 from dfrs.experiments.store import Store
 
@@ -33,7 +33,7 @@ class Tally:
     failed: int
 
 
-class Engine:
+class CampaignEngine:
     """Runs cells by `runner` into `store`; with `keep_runs` the runs themselves are kept too."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Engine:
         """Seconds and number of the cells run so far, by entry."""
         self._ran = 0
 
-    def run(self, cells: Sequence[Cell], *, retry_failed: bool = False) -> Tally:
+    def run(self, cells: Sequence[PlannedRun], *, retry_failed: bool = False) -> Tally:
         """Run what has no result yet; with `retry_failed` what failed, and that alone.
 
         Raises InputError where results cannot be written, and what a runner raises; what is done by then is kept.
@@ -72,20 +72,20 @@ class Engine:
         failed = sum(known[cell.kind.name].get(cell.key, False) for cell in unique)
         return Tally(cells=len(unique), kept=kept, run=self._ran, failed=failed)
 
-    def _wanted(self, cell: Cell, known: dict[str, bool], retry_failed: bool) -> bool:
+    def _wanted(self, cell: PlannedRun, known: dict[str, bool], retry_failed: bool) -> bool:
         failed = known.get(cell.key)
         if retry_failed:
             return failed is True
         lacks_run = self.keep_runs and failed is False and not (self.store.runs(cell.kind) / cell.key).is_dir()
         return failed is None or lacks_run
 
-    def _run(self, kind: Kind, cells: list[Cell], runner: Runner, retry_failed: bool) -> None:
+    def _run(self, kind: RunKind, cells: list[PlannedRun], runner: Runner, retry_failed: bool) -> None:
         runner.start(cells)
         left = deque(cells)
         try:
             while left:
-                others: list[Cell] = []
-                lost: list[Cell] = []
+                others: list[PlannedRun] = []
+                lost: list[PlannedRun] = []
                 written_s = time.monotonic()
                 for done in runner.map(self._pieces(kind, left, others, runner, retry_failed)):
                     took_s = self._take(kind, done, lost)
@@ -105,11 +105,11 @@ class Engine:
         self.store.merge(kind)
 
     def _pieces(
-        self, kind: Kind, left: deque[Cell], others: list[Cell], runner: Runner, retry_failed: bool
+        self, kind: RunKind, left: deque[PlannedRun], others: list[PlannedRun], runner: Runner, retry_failed: bool
     ) -> Iterator[Work]:
         """Claimed cells. Those that another process has go to `others`."""
         while left:
-            claimed: list[Cell] = []
+            claimed: list[PlannedRun] = []
             aim_s, spent_s = self._aim_s(len(left), runner.workers), 0.0
             while left and (not claimed or (spent_s < aim_s and left[0].case == claimed[0].case)):
                 cell = left.popleft()
@@ -119,7 +119,7 @@ class Engine:
                 else:
                     others.append(cell)
             known = self.store.known(kind)
-            mine: list[Cell] = []
+            mine: list[PlannedRun] = []
             for cell in claimed:
                 if self._wanted(cell, known, retry_failed):
                     mine.append(cell)
@@ -129,12 +129,12 @@ class Engine:
             if mine:
                 yield self._work(mine)
 
-    def _work(self, cells: list[Cell]) -> Work:
+    def _work(self, cells: list[PlannedRun]) -> Work:
         kind = cells[0].kind
         keep = self.store.runs(kind) if self.keep_runs else None
         return Work(cells=tuple(cells), source=source_digest(kind.code), keep=keep)
 
-    def _expected_s(self, cell: Cell, aim_s: float) -> float:
+    def _expected_s(self, cell: PlannedRun, aim_s: float) -> float:
         spent_s, count = self._spent.get(cell.entry.name, (0.0, 0))
         return spent_s / count if count else aim_s
 
@@ -145,7 +145,7 @@ class Engine:
         mean_s = sum(spent_s for spent_s, _ in self._spent.values()) / sum(count for _, count in self._spent.values())
         return min(PIECE_S, left * mean_s / (_ROUNDS * workers))
 
-    def _take(self, kind: Kind, done: Done, lost: list[Cell]) -> float:
+    def _take(self, kind: RunKind, done: Done, lost: list[PlannedRun]) -> float:
         """Keep what is done; how many seconds it took."""
         if done.rows is None:
             lost += done.work.cells
@@ -161,7 +161,7 @@ class Engine:
         self.advance(len(done.rows))
         return took_s
 
-    def _isolated(self, cell: Cell, runner: Runner) -> None:
+    def _isolated(self, cell: PlannedRun, runner: Runner) -> None:
         """Run a cell whose worker ended with nothing beside it: if that ends again, it is the cell's fault."""
         for done in runner.map([self._work([cell])]):
             rows = done.rows or [failure(cell, "the process that ran it ended: was there too little memory?")]

@@ -26,7 +26,13 @@ Schema = Mapping[str, type[pl.DataType]]
 
 FAILED = "failed"
 """Status of a cell that raised; its message is in the column `message`."""
-OWN: Schema = {"key": pl.String, "cell": pl.String, "status": pl.String, "message": pl.String, "cell_s": pl.Float64}
+COMMON_COLUMNS: Schema = {
+    "key": pl.String,
+    "cell": pl.String,
+    "status": pl.String,
+    "message": pl.String,
+    "cell_s": pl.Float64,
+}
 """Columns that the results of all kinds have: `cell` is the name, `cell_s` what the cell took with its preparation."""
 
 _MESSAGE = 500
@@ -39,11 +45,11 @@ _RULES = "cells/1"
 """Changes with how names, keys and seeds are made."""
 
 
-class NotKeptError(InputError):
+class NotSavedError(InputError):
     """A run was to be kept and could not be written: what is wrong with the disk is not the cell's fault."""
 
 
-class Case(Protocol):
+class Scenario(Protocol):
     """What is run on: equal cases have equal names."""
 
     @property
@@ -56,7 +62,7 @@ class Case(Protocol):
         ...
 
 
-class Entry(Protocol):
+class Configuration(Protocol):
     """What is run, how. `label` is how tables call it, and no part of the cell's name."""
 
     @property
@@ -75,12 +81,12 @@ class Entry(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class RunKind:
     """How cells of one kind are run. All functions are of a module, so that other processes find them."""
 
     name: str
     schema: Schema
-    """Columns of its results beside OWN."""
+    """Columns of its results beside COMMON_COLUMNS."""
     code: tuple[str, ...]
     """Source files and directories, relative to the package, that results depend on; `group:NAME` stands for the
     packages that the entry points of that group are in, with their data."""
@@ -94,16 +100,16 @@ class Kind:
     @property
     def columns(self) -> Schema:
         """Of a row of results."""
-        return {**OWN, **self.schema}
+        return {**COMMON_COLUMNS, **self.schema}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class PlannedRun:
     """One run. With `alone`, nothing else of ours runs beside it, as its time is what is asked for."""
 
-    kind: Kind
-    case: Case
-    entry: Entry
+    kind: RunKind
+    case: Scenario
+    entry: Configuration
     alone: bool = False
     key: str = field(init=False)
 
@@ -128,7 +134,7 @@ class Work:
     `source` is the digest of the source files that it is to be run by; `keep` is where runs themselves are kept.
     """
 
-    cells: tuple[Cell, ...]
+    cells: tuple[PlannedRun, ...]
     source: str
     keep: Path | None = None
 
@@ -152,11 +158,11 @@ def perform(work: Work) -> list[Row]:
     return [_run(cell, prepared, preparing_s, work.keep) for cell in work.cells]
 
 
-def _run(cell: Cell, prepared: object, preparing_s: float, keep: Path | None) -> Row:
+def _run(cell: PlannedRun, prepared: object, preparing_s: float, keep: Path | None) -> Row:
     started = time.perf_counter()
     try:
         row = cell.kind.run(prepared, cell.entry, cell.seed, None if keep is None else keep / cell.key)
-    except NotKeptError:
+    except NotSavedError:
         raise
     except (Exception, SystemExit) as error:  # a policy may raise anything
         row = failure(cell, error)
@@ -165,7 +171,7 @@ def _run(cell: Cell, prepared: object, preparing_s: float, keep: Path | None) ->
     return row | {"cell_s": preparing_s + time.perf_counter() - started}
 
 
-def failure(cell: Cell, error: BaseException | str) -> Row:
+def failure(cell: PlannedRun, error: BaseException | str) -> Row:
     """The row of a cell that gave no result."""
     try:
         told = str(error) if isinstance(error, DfrsError | str) else f"{type(error).__name__}: {error}"
@@ -176,7 +182,7 @@ def failure(cell: Cell, error: BaseException | str) -> Row:
     return _shared(cell) | {"status": FAILED, "message": message}
 
 
-def _shared(cell: Cell) -> Row:
+def _shared(cell: PlannedRun) -> Row:
     names = {"key": cell.key, "cell": cell.name}
     return dict.fromkeys(cell.kind.columns) | names | cell.case.columns() | cell.entry.columns()
 
@@ -184,7 +190,7 @@ def _shared(cell: Cell) -> Row:
 _warmed: set[tuple[str, str]] = set()
 
 
-def _warm(kind: Kind, entry: Entry) -> None:
+def _warm(kind: RunKind, entry: Configuration) -> None:
     """Load or compile, once a process, what an entry needs. What fails here fails again where it is recorded."""
     if (kind.name, entry.name) in _warmed:
         return
@@ -195,7 +201,7 @@ def _warm(kind: Kind, entry: Entry) -> None:
         return
 
 
-def warm(cells: Sequence[Cell]) -> None:
+def warm(cells: Sequence[PlannedRun]) -> None:
     """Load or compile what these cells need in this process; others then find it compiled."""
     for cell in cells:
         _warm(cell.kind, cell.entry)
@@ -224,7 +230,7 @@ def _digest(parts: tuple[str, ...], told: Callable[[bytes], bytes]) -> str:
             digest.update(name.encode())
             content = file.read_bytes()
             digest.update(told(content) if file.suffix == ".py" else content)
-    digest.update(f"{_RULES} {' '.join(OWN)}".encode())
+    digest.update(f"{_RULES} {' '.join(COMMON_COLUMNS)}".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {version(library)}".encode())
     return digest.hexdigest()[:12]
