@@ -37,7 +37,9 @@ def cells(traces: int, jobs: int, policies: tuple[str, ...] = TABLE_5_2) -> list
     """Every policy on every trace."""
     return [
         PlannedRun(
-            kind=ONLINE, case=LublinTrace(seed=seed, jobs=jobs), entry=OnlineConfiguration(label=policy, policy=policy)
+            kind=ONLINE,
+            scenario=LublinTrace(seed=seed, jobs=jobs),
+            configuration=OnlineConfiguration(label=policy, policy=policy),
         )
         for seed in range(1, traces + 1)
         for policy in policies

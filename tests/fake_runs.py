@@ -1,4 +1,4 @@
-"""Cells that do as they are told, and leave a file for each time they are run.
+"""Runs that do as they are told, and leave a file for each time they are run.
 
 In a module of its own, so that worker processes find them.
 """
@@ -20,7 +20,7 @@ from dfrs.simulator.simulation import StoppedError
 
 SCHEMA = {"number": pl.Int64, "what": pl.String, "seed": pl.Int64, "value": pl.Float64, "run": pl.String}
 DIFFERENT = ("cell_s", "run")
-"""Columns that are otherwise when a cell is run again."""
+"""Columns that differ when a run is repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,10 @@ class FakeScenario:
 
 @dataclass(frozen=True, kw_only=True)
 class FakeConfiguration:
-    """`what` happens to the cells of the cases in `at`, or of all; `seconds` pass before."""
+    """`what` happens to the runs of the scenarios in `at`, or of all; `seconds` pass before."""
 
     what: str = "value"
-    label: str = "entry"
+    label: str = "configuration"
     at: tuple[int, ...] = ()
     seconds: float = 0.0
 
@@ -62,14 +62,14 @@ class FakeConfiguration:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    cells: int
+    count: int
     directory: Path
     broken: tuple[int, ...] = ()
     name: str = "fake"
 
-    def cases(self):
+    def scenarios(self):
         return tuple(
-            FakeScenario(number=k, directory=self.directory, broken=k in self.broken) for k in range(self.cells)
+            FakeScenario(number=k, directory=self.directory, broken=k in self.broken) for k in range(self.count)
         )
 
 
@@ -77,26 +77,26 @@ class FakeStudy(Study):
     kind = property(lambda _: FAKE)
 
 
-def prepare(case):
-    if case.broken and not case.fixed:
-        raise InputError(f"{case.name}:\nthere is no such part")
-    return case
+def prepare(scenario):
+    if scenario.broken and not scenario.fixed:
+        raise InputError(f"{scenario.name}:\nthere is no such part")
+    return scenario
 
 
-def run(case, entry, seed, keep):
-    mark = f"{case.number}.{entry.label}.{os.getpid()}.{uuid.uuid4().hex}"
-    (case.directory / mark).touch()
-    time.sleep(entry.seconds)
-    if not entry.at or case.number in entry.at:
-        _happen(case, entry.what)
-    if keep is not None:
-        keep.mkdir(parents=True)
-    return {"status": "complete", "seed": seed, "value": case.number / 7, "run": mark}
+def run(scenario, configuration, seed, save_in):
+    mark = f"{scenario.number}.{configuration.label}.{os.getpid()}.{uuid.uuid4().hex}"
+    (scenario.directory / mark).touch()
+    time.sleep(configuration.seconds)
+    if not configuration.at or scenario.number in configuration.at:
+        _happen(scenario, configuration.what)
+    if save_in is not None:
+        save_in.mkdir(parents=True)
+    return {"status": "complete", "seed": seed, "value": scenario.number / 7, "run": mark}
 
 
-def _happen(case, what):
-    once = case.directory / f"once.{case.number}"
-    if what == "value" or case.fixed or (what == "kill once" and once.exists()):
+def _happen(scenario, what):
+    once = scenario.directory / f"once.{scenario.number}"
+    if what == "value" or scenario.fixed or (what == "kill once" and once.exists()):
         return
     if what.startswith("kill"):
         once.touch()
@@ -117,7 +117,7 @@ class MuteError(Exception):
         raise RuntimeError("no words")
 
 
-def warm(entry):
+def warm(configuration):
     pass
 
 
@@ -128,25 +128,25 @@ def code():
     return code_digest(FAKE.code)
 
 
-def cells(directory, count, *entries, broken=(), alone=False):
+def planned(directory, count, *configurations, broken=(), alone=False):
     """FakeScenario by case. `directory` is made."""
     directory.mkdir(parents=True, exist_ok=True)
-    cases = Source(cells=count, directory=directory, broken=tuple(broken)).cases()
+    scenarios = Source(count=count, directory=directory, broken=tuple(broken)).scenarios()
     return [
-        PlannedRun(kind=FAKE, case=case, entry=entry, alone=alone)
-        for case in cases
-        for entry in entries or (FakeConfiguration(),)
+        PlannedRun(kind=FAKE, scenario=scenario, configuration=configuration, alone=alone)
+        for scenario in scenarios
+        for configuration in configurations or (FakeConfiguration(),)
     ]
 
 
-def study(directory, count, *entries, broken=()):
-    """The same cells as a study."""
+def study(directory, count, *configurations, broken=()):
+    """The same runs as a study."""
     directory.mkdir(parents=True, exist_ok=True)
-    source = Source(cells=count, directory=directory, broken=tuple(broken))
-    return FakeStudy(name="fakes", sources=(source,), entries=entries or (FakeConfiguration(),))
+    source = Source(count=count, directory=directory, broken=tuple(broken))
+    return FakeStudy(name="fakes", sources=(source,), configurations=configurations or (FakeConfiguration(),))
 
 
-def runs(directory):
+def executed(directory):
     """How often each (number, label) was run."""
     return Counter(tuple(mark.split(".")[:2]) for mark in _marks(directory))
 

@@ -27,7 +27,12 @@ jobs = 100
 nodes = 16
 seeds = "1-50"
 """
-OFTEN = "from dfrs.experiments import engine\nfrom dfrs.cli.main import main\nengine.WRITE_EVERY_S = 0.1\nmain()\n"
+OFTEN = (
+    "from dfrs.experiments import campaign_engine\n"
+    "from dfrs.cli.main import main\n"
+    "campaign_engine.WRITE_EVERY_S = 0.1\n"
+    "main()\n"
+)
 """Writes results so often that there are some soon."""
 LOOK = (
     "import sys\n"

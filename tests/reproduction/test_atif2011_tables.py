@@ -41,7 +41,7 @@ SIMULATED = [
 
 def cells_of(name, frame=None):
     report = EXHIBITS[name].report(QUICK, lambda _: frame)
-    cells = {(cell.row, cell.measure): cell for grid in report.content.grids for cell in grid.cells}
+    cells = {(cell.row, cell.metric): cell for grid in report.content.grids for cell in grid.cells}
     return report, cells
 
 
@@ -82,8 +82,8 @@ def test_table_18_does_not_close_and_13_does():
 def test_the_campaign_and_its_file_turn_into_each_other(name):
     campaign = EXHIBITS[name].campaign(QUICK)
     again = build_campaign(tomllib.loads(campaign_toml(campaign)), Path())
-    assert [cell.key for cell in again.cells] == [cell.key for cell in campaign.cells]
-    assert {cell.key for cell in campaign.cells} < {cell.key for cell in EXHIBITS[name].campaign(FULL).cells}
+    assert [cell.key for cell in again.runs] == [cell.key for cell in campaign.runs]
+    assert {cell.key for cell in campaign.runs} < {cell.key for cell in EXHIBITS[name].campaign(FULL).runs}
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,9 @@ def frames():
         for study in EXHIBITS[name].needs(replace(QUICK, needs=2)).values():
             if study.name not in found:
                 rows = [
-                    {"algorithm": cell.entry.label} | perform(Work(cells=(cell,), source=source_digest(FARM.code)))[0]
-                    for cell in study.cells
+                    {"algorithm": cell.configuration.label}
+                    | perform(Work(runs=(cell,), source=source_digest(FARM.code)))[0]
+                    for cell in study.runs
                 ]
                 found[study.name] = pl.DataFrame(rows, schema={"algorithm": pl.String, **FARM.columns})
     return found
@@ -129,7 +130,7 @@ def test_a_page_stands_beside_what_was_printed(name, frames):
 
 def test_table_10_has_the_published_averages_and_both_bases(frames):
     report = EXHIBITS["atif2011-table-10"].report(replace(QUICK, needs=2), lambda study: frames[study.name])
-    cells = {(cell.row, cell.measure): cell for grid in report.content.grids for cell in grid.cells}
+    cells = {(cell.row, cell.metric): cell for grid in report.content.grids for cell in grid.cells}
     assert cells["base run", "average wait, s"].published == 4498
     assert cells["throughput", "of the base run, %"].published == 27
     saved = [cells["total time saved", f"of the {run} run, %"].published for run in ("base", "migration")]
@@ -153,10 +154,10 @@ def test_a_cell_repeats_and_seeds_differ_by_one_percent_at_most():
     assert np.abs(first - 1.0).max() <= 0.01
     cell = PlannedRun(
         kind=FARM,
-        case=FarmScenario(experiment=3, seed=1, order="CBAD"),
-        entry=FarmConfiguration(label="ARRIVE-F", policy="ARRIVE-F"),
+        scenario=FarmScenario(experiment=3, seed=1, order="CBAD"),
+        configuration=FarmConfiguration(label="ARRIVE-F", policy="ARRIVE-F"),
     )
-    rows = [perform(Work(cells=(cell,), source=source_digest(FARM.code)))[0] for _ in range(2)]
+    rows = [perform(Work(runs=(cell,), source=source_digest(FARM.code)))[0] for _ in range(2)]
     assert [row | {"cell_s": 0} for row in rows] == [rows[0] | {"cell_s": 0}] * 2
     assert len(times_of(rows[0])) == 194
     assert all("why" in move for move in json.loads(rows[0]["moves"]))

@@ -34,12 +34,12 @@ def built(**source):
 
 
 def cases(**source):
-    return [cell.case for cell in built(**source).cells]
+    return [cell.scenario for cell in built(**source).runs]
 
 
 def run_all(entries, case):
-    cells = tuple(PlannedRun(kind=ONLINE, case=case, entry=entry) for entry in entries)
-    return perform(Work(cells=cells, source=source_digest(ONLINE.code)))
+    cells = tuple(PlannedRun(kind=ONLINE, scenario=case, configuration=entry) for entry in entries)
+    return perform(Work(runs=cells, source=source_digest(ONLINE.code)))
 
 
 # Cells and sources.
@@ -129,11 +129,11 @@ def test_a_campaign_is_read_as_it_is_written(tmp_path):
         ],
     }  # fmt: skip
     campaign = build_campaign(document, tmp_path)
-    assert [entry.command_limit for entry in campaign.studies[0].entries] == [0, 1, 2]
-    assert campaign.studies[0].entries[0].name.endswith("completions-first command_limit=0")
+    assert [entry.command_limit for entry in campaign.studies[0].configurations] == [0, 1, 2]
+    assert campaign.studies[0].configurations[0].name.endswith("completions-first command_limit=0")
     (tmp_path / "c.toml").write_text(campaign_toml(campaign))
     again = read_campaign(tmp_path / "c.toml")
-    assert [cell.name for cell in again.cells] == [cell.name for cell in campaign.cells]
+    assert [cell.name for cell in again.runs] == [cell.name for cell in campaign.runs]
     assert again.report == ReportSettings(measures=("slowdown_of_means",), x="ps")
 
 
@@ -147,8 +147,8 @@ def test_a_cwf_file_is_a_trace_of_which_loads_move_starts_and_commands(tmp_path)
     }  # fmt: skip
     campaign = build_campaign(document, tmp_path)
     assert campaign.studies[0].sources[0].name == "t"
-    one, other = (cell.case.workload() for cell in campaign.cells)
-    assert isinstance(campaign.cells[0].case, TracePart)
+    one, other = (cell.scenario.workload() for cell in campaign.runs)
+    assert isinstance(campaign.runs[0].scenario, TracePart)
     assert [w.load for w in (one, other)] == [pytest.approx(0.5), pytest.approx(0.25)]
     dedicated = one.dedicated
     assert 0 < dedicated.sum() < 20
@@ -229,8 +229,8 @@ def content_of(name, size=QUICK, seeds=3):
     needs = EXHIBITS[name].needs(size)
     results = {}
     for key, study in needs.items():
-        labels = [entry.label for entry in study.entries]
-        loads = sorted({case.load for case in (cell.case for cell in study.cells)})
+        labels = [entry.label for entry in study.configurations]
+        loads = sorted({case.load for case in (cell.scenario for cell in study.runs)})
         waits = {label: 10.0 + k for k, label in enumerate(labels)}
         results[key] = sheet(waits, loads=loads, seeds=seeds)
     return EXHIBITS[name].content(results)
@@ -250,13 +250,13 @@ def test_every_item_makes_a_page_of_whatever_its_studies_give(name):
 
 def empty_frame(study):
     """Results of a study of which nothing but waits is known."""
-    labels = [entry.label for entry in study.entries]
-    loads = sorted({cell.case.load for cell in study.cells})
+    labels = [entry.label for entry in study.configurations]
+    loads = sorted({cell.scenario.load for cell in study.runs})
     return sheet({label: 10.0 + k for k, label in enumerate(labels)}, loads=loads, seeds=2).frame
 
 
 def test_tables_and_figures_share_their_cells():
-    cells = {name: {cell.key for cell in EXHIBITS[name].campaign(QUICK).cells} for name in NAMES}
+    cells = {name: {cell.key for cell in EXHIBITS[name].campaign(QUICK).runs} for name in NAMES}
     assert cells["kumar2011-table-4"] == cells["kumar2011-figure-7"]
     assert cells["kumar2011-table-5"] == cells["kumar2011-figure-9"]
     assert (
@@ -270,7 +270,7 @@ def test_tables_and_figures_share_their_cells():
 def test_samples_are_nested():
     for name in NAMES:
         quick, standard, full = (
-            {cell.key for cell in EXHIBITS[name].campaign(size).cells} for size in (QUICK, STANDARD, FULL)
+            {cell.key for cell in EXHIBITS[name].campaign(size).runs} for size in (QUICK, STANDARD, FULL)
         )
         assert quick < standard <= full
 

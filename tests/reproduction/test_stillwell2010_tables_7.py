@@ -21,8 +21,8 @@ NAMES = ("stillwell2010-table-7.1", "stillwell2010-table-7.2")
 def test_the_campaign_and_its_file_turn_into_each_other(name):
     campaign = EXHIBITS[name].campaign(QUICK)
     again = build_campaign(tomllib.loads(campaign_toml(campaign)), Path())
-    assert [cell.key for cell in again.cells] == [cell.key for cell in campaign.cells]
-    assert {cell.key for cell in campaign.cells} < {cell.key for cell in EXHIBITS[name].campaign(FULL).cells}
+    assert [cell.key for cell in again.runs] == [cell.key for cell in campaign.runs]
+    assert {cell.key for cell in campaign.runs} < {cell.key for cell in EXHIBITS[name].campaign(FULL).runs}
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_settings_are_combined_and_a_run_repeats():
         "methods": ["OBSERVE"], "scenes": [{"seeds": 3, "seconds": 300}],
     }  # fmt: skip
     campaign = build_campaign(document, Path())
-    assert [cell.entry.label for cell in campaign.cells] == ["OBSERVE noise=0", "OBSERVE noise=0.01"]
-    cell = campaign.cells[1]
-    rows = [run(prepare.__wrapped__(cell.case), cell.entry, cell.seed, None) for _ in range(2)]
+    assert [cell.configuration.label for cell in campaign.runs] == ["OBSERVE noise=0", "OBSERVE noise=0.01"]
+    cell = campaign.runs[1]
+    rows = [run(prepare.__wrapped__(cell.scenario), cell.configuration, cell.seed, None) for _ in range(2)]
     assert rows[0] == rows[1]
 
 
@@ -68,7 +68,7 @@ def test_a_page_has_the_published_runs_and_what_holds():
     frame = pl.DataFrame(rows, schema={"algorithm": pl.String, "source": pl.String, **DISCOVERY.columns})
     report = EXHIBITS["stillwell2010-table-7.2"].report(QUICK, lambda _: frame)
     assert report.compared == 6
-    cells = {(cell.row, cell.measure): cell for grid in report.content.grids for cell in grid.cells}
+    cells = {(cell.row, cell.metric): cell for grid in report.content.grids for cell in grid.cells}
     assert cells["Xen", "average minimum yield"].published == pytest.approx(0.2375)
     assert cells["DYNAMIC", "minimum average yield, run 2"].measured == 0.348
     assert len(report.content.claims) == 9

@@ -1,7 +1,7 @@
-"""Runs cells into a store: what is there is not run again, what is done is never lost.
+"""Executes the runs of a campaign into a store: what is there is not run again, what is done is never lost.
 
-Cells go to workers in pieces of one case each, long enough that handing them out costs little, short enough that the
-workers end together. Results are written every few seconds.
+Runs go to workers in pieces of one scenario each, long enough that handing them out costs little, short enough that
+the workers end together. Results are written every few seconds.
 """
 
 import time
@@ -25,16 +25,16 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Of so many cells: how many were there already, were run now, and failed (of all)."""
+    """Of all runs: how many were in the store already, were executed now, and have failed at any time."""
 
-    cells: int
-    kept: int
-    run: int
+    runs: int
+    known: int
+    executed: int
     failed: int
 
 
 class CampaignEngine:
-    """Runs cells by `runner` into `store`; with `keep_runs` the runs themselves are kept too."""
+    """Executes runs by `runner` into `store`; with `keep_runs` the runs themselves are saved too."""
 
     def __init__(
         self, store: Store, runner: Runner, advance: Advance = lambda _: None, *, keep_runs: bool = False
@@ -44,44 +44,44 @@ class CampaignEngine:
         self.advance = advance
         self.keep_runs = keep_runs
         self._spent: dict[str, tuple[float, int]] = {}
-        """Seconds and number of the cells run so far, by entry."""
+        """Seconds and number of the runs executed so far, by configuration."""
         self._ran = 0
 
-    def run(self, cells: Sequence[PlannedRun], *, retry_failed: bool = False) -> Tally:
-        """Run what has no result yet; with `retry_failed` what failed, and that alone.
+    def run(self, runs: Sequence[PlannedRun], *, retry_failed: bool = False) -> Tally:
+        """Execute the runs without a result; with `retry_failed` those that failed, and only these.
 
-        Raises InputError where results cannot be written, and what a runner raises; what is done by then is kept.
+        Raises InputError where results cannot be written, and what a runner raises; what is done by then stays.
         """
-        unique = list({cell.key: cell for cell in cells}.values())
-        kinds = {cell.kind.name: cell.kind for cell in unique}
+        unique = list({run.key: run for run in runs}.values())
+        kinds = {run.kind.name: run.kind for run in unique}
         for kind in kinds.values():
             # What a full disk did not take before.
             self.store.flush(kind)
         known = {name: self.store.known(kind) for name, kind in kinds.items()}
-        wanted = [cell for cell in unique if self._wanted(cell, known[cell.kind.name], retry_failed)]
-        kept = sum(cell.key in known[cell.kind.name] for cell in unique) - sum(
-            cell.key in known[cell.kind.name] for cell in wanted
+        wanted = [run for run in unique if self._wanted(run, known[run.kind.name], retry_failed)]
+        there = sum(run.key in known[run.kind.name] for run in unique) - sum(
+            run.key in known[run.kind.name] for run in wanted
         )
         self._ran = 0
         self.advance(len(unique) - len(wanted))
         for kind in kinds.values():
             for alone in (False, True):
-                mine = [cell for cell in wanted if cell.kind is kind and cell.alone is alone]
+                mine = [run for run in wanted if run.kind is kind and run.alone is alone]
                 if mine:
                     self._run(kind, mine, InProcess() if alone else self.runner, retry_failed)
-        failed = sum(known[cell.kind.name].get(cell.key, False) for cell in unique)
-        return Tally(cells=len(unique), kept=kept, run=self._ran, failed=failed)
+        failed = sum(known[run.kind.name].get(run.key, False) for run in unique)
+        return Tally(runs=len(unique), known=there, executed=self._ran, failed=failed)
 
-    def _wanted(self, cell: PlannedRun, known: dict[str, bool], retry_failed: bool) -> bool:
-        failed = known.get(cell.key)
+    def _wanted(self, run: PlannedRun, known: dict[str, bool], retry_failed: bool) -> bool:
+        failed = known.get(run.key)
         if retry_failed:
             return failed is True
-        lacks_run = self.keep_runs and failed is False and not (self.store.runs(cell.kind) / cell.key).is_dir()
+        lacks_run = self.keep_runs and failed is False and not (self.store.saved_runs(run.kind) / run.key).is_dir()
         return failed is None or lacks_run
 
-    def _run(self, kind: RunKind, cells: list[PlannedRun], runner: Runner, retry_failed: bool) -> None:
-        runner.start(cells)
-        left = deque(cells)
+    def _run(self, kind: RunKind, runs: list[PlannedRun], runner: Runner, retry_failed: bool) -> None:
+        runner.start(runs)
+        left = deque(runs)
         try:
             while left:
                 others: list[PlannedRun] = []
@@ -93,8 +93,8 @@ class CampaignEngine:
                     if time.monotonic() - written_s + took_s > WRITE_EVERY_S:
                         self.store.flush(kind)
                         written_s = time.monotonic()
-                for cell in lost:
-                    self._isolated(cell, runner)
+                for run in lost:
+                    self._isolated(run, runner)
                     self.store.flush(kind)
                 self.store.flush(kind)
                 left = deque(others)
@@ -107,35 +107,35 @@ class CampaignEngine:
     def _pieces(
         self, kind: RunKind, left: deque[PlannedRun], others: list[PlannedRun], runner: Runner, retry_failed: bool
     ) -> Iterator[Work]:
-        """Claimed cells. Those that another process has go to `others`."""
+        """Claimed runs. Those that another process has go to `others`."""
         while left:
             claimed: list[PlannedRun] = []
             aim_s, spent_s = self._aim_s(len(left), runner.workers), 0.0
-            while left and (not claimed or (spent_s < aim_s and left[0].case == claimed[0].case)):
-                cell = left.popleft()
-                if self.store.claim(cell):
-                    claimed.append(cell)
-                    spent_s += self._expected_s(cell, aim_s)
+            while left and (not claimed or (spent_s < aim_s and left[0].scenario == claimed[0].scenario)):
+                run = left.popleft()
+                if self.store.claim(run):
+                    claimed.append(run)
+                    spent_s += self._expected_s(run, aim_s)
                 else:
-                    others.append(cell)
+                    others.append(run)
             known = self.store.known(kind)
             mine: list[PlannedRun] = []
-            for cell in claimed:
-                if self._wanted(cell, known, retry_failed):
-                    mine.append(cell)
+            for run in claimed:
+                if self._wanted(run, known, retry_failed):
+                    mine.append(run)
                 else:
-                    self.store.release(cell.key)
+                    self.store.release(run.key)
                     self.advance(1)
             if mine:
                 yield self._work(mine)
 
-    def _work(self, cells: list[PlannedRun]) -> Work:
-        kind = cells[0].kind
-        keep = self.store.runs(kind) if self.keep_runs else None
-        return Work(cells=tuple(cells), source=source_digest(kind.code), keep=keep)
+    def _work(self, runs: list[PlannedRun]) -> Work:
+        kind = runs[0].kind
+        save_in = self.store.saved_runs(kind) if self.keep_runs else None
+        return Work(runs=tuple(runs), source=source_digest(kind.code), save_in=save_in)
 
-    def _expected_s(self, cell: PlannedRun, aim_s: float) -> float:
-        spent_s, count = self._spent.get(cell.entry.name, (0.0, 0))
+    def _expected_s(self, run: PlannedRun, aim_s: float) -> float:
+        spent_s, count = self._spent.get(run.configuration.name, (0.0, 0))
         return spent_s / count if count else aim_s
 
     def _aim_s(self, left: int, workers: int) -> float:
@@ -148,23 +148,23 @@ class CampaignEngine:
     def _take(self, kind: RunKind, done: Done, lost: list[PlannedRun]) -> float:
         """Keep what is done; how many seconds it took."""
         if done.rows is None:
-            lost += done.work.cells
+            lost += done.work.runs
             return 0.0
         took_s = 0.0
         self.store.add(kind, done.rows)
-        for cell, row in zip(done.work.cells, done.rows, strict=True):
+        for run, row in zip(done.work.runs, done.rows, strict=True):
             if isinstance(seconds := row["cell_s"], float):
-                spent_s, count = self._spent.get(cell.entry.name, (0.0, 0))
-                self._spent[cell.entry.name] = (spent_s + seconds, count + 1)
+                spent_s, count = self._spent.get(run.configuration.name, (0.0, 0))
+                self._spent[run.configuration.name] = (spent_s + seconds, count + 1)
                 took_s += seconds
         self._ran += len(done.rows)
         self.advance(len(done.rows))
         return took_s
 
-    def _isolated(self, cell: PlannedRun, runner: Runner) -> None:
-        """Run a cell whose worker ended with nothing beside it: if that ends again, it is the cell's fault."""
-        for done in runner.map([self._work([cell])]):
-            rows = done.rows or [failure(cell, "the process that ran it ended: was there too little memory?")]
-            self.store.add(cell.kind, rows)
+    def _isolated(self, run: PlannedRun, runner: Runner) -> None:
+        """Execute alone a run whose worker ended: if that worker ends too, the run is at fault."""
+        for done in runner.map([self._work([run])]):
+            rows = done.rows or [failure(run, "the process that ran it ended: was there too little memory?")]
+            self.store.add(run.kind, rows)
             self._ran += 1
             self.advance(1)

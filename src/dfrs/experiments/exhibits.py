@@ -69,7 +69,7 @@ class ExhibitCatalogue(Protocol):
 
 def find_exhibits() -> ExhibitCatalogue:
     """Those of the installed package. Raises InputError that says how to install it."""
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     if not found:
         raise InputError(
             "published tables and figures are not installed: in a checkout of dfrs, pip install -e reproduction"

@@ -14,7 +14,7 @@ from dfrs.runs.metrics.statistics import mean_interval
 from dfrs.simulator.simulation import Watch
 from dfrs.workloads.programs import Published
 
-MEASURES = {"wait_s": "average wait, s", "turnaround_s": "average turnaround, s", "total_s": "total time, s"}
+METRICS = {"wait_s": "average wait, s", "turnaround_s": "average turnaround, s", "total_s": "total time, s"}
 _GAIN = re.compile(r"predicted gain (-?\d+) s")
 
 
@@ -25,7 +25,7 @@ class FarmOutcome:
     policy: str
     seed: int
     run: Run
-    measures: Mapping[str, float]
+    metrics: Mapping[str, float]
     moves: Sequence[Move]
     placed: Mapping[int, tuple[float, float, str]]
     """Of each job, by index, its start, its end, and where it was in turn."""
@@ -48,7 +48,7 @@ def run_stream(
         policy=policy,
         seed=seed,
         run=run,
-        measures=measured(run),
+        metrics=measured(run),
         moves=moves_of(run, made.farm),
         placed=placed(run, made.farm),
         analyses=heard,
@@ -65,7 +65,7 @@ class Pair:
     done: Floats
     """Jobs that the base run had done when the other run was done ([Atif2011]: Jobs@mig.run)."""
     saved: Mapping[str, Floats]
-    """Of each of MEASURES, base less other, in seconds."""
+    """Of each of METRICS, base less other, in seconds."""
     of_base: Mapping[str, Floats]
     """The same in percent of the base run ..."""
     of_other: Mapping[str, Floats]
@@ -90,16 +90,16 @@ def percent(saved: Floats, of: Floats) -> Floats:
 def compare(outcomes: Mapping[str, Sequence[FarmOutcome]], base: str, policy: str) -> Pair:
     """The runs of `policy` against those of `base`, seed by seed."""
     pairs = list(zip(outcomes[base], outcomes[policy], strict=True))
-    old = {key: np.array([a.measures[key] for a, _ in pairs]) for key in MEASURES}
-    new = {key: np.array([b.measures[key] for _, b in pairs]) for key in MEASURES}
+    old = {key: np.array([a.metrics[key] for a, _ in pairs]) for key in METRICS}
+    new = {key: np.array([b.metrics[key] for _, b in pairs]) for key in METRICS}
     return Pair(
         base=base,
         policy=policy,
         jobs=len(pairs[0][0].run.workload),
-        done=np.array([float(done_by(a.run.finish_s, b.measures["total_s"])) for a, b in pairs]),
-        saved={key: old[key] - new[key] for key in MEASURES},
-        of_base={key: percent(old[key] - new[key], old[key]) for key in MEASURES},
-        of_other={key: percent(old[key] - new[key], new[key]) for key in MEASURES},
+        done=np.array([float(done_by(a.run.finish_s, b.metrics["total_s"])) for a, b in pairs]),
+        saved={key: old[key] - new[key] for key in METRICS},
+        of_base={key: percent(old[key] - new[key], old[key]) for key in METRICS},
+        of_other={key: percent(old[key] - new[key], new[key]) for key in METRICS},
     )
 
 
@@ -125,7 +125,7 @@ def verdicts(pair: Pair, published: Published) -> list[Verdict]:
             holds=gain > 0.0,
         )
     ]
-    for key, title in MEASURES.items():
+    for key, title in METRICS.items():
         old, new = theirs[key]
         ours = float(pair.saved[key].mean())
         found.append(
@@ -188,7 +188,7 @@ def document(
         "runs": [
             {
                 "policy": name, "seeds": [each.seed for each in runs],
-                **{key: interval(np.array([each.measures[key] for each in runs]), name, key) for key in MEASURES},
+                **{key: interval(np.array([each.metrics[key] for each in runs]), name, key) for key in METRICS},
                 "migrations": interval(np.array([float(each.decisions) for each in runs]), name, "migrations"),
             }
             for name, runs in outcomes.items()
@@ -198,8 +198,8 @@ def document(
                 "base": pair.base, "policy": pair.policy,
                 "jobs_done_by_base": interval(pair.done, pair.policy, "done"),
                 "throughput_percent": interval(pair.throughput, pair.policy, "throughput"),
-                **{f"{key}_saved_percent_of_base": interval(pair.of_base[key], pair.policy, key) for key in MEASURES},
-                **{f"{key}_saved_percent_of_run": interval(pair.of_other[key], pair.policy, key) for key in MEASURES},
+                **{f"{key}_saved_percent_of_base": interval(pair.of_base[key], pair.policy, key) for key in METRICS},
+                **{f"{key}_saved_percent_of_run": interval(pair.of_other[key], pair.policy, key) for key in METRICS},
                 "verdicts": []
                 if published is None
                 else [
@@ -226,17 +226,17 @@ def _considered(outcomes: Mapping[str, Sequence[FarmOutcome]], made: PreparedStr
             "policy": each.policy,
             "seed": each.seed,
             "time_s": analysis.time_s,
-            "scenario": entry.scenario.name.lower(),
-            "jobs": list(entry.jobs),
-            "from": letter(entry.source, names),
-            "to": letter(entry.target, names),
-            "gain_s": None if np.isnan(entry.gain_s) else entry.gain_s,
-            "threshold_s": None if np.isnan(entry.threshold_s) else entry.threshold_s,
-            "chosen": entry.chosen,
-            "why_not": entry.why_not,
+            "scenario": option.scenario.name.lower(),
+            "jobs": list(option.jobs),
+            "from": letter(option.source, names),
+            "to": letter(option.target, names),
+            "gain_s": None if np.isnan(option.gain_s) else option.gain_s,
+            "threshold_s": None if np.isnan(option.threshold_s) else option.threshold_s,
+            "chosen": option.chosen,
+            "why_not": option.why_not,
         }
         for runs in outcomes.values()
         for each in runs
         for analysis in each.analyses
-        for entry in analysis.considered
+        for option in analysis.considered
     ]

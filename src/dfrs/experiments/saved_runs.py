@@ -1,4 +1,4 @@
-"""Runs that a campaign keeps: what `dfrs simulate` or `dfrs allocate` would have written, with a page or a picture."""
+"""Runs that a campaign saves: what `dfrs simulate` or `dfrs allocate` would have written, with a page or a picture."""
 
 import json
 import shutil
@@ -21,10 +21,10 @@ from dfrs.runs.directory import write_run
 from dfrs.workloads.files import instance_document
 
 FRONTS = ("page.html", "allocation.png", "summary.json", "instance.json")
-"""What to open first of a kept run: the first of these that is there."""
+"""What to open first of a saved run: the first of these that is there."""
 
 
-def keep_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
+def save_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
     """A run directory, with a page to explore unless the run is too large for one. Raises NotSavedError."""
     with _whole(directory) as made:
         write_run(run, made, metrics, dfrs.__version__)
@@ -32,7 +32,7 @@ def keep_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
             write_page(run, made / "page.html", metrics)
 
 
-def keep_allocation(instance: Instance, outcome: Outcome | None, label: str, directory: Path) -> None:
+def save_allocation(instance: Instance, outcome: Outcome | None, label: str, directory: Path) -> None:
     """The instance, and where there is one the allocation with its picture. Raises NotSavedError."""
     with _whole(directory) as made:
         write_text(made / "instance.json", json.dumps(instance_document(instance), indent=1) + "\n")
@@ -61,5 +61,5 @@ def _whole(directory: Path) -> Generator[Path]:
 
 
 def front(directory: Path) -> Path | None:
-    """What to open first of a kept run; None where nothing is kept."""
+    """What to open first of a saved run; None where nothing is saved."""
     return next((path for name in FRONTS if (path := directory / name).is_file()), None)

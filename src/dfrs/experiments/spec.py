@@ -1,7 +1,7 @@
 """Campaign files: which workloads under which policies, or instances under which algorithms, with which settings.
 
-A campaign is one or more studies; a study is every case of its sources under every entry. A file of one study may say
-it without `[[studies]]`. `spec_text` turns what `Campaign` holds into a file again, without loss.
+A campaign is one or more studies; a study is every scenario of its sources under every configuration. A file of one
+study needs no `[[studies]]`. `spec_text` turns what `Campaign` holds into a file again, without loss.
 """
 
 import difflib
@@ -41,7 +41,7 @@ class ReportSettings(Strict):
     x: str | None = None
     """The column that curves run along."""
     baseline: str | None = None
-    """The entry that others are compared with, on the same cases."""
+    """The label of the configuration that others are compared with, on the same scenarios."""
 
 
 class _File(Strict):
@@ -91,43 +91,43 @@ _TAG_AT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Every case of `sources` under every entry. `sample` says in a sentence what that is run on.
+    """Every scenario of `sources` under every configuration. `sample` says in a sentence what that is run on.
 
-    `alone`: one cell at a time with nothing else of ours beside it, as their times are what is asked for.
+    `alone`: one run at a time with no other run beside it, as their times are measured.
     """
 
     name: str
     sources: tuple[Source, ...]
-    entries: tuple[Configuration, ...]
+    configurations: tuple[Configuration, ...]
     sample: str = ""
     alone: bool = False
 
     @property
     def kind(self) -> RunKind:
-        """What its cells are."""
+        """What its runs are."""
         return self.experiment.kind
 
     @property
     def experiment(self) -> Experiment:
         """What is declared of that kind."""
-        return next(each for each in experiments().values() if isinstance(self.entries[0], each.entry))
+        return next(each for each in experiments().values() if isinstance(self.configurations[0], each.configuration))
 
     @cached_property
-    def cells(self) -> tuple[PlannedRun, ...]:
-        """Case by case, and for each case in the order of the entries."""
-        return tuple(cell for source in self.sources for cell in self.cells_of(source))
+    def runs(self) -> tuple[PlannedRun, ...]:
+        """Scenario by scenario, and for each scenario in the order of the configurations."""
+        return tuple(run for source in self.sources for run in self.runs_of(source))
 
-    def cells_of(self, source: Source) -> list[PlannedRun]:
+    def runs_of(self, source: Source) -> list[PlannedRun]:
         """Those of one source."""
         return [
-            PlannedRun(kind=self.kind, case=case, entry=entry, alone=self.alone)
-            for case, entry in product(source.cases(), self.entries)
+            PlannedRun(kind=self.kind, scenario=scenario, configuration=configuration, alone=self.alone)
+            for scenario, configuration in product(source.scenarios(), self.configurations)
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """What a campaign file says. With `keep_runs` each cell's run directory is kept in the store."""
+    """What a campaign file says. With `keep_runs` the store also has a directory for each run."""
 
     name: str
     studies: tuple[Study, ...]
@@ -137,13 +137,13 @@ class Campaign:
 
     @property
     def kinds(self) -> tuple[RunKind, ...]:
-        """Of its cells, each once."""
+        """Of its runs, each once."""
         return tuple({study.kind.name: study.kind for study in self.studies}.values())
 
     @cached_property
-    def cells(self) -> tuple[PlannedRun, ...]:
+    def runs(self) -> tuple[PlannedRun, ...]:
         """Of all studies, each once."""
-        return tuple({cell.key: cell for study in self.studies for cell in study.cells}.values())
+        return tuple({run.key: run for study in self.studies for run in study.runs}.values())
 
 
 def read_campaign(path: Path) -> Campaign:
@@ -195,29 +195,29 @@ def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
     experiment = _experiment(document, where)
     spec = _validated(experiment.study, document, where, directory, experiment)
     sources: tuple[Source, ...] = getattr(spec, experiment.sources)
-    entries = tuple(experiment.build(spec))
-    for what, names in (("labels", [e.label for e in entries]), ("names of sources", [s.name for s in sources])):
+    configurations = tuple(experiment.build(spec))
+    for what, names in (("labels", [e.label for e in configurations]), ("names of sources", [s.name for s in sources])):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f'{where or "the campaign"}: "{twice}" stands twice: {what} must be different')
     for k, source in enumerate(sources):
         try:
-            source.cases()
+            source.scenarios()
         except InputError as error:
             raise InputError(f"{where + '.' if where else ''}{experiment.sources}[{k}]: {error}") from None
-    return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=sources, entries=entries)
+    return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=sources, configurations=configurations)
 
 
 def _experiment(document: Mapping[str, Any], where: str) -> Experiment:
-    """The kind whose sources or entries are there. Raises InputError where these are of several kinds, or of none."""
+    """The kind whose sources or configurations are there. Raises InputError if they fit several kinds, or none."""
     kinds = list(experiments().values())
-    said = {word for kind in kinds for word in (kind.sources, kind.entries) if word in document}
-    fitting = [kind for kind in kinds if said and said <= {kind.sources, kind.entries}]
+    said = {word for kind in kinds for word in (kind.sources, kind.configurations) if word in document}
+    fitting = [kind for kind in kinds if said and said <= {kind.sources, kind.configurations}]
     if len(fitting) > 1:
-        fitting = [kind for kind in fitting if kind.usual]
+        fitting = [kind for kind in fitting if kind.preferred]
     if len(fitting) == 1:
         return fitting[0]
-    *others, last = sorted(f"{kind.sources} and {kind.entries}" for kind in kinds)
+    *others, last = sorted(f"{kind.sources} and {kind.configurations}" for kind in kinds)
     raise InputError(f"{where + ': ' if where else ''}must have either {', '.join(others)}, or {last}")
 
 
@@ -231,10 +231,10 @@ def check_columns(campaign: Campaign, names: Iterable[str], place: str) -> None:
 
 
 def check_baseline(campaign: Campaign, name: str | None, place: str) -> None:
-    """Raises InputError, with the nearest names, where no study has such an entry. `place` asks for it."""
-    labels = {entry.label for study in campaign.studies for entry in study.entries}
+    """Raises InputError, with the nearest names, where no study has such a configuration. `place` asks for it."""
+    labels = {configuration.label for study in campaign.studies for configuration in study.configurations}
     if name is not None and name not in labels:
-        raise InputError(f'{place} = "{name}": there is no such entry{_near(name, labels)}')
+        raise InputError(f'{place} = "{name}": there is no such configuration{_near(name, labels)}')
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -1,12 +1,12 @@
-"""Where results live: Parquet files in one directory, a row a cell, safe against every kind of end.
+"""Where results live: Parquet files in one directory, one row for each run; no end of a process can spoil them.
 
     store.json                     what this directory is
-    <kind>-<code>/*.parquet        results of one kind of cells by one version of the code; each opens by itself
-    <kind>-<code>/runs/<key>/      the runs themselves, where a campaign keeps them
+    <kind>-<code>/*.parquet        results of one kind of run by one version of the code; each opens by itself
+    <kind>-<code>/runs/<key>/      the runs themselves, if a campaign saves them
     lock                           see `claim`
 
-Files are written whole or not at all, and never changed. Several processes may run cells into one store: each claims
-a cell before it runs it. A claim is a lock of the operating system, which ends with the process that has it, however
+Files are written whole or not at all, and never changed. Several processes may use one store: each claims a run
+before it executes it. A claim is a lock of the operating system, which ends with the process that has it, however
 that ends.
 """
 
@@ -87,35 +87,35 @@ class Store:
         """Where results of this kind by this code are."""
         return self.directory / f"{kind.name}-{code_digest(kind.code)}"
 
-    def runs(self, kind: RunKind) -> Path:
-        """Where runs of this kind by this code are kept, each under its key: absolute, as workers may be elsewhere."""
+    def saved_runs(self, kind: RunKind) -> Path:
+        """Where runs of this kind by this code are saved, each under its key: absolute, as workers may be elsewhere."""
         return (self.folder(kind) / _RUNS).absolute()
 
     def others(self, kind: RunKind) -> list[Path]:
         """Where results of this kind by other code are."""
         return sorted(path for path in self.directory.glob(f"{kind.name}-*") if path != self.folder(kind))
 
-    def claim(self, cell: PlannedRun) -> bool:
-        """Whether this process has the cell now; no other gets it before `flush`, `release`, or the end of this one.
+    def claim(self, run: PlannedRun) -> bool:
+        """Whether this process now has the run; no other gets it before `flush`, `release`, or the end of this one.
 
-        On a file system without locks always: cells may then be run twice, which costs time only.
+        On a file system without locks always: a run may then be executed twice, which costs only time.
         """
-        place = int(hashlib.sha256(f"{code_digest(cell.kind.code)} {cell.key}".encode()).hexdigest()[:15], 16)
+        place = int(hashlib.sha256(f"{code_digest(run.kind.code)} {run.key}".encode()).hexdigest()[:15], 16)
         try:
             fcntl.lockf(self._made(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except OSError as error:
             return error.errno not in {errno.EACCES, errno.EAGAIN}
-        self._claims[cell.key] = place
+        self._claims[run.key] = place
         return True
 
     def release(self, key: str) -> None:
-        """Let others have the cell with this key."""
+        """Let others have the run with this key."""
         place = self._claims.pop(key, None)
         if place is not None:
             fcntl.lockf(self._made(), fcntl.LOCK_UN, 1, place)
 
     def known(self, kind: RunKind) -> dict[str, bool]:
-        """Whether it failed, for the key of each cell there is a result of, those of other processes among them."""
+        """For the key of each run with a result, whether it failed; results of other processes are included."""
         self._refresh(kind)
         return self._failed.setdefault(kind.name, {})
 

@@ -44,19 +44,19 @@ def results_document(summaries: "Summaries") -> dict[str, object]:
 
 def show_status(states: "list[Progress]", failed: "list[tuple[PlannedRun, str]]") -> None:
     """A line a study, and the first of what failed."""
-    table = plain_table("study", "cells", "done", "failed", "to do", "core time")
+    table = plain_table("study", "runs", "done", "failed", "to do", "core time")
     for s in states:
-        numbers = (s.cells, s.done, s.failed, s.cells - s.done - s.failed)
+        numbers = (s.runs, s.done, s.failed, s.runs - s.done - s.failed)
         table.add_row(escape(s.study), *(f"{n:,}" for n in numbers), duration(s.seconds))
     out.print(table)
-    for cell, message in failed[:_SHOWN]:
-        out.print(f"failed: {cell.key} {cell.name}: {message}", markup=False, soft_wrap=True)
+    for run, message in failed[:_SHOWN]:
+        out.print(f"failed: {run.key} {run.name}: {message}", markup=False, soft_wrap=True)
     if len(failed) > _SHOWN:
         out.print(f"and {len(failed) - _SHOWN} more; --json has all")
 
 
 def show_results(summaries: "Summaries") -> None:
-    """For each group and measure a table of means, and one of comparisons with the baseline."""
+    """For each group and metric a table of means, and one of comparisons with the baseline."""
     means: dict[tuple[str, str], list[list[str]]] = {}
     for group, label, m, mean, runs in summaries.means():
         count = f"{mean.count:,}" + ("" if mean.count == runs else f" of {runs:,}")
@@ -67,13 +67,13 @@ def show_results(summaries: "Summaries") -> None:
     for group, label, _, m, found in summaries.comparisons():
         compared.setdefault((group.name, m.key), []).append([label, *_comparison(found)])
     for group in summaries.groups:
-        for m in summaries.measures_of(group):
+        for m in summaries.metrics_of(group):
             place = (group.name, m.key)
             title = f"{group.name}: {m.title}" + (f", {m.unit}" if m.unit else "")
-            _fitting(title, ["entry", "runs", "mean", "95 %"], means.get(place, []))
+            _fitting(title, ["configuration", "runs", "mean", "95 %"], means.get(place, []))
             if place in compared:
-                heading = ["entry", "ratio", "95 %", "better/same/worse", "p"]
-                _fitting(f"  against {summaries.baseline_of(group)}, on the same cases", heading, compared[place])
+                heading = ["configuration", "ratio", "95 %", "better/same/worse", "p"]
+                _fitting(f"  against {summaries.baseline_of(group)}, on the same scenarios", heading, compared[place])
     out.print("runs: those with a value, in brackets how many independent traces or seeds they are of", style="dim")
 
 

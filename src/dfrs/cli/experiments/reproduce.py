@@ -114,22 +114,22 @@ def _reports(
 ) -> "tuple[list[TableReport], int]":
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
     from dfrs.experiments.campaign_engine import CampaignEngine
-    from dfrs.experiments.results import failed_cells, study_frame
+    from dfrs.experiments.results import failed_runs, study_frame
     from dfrs.experiments.store import Store
     from dfrs.report.curves import draw
     from dfrs.report.dots import Dots, draw_dots
     from dfrs.report.tables import cells_csv, claims_csv, index, markdown
 
     campaigns = {exhibit.name: exhibit.campaign(size) for exhibit in exhibits}
-    every = {cell.key: cell for campaign in campaigns.values() for cell in campaign.cells}
+    every = {run.key: run for campaign in campaigns.values() for run in campaign.runs}
     reports: list[TableReport] = []
     store = Store(output / "results")
     with closing(store), progress(len(every), counted=True) as (bar, task):
-        engine = CampaignEngine(store, running, lambda cells: bar.advance(task, cells))
+        engine = CampaignEngine(store, running, lambda count: bar.advance(task, count))
         left = dict(every)
         for exhibit in exhibits:
             bar.update(task, description=exhibit.name)
-            mine = [left.pop(cell.key) for cell in campaigns[exhibit.name].cells if cell.key in left]
+            mine = [left.pop(run.key) for run in campaigns[exhibit.name].runs if run.key in left]
             engine.run(mine, retry_failed=retry_failed)
             _complete(exhibit, campaigns[exhibit.name], store)
             report = exhibit.report(size, lambda study: study_frame(study, store))
@@ -138,7 +138,7 @@ def _reports(
             for picture in report.content.pictures:
                 draw_dots(picture, output) if isinstance(picture, Dots) else draw(picture, output)
             reports.append(report)
-        failed = len(failed_cells(list(every.values()), store))
+        failed = len(failed_runs(list(every.values()), store))
     _write(output / "README.md", index(reports, size.name))
     _write(output / "cells.csv", cells_csv(reports))
     _write(output / "claims.csv", claims_csv(reports))
@@ -146,11 +146,11 @@ def _reports(
 
 
 def _complete(exhibit: "PublishedExhibit", campaign: "Campaign", store: "Store") -> None:
-    """A table compares entries on the same cases: every cell must have been run. Raises InputError."""
+    """Raises InputError where a run has no result: a table compares configurations on the same scenarios."""
     known = {key for kind in campaign.kinds for key in store.known(kind)}
-    lacking = sum(cell.key not in known for cell in campaign.cells)
+    lacking = sum(run.key not in known for run in campaign.runs)
     if lacking:
-        raise InputError(f"{exhibit.name}: {lacking:,} cells have no result yet: run it without --retry-failed")
+        raise InputError(f"{exhibit.name}: {lacking:,} runs have no result yet: run it without --retry-failed")
 
 
 def _write_campaign(campaign: "Campaign", output: Path) -> Path | None:
@@ -189,7 +189,7 @@ def _show(report: "TableReport") -> None:
 
 
 def _show_grid(grid: "Grid") -> None:
-    """As many measures beside each other as the terminal has room for."""
+    """As many metrics beside each other as the terminal has room for."""
     from dfrs.report.tables import brief_table
 
     heading, *rows = brief_table(grid)

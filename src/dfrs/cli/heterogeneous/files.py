@@ -104,4 +104,4 @@ def write_pictures(made: "PreparedStream", outcomes: "Sequence[FarmOutcome]", pi
 def _told(each: "FarmOutcome") -> str:
     moved = len(each.moves)
     what = "no job moved" if not moved else "1 job moved" if moved == 1 else f"{moved} jobs moved"
-    return f"{what}, average wait {each.measures['wait_s']:,.0f} s, done after {each.measures['total_s']:,.0f} s"
+    return f"{what}, average wait {each.metrics['wait_s']:,.0f} s, done after {each.metrics['total_s']:,.0f} s"

@@ -60,7 +60,7 @@ def _runs_table(outcomes: "Mapping[str, Sequence[FarmOutcome]]", pairs: "Sequenc
         table.add_column(column, justify="right", overflow="fold")
     by_name = {pair.policy: pair for pair in pairs}
     for name, runs in outcomes.items():
-        cells = [_mean([each.measures[key] for each in runs], ",.0f") for key in ("wait_s", "turnaround_s", "total_s")]
+        cells = [_mean([each.metrics[key] for each in runs], ",.0f") for key in ("wait_s", "turnaround_s", "total_s")]
         cells += [_mean([each.decisions for each in runs], ",.3g"), _mean([len(each.moves) for each in runs], ",.3g")]
         pair = by_name.get(name)
         if pair is not None:
@@ -70,7 +70,7 @@ def _runs_table(outcomes: "Mapping[str, Sequence[FarmOutcome]]", pairs: "Sequenc
 
 
 def _saved_table(pair: "Pair") -> Table:
-    from dfrs.experiments.farm_compare import MEASURES
+    from dfrs.experiments.farm_compare import METRICS
 
     table = Table(
         title=f"{pair.policy} saves of {pair.base}",
@@ -82,7 +82,7 @@ def _saved_table(pair: "Pair") -> Table:
     table.add_column("")
     for column in ("saved, s", "of the base run", "of the other run"):
         table.add_column(column, justify="right")
-    for key, title in MEASURES.items():
+    for key, title in METRICS.items():
         shares = [_mean(part[key].tolist(), "+.1f") + " %" for part in (pair.of_base, pair.of_other)]
         table.add_row(title.removesuffix(", s"), _interval(pair.saved[key], pair.policy, key), *shares)
     return table

@@ -1,4 +1,4 @@
-"""Discovery of needs on shared nodes, second by second, as cells of a campaign ([Stillwell2010] section 7.3).
+"""Discovery of needs on shared nodes, second by second, in campaigns ([Stillwell2010] section 7.3).
 
 A study in a campaign file has `scenes` and `methods`.
 """
@@ -97,12 +97,16 @@ class DiscoveryConfiguration:
         }  # fmt: skip
 
 
-def run(scene: Scene, entry: DiscoveryConfiguration, seed: int, keep: Path | None) -> Row:
+def run(scene: Scene, configuration: DiscoveryConfiguration, seed: int, save_in: Path | None) -> Row:
     """Drive the method over the scene."""
-    del keep  # a run is its numbers: there is no log to keep
-    method: Discovery = Oracle(need=scene.need) if entry.method == ORACLE else find_discovery(entry.method)
-    policy = find_policy(entry.policy) if entry.policy else None
-    costs = Costs(migration_s=entry.migration_s, stop_s=entry.stop_s, noise=entry.noise, seed=seed)
+    del save_in  # a run is its numbers: there is no log to save
+    method: Discovery = (
+        Oracle(need=scene.need) if configuration.method == ORACLE else find_discovery(configuration.method)
+    )
+    policy = find_policy(configuration.policy) if configuration.policy else None
+    costs = Costs(
+        migration_s=configuration.migration_s, stop_s=configuration.stop_s, noise=configuration.noise, seed=seed
+    )
     found = share(scene, method, policy, costs)
     return {
         "status": "complete",
@@ -115,14 +119,14 @@ def run(scene: Scene, entry: DiscoveryConfiguration, seed: int, keep: Path | Non
 
 
 @lru_cache(maxsize=2)
-def prepare(case: DiscoveryScenario) -> Scene:
-    """The case's scene."""
-    return case.scene()
+def prepare(scenario: DiscoveryScenario) -> Scene:
+    """The scenario's scene."""
+    return scenario.scene()
 
 
-def warm(entry: DiscoveryConfiguration) -> None:
-    """Run the entry for some minutes."""
-    run(prepare(DiscoveryScenario(seed=0, seconds=600)), entry, 0, None)
+def warm(configuration: DiscoveryConfiguration) -> None:
+    """Run the configuration for some minutes."""
+    run(prepare(DiscoveryScenario(seed=0, seconds=600)), configuration, 0, None)
 
 
 DISCOVERY = RunKind(
@@ -160,7 +164,7 @@ class DiscoverySource(Strict):
     change_s: float = Field(default=1_200.0, gt=0, allow_inf_nan=False)
     seeds: Numbers
 
-    def cases(self) -> tuple[DiscoveryScenario, ...]:
+    def scenarios(self) -> tuple[DiscoveryScenario, ...]:
         """In the order of the seeds."""
         own = self.model_dump(exclude={"model", "name", "seeds"})
         return tuple(DiscoveryScenario(seed=seed, **own) for seed in self.seeds)
@@ -184,7 +188,7 @@ class MethodSpec(Strict):
     stop_s: Limit | None = None
     noise: Seconds | None = None
 
-    def item(self) -> dict[str, Any]:
+    def labelled(self) -> dict[str, Any]:
         """What it says, with a label."""
         return {"label": self.method} | self.model_dump(exclude_none=True)
 
@@ -197,25 +201,26 @@ class DiscoveryStudy(StudyModel):
     settings: DiscoverySettings = DiscoverySettings()
 
 
-def _entries(study: DiscoveryStudy) -> Iterator[DiscoveryConfiguration]:
+def _configurations(study: DiscoveryStudy) -> Iterator[DiscoveryConfiguration]:
     return (
-        DiscoveryConfiguration(**item) for item in combined((item.item() for item in study.methods), study.settings)
+        DiscoveryConfiguration(**table)
+        for table in combined((table.labelled() for table in study.methods), study.settings)
     )
 
 
-def _said(entry: DiscoveryConfiguration) -> dict[str, object]:
-    return unusual(entry, DiscoveryConfiguration(label=entry.label, method=entry.method))
+def _unusual_settings(configuration: DiscoveryConfiguration) -> dict[str, object]:
+    return unusual(configuration, DiscoveryConfiguration(label=configuration.label, method=configuration.method))
 
 
 EXPERIMENT = Experiment(
     kind=DISCOVERY,
-    entry=DiscoveryConfiguration,
+    configuration=DiscoveryConfiguration,
     study=DiscoveryStudy,
     sources="scenes",
-    entries="methods",
-    item="method",
-    build=_entries,
-    said=_said,
-    measures=("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
-    along=("hogs",),
+    configurations="methods",
+    named_by="method",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
+    x_columns=("hogs",),
 )

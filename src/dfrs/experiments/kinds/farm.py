@@ -1,4 +1,4 @@
-"""Throughput on a heterogeneous cluster: a stream of jobs under a policy, as cells (after [Atif2011] section 8).
+"""Throughput on a heterogeneous cluster: a stream of jobs under a policy (after [Atif2011] section 8).
 
 A stream says when jobs come and how long they are expected to take; how long they take on each sub-cluster is measured
 of their programs (`dfrs.workloads.programs`). As a second's difference in one job's time gave other allocations there,
@@ -99,25 +99,25 @@ class FarmConfiguration:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: FarmScenario) -> PreparedStream:
-    """The case's workload on its farm."""
-    programs, name = find_programs(case.programs), f"experiment-{case.experiment}"
-    stream = programs.stream(case.experiment, printed=case.printed)
+def prepare(scenario: FarmScenario) -> PreparedStream:
+    """The scenario's workload on its farm."""
+    programs, name = find_programs(scenario.programs), f"experiment-{scenario.experiment}"
+    stream = programs.stream(scenario.experiment, printed=scenario.printed)
     return prepare_stream(
         programs,
         stream.jobs,
         name=name,
         without=stream.without,
-        order=case.order,
-        factors=factors(name, case.seed, len(stream.jobs), case.jitter),
-        errors=not case.exact,
+        order=scenario.order,
+        factors=factors(name, scenario.seed, len(stream.jobs), scenario.jitter),
+        errors=not scenario.exact,
     )
 
 
-def run(made: PreparedStream, entry: FarmConfiguration, seed: int, keep: Path | None) -> Row:
+def run(made: PreparedStream, configuration: FarmConfiguration, seed: int, save_in: Path | None) -> Row:
     """Simulate it."""
-    del seed, keep  # nothing is drawn in a run, and its moves and times are in the row
-    done = simulation(made, entry.policy).run()
+    del seed, save_in  # nothing is drawn in a run, and its moves and times are in the row
+    done = simulation(made, configuration.policy).run()
     moves = moves_of(done, made.farm)
     times = placed(done, made.farm)
     return {
@@ -132,11 +132,11 @@ def run(made: PreparedStream, entry: FarmConfiguration, seed: int, keep: Path | 
     }
 
 
-def warm(entry: FarmConfiguration) -> None:
+def warm(configuration: FarmConfiguration) -> None:
     """Simulate the first jobs of a stream."""
     programs = find_programs(USUAL)
     jobs = programs.stream(programs.streams[0]).jobs[:_FEW]
-    simulation(prepare_stream(programs, jobs, name="warm"), entry.policy).run()
+    simulation(prepare_stream(programs, jobs, name="warm"), configuration.policy).run()
 
 
 def times_of(row: Mapping[str, object]) -> dict[int, tuple[float, float, str]]:
@@ -189,7 +189,7 @@ class FarmSource(Strict):
                 raise ValueError(str(error).partition(": ")[2]) from None
         return value
 
-    def cases(self) -> tuple[FarmScenario, ...]:
+    def scenarios(self) -> tuple[FarmScenario, ...]:
         """In the order of the seeds."""
         own = self.model_dump(exclude={"model", "name", "seeds", "order"})
         order = self.order or find_programs(self.programs).order
@@ -202,7 +202,7 @@ class FarmPolicySpec(Strict):
     policy: PolicyName
     label: str | None = None
 
-    def item(self) -> dict[str, Any]:
+    def labelled(self) -> dict[str, Any]:
         """What it says, with a label."""
         return {"label": self.policy} | self.model_dump(exclude_none=True)
 
@@ -214,23 +214,23 @@ class FarmStudy(StudyModel):
     policies: Annotated[tuple[Annotated[FarmPolicySpec, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
 
 
-def _entries(study: FarmStudy) -> Iterator[FarmConfiguration]:
-    return (FarmConfiguration(**item.item()) for item in study.policies)
+def _configurations(study: FarmStudy) -> Iterator[FarmConfiguration]:
+    return (FarmConfiguration(**table.labelled()) for table in study.policies)
 
 
-def _said(entry: FarmConfiguration) -> dict[str, object]:
-    return unusual(entry, FarmConfiguration(label=entry.label, policy=entry.policy))
+def _unusual_settings(configuration: FarmConfiguration) -> dict[str, object]:
+    return unusual(configuration, FarmConfiguration(label=configuration.label, policy=configuration.policy))
 
 
 EXPERIMENT = Experiment(
     kind=FARM,
-    entry=FarmConfiguration,
+    configuration=FarmConfiguration,
     study=FarmStudy,
     sources="streams",
-    entries="policies",
-    item="policy",
-    build=_entries,
-    said=_said,
-    measures=("wait_s", "turnaround_s", "total_s", "migrations"),
-    along=("experiment",),
+    configurations="policies",
+    named_by="policy",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("wait_s", "turnaround_s", "total_s", "migrations"),
+    x_columns=("experiment",),
 )

@@ -1,4 +1,4 @@
-"""Cells of policies on a heterogeneous cluster with random workloads (after [Atif2011] section 8).
+"""Runs of policies on a heterogeneous cluster with random workloads (after [Atif2011] section 8).
 
 Workloads are named, not stored: each process makes its own (`dfrs.workloads.farm_random`). All policies run in the same
 world; one that ignores sub-clusters may spread a job over several, where it is as slow as in the slowest. A study in a
@@ -105,44 +105,46 @@ class FarmRandomConfiguration:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: FarmRandomScenario) -> FarmWorkload:
-    """The case's workload on its farm."""
-    return farm_workload(find_programs(case.programs), seed=case.seed, jobs=case.jobs, load=case.load)
+def prepare(scenario: FarmRandomScenario) -> FarmWorkload:
+    """The scenario's workload on its farm."""
+    return farm_workload(find_programs(scenario.programs), seed=scenario.seed, jobs=scenario.jobs, load=scenario.load)
 
 
-def simulation(made: FarmWorkload, entry: FarmRandomConfiguration) -> Simulation:
+def simulation(made: FarmWorkload, configuration: FarmRandomConfiguration) -> Simulation:
     """Of the workload under the policy."""
     settings = SimulationSettings(
         capacity=farm_capacity(made.farm),
-        penalty=Penalty(seconds=entry.resume_s),
+        penalty=Penalty(seconds=configuration.resume_s),
         farm=FarmSettings(truth=made.truth, prediction=made.predicted),
     )
-    return Simulation(made.workload, find_policy(entry.policy), entry.policy, settings)
+    return Simulation(made.workload, find_policy(configuration.policy), configuration.policy, settings)
 
 
-def run(made: FarmWorkload, entry: FarmRandomConfiguration, seed: int, keep: Path | None) -> Row:
+def run(made: FarmWorkload, configuration: FarmRandomConfiguration, seed: int, save_in: Path | None) -> Row:
     """Simulate, have the run checked, and measure. Raises InputError where the checker objects."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
     started = time.perf_counter()
-    done = simulation(made, entry).run()
+    done = simulation(made, configuration).run()
     seconds = time.perf_counter() - started
     metrics = summarize(done, tau_s=TAU_S)
     with tempfile.TemporaryDirectory(prefix="dfrs-farm-") as directory:
         write_run(done, Path(directory), metrics, dfrs.__version__)
-        _check(Path(directory), entry)
-    if keep is not None:
-        from dfrs.experiments.saved_runs import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+        _check(Path(directory), configuration)
+    if save_in is not None:
+        from dfrs.experiments.saved_runs import save_run  # noqa: PLC0415 - most runs are not saved, and need no pictures
 
-        keep_run(done, metrics, keep)
+        save_run(done, metrics, save_in)
     row: Row = {"status": "complete", "jobs": len(done.workload), "spanning": spanning(done)}
     row |= {name: metrics[name] for name in METRICS if name in metrics}
     return row | {"decisions": len(done.events), "runtime_s": seconds}
 
 
-def _check(directory: Path, entry: FarmRandomConfiguration) -> None:
+def _check(directory: Path, configuration: FarmRandomConfiguration) -> None:
     problems = validate_run(directory).problems
     if problems:
-        raise InputError(f"policy {entry.policy}: the checker found {len(problems)} faults; the first: {problems[0]}")
+        raise InputError(
+            f"policy {configuration.policy}: the checker found {len(problems)} faults; the first: {problems[0]}"
+        )
 
 
 def spanning(done: Run) -> float:
@@ -155,9 +157,9 @@ def spanning(done: Run) -> float:
     return len(jobs) / len(done.workload)
 
 
-def warm(entry: FarmRandomConfiguration) -> None:
+def warm(configuration: FarmRandomConfiguration) -> None:
     """Simulate a few jobs."""
-    simulation(prepare(FarmRandomScenario(seed=0, load=1.0, jobs=20)), entry).run()
+    simulation(prepare(FarmRandomScenario(seed=0, load=1.0, jobs=20)), configuration).run()
 
 
 FARM_RANDOM = RunKind(
@@ -187,7 +189,7 @@ class FarmRandomSource(Strict):
     loads: Annotated[Loads, Field(min_length=1)] = (1.0,)
     spread: bool = False
 
-    def cases(self) -> tuple[FarmRandomScenario, ...]:
+    def scenarios(self) -> tuple[FarmRandomScenario, ...]:
         """In the order of the seeds."""
         loads = self.loads
         pairs = (
@@ -213,7 +215,7 @@ class FarmRandomPolicySpec(Strict):
     label: str | None = None
     resume_s: Seconds | None = None
 
-    def item(self) -> dict[str, Any]:
+    def labelled(self) -> dict[str, Any]:
         """What it says, with a label."""
         return {"label": self.policy} | self.model_dump(exclude_none=True)
 
@@ -228,25 +230,26 @@ class FarmRandomStudy(StudyModel):
     settings: FarmRandomSettings = FarmRandomSettings()
 
 
-def _entries(study: FarmRandomStudy) -> Iterator[FarmRandomConfiguration]:
+def _configurations(study: FarmRandomStudy) -> Iterator[FarmRandomConfiguration]:
     return (
-        FarmRandomConfiguration(**item) for item in combined((item.item() for item in study.policies), study.settings)
+        FarmRandomConfiguration(**table)
+        for table in combined((table.labelled() for table in study.policies), study.settings)
     )
 
 
-def _said(entry: FarmRandomConfiguration) -> dict[str, object]:
-    return unusual(entry, FarmRandomConfiguration(label=entry.label, policy=entry.policy))
+def _unusual_settings(configuration: FarmRandomConfiguration) -> dict[str, object]:
+    return unusual(configuration, FarmRandomConfiguration(label=configuration.label, policy=configuration.policy))
 
 
 EXPERIMENT = Experiment(
     kind=FARM_RANDOM,
-    entry=FarmRandomConfiguration,
+    configuration=FarmRandomConfiguration,
     study=FarmRandomStudy,
     sources="farms",
-    entries="policies",
-    item="policy",
-    build=_entries,
-    said=_said,
-    measures=("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
-    along=("target_load",),
+    configurations="policies",
+    named_by="policy",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
+    x_columns=("target_load",),
 )

@@ -1,4 +1,4 @@
-"""Cells of off-line algorithms: an instance under an algorithm ([Stillwell2010] 4.3, [Stillwell2008] 4.1).
+"""Runs of off-line algorithms: an instance under an algorithm ([Stillwell2010] 4.3, [Stillwell2008] 4.1).
 
 A study in a campaign file has `instances` and `algorithms`.
 """
@@ -86,23 +86,23 @@ class BoundedInstance:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: RandomInstance | InstanceFile) -> BoundedInstance:
+def prepare(scenario: RandomInstance | InstanceFile) -> BoundedInstance:
     """Generate or read the instance, and bound it."""
-    instance = case.instance()
+    instance = scenario.instance()
     try:
         return BoundedInstance(instance=instance, bound=lp_bound(instance))
     except InfeasibleError:
         return BoundedInstance(instance=instance, bound=None)
 
 
-def run(prepared: BoundedInstance, entry: OfflineConfiguration, seed: int, keep: Path | None) -> Row:
+def run(prepared: BoundedInstance, configuration: OfflineConfiguration, seed: int, save_in: Path | None) -> Row:
     """One row. An instance without LPBOUND has no solution: nothing is run on it."""
     instance, bound = prepared.instance, prepared.bound
     shape: Row = {"nodes": len(instance.nodes), "services": len(instance.services), "dims": len(instance.resources)}
     outcome: Outcome | None = None
     seconds = None
     if bound is not None:
-        algorithm = find(entry.algorithm).build(entry.options)
+        algorithm = find(configuration.algorithm).build(configuration.options)
         rng = np.random.default_rng(seed)
         started = time.perf_counter()
         try:
@@ -110,17 +110,17 @@ def run(prepared: BoundedInstance, entry: OfflineConfiguration, seed: int, keep:
             seconds = time.perf_counter() - started
         except InfeasibleError:
             pass
-    if keep is not None:
-        from dfrs.experiments.saved_runs import keep_allocation  # noqa: PLC0415 - most are not kept, and need no pictures
+    if save_in is not None:
+        from dfrs.experiments.saved_runs import save_allocation  # noqa: PLC0415 - most are not saved, and need no pictures
 
-        keep_allocation(instance, outcome, entry.label, keep)
+        save_allocation(instance, outcome, configuration.label, save_in)
     if outcome is None:
         return shape | {"status": str(Status.INFEASIBLE), "bound": bound}
     told = {"status": str(outcome.status), "bound": bound, "runtime_s": seconds}
-    return shape | told | _measures(instance, entry, outcome)
+    return shape | told | _metrics(instance, configuration, outcome)
 
 
-def _measures(instance: Instance, entry: OfflineConfiguration, outcome: Outcome) -> Row:
+def _metrics(instance: Instance, configuration: OfflineConfiguration, outcome: Outcome) -> Row:
     before = outcome.allocation
     if before is None:
         return {}
@@ -131,18 +131,20 @@ def _measures(instance: Instance, entry: OfflineConfiguration, outcome: Outcome)
         "average_before": before.average_yield,
         "utilization_before": before.utilization(instance),
     }
-    if entry.second_phase != "none":
-        after = maximize(instance, before, entry.second_phase)
+    if configuration.second_phase != "none":
+        after = maximize(instance, before, configuration.second_phase)
         row |= {"average_after": after.average_yield, "utilization_after": after.utilization(instance)}
     return row
 
 
-def warm(entry: OfflineConfiguration) -> None:
-    """Run the entry on a few services, for a moment."""
-    tiny = RandomInstance(scenario=ServiceScenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0)
-    limit_s = entry.options.time_limit_s
-    brief = replace(entry.options, time_limit_s=_MOMENT_S if limit_s is None else min(limit_s, _MOMENT_S))
-    run(prepare(tiny), replace(entry, options=brief), 0, None)
+def warm(configuration: OfflineConfiguration) -> None:
+    """Run the configuration on a few services, for a moment."""
+    tiny = RandomInstance(
+        parameters=ServiceScenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0
+    )
+    limit_s = configuration.options.time_limit_s
+    brief = replace(configuration.options, time_limit_s=_MOMENT_S if limit_s is None else min(limit_s, _MOMENT_S))
+    run(prepare(tiny), replace(configuration, options=brief), 0, None)
 
 
 OFFLINE = RunKind(name="offline", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
@@ -194,45 +196,45 @@ class OfflineStudy(StudyModel):
     settings: AlgorithmSettings = AlgorithmSettings()
 
 
-def _entries(study: OfflineStudy) -> Iterator[OfflineConfiguration]:
-    return (_entry(item) for item in combined(_items(study.algorithms), study.settings))
+def _configurations(study: OfflineStudy) -> Iterator[OfflineConfiguration]:
+    return (_configuration(table) for table in combined(_labelled(study.algorithms), study.settings))
 
 
-def _items(given: Sequence[AlgorithmSpec]) -> Iterator[dict[str, Any]]:
+def _labelled(given: Sequence[AlgorithmSpec]) -> Iterator[dict[str, Any]]:
     """Each algorithm with its label and its own settings."""
-    for item in given:
-        own = item.model_dump(exclude_none=True)
-        yield from ({"label": name} | own | {"algorithm": name} for name in expand([item.algorithm]))
+    for table in given:
+        own = table.model_dump(exclude_none=True)
+        yield from ({"label": name} | own | {"algorithm": name} for name in expand([table.algorithm]))
 
 
-def _entry(item: Mapping[str, Any]) -> OfflineConfiguration:
-    options = {name: item[name] for name in OPTIONS if name in item}
+def _configuration(table: Mapping[str, Any]) -> OfflineConfiguration:
+    options = {name: table[name] for name in OPTIONS if name in table}
     return OfflineConfiguration(
-        label=item["label"],
-        algorithm=item["algorithm"],
-        second_phase=item["second_phase"],
+        label=table["label"],
+        algorithm=table["algorithm"],
+        second_phase=table["second_phase"],
         options=Options(**options),
     )
 
 
-def _said(entry: OfflineConfiguration) -> dict[str, object]:
+def _unusual_settings(configuration: OfflineConfiguration) -> dict[str, object]:
     usual = Options()
-    own = {name: getattr(entry.options, name) for name in OPTIONS}
+    own = {name: getattr(configuration.options, name) for name in OPTIONS}
     said: dict[str, object] = {name: value for name, value in own.items() if value != getattr(usual, name)}
-    if entry.second_phase != "none":
-        said["second_phase"] = entry.second_phase
+    if configuration.second_phase != "none":
+        said["second_phase"] = configuration.second_phase
     return said
 
 
 EXPERIMENT = Experiment(
     kind=OFFLINE,
-    entry=OfflineConfiguration,
+    configuration=OfflineConfiguration,
     study=OfflineStudy,
     sources="instances",
-    entries="algorithms",
-    item="algorithm",
-    build=_entries,
-    said=_said,
-    measures=("minimum_yield", "average_before", "utilization_before"),
-    along=("slack", "services", "nodes"),
+    configurations="algorithms",
+    named_by="algorithm",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("minimum_yield", "average_before", "utilization_before"),
+    x_columns=("slack", "services", "nodes"),
 )

@@ -1,4 +1,4 @@
-"""Cells of on-line policies: a workload under a policy ([Stillwell2010] 5.3 and 5.4, chapter 6; [Kumar2011] V).
+"""Runs of on-line policies: a workload under a policy ([Stillwell2010] 5.3 and 5.4, chapter 6; [Kumar2011] V).
 
 A study in a campaign file has `workloads` and `policies`.
 """
@@ -132,31 +132,31 @@ class OnlineConfiguration:
         }  # fmt: skip
 
 
-def run(workload: Workload, entry: OnlineConfiguration, seed: int, keep: Path | None) -> Row:
-    """Simulate, and measure. Raises what the policy raises, StoppedError among it."""
+def run(workload: Workload, configuration: OnlineConfiguration, seed: int, save_in: Path | None) -> Row:
+    """Simulate and measure. Raises what the policy raises, StoppedError among it."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
-    simulation = Simulation(workload, find_policy(entry.policy), entry.policy, entry.settings)
+    simulation = Simulation(workload, find_policy(configuration.policy), configuration.policy, configuration.settings)
     started = time.perf_counter()
     result = simulation.run()
     seconds = time.perf_counter() - started
     metrics = measured(result, bound=True)
-    if keep is not None:
-        from dfrs.experiments.saved_runs import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+    if save_in is not None:
+        from dfrs.experiments.saved_runs import save_run  # noqa: PLC0415 - most runs are not saved, and need no pictures
 
-        keep_run(result, metrics, keep)
+        save_run(result, metrics, save_in)
     row: Row = {"status": "complete", "nodes": workload.nodes, "load": workload.load, "jobs": len(workload)}
     return row | {name: metrics[name] for name in METRICS if name in metrics} | {"runtime_s": seconds}
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Trace) -> Workload:
-    """The case's workload."""
-    return case.workload()
+def prepare(scenario: Trace) -> Workload:
+    """The scenario's workload."""
+    return scenario.workload()
 
 
-def warm(entry: OnlineConfiguration) -> None:
-    """Run the entry on a few jobs."""
-    run(prepare(LublinTrace(seed=1, jobs=20)), entry, 0, None)
+def warm(configuration: OnlineConfiguration) -> None:
+    """Run the configuration on a few jobs."""
+    run(prepare(LublinTrace(seed=1, jobs=20)), configuration, 0, None)
 
 
 ONLINE = RunKind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
@@ -200,32 +200,32 @@ class OnlineStudy(StudyModel):
     settings: PolicySettings = PolicySettings()
 
 
-def _entries(study: OnlineStudy) -> Iterator[OnlineConfiguration]:
-    return (OnlineConfiguration(**item) for item in combined(_items(study.policies), study.settings))
+def _configurations(study: OnlineStudy) -> Iterator[OnlineConfiguration]:
+    return (OnlineConfiguration(**table) for table in combined(_labelled(study.policies), study.settings))
 
 
-def _items(given: Sequence[OnlinePolicySpec]) -> Iterator[dict[str, Any]]:
+def _labelled(given: Sequence[OnlinePolicySpec]) -> Iterator[dict[str, Any]]:
     """Each policy with its label and its own settings."""
-    for item in given:
-        names = SETS[item.policy[1:]] if item.policy.startswith("@") else (item.policy,)
-        yield from ({"label": name} | item.model_dump(exclude_none=True) | {"policy": name} for name in names)
+    for table in given:
+        names = SETS[table.policy[1:]] if table.policy.startswith("@") else (table.policy,)
+        yield from ({"label": name} | table.model_dump(exclude_none=True) | {"policy": name} for name in names)
 
 
-def _said(entry: OnlineConfiguration) -> dict[str, object]:
-    return unusual(entry, OnlineConfiguration(label=entry.label, policy=entry.policy))
+def _unusual_settings(configuration: OnlineConfiguration) -> dict[str, object]:
+    return unusual(configuration, OnlineConfiguration(label=configuration.label, policy=configuration.policy))
 
 
 EXPERIMENT = Experiment(
     kind=ONLINE,
-    entry=OnlineConfiguration,
+    configuration=OnlineConfiguration,
     study=OnlineStudy,
     sources="workloads",
-    entries="policies",
-    item="policy",
-    build=_entries,
-    said=_said,
-    measures=("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
-    along=("target_load", "ps"),
-    usual=True,
-    drawn_by="number",
+    configurations="policies",
+    named_by="policy",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
+    x_columns=("target_load", "ps"),
+    preferred=True,
+    cluster_by="number",
 )

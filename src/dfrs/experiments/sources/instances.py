@@ -1,6 +1,6 @@
 """Instances for off-line algorithms: random ones, published sets, files; and their tables in a campaign file.
 
-A sample of a set, `first` of its cases, is contained in every larger one.
+A sample of a set, the `first` of its instances, is contained in every larger one.
 """
 
 from dataclasses import dataclass, field, fields
@@ -31,27 +31,27 @@ from dfrs.workloads.services import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomInstance:
-    """One random instance: its scenario and seed."""
+    """A random instance: the parameters of its generator, and its seed."""
 
-    scenario: ServiceScenario | VirtualClusterScenario
+    parameters: ServiceScenario | VirtualClusterScenario
     seed: int
 
     @property
     def name(self) -> str:
         """Says all of it."""
-        said = " ".join(f"{f.name}={_short(getattr(self.scenario, f.name))}" for f in fields(self.scenario))
-        which = "services" if isinstance(self.scenario, ServiceScenario) else "virtual-clusters"
+        said = " ".join(f"{f.name}={_short(getattr(self.parameters, f.name))}" for f in fields(self.parameters))
+        which = "services" if isinstance(self.parameters, ServiceScenario) else "virtual-clusters"
         return f"{which}-{self.seed} {said}"
 
     def instance(self) -> Instance:
         """Generate it."""
-        if isinstance(self.scenario, ServiceScenario):
-            return dissertation_instance(self.scenario, self.seed)
-        return virtual_cluster_instance(self.scenario, self.seed)
+        if isinstance(self.parameters, ServiceScenario):
+            return dissertation_instance(self.parameters, self.seed)
+        return virtual_cluster_instance(self.parameters, self.seed)
 
     def columns(self) -> Row:
         """What names it in the results."""
-        s = self.scenario
+        s = self.parameters
         if isinstance(s, ServiceScenario):
             own: Row = {"services": s.services, "dims": s.dims, "sigma": s.sigma, "rho": s.rho, "parallel": False}
         else:
@@ -101,14 +101,14 @@ class ServicesSource(Strict):
     rho: Parts = (0.0,)
     seeds: Numbers
 
-    def cases(self) -> tuple[RandomInstance, ...]:
+    def scenarios(self) -> tuple[RandomInstance, ...]:
         """Nodes in the slowest loop, seeds in the fastest. Raises InputError for a scenario that is none."""
         settings = product(self.nodes, self.services, self.dims, self.slack, self.sigma, self.rho)
-        scenarios = [
+        parameters = [
             ServiceScenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=sigma, rho=rho)
             for nodes, services, dims, slack, sigma, rho in settings
         ]
-        return tuple(RandomInstance(scenario=scenario, seed=seed) for scenario in scenarios for seed in self.seeds)
+        return tuple(RandomInstance(parameters=each, seed=seed) for each in parameters for seed in self.seeds)
 
 
 class DissertationSource(Strict):
@@ -125,7 +125,7 @@ class DissertationSource(Strict):
     services: Counts | None = None
     """Only instances with so many."""
 
-    def cases(self) -> tuple[RandomInstance, ...]:
+    def scenarios(self) -> tuple[RandomInstance, ...]:
         """All scenarios once before any twice."""
         small = self.set == "small"
         whole = list(dissertation_scenarios(4 if small else 64, SMALL_SERVICES if small else LARGE_SERVICES))
@@ -135,7 +135,7 @@ class DissertationSource(Strict):
         at_most(self.first, 100 * len(kept))
         kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
         return tuple(
-            RandomInstance(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
+            RandomInstance(parameters=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
             for k, sample in spread(len(kept), self.first)
         )
 
@@ -152,7 +152,7 @@ class VirtualClusterSource(Strict):
     first: Count
     parallel: bool = False
 
-    def cases(self) -> tuple[RandomInstance, ...]:
+    def scenarios(self) -> tuple[RandomInstance, ...]:
         """All settings once before any twice; the whole set has 10 samples a setting if small, 100 if large."""
         large = self.set == "large"
         whole = list(virtual_cluster_scenarios(large=large, parallel=self.parallel))
@@ -163,7 +163,7 @@ class VirtualClusterSource(Strict):
         samples = 100 if large else 10
         at_most(self.first, samples * len(whole))
         return tuple(
-            RandomInstance(scenario=whole[order[k]], seed=order[k] * samples + sample)
+            RandomInstance(parameters=whole[order[k]], seed=order[k] * samples + sample)
             for k, sample in spread(len(whole), self.first)
         )
 
@@ -181,7 +181,7 @@ class InstanceFilesSource(Strict):
         """Find the files, relative to the campaign's directory."""
         self._paths = tuple((directory_of(context) / name).absolute() for name in self.files)
 
-    def cases(self) -> tuple[InstanceFile, ...]:
+    def scenarios(self) -> tuple[InstanceFile, ...]:
         """In the order given. Raises InputError where one cannot be read."""
         return tuple(InstanceFile(path=path, digest=file_digest(path)) for path in self._paths)
 

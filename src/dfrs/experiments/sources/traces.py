@@ -157,9 +157,9 @@ class ElasticTrace:
         }  # fmt: skip
 
 
-def _treated(case: LublinTrace | TracePart) -> str:
-    load = "" if case.load is None else f"load={case.load:.12g} "
-    return f"{load}annotate={case.annotate} estimates={case.estimates}"
+def _treated(scenario: LublinTrace | TracePart) -> str:
+    load = "" if scenario.load is None else f"load={scenario.load:.12g} "
+    return f"{load}annotate={scenario.annotate} estimates={scenario.estimates}"
 
 
 def stem(path: Path) -> str:
@@ -190,7 +190,7 @@ class LublinSource(Strict):
     first: Count | None = None
     """Only so many of them."""
 
-    def cases(self) -> tuple[Trace, ...]:
+    def scenarios(self) -> tuple[Trace, ...]:
         """Seeds in the slow, loads in the fast loop."""
         loads: Sequence[float | None] = self.loads or (None,)
         every = (
@@ -231,7 +231,7 @@ class TraceSource(Strict):
         if not self.name:
             object.__setattr__(self, "name", stem(Path(self.file)))
 
-    def cases(self) -> tuple[Trace, ...]:
+    def scenarios(self) -> tuple[Trace, ...]:
         """Weeks in the slow loop, then seeds, then loads. Raises InputError where the file cannot be read."""
         digest = file_digest(self._path)
         weeks: Sequence[int | None] = self.weeks or (None,)
@@ -289,7 +289,7 @@ class CwfSource(Strict):
     first: Count | None = None
     """Only so many of them."""
 
-    def cases(self) -> tuple[ElasticTrace, ...]:
+    def scenarios(self) -> tuple[ElasticTrace, ...]:
         """Seeds in the slowest loop, loads in the fastest. Raises InputError where the model has no such trace."""
         loads: Sequence[float | None] = self.loads or (None,)
         own = self.model_dump(exclude={"model", "name", "ps", "seeds", "loads", "annotate", "first"})
@@ -300,10 +300,10 @@ class CwfSource(Strict):
         )
         whole = len(self.seeds) * len(self.ps) * len(loads)
         at_most(whole if self.first is None else self.first, whole, "traces")
-        cases = tuple(islice(every, self.first))
-        for case in cases[: len(self.ps) * len(loads)]:
-            case.elastic_model()
-        return cases
+        scenarios = tuple(islice(every, self.first))
+        for scenario in scenarios[: len(self.ps) * len(loads)]:
+            scenario.elastic_model()
+        return scenarios
 
 
 Workloads = Annotated[LublinSource | TraceSource | CwfSource, Field(discriminator="model")]
