@@ -236,7 +236,7 @@ def test_results_of_nothing_are_refused_and_those_of_a_part_told(campaign):
     Path("c.toml").write_text(SMALL)
     status, _, err = campaign("results", "--json")
     assert status == 0
-    assert err.strip() == "8 of 12 cells have no result yet"
+    assert err.strip() == "8 of 12 runs have no result yet"
 
 
 def test_a_table_has_every_result_and_the_same_bytes_each_time(finished, table, tmp_path):
@@ -351,7 +351,7 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(campaign):
     status, out, err = campaign("run", "--json")
     ran = json.loads(out)
     assert (status, ran["run"], ran["failed"]) == (1, 4, 2)
-    assert "2 of 4 cells failed" in err
+    assert "2 of 4 runs failed" in err
     state = document_of(campaign("status", "--json"))
     assert (state["studies"][0]["done"], state["studies"][0]["failed"], len(state["failed"])) == (2, 2, 2)
     assert all("week" in one["message"] and " week=9 " in one["cell"] for one in state["failed"])

@@ -188,8 +188,12 @@ def interval(values: Floats, *seed: str, clusters: Labels | None = None) -> Inte
 
 
 _DRAWN_AS = {
-    "[Stillwell2010]": "000", "[Stillwell2008]": "001", "[Kumar2011]": "002", "[Atif2011]": "003", "kumar2011-": "002-",
-}  # fmt: skip
+    "[Stillwell2010]": "000",
+    "[Stillwell2008]": "001",
+    "[Kumar2011]": "002",
+    "[Atif2011]": "003",
+    "kumar2011-": "002-",
+}
 """How seeds spell documents: under other names the intervals in `results` would be drawn otherwise."""
 
 

@@ -184,10 +184,13 @@ def document(
     """All of a comparison as plain data for JSON."""
     base = next(iter(outcomes.values()))
     return {
-        "workload": made.workload.name, "jobs": len(made.workload), "nodes": made.farm.nodes,
+        "workload": made.workload.name,
+        "jobs": len(made.workload),
+        "nodes": made.farm.nodes,
         "runs": [
             {
-                "policy": name, "seeds": [each.seed for each in runs],
+                "policy": name,
+                "seeds": [each.seed for each in runs],
                 **{key: interval(np.array([each.metrics[key] for each in runs]), name, key) for key in METRICS},
                 "migrations": interval(np.array([float(each.decisions) for each in runs]), name, "migrations"),
             }
@@ -195,7 +198,8 @@ def document(
         ],
         "comparisons": [
             {
-                "base": pair.base, "policy": pair.policy,
+                "base": pair.base,
+                "policy": pair.policy,
                 "jobs_done_by_base": interval(pair.done, pair.policy, "done"),
                 "throughput_percent": interval(pair.throughput, pair.policy, "throughput"),
                 **{f"{key}_saved_percent_of_base": interval(pair.of_base[key], pair.policy, key) for key in METRICS},
@@ -216,7 +220,7 @@ def document(
             if each.moves
         ],
         **({"considered": _considered(outcomes, made)} if explain else {}),
-    }  # fmt: skip
+    }
 
 
 def _considered(outcomes: Mapping[str, Sequence[FarmOutcome]], made: PreparedStream) -> list[dict[str, object]]:

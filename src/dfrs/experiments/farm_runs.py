@@ -52,9 +52,13 @@ class Move:
     def document(self) -> dict[str, object]:
         """As JSON has it; jobs count from 1 there."""
         return {
-            "time_s": self.time_s, "job": self.job + 1, "tasks": self.tasks, "from": self.source, "to": self.target,
+            "time_s": self.time_s,
+            "job": self.job + 1,
+            "tasks": self.tasks,
+            "from": self.source,
+            "to": self.target,
             "why": self.why,
-        }  # fmt: skip
+        }
 
 
 def prepare_stream(

@@ -166,13 +166,19 @@ class _Index:
 def _document(page: CampaignPage) -> dict[str, Any]:
     index = _index(page)
     return {
-        "name": page.name, "description": page.description, "facts": [list(fact) for fact in page.facts],
-        "x": page.x_label, "notes": list(page.notes),
+        "name": page.name,
+        "description": page.description,
+        "facts": [list(fact) for fact in page.facts],
+        "x": page.x_label,
+        "notes": list(page.notes),
         "measures": [{"key": m.key, "title": m.title, "unit": m.unit, "better": m.better} for m in page.metrics],
-        "groups": list(index.groups), "entries": list(index.configurations),
-        "runs": _runs(page, index), **_curves(page.curves, index),
-        "summaries": _summaries(page.summaries, index), "comparisons": _comparisons(page.comparisons, index),
-    }  # fmt: skip
+        "groups": list(index.groups),
+        "entries": list(index.configurations),
+        "runs": _runs(page, index),
+        **_curves(page.curves, index),
+        "summaries": _summaries(page.summaries, index),
+        "comparisons": _comparisons(page.comparisons, index),
+    }
 
 
 def _index(page: CampaignPage) -> _Index:

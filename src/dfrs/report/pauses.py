@@ -21,9 +21,12 @@ NAMED = 4
 
 _ON_NODES = {"kept", "moved", "resumed", "started"}
 _FATES = {
-    Action.PAUSE: "paused", Action.MIGRATE: "moved", Action.RESUME: "resumed", Action.START: "started",
+    Action.PAUSE: "paused",
+    Action.MIGRATE: "moved",
+    Action.RESUME: "resumed",
+    Action.START: "started",
     Action.LOST: "lost",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,5 +182,10 @@ def distribution(values: np.ndarray) -> dict[str, float] | None:
         return None
     minimum, lower, median, upper, maximum = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
     return {
-        "min": minimum, "p25": lower, "median": median, "mean": float(values.mean()), "p75": upper, "max": maximum,
-    }  # fmt: skip
+        "min": minimum,
+        "p25": lower,
+        "median": median,
+        "mean": float(values.mean()),
+        "p75": upper,
+        "max": maximum,
+    }

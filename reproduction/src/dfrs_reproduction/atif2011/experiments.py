@@ -58,10 +58,14 @@ def _columns(data: ResultTable) -> dict[str, Floats]:
 def _published(known: PublishedExperiment) -> dict[str, float]:
     mean = known.average
     return {
-        "base wait_s": mean.base_wait_s, "base turnaround_s": mean.base_turnaround_s, "base total_s": mean.base_total_s,
-        "other wait_s": mean.wait_s, "other turnaround_s": mean.turnaround_s, "other total_s": mean.total_s,
+        "base wait_s": mean.base_wait_s,
+        "base turnaround_s": mean.base_turnaround_s,
+        "base total_s": mean.base_total_s,
+        "other wait_s": mean.wait_s,
+        "other turnaround_s": mean.turnaround_s,
+        "other total_s": mean.total_s,
         "done": mean.jobs_then,
-    }  # fmt: skip
+    }
 
 
 def _runs_grid(found: dict[str, Floats], known: PublishedExperiment) -> Grid:

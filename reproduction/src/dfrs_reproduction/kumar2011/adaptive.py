@@ -16,8 +16,11 @@ _SHARES = (0.2, 0.5, 0.8)
 _AUTO, _FIXED, _SWITCH = "CS=AUTO", "CS=7", "SWITCH=0.65"
 _POLICIES = {"EASY": "EASY", "LOS": "LOS"} | {label: f"Delayed-LOS/{label}" for label in (_FIXED, _AUTO, _SWITCH)}
 _CURVES: dict[str, tuple[int, Style]] = {
-    "LOS": (1, "line"), _FIXED: (0, "line"), _AUTO: (2, "line"), _SWITCH: (3, "dashed"),
-}  # fmt: skip
+    "LOS": (1, "line"),
+    _FIXED: (0, "line"),
+    _AUTO: (2, "line"),
+    _SWITCH: (3, "dashed"),
+}
 _WHAT = (
     "The text leaves two things to others: a way to find C_s, and a policy that chooses between Delayed-LOS and EASY "
     "by the share of small jobs. CS=AUTO finds at each decision the C_s that would do best if nobody else came; "

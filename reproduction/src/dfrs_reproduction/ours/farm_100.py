@@ -15,15 +15,25 @@ _WORKLOADS = 100
 _LOADS = (0.5, 0.7, 0.9, 1.1, 1.3)
 OURS, ARRIVE, BATCH, WHOLE, PLAIN = "DFRS-FARM", "ARRIVE-F", "FARM-EASY", "EASY, whole farm", "DFRS, whole farm"
 POLICIES = {
-    OURS: "DFRS-FARM", ARRIVE: "ARRIVE-F", BATCH: "FARM-EASY", WHOLE: "EASY", PLAIN: "GreedyPM*/per/OPT=MIN/MVT=600",
-}  # fmt: skip
+    OURS: "DFRS-FARM",
+    ARRIVE: "ARRIVE-F",
+    BATCH: "FARM-EASY",
+    WHOLE: "EASY",
+    PLAIN: "GreedyPM*/per/OPT=MIN/MVT=600",
+}
 _CURVES: dict[str, tuple[int, Style]] = {
-    OURS: (0, "line"), ARRIVE: (1, "line"), BATCH: (1, "dashed"), WHOLE: (9, "line"), PLAIN: (2, "line"),
-}  # fmt: skip
+    OURS: (0, "line"),
+    ARRIVE: (1, "line"),
+    BATCH: (1, "dashed"),
+    WHOLE: (9, "line"),
+    PLAIN: (2, "line"),
+}
 _STRETCHES = {
-    "max bounded stretch": "bounded_stretch_max", "mean bounded stretch": "bounded_stretch_mean",
-    "max stretch": "stretch_max", "mean stretch": "stretch_mean",
-}  # fmt: skip
+    "max bounded stretch": "bounded_stretch_max",
+    "mean bounded stretch": "bounded_stretch_mean",
+    "max stretch": "stretch_max",
+    "mean stretch": "stretch_mean",
+}
 _OTHERS: dict[str, tuple[str, float, int]] = {
     "wait, s": ("wait_mean_s", 1.0, 0),
     "turnaround, s": ("flow_mean_s", 1.0, 0),

@@ -83,10 +83,14 @@ def run(
     if as_json:
         print_json(
             {
-                "campaign": campaign.name, "cells": tally.runs, "kept": tally.known, "run": tally.executed,
-                "failed": tally.failed, "store": str(where),
+                "campaign": campaign.name,
+                "cells": tally.runs,
+                "kept": tally.known,
+                "run": tally.executed,
+                "failed": tally.failed,
+                "store": str(where),
             }
-        )  # fmt: skip
+        )
     else:
         rate = f", {tally.executed / seconds:,.1f} a second" if tally.executed and seconds > 0 else ""
         err.print(
@@ -322,9 +326,13 @@ def _estimated(campaign: "Campaign", store: "Store", workers: int | None) -> "tu
 def _estimate_document(found: "Estimate", workers: int) -> dict[str, object]:
     (whole_s, *whole), (left_s, *left) = found.whole_on(workers), found.left_on(workers)
     return {
-        "workers": workers, "measured_cells": found.measured, "whole_s": whole_s, "whole_interval_s": whole,
-        "left_s": left_s, "left_interval_s": left,
-    }  # fmt: skip
+        "workers": workers,
+        "measured_cells": found.measured,
+        "whole_s": whole_s,
+        "whole_interval_s": whole,
+        "left_s": left_s,
+        "left_interval_s": left,
+    }
 
 
 def _tell_estimate(found: "Estimate", workers: int) -> None:

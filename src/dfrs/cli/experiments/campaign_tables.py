@@ -23,23 +23,39 @@ def results_document(summaries: "Summaries") -> dict[str, object]:
         "campaign": summaries.campaign.name,
         "means": [
             {
-                "group": group.name, "entry": label, "measure": m.key, "mean": mean.mean, "low": mean.low,
-                "high": mean.high, "count": mean.count, "runs": runs, "independent": mean.clusters,
+                "group": group.name,
+                "entry": label,
+                "measure": m.key,
+                "mean": mean.mean,
+                "low": mean.low,
+                "high": mean.high,
+                "count": mean.count,
+                "runs": runs,
+                "independent": mean.clusters,
             }
             for group, label, m, mean, runs in summaries.means()
         ],
         "comparisons": [
             {
-                "group": group.name, "entry": label, "baseline": baseline, "measure": m.key, "count": found.count,
-                "wins": found.wins, "ties": found.ties, "losses": found.losses,
-                "ratio": found.ratio and found.ratio.mean, "ratio_low": found.ratio and found.ratio.shown.low,
-                "ratio_high": found.ratio and found.ratio.shown.high, "difference": found.difference.mean,
-                "difference_low": found.difference.shown.low, "difference_high": found.difference.shown.high,
+                "group": group.name,
+                "entry": label,
+                "baseline": baseline,
+                "measure": m.key,
+                "count": found.count,
+                "wins": found.wins,
+                "ties": found.ties,
+                "losses": found.losses,
+                "ratio": found.ratio and found.ratio.mean,
+                "ratio_low": found.ratio and found.ratio.shown.low,
+                "ratio_high": found.ratio and found.ratio.shown.high,
+                "difference": found.difference.mean,
+                "difference_low": found.difference.shown.low,
+                "difference_high": found.difference.shown.high,
                 "p_value": found.p_value,
             }
             for group, label, baseline, m, found in summaries.comparisons()
         ],
-    }  # fmt: skip
+    }
 
 
 def show_status(states: "list[Progress]", failed: "list[tuple[PlannedRun, str]]") -> None:

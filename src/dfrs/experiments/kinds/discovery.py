@@ -29,11 +29,23 @@ MEMORY = 0.25
 """Of a task, so that at most four are on a node ([Stillwell2010] section 7.3)."""
 
 SCHEMA: Schema = {
-    "seed": pl.Int64, "nodes": pl.Int64, "tasks": pl.Int64, "hogs": pl.Int64, "seconds": pl.Int64,
-    "change_s": pl.Float64, "method": pl.String, "policy": pl.String, "migration_s": pl.Int64, "stop_s": pl.Int64,
-    "noise": pl.Float64, "average_minimum_yield": pl.Float64, "minimum_average_yield": pl.Float64,
-    "estimate_error": pl.Float64, "migrations": pl.Int64, "told": pl.Int64,
-}  # fmt: skip
+    "seed": pl.Int64,
+    "nodes": pl.Int64,
+    "tasks": pl.Int64,
+    "hogs": pl.Int64,
+    "seconds": pl.Int64,
+    "change_s": pl.Float64,
+    "method": pl.String,
+    "policy": pl.String,
+    "migration_s": pl.Int64,
+    "stop_s": pl.Int64,
+    "noise": pl.Float64,
+    "average_minimum_yield": pl.Float64,
+    "minimum_average_yield": pl.Float64,
+    "estimate_error": pl.Float64,
+    "migrations": pl.Int64,
+    "told": pl.Int64,
+}
 """The two yields are those of [Stillwell2010] 7.4; `estimate_error` is the mean distance of estimates from true needs;
 `told` is how often the policy was told needs."""
 
@@ -67,9 +79,13 @@ class DiscoveryScenario:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "seed": self.seed, "nodes": self.nodes, "tasks": self.tasks, "hogs": self.hogs, "seconds": self.seconds,
+            "seed": self.seed,
+            "nodes": self.nodes,
+            "tasks": self.tasks,
+            "hogs": self.hogs,
+            "seconds": self.seconds,
             "change_s": self.change_s,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +108,12 @@ class DiscoveryConfiguration:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "method": self.method, "policy": self.policy, "migration_s": self.migration_s, "stop_s": self.stop_s,
+            "method": self.method,
+            "policy": self.policy,
+            "migration_s": self.migration_s,
+            "stop_s": self.stop_s,
             "noise": self.noise,
-        }  # fmt: skip
+        }
 
 
 def run(scene: Scene, configuration: DiscoveryConfiguration, seed: int, save_in: Path | None) -> Row:

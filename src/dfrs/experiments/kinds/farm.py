@@ -31,12 +31,23 @@ JITTER = 0.01
 _FEW = 20
 
 SCHEMA: Schema = {
-    "experiment": pl.Int64, "seed": pl.Int64, "jitter": pl.Float64, "order": pl.String, "printed": pl.Boolean,
+    "experiment": pl.Int64,
+    "seed": pl.Int64,
+    "jitter": pl.Float64,
+    "order": pl.String,
+    "printed": pl.Boolean,
     "exact": pl.Boolean,
-    "policy": pl.String, "jobs": pl.Int64, "wait_s": pl.Float64, "turnaround_s": pl.Float64, "total_s": pl.Float64,
-    "migrations": pl.Int64, "jobs_moved": pl.Int64, "tasks_moved": pl.Int64, "job_times": pl.String,
+    "policy": pl.String,
+    "jobs": pl.Int64,
+    "wait_s": pl.Float64,
+    "turnaround_s": pl.Float64,
+    "total_s": pl.Float64,
+    "migrations": pl.Int64,
+    "jobs_moved": pl.Int64,
+    "tasks_moved": pl.Int64,
+    "job_times": pl.String,
     "moves": pl.String,
-}  # fmt: skip
+}
 """`wait_s` and `turnaround_s` are averages, `total_s` is when the last job is done; `migrations` counts decisions, each
 of which may move several jobs. `job_times` is a JSON object: number of the job from 1 to its start, its end and its
 sub-clusters in turn; `moves` a JSON list of what was moved when, from where, to where, and why."""
@@ -68,9 +79,13 @@ class FarmScenario:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "experiment": self.experiment, "seed": self.seed, "jitter": self.jitter, "order": self.order,
-            "printed": self.printed, "exact": self.exact,
-        }  # fmt: skip
+            "experiment": self.experiment,
+            "seed": self.seed,
+            "jitter": self.jitter,
+            "order": self.order,
+            "printed": self.printed,
+            "exact": self.exact,
+        }
 
 
 def factors(name: str, seed: int, jobs: int, jitter: float = JITTER) -> Floats:
@@ -149,13 +164,23 @@ FARM = RunKind(
     name="farm",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "kernels", "runs", "model", "policies", "simulator", "workloads",
-        "experiments/farm_runs.py", "experiments/kinds/farm.py", f"group:{GROUP}",
+        "placement",
+        "bounds",
+        "engine",
+        "kernels",
+        "runs",
+        "model",
+        "policies",
+        "simulator",
+        "workloads",
+        "experiments/farm_runs.py",
+        "experiments/kinds/farm.py",
+        f"group:{GROUP}",
     ),
     prepare=prepare,
     run=run,
     warm=warm,
-)  # fmt: skip
+)
 
 
 class FarmSource(Strict):

@@ -48,9 +48,16 @@ RESUME_S = 40.0
 """Seconds without progress after a pause, what moving a job of four processes takes: ARRIVE-F never pauses."""
 
 METRICS = (
-    "stretch_max", "stretch_mean", "bounded_stretch_max", "bounded_stretch_mean", "wait_mean_s", "flow_mean_s",
-    "makespan_s", "migrations_per_job", "pauses_per_job",
-)  # fmt: skip
+    "stretch_max",
+    "stretch_mean",
+    "bounded_stretch_max",
+    "bounded_stretch_mean",
+    "wait_mean_s",
+    "flow_mean_s",
+    "makespan_s",
+    "migrations_per_job",
+    "pauses_per_job",
+)
 SCHEMA: Schema = {
     "seed": pl.Int64,
     "jobs": pl.Int64,
@@ -166,13 +173,23 @@ FARM_RANDOM = RunKind(
     name="hetero",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "kernels", "runs", "model", "policies", "simulator", "workloads",
-        "experiments/kinds/farm_random.py", "experiments/simulations.py", f"group:{GROUP}",
+        "placement",
+        "bounds",
+        "engine",
+        "kernels",
+        "runs",
+        "model",
+        "policies",
+        "simulator",
+        "workloads",
+        "experiments/kinds/farm_random.py",
+        "experiments/simulations.py",
+        f"group:{GROUP}",
     ),
     prepare=prepare,
     run=run,
     warm=warm,
-)  # fmt: skip
+)
 
 
 class FarmRandomSource(Strict):

@@ -27,20 +27,44 @@ from dfrs.placement.second_phase import SecondPhase, maximize
 from dfrs.workloads.services import ServiceScenario
 
 SCHEMA: Schema = {
-    "nodes": pl.Int64, "services": pl.Int64, "dims": pl.Int64, "slack": pl.Float64, "sigma": pl.Float64,
-    "rho": pl.Float64, "memory_cov": pl.Float64, "cpu_cov": pl.Float64, "parallel": pl.Boolean, "seed": pl.Int64,
-    "file": pl.String, "method": pl.String, "settings": pl.String, "bound": pl.Float64, "minimum_yield": pl.Float64,
-    "searched_yield": pl.Float64, "average_before": pl.Float64, "average_after": pl.Float64,
-    "utilization_before": pl.Float64, "utilization_after": pl.Float64, "runtime_s": pl.Float64,
-}  # fmt: skip
+    "nodes": pl.Int64,
+    "services": pl.Int64,
+    "dims": pl.Int64,
+    "slack": pl.Float64,
+    "sigma": pl.Float64,
+    "rho": pl.Float64,
+    "memory_cov": pl.Float64,
+    "cpu_cov": pl.Float64,
+    "parallel": pl.Boolean,
+    "seed": pl.Int64,
+    "file": pl.String,
+    "method": pl.String,
+    "settings": pl.String,
+    "bound": pl.Float64,
+    "minimum_yield": pl.Float64,
+    "searched_yield": pl.Float64,
+    "average_before": pl.Float64,
+    "average_after": pl.Float64,
+    "utilization_before": pl.Float64,
+    "utilization_after": pl.Float64,
+    "runtime_s": pl.Float64,
+}
 """`bound` is LPBOUND, null where it is infeasible: nothing was run then. `minimum_yield` is null without a placement;
 `searched_yield` also for algorithms that do not search. `before` and `after` are about the second phase. `runtime_s`
 is the time of the algorithm alone."""
 
 _CODE = (
-    "placement", "bounds", "kernels", "model", "workloads/documents.py", "workloads/files.py", "workloads/services.py",
-    "experiments/files.py", "experiments/kinds/offline.py", "experiments/sources/instances.py",
-)  # fmt: skip
+    "placement",
+    "bounds",
+    "kernels",
+    "model",
+    "workloads/documents.py",
+    "workloads/files.py",
+    "workloads/services.py",
+    "experiments/files.py",
+    "experiments/kinds/offline.py",
+    "experiments/sources/instances.py",
+)
 OPTIONS = ("time_limit_s", "rounds", "window", "pair_order", "search", "dominance")
 """The options that a campaign may set."""
 _MOMENT_S = 0.05

@@ -89,11 +89,23 @@ probabilities of the elastic workload model, are null for others. Metrics are nu
 the time of the simulation alone."""
 
 _CODE = (
-    "placement", "bounds", "engine", "kernels", "runs/metrics/elastic.py", "runs/metrics/farm.py",
-    "runs/metrics/moves.py", "runs/metrics/schedule.py", "model", "policies", "simulator", "workloads",
-    "experiments/files.py", "experiments/kinds/online.py", "experiments/simulations.py",
+    "placement",
+    "bounds",
+    "engine",
+    "kernels",
+    "runs/metrics/elastic.py",
+    "runs/metrics/farm.py",
+    "runs/metrics/moves.py",
+    "runs/metrics/schedule.py",
+    "model",
+    "policies",
+    "simulator",
+    "workloads",
+    "experiments/files.py",
+    "experiments/kinds/online.py",
+    "experiments/simulations.py",
     "experiments/sources/traces.py",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +139,13 @@ class OnlineConfiguration:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "policy": self.policy, "penalty_s": self.penalty_s, "bandwidth_gb_s": self.bandwidth_gb_s,
-            "node_memory_gb": self.node_memory_gb, "order": self.order, "command_limit": self.command_limit,
-        }  # fmt: skip
+            "policy": self.policy,
+            "penalty_s": self.penalty_s,
+            "bandwidth_gb_s": self.bandwidth_gb_s,
+            "node_memory_gb": self.node_memory_gb,
+            "order": self.order,
+            "command_limit": self.command_limit,
+        }
 
 
 def run(workload: Workload, configuration: OnlineConfiguration, seed: int, save_in: Path | None) -> Row:

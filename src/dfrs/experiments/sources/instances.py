@@ -56,9 +56,12 @@ class RandomInstance:
             own: Row = {"services": s.services, "dims": s.dims, "sigma": s.sigma, "rho": s.rho, "parallel": False}
         else:
             own = {
-                "services": s.tasks, "dims": 2, "memory_cov": s.memory_cov, "cpu_cov": s.cpu_cov,
+                "services": s.tasks,
+                "dims": 2,
+                "memory_cov": s.memory_cov,
+                "cpu_cov": s.cpu_cov,
                 "parallel": s.parallel,
-            }  # fmt: skip
+            }
         return {"nodes": s.nodes, "slack": s.slack, "seed": self.seed} | own
 
 

@@ -152,9 +152,15 @@ class ElasticTrace:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "trace": "cwf", "number": self.seed, "jobs": self.jobs, "target_load": self.load,
-            "ps": self.ps, "pd": self.pd, "pe": self.pe, "pr": self.pr,
-        }  # fmt: skip
+            "trace": "cwf",
+            "number": self.seed,
+            "jobs": self.jobs,
+            "target_load": self.load,
+            "ps": self.ps,
+            "pd": self.pd,
+            "pe": self.pe,
+            "pr": self.pr,
+        }
 
 
 def _treated(scenario: LublinTrace | TracePart) -> str:
