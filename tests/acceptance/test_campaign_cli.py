@@ -95,7 +95,7 @@ def test_what_is_there_is_not_run_again(finished, done):
     assert (again["cells"], again["kept"], again["run"], again["failed"]) == (12, 12, 0, 0)
     status, out, err = finished("run", "--workers", 1)
     assert (status, out) == (0, "")
-    assert "12 were there, 0 run" in err
+    assert "12 were there, 0 executed" in err
     assert {path: path.stat().st_mtime_ns for path in (done / "c.results").rglob("*.parquet")} == before
 
 
@@ -140,9 +140,9 @@ def test_an_estimate_is_from_runs_that_are_kept(campaign):
     assert known["whole_interval_s"] == [known["whole_s"]] * 2
     status, out, err = campaign("status", "--estimate", "--workers", 1)
     assert status == 0
-    assert "12 cells" in out
+    assert "12 runs" in out
     assert "95 %" in out
-    assert "12 cells" in err
+    assert "12 runs" in err
 
 
 def test_an_estimate_of_what_runs_alone_is_of_one_process(campaign):

@@ -477,10 +477,10 @@ def wrong_campaigns():
     curve = page.curves[0]
     point = replace(curve.points[0], runs=("f" * 16,))
     return [
-        ("needs a measure", replace(page, metrics=())),
+        ("needs a metric", replace(page, metrics=())),
         ("must be unique", replace(page, runs=(*page.runs, first))),
         ("must be 16 hexadecimal digits", replace(page, runs=(replace(first, key="0" * 15 + "G"), *others))),
-        ("1 values for 2 measures", replace(page, runs=(replace(first, values=(1.0,)), *others))),
+        ("1 values for 2 metrics", replace(page, runs=(replace(first, values=(1.0,)), *others))),
         ("must be one of degradation, use", replace(page, curves=(replace(curve, metric="stretch"),))),
         ("no such run", replace(page, curves=(replace(curve, points=(point,)),))),
     ]

@@ -65,7 +65,7 @@ def studies(
     sets: dict[str, tuple[Callable[[int], Source | None], int, int, str]] = {
         "weeks": (sizes.weeks, weeks, 182, "HPC2N, 120 nodes: {} weeks"),
         "unscaled": (sizes.unscaled, unscaled, 100, model + ": {} traces"),
-        "scaled": (sizes.scaled, scaled, 900, f"{model}, scaled to load {told}{{: }} traces"),
+        "scaled": (sizes.scaled, scaled, 900, f"{model}, scaled to load {told}: {{}} traces"),
     }
     penalties = " or ".join(f"{seconds:g} s" for seconds in sorted({configuration.penalty_s for configuration in runs}))
     return {
