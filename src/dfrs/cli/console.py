@@ -66,8 +66,8 @@ def tell_missing(policies: Sequence[str]) -> None:
 
 
 def tell_odd(trace: Path, report: "TraceReport") -> None:
-    """A line for each kind of oddity of a trace: rule, number, what was done, the first."""
-    for odd in report.oddities:
+    """A line for each kind of warning of a trace: rule, number, what was done, the first."""
+    for odd in report.warnings:
         warn(f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})")
 
 

@@ -36,7 +36,7 @@ _NOTES = (
     "Means are over the runs that have a value: those that failed or found nothing have none, and are counted apart. "
     "[low, high] are 95 % bootstrap confidence intervals; what is made of one trace or one seed is drawn as a whole, "
     "and of fewer than six such there is none.",
-    "A ratio is the geometric mean over the cases on which both have a value: below 1 the first has less. p is of "
+    "A ratio is the geometric mean over the scenarios on which both have a value: below 1 the first has less. p is of "
     "Wilcoxon's signed-rank test.",
 )
 

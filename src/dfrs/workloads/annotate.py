@@ -51,7 +51,7 @@ class Tasks:
     memory: Floats
     processors: Ints
     """(J,) that each task stands for."""
-    oddities: tuple[TraceWarning, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Annotation:
             need=np.where(threaded, 1.0, 1.0 / self.cores),
             memory=np.minimum(np.where(threaded, share * self.cores, share), 1.0),
             processors=np.where(threaded, self.cores, 1),
-            oddities=(
+            warnings=(
                 _odd("no memory given", "10 % of a node taken", known <= 0, swf, "memory (KB)", known),
                 _odd("memory above that of a node", "a whole node's taken", share > 1.0, swf, "memory (KB)", known),
             ),
@@ -148,14 +148,14 @@ def to_workload(
     _check_option("overrun", overrun, OVERRUN)
     _check_option("larger", larger, LARGER)
     nodes = _nodes(swf, annotation, nodes)
-    processors, keep, oddities = _processors(swf, nodes * annotation.cores, larger)
+    processors, keep, warnings = _processors(swf, nodes * annotation.cores, larger)
     # Drawn for all lines of the trace, so that what a job gets does not hang on which others are dropped.
     tasks = annotation.tasks_of(swf, processors, seed)
     run_s, estimate_s, odd_times = _times(swf, estimates, overrun)
     keep &= swf.run_s >= 0
-    report = swf.report.and_([*oddities, *odd_times, *tasks.oddities])
+    report = swf.report.and_([*warnings, *odd_times, *tasks.warnings])
     if not keep.any():
-        first = f"; {report.oddities[0].refusal(report.source)}" if report.oddities else ""
+        first = f"; {report.warnings[0].refusal(report.source)}" if report.warnings else ""
         raise InputError(f"{report.source or swf.name}: no valid job remains of {len(swf)}{first}")
     workload = Workload(
         job_id=swf.job_id[keep],
@@ -214,13 +214,13 @@ def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[
     processors = np.where(unknown, np.maximum(swf.requested_processors, 1), swf.processors)
     too_large = (processors > machine) & ~neither
     handled = {"keep": "kept", "drop": "dropped", "clamp": f"{machine} taken"}[larger]
-    oddities = [
+    warnings = [
         _odd("number of processors unknown", "requested processors taken", unknown & ~neither, swf, "processors"),
         _odd("number of processors unknown, none requested", "dropped", neither, swf, "processors"),
         _odd("larger than the cluster", handled, too_large, swf, "processors", processors),
     ]
     keep = ~neither & ~(too_large & (larger == "drop"))
-    return np.minimum(processors, machine) if larger == "clamp" else processors, keep, oddities
+    return np.minimum(processors, machine) if larger == "clamp" else processors, keep, warnings
 
 
 def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floats, list[TraceWarning]]:
@@ -228,18 +228,18 @@ def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floa
     run_s = np.where(swf.run_s > 0, swf.run_s, 1.0)
     requested_s = np.where(swf.requested_s > 0, swf.requested_s, np.nan)
     over = run_s > requested_s
-    oddities = [
+    warnings = [
         _odd("run time unknown", "dropped", swf.run_s < 0, swf, "run_s"),
         _odd("run time 0", "1 s taken", swf.run_s == 0, swf, "run_s"),
         _odd("run time above the requested time", "cut to it" if overrun == "cut" else "kept", over, swf, "run_s"),
     ]
     if estimates in {"user", "raised"}:
-        oddities.append(_odd("no requested time", "run time taken", np.isnan(requested_s), swf, "requested_s"))
+        warnings.append(_odd("no requested time", "run time taken", np.isnan(requested_s), swf, "requested_s"))
     given = np.where(np.isnan(requested_s), run_s, requested_s)
     raised = np.maximum(np.maximum(given, run_s), 1.0)
     if overrun == "cut":
         run_s = np.where(over, requested_s, run_s)
-    return run_s, choose_estimates(estimates, run_s, given, raised), oddities
+    return run_s, choose_estimates(estimates, run_s, given, raised), warnings
 
 
 def choose_estimates(estimates: str | float, run_s: Floats, given_s: Floats, raised_s: Floats) -> Floats:

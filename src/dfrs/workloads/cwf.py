@@ -127,8 +127,8 @@ def read_cwf(path: Path, *, strict: bool = False) -> Cwf:
     start_s, odd_starts = _starts(jobs, table["requested_start_s"][rows], table["amount"][rows])
     commands, odd_commands = _commands(jobs, {label: column[~submits] for label, column in table.items()})
     report = jobs.report.and_([*odd_starts, *odd_commands])
-    if strict and report.oddities:
-        raise report.oddities[0].refusal(str(path))
+    if strict and report.warnings:
+        raise report.warnings[0].refusal(str(path))
     return Cwf(jobs=jobs.with_columns(report=report), requested_start_s=start_s, commands=commands)
 
 
@@ -167,7 +167,7 @@ def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands,
     known = jobs.job_id[at] == ids
     ahead = keep & known & (time_s < jobs.submit_s[at])
     as_unknown = "kept: will be answered as on an unknown job"
-    oddities = [
+    warnings = [
         trace_warning("a command's time must be at least 0", "dropped", early, line, "field 2 (submit_s)", time_s),
         trace_warning("a command's amount must be above 0", "dropped", small, line, "field 21 (amount)", amount),
         trace_warning(
@@ -181,7 +181,7 @@ def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands,
         trace_warning("a command must not come before its job", as_unknown, ahead, line, "field 2 (submit_s)", time_s),
     ]
     commands = ElasticCommands(time_s=time_s[keep], job_id=ids[keep], kind=table["request"][keep], amount=amount[keep])
-    return commands, oddities
+    return commands, warnings
 
 
 def write_cwf(path: Path, cwf: Cwf) -> None:

@@ -190,8 +190,8 @@ def read_swf(path: Path, *, strict: bool = False) -> Swf:
     for block in blocks(path):
         reader.read(block)
     swf = reader.trace(path, reader.table())
-    if strict and swf.report.oddities:
-        raise swf.report.oddities[0].refusal(str(path))
+    if strict and swf.report.warnings:
+        raise swf.report.warnings[0].refusal(str(path))
     return swf
 
 
@@ -306,19 +306,19 @@ class SwfReader:
     def trace(self, path: Path, columns: dict[str, np.ndarray]) -> Swf:
         """The jobs of some lines of the table, with what was odd. Raises InputError where there is no valid job."""
         lines = len(columns["line"]) + sum(count for count, _ in self.wrong.values())
-        oddities = [
+        noticed = [
             TraceWarning(rule=rule, handled="dropped", count=count, examples=tuple(examples))
             for rule, (count, examples) in self.wrong.items()
         ]
         keep, found = _repairs(columns)
-        oddities += [o for o in found if o.count]
+        noticed += [o for o in found if o.count]
         if not keep.any():
-            first = f"; {oddities[0].refusal(str(path))}" if oddities else ""
+            first = f"; {noticed[0].refusal(str(path))}" if noticed else ""
             raise InputError(f"{path}: no valid job in {lines} lines{first}")
         name = path.name.removesuffix(".gz").removesuffix(".swf").removesuffix(".cwf")
         if not keep.all():
             columns = {label: column[keep] for label, column in columns.items()}
-        report = TraceReport(source=str(path), lines=lines, oddities=tuple(oddities))
+        report = TraceReport(source=str(path), lines=lines, warnings=tuple(noticed))
         return Swf(**columns, comments=tuple(self.comments), name=name, report=report)  # type: ignore[arg-type]
 
 

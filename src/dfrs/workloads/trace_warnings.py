@@ -1,4 +1,4 @@
-"""What was odd in a trace, where, and what was done about it."""
+"""Warnings about a trace: which rules it breaks, where, and what was done about it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -51,11 +51,11 @@ class TraceReport:
     source: str = ""
     lines: int = 0
     """Lines that should have been jobs."""
-    oddities: tuple[TraceWarning, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()
 
-    def and_(self, oddities: Iterable[TraceWarning]) -> Self:
-        """The report with more oddities; those that never occurred are left out."""
-        return replace(self, oddities=(*self.oddities, *(o for o in oddities if o.count)))
+    def and_(self, warnings: Iterable[TraceWarning]) -> Self:
+        """The report with more warnings; rules that were never broken are left out."""
+        return replace(self, warnings=(*self.warnings, *(o for o in warnings if o.count)))
 
     def document(self) -> dict[str, object]:
         """The report in JSON's types."""
@@ -69,13 +69,13 @@ class TraceReport:
                     "count": o.count,
                     "examples": [{"line": e.line, "field": e.field, "value": e.value} for e in o.examples],
                 }
-                for o in self.oddities
+                for o in self.warnings
             ],
         }
 
 
 def trace_warning(rule: str, handled: str, bad: Bools, line: Ints, field: str, values: np.ndarray) -> TraceWarning:
-    """The oddity of the rows where `bad` (J,), which stood in lines `line` (J,) with `values` (J,) in `field`."""
+    """The warning about the rows where `bad` (J,), which stood in lines `line` (J,) with `values` (J,) in `field`."""
     rows = np.flatnonzero(bad)
     examples = [
         Example(line=int(line[k]), field=field, value=f"{float(values[k]):.17g}") for k in islice(rows.tolist(), SHOWN)

@@ -269,8 +269,8 @@ def _show(d: dict[str, Any], annotate: str) -> None:
 
 
 def _show_odd(report: "TraceReport") -> None:
-    lines = [] if report.oddities else ["nothing odd"]
-    for o in report.oddities:
+    lines = [] if report.warnings else ["nothing odd"]
+    for o in report.warnings:
         lines.append(f"{o.count:>9,}  {o.rule}: {o.handled}")
         shown = o.examples if o.handled.startswith("dropped") else o.examples[:1]
         lines += [f"           {example}" for example in shown]
