@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks.common import console
-from dfrs.experiments.cells import Cell
-from dfrs.experiments.engine import Engine
-from dfrs.experiments.kinds.online import ONLINE, Entry
+from dfrs.experiments.campaign_engine import CampaignEngine
+from dfrs.experiments.kinds.online import ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun
 from dfrs.experiments.runners import InProcess, Processes, Runner
 from dfrs.experiments.sources.traces import LublinTrace
 from dfrs.experiments.store import Store
@@ -33,22 +33,26 @@ def dask() -> Runner:
 RUNNERS: dict[str, Callable[[], Runner]] = {"two processes": lambda: Processes(2), "Dask, two workers": dask}
 
 
-def cells(traces: int, jobs: int, policies: tuple[str, ...] = TABLE_5_2) -> list[Cell]:
+def cells(traces: int, jobs: int, policies: tuple[str, ...] = TABLE_5_2) -> list[PlannedRun]:
     """Every policy on every trace."""
     return [
-        Cell(kind=ONLINE, case=LublinTrace(seed=seed, jobs=jobs), entry=Entry(label=policy, policy=policy))
+        PlannedRun(
+            kind=ONLINE,
+            scenario=LublinTrace(seed=seed, jobs=jobs),
+            configuration=OnlineConfiguration(label=policy, policy=policy),
+        )
         for seed in range(1, traces + 1)
         for policy in policies
     ]
 
 
-def run(chosen: list[Cell], start: Callable[[], Runner]) -> tuple[float, float]:
+def run(chosen: list[PlannedRun], start: Callable[[], Runner]) -> tuple[float, float]:
     """Wall-clock seconds of the campaign, and the seconds that its cells took, added up."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store")
         started = time.perf_counter()
         runner = start()
-        Engine(store, runner).run(chosen)
+        CampaignEngine(store, runner).run(chosen)
         seconds = time.perf_counter() - started
         spent = float(store.results(ONLINE)["cell_s"].sum())
         store.close()

@@ -1,4 +1,4 @@
-"""A program whose CPU need follows a trace: for the experiment of 000 chapter 7 on real processes.
+"""A program whose CPU need follows a trace: for the experiment of [Stillwell2010] chapter 7 on real processes.
 
 Arguments: a JSON file {"start": wall clock, "end": wall clock, "window": seconds, "cores": cores of one node,
 "steps": [[seconds after the start, need], ...]} and a file to write to. Work comes in evenly, as much as its need;

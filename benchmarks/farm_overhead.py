@@ -1,4 +1,4 @@
-"""What the profiler of MPI programs costs (003 section 7.4): pairs of runs with and without it, one after the other.
+"""What the profiler of MPI programs costs ([Atif2011] 7.4): pairs of runs with and without it, one after the other.
 
 `python -m benchmarks.farm_overhead [PAIRS]` needs Open MPI. The program does nothing but send messages through shared
 memory, the fastest there are: of any real program the overhead is a smaller part. Pairs are interleaved in an order by

@@ -1,4 +1,4 @@
-"""000 chapter 7 in small on real processes: a controller, four nodes, programs whose CPU needs follow traces.
+"""[Stillwell2010] chapter 7 in small, on real processes: a controller, four nodes, CPU needs that follow traces.
 
 Two nodes share a CPU of this machine by weights, and a filler of the least weight keeps each busy, so that it neither
 gets more than its half nor needs a quota, under which the kernel keeps weights less exactly. Needs root and control
@@ -23,7 +23,7 @@ from tests.live_processes import GROUPS, LiveCluster
 
 from benchmarks.common import console
 from benchmarks.online import table
-from dfrs.experiments.kinds.needs import Case
+from dfrs.experiments.kinds.discovery import DiscoveryScenario
 from dfrs.model.instance import Floats, Ints
 from dfrs.policies.discovery.methods import find_discovery
 from dfrs.policies.names import find_policy
@@ -167,8 +167,8 @@ def _yields(path: Path, window_s: float) -> list[float]:
     return np.minimum(told, 1.0)[rows].tolist()
 
 
-def _case(hogs: int, seed: int) -> Case:
-    return Case(seed=seed, nodes=NODES, hogs=hogs, seconds=TRACE_S)
+def _case(hogs: int, seed: int) -> DiscoveryScenario:
+    return DiscoveryScenario(seed=seed, nodes=NODES, hogs=hogs, seconds=TRACE_S)
 
 
 def simulated(method: Method, hogs: int, seed: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""How well real programs get what was asked for: section 7 of 001, with control groups instead of virtual machines.
+"""How well real programs get what was asked for: [Stillwell2008] section 7 with control groups, not virtual machines.
 
 One to ten CPU-bound jobs on one CPU, under random shares and under random caps: error of the fraction that each got,
 in per cent of the CPU. What a program loses by being managed. How soon a changed share is in force.

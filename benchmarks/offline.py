@@ -1,7 +1,7 @@
 """The off-line part: times after compilation beside the published ones, a peer in the same run, and memory.
 
-Instances are of 000 section 4.3 with sigma 0.5, rho 0.25, slack 0.5, as the document's timings are. Each figure is the
-mean over instances of the best of three runs.
+Instances are of [Stillwell2010] section 4.3 with sigma 0.5, rho 0.25, slack 0.5, as the document's timings are. Each
+figure is the mean over instances of the best of three runs.
 """
 
 import statistics
@@ -27,7 +27,7 @@ LARGE = (
     ("GREEDY", 54.56, 1.5),
     ("GREEDYLIGHT", 1.75, 0.05),
 )
-"""Name, published seconds (000 section 4.4.4), our goal in seconds."""
+"""Name, published seconds ([Stillwell2010] section 4.4.4), our goal in seconds."""
 
 
 def timed(name: str, instance: Instance, repeats: int = 3) -> float:

@@ -1,4 +1,4 @@
-"""Quality of BEST on the large set of 000 section 4.3 (N = 64; J = 200, 500; LPBOUND > 0): distance closed, failures.
+"""BEST on the large set of [Stillwell2010] 4.3 (N = 64; J = 200, 500; LPBOUND > 0): distance closed, failures.
 
 python -m benchmarks.quality --limit 1                        # one sample of each scenario
 python -m benchmarks.quality --limit 10 --first 5 --stride 22 # every 22nd instance

@@ -243,7 +243,7 @@ class Part(Mutation):
     value: Any
 
     def apply(self, tree):
-        node, parts = _with_parts(tree, self.kind, self.nth, self.part)
+        _, parts = _with_parts(tree, self.kind, self.nth, self.part)
         _put(tree, parts[self.part], _literal(self.value))
 
 
@@ -272,7 +272,7 @@ class Negate(Mutation):
     part: int
 
     def apply(self, tree):
-        node, parts = _with_parts(tree, self.kind, self.nth, self.part)
+        _, parts = _with_parts(tree, self.kind, self.nth, self.part)
         _put(tree, parts[self.part], ast.UnaryOp(ast.USub(), parts[self.part]))
 
 

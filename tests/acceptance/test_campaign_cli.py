@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.experiments.cells import code_digest
 from dfrs.experiments.kinds.online import METRICS, ONLINE
+from dfrs.experiments.planned_runs import code_digest
 from dfrs.experiments.results import TIMES
 from tests.acceptance.test_simulate_cli import swf
 
@@ -95,7 +95,7 @@ def test_what_is_there_is_not_run_again(finished, done):
     assert (again["cells"], again["kept"], again["run"], again["failed"]) == (12, 12, 0, 0)
     status, out, err = finished("run", "--workers", 1)
     assert (status, out) == (0, "")
-    assert "12 were there, 0 run" in err
+    assert "12 were there, 0 executed" in err
     assert {path: path.stat().st_mtime_ns for path in (done / "c.results").rglob("*.parquet")} == before
 
 
@@ -140,9 +140,9 @@ def test_an_estimate_is_from_runs_that_are_kept(campaign):
     assert known["whole_interval_s"] == [known["whole_s"]] * 2
     status, out, err = campaign("status", "--estimate", "--workers", 1)
     assert status == 0
-    assert "12 cells" in out
+    assert "12 runs" in out
     assert "95 %" in out
-    assert "12 cells" in err
+    assert "12 runs" in err
 
 
 def test_an_estimate_of_what_runs_alone_is_of_one_process(campaign):
@@ -236,7 +236,7 @@ def test_results_of_nothing_are_refused_and_those_of_a_part_told(campaign):
     Path("c.toml").write_text(SMALL)
     status, _, err = campaign("results", "--json")
     assert status == 0
-    assert err.strip() == "8 of 12 cells have no result yet"
+    assert err.strip() == "8 of 12 runs have no result yet"
 
 
 def test_a_table_has_every_result_and_the_same_bytes_each_time(finished, table, tmp_path):
@@ -351,7 +351,7 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(campaign):
     status, out, err = campaign("run", "--json")
     ran = json.loads(out)
     assert (status, ran["run"], ran["failed"]) == (1, 4, 2)
-    assert "2 of 4 cells failed" in err
+    assert "2 of 4 runs failed" in err
     state = document_of(campaign("status", "--json"))
     assert (state["studies"][0]["done"], state["studies"][0]["failed"], len(state["failed"])) == (2, 2, 2)
     assert all("week" in one["message"] and " week=9 " in one["cell"] for one in state["failed"])

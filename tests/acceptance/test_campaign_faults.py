@@ -27,7 +27,12 @@ jobs = 100
 nodes = 16
 seeds = "1-50"
 """
-OFTEN = "from dfrs.experiments import engine\nfrom dfrs.cli.main import main\nengine.WRITE_EVERY_S = 0.1\nmain()\n"
+OFTEN = (
+    "from dfrs.experiments import campaign_engine\n"
+    "from dfrs.cli.main import main\n"
+    "campaign_engine.WRITE_EVERY_S = 0.1\n"
+    "main()\n"
+)
 """Writes results so often that there are some soon."""
 LOOK = (
     "import sys\n"
@@ -102,7 +107,7 @@ def one_line(status, error, *words):
 
 def counts(process):
     """Cells, those that were there, those that were run."""
-    found = re.search(r"faults: ([\d,]+) cells, ([\d,]+) were there, ([\d,]+) run", process.stderr)
+    found = re.search(r"faults: ([\d,]+) runs, ([\d,]+) were there, ([\d,]+) executed", process.stderr)
     assert found, process.stderr
     return [int(number.replace(",", "")) for number in found.groups()]
 
@@ -243,7 +248,7 @@ def test_a_part_that_is_not_there_fails_alone_and_status_says_why(tmp_path):
     study = state["studies"][0]
     assert study["cells"] == 18 == study["done"] + study["failed"]
     assert study["done"] > 0
-    assert f"{study['failed']} of 18 cells failed" in ran.stderr
+    assert f"{study['failed']} of 18 runs failed" in ran.stderr
     failed = state["failed"]
     assert len(failed) == study["failed"] > 0
     # Weeks without jobs are those after the last, under every policy.

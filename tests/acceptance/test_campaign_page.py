@@ -14,7 +14,7 @@ from dfrs.report.campaign_page import (
     CampaignPage,
     Comparison,
     Curve,
-    Measure,
+    Metric,
     PagePoint,
     PageRun,
     Summary,
@@ -24,8 +24,8 @@ from dfrs.report.campaign_page import (
 from tests.acceptance.test_run_page import browse, needs_browser
 
 MEASURES = (
-    Measure(key="degradation", title="degradation from bound"),
-    Measure(key="use", title="CPU in use", unit="%", better="high"),
+    Metric(key="degradation", title="degradation from bound"),
+    Metric(key="use", title="CPU in use", unit="%", better="high"),
 )
 ENTRIES = ("FCFS", "EASY", "GreedyPM */per/OPT=MIN/MVT=600")
 LEVEL = {"FCFS": 1000.0, "EASY": 90.0, ENTRIES[2]: 9.0}
@@ -33,19 +33,19 @@ COLOURS = {False: ("#206dcd", "#d9300f", "#147240"), True: ("#738bfa", "#fa8b4b"
 MESSAGE = "job 7: memory 1.25 is more than a node has\n  at 3+00:00:00"
 
 
-def run_of(number, *, group="lublin", entry="EASY", x=None, values=(1.0, 50.0), **more):
+def run_of(number, *, group="lublin", configuration="EASY", x=None, values=(1.0, 50.0), **more):
     key = f"{number:016x}"
     return PageRun(
         key=key,
-        name=more.get("name", f"{group}-{number} | {entry} | penalty_s=300"),
+        name=more.get("name", f"{group}-{number} | {configuration} | penalty_s=300"),
         group=group,
-        case=more.get("case", f"{group}-{number}"),
-        entry=entry,
+        scenario=more.get("scenario", f"{group}-{number}"),
+        configuration=configuration,
         x=x,
         values=values,
         failed=more.get("failed"),
         link=more.get("link"),
-        command=more.get("command", f"dfrs simulate -p '{entry}' -o out/{key}"),
+        command=more.get("command", f"dfrs simulate -p '{configuration}' -o out/{key}"),
     )
 
 
@@ -53,15 +53,15 @@ def campaign():
     """Three entries; five runs at each of three loads, of which the points rest on the first four, and a set without
     loads, whose last run failed. Every other run has a page of its own."""
     runs, curves, summaries, comparisons = [], [], [], []
-    for entry in ENTRIES:
+    for configuration in ENTRIES:
         points = []
         for x in (0.1, 0.5, 0.9):
             own = [
                 run_of(
                     len(runs) + k,
-                    entry=entry,
+                    configuration=configuration,
                     x=x,
-                    values=(LEVEL[entry] * x * (1 + k / 10), 100 * x - k),
+                    values=(LEVEL[configuration] * x * (1 + k / 10), 100 * x - k),
                     link=f"runs/{len(runs) + k} #1?.html" if k % 2 else None,
                 )
                 for k in range(5)
@@ -71,15 +71,15 @@ def campaign():
             points.append(
                 PagePoint(x=x, mean=mean, low=0.9 * mean, high=1.2 * mean, runs=tuple(r.key for r in own[:4]))
             )
-        curves.append(Curve(group="lublin", measure="degradation", entry=entry, points=tuple(points)))
-        for measure, mean in (("degradation", LEVEL[entry]), ("use", 50.0)):
+        curves.append(Curve(group="lublin", metric="degradation", configuration=configuration, points=tuple(points)))
+        for metric, mean in (("degradation", LEVEL[configuration]), ("use", 50.0)):
             for group, count in (("lublin", 15), ("HPC2N", 3)):
                 failed = 1 if group == "HPC2N" else 0
                 summaries.append(
                     Summary(
                         group=group,
-                        entry=entry,
-                        measure=measure,
+                        configuration=configuration,
+                        metric=metric,
                         mean=mean,
                         low=0.9 * mean,
                         high=1.1 * mean,
@@ -87,14 +87,17 @@ def campaign():
                         failed=failed,
                     )
                 )
-        runs += [run_of(len(runs) + k, group="HPC2N", entry=entry, values=(LEVEL[entry] + k, 50.0)) for k in range(2)]
-        runs.append(run_of(len(runs), group="HPC2N", entry=entry, values=(None, None), failed=MESSAGE))
-    for entry, ratio, wins in (("FCFS", 10.0, 3), (ENTRIES[2], 0.1, 12)):
+        runs += [
+            run_of(len(runs) + k, group="HPC2N", configuration=configuration, values=(LEVEL[configuration] + k, 50.0))
+            for k in range(2)
+        ]
+        runs.append(run_of(len(runs), group="HPC2N", configuration=configuration, values=(None, None), failed=MESSAGE))
+    for configuration, ratio, wins in (("FCFS", 10.0, 3), (ENTRIES[2], 0.1, 12)):
         comparisons.append(
             Comparison(
                 group="lublin",
-                measure="degradation",
-                entry=entry,
+                metric="degradation",
+                configuration=configuration,
                 baseline="EASY",
                 count=15,
                 wins=wins,
@@ -111,7 +114,7 @@ def campaign():
         description="Three policies.\nPenalty 300 s.",
         facts=(("version", "0.1.0"),),
         x_label="offered load",
-        measures=MEASURES,
+        metrics=MEASURES,
         runs=tuple(runs),
         curves=tuple(curves),
         summaries=tuple(summaries),
@@ -262,7 +265,7 @@ def test_a_point_leads_to_exactly_its_runs_and_they_to_their_pages(tmp_path):
     ]
     assert seen[4] == ["4 runs of EASY at offered load 0.9 · lublin", "behind-title"]
     assert seen[5] is True
-    whole = [run for run in page.runs if run.group == "HPC2N" and run.entry == ENTRIES[2]]
+    whole = [run for run in page.runs if run.group == "HPC2N" and run.configuration == ENTRIES[2]]
     assert seen[6][1] == [f"3 runs of {ENTRIES[2]} · HPC2N"]
     assert seen[6][2] == [whole[1].name, whole[0].name, whole[2].name]
     assert seen[6][3] == ["10.00", "9.00", "–"]
@@ -325,17 +328,26 @@ def test_names_do_no_harm(tmp_path):
     bad = " ".join(HOSTILE)
     link = "javascript:document.documentElement.dataset.hurt=1"
     runs = [
-        run_of(1, name=bad, group=bad, case=bad, entry=bad, link=link),
-        run_of(2, name="", group=bad, case=bad, entry=bad, link="//elsewhere.example/a", failed=bad, command=bad),
-        run_of(3, name=bad, group=bad, case=bad, entry=bad, command=f"{3:016x} {bad} {3:016x}"),
+        run_of(1, name=bad, group=bad, scenario=bad, configuration=bad, link=link),
+        run_of(
+            2,
+            name="",
+            group=bad,
+            scenario=bad,
+            configuration=bad,
+            link="//elsewhere.example/a",
+            failed=bad,
+            command=bad,
+        ),
+        run_of(3, name=bad, group=bad, scenario=bad, configuration=bad, command=f"{3:016x} {bad} {3:016x}"),
     ]
-    summary = Summary(group=bad, entry=bad, measure=bad, mean=1.0, low=None, high=None, count=3, failed=1)
+    summary = Summary(group=bad, configuration=bad, metric=bad, mean=1.0, low=None, high=None, count=3, failed=1)
     page = CampaignPage(
         name=bad,
         description=bad,
         facts=((bad, bad),),
         x_label=bad,
-        measures=(Measure(key=bad, title=bad, unit=bad),),
+        metrics=(Metric(key=bad, title=bad, unit=bad),),
         runs=tuple(replace(run, values=(1.0,)) for run in runs),
         curves=(),
         summaries=(summary,),
@@ -368,15 +380,15 @@ def test_a_campaign_of_25000_runs_is_a_small_page_that_pages_and_filters(tmp_pat
     figures = rng.lognormal(0, 2, (25_000, 12)).tolist()
     page = replace(
         only_runs(),
-        measures=tuple(Measure(key=f"m{k}", title=f"measure {k}") for k in range(12)),
+        metrics=tuple(Metric(key=f"m{k}", title=f"measure {k}") for k in range(12)),
         runs=tuple(
             run_of(
                 7**19 * (k + 1) % 16**16,
-                entry=f"policy {k % 20}",
+                configuration=f"policy {k % 20}",
                 x=(k % 9 + 1) / 10,
                 values=tuple(figures[k]),
                 name=f"lublin-{k} nodes=128 jobs=1000 load={(k % 9 + 1) / 10} | policy {k % 20} | penalty_s=300",
-                case=f"lublin-{k // 20}",
+                scenario=f"lublin-{k // 20}",
                 command=f"dfrs simulate --lublin {k} --nodes 128 --jobs 1000 --load {(k % 9 + 1) / 10} "
                 f"--policy 'policy {k % 20}' --penalty 300 --seed {k} --page runs/{7**19 * (k + 1) % 16**16:016x}.html",
             )
@@ -422,16 +434,17 @@ def test_nothing_leaves_a_narrow_page(tmp_path, group):
     long = "GreedyPM_with_a_name_of_one_very_long_word_that_no_line_of_a_telephone_holds */per/OPT=MIN/MVT=600"
     page = campaign()
     runs = tuple(
-        replace(run, name=f"{run.case} | {long}", entry=run.entry.replace(ENTRIES[2], long)) for run in page.runs
+        replace(run, name=f"{run.scenario} | {long}", configuration=run.configuration.replace(ENTRIES[2], long))
+        for run in page.runs
     )
     page = replace(
         page,
         name=long,
-        measures=tuple(replace(measure, title=f"{measure.title}: {long}") for measure in MEASURES),
+        metrics=tuple(replace(metric, title=f"{metric.title}: {long}") for metric in MEASURES),
         facts=(("code", "4c6e75f" * 12),),
         runs=runs,
-        curves=tuple(replace(c, entry=c.entry.replace(ENTRIES[2], long)) for c in page.curves),
-        summaries=tuple(replace(s, entry=s.entry.replace(ENTRIES[2], long)) for s in page.summaries),
+        curves=tuple(replace(c, configuration=c.configuration.replace(ENTRIES[2], long)) for c in page.curves),
+        summaries=tuple(replace(s, configuration=s.configuration.replace(ENTRIES[2], long)) for s in page.summaries),
     )
     look(page, "clickOn(2);", tmp_path)
     frame = tmp_path / "frame.html"
@@ -464,11 +477,11 @@ def wrong_campaigns():
     curve = page.curves[0]
     point = replace(curve.points[0], runs=("f" * 16,))
     return [
-        ("needs a measure", replace(page, measures=())),
+        ("needs a metric", replace(page, metrics=())),
         ("must be unique", replace(page, runs=(*page.runs, first))),
         ("must be 16 hexadecimal digits", replace(page, runs=(replace(first, key="0" * 15 + "G"), *others))),
-        ("1 values for 2 measures", replace(page, runs=(replace(first, values=(1.0,)), *others))),
-        ("must be one of degradation, use", replace(page, curves=(replace(curve, measure="stretch"),))),
+        ("1 values for 2 metrics", replace(page, runs=(replace(first, values=(1.0,)), *others))),
+        ("must be one of degradation, use", replace(page, curves=(replace(curve, metric="stretch"),))),
         ("no such run", replace(page, curves=(replace(curve, points=(point,)),))),
     ]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.experiments import kept
-from dfrs.experiments.cells import Cell, failure
-from dfrs.experiments.kinds.online import ONLINE, Entry
+from dfrs.experiments import saved_runs
+from dfrs.experiments.kinds.online import ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun, failure
 from dfrs.experiments.sources.traces import LublinTrace
 from dfrs.experiments.store import Store
 from dfrs.report.dots import draw_dots
@@ -67,7 +67,7 @@ def test_a_run_that_cannot_be_kept_ends_the_campaign_and_no_cell_is_blamed(dfrs,
         raise OSError(errno.ENOSPC, "No space left on device")
 
     Path("c.toml").write_text("keep_runs = true\n" + TWO_LABELS)
-    monkeypatch.setattr(kept, "write_run", full)
+    monkeypatch.setattr(saved_runs, "write_run", full)
     status, _, err = dfrs("campaign", "run", "c.toml", "--workers", "1")
     assert (status, len(err.strip().splitlines())) == (2, 1)
     assert "No space left" in err
@@ -84,7 +84,9 @@ def test_a_table_of_cells_that_were_not_run_is_refused(dfrs):
 
 
 def test_a_message_that_is_no_text_is_kept(tmp_path):
-    cell = Cell(kind=ONLINE, case=LublinTrace(seed=1), entry=Entry(label="a", policy="EASY"))
+    cell = PlannedRun(
+        kind=ONLINE, scenario=LublinTrace(seed=1), configuration=OnlineConfiguration(label="a", policy="EASY")
+    )
     store = Store(tmp_path / "store")
     store.add(ONLINE, [failure(cell, ValueError("a\udcff"))])
     store.flush(ONLINE)
@@ -93,14 +95,14 @@ def test_a_message_that_is_no_text_is_kept(tmp_path):
 
 def test_the_picture_of_a_table_has_what_was_published_and_nothing_else(tmp_path):
     def number(row, measure, published):
-        return Number(row=row, measure=measure, measured=2.0, published=published, instances=3, low=1.0, high=4.0)
+        return Number(row=row, metric=measure, measured=2.0, published=published, instances=3, low=1.0, high=4.0)
 
     ours = Grid(title="ours", heading="a", cells=(number("x", "m", None),))
     theirs = Grid(title="theirs", heading="a", cells=(number("x", "m", 1.0), number("x", "n", None)))
     report = TableReport(name="r", title="t", source="s", samples=(), content=Content(grids=(ours, theirs)))
     picture = dots(report)
     assert picture is not None
-    assert [(dot.row, dot.measure, dot.published, dot.low, dot.high) for dot in picture.dots] == [
+    assert [(dot.row, dot.metric, dot.published, dot.low, dot.high) for dot in picture.dots] == [
         ("x", "m", 1.0, 1.0, 4.0)
     ]
     assert draw_dots(picture, tmp_path).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

@@ -11,12 +11,12 @@ import pytest
 
 import dfrs
 from dfrs.cli.simulate.policies import table_lines
-from dfrs.experiments.cells import OWN
+from dfrs.experiments.kinds.discovery import DISCOVERY
 from dfrs.experiments.kinds.farm import FARM
-from dfrs.experiments.kinds.farm_random import HETERO
-from dfrs.experiments.kinds.needs import NEEDS
+from dfrs.experiments.kinds.farm_random import FARM_RANDOM
 from dfrs.experiments.kinds.offline import OFFLINE
 from dfrs.experiments.kinds.online import ONLINE
+from dfrs.experiments.planned_runs import COMMON_COLUMNS
 from dfrs.experiments.results import NAMES
 from dfrs.experiments.spec import models
 from dfrs.placement.registry import ALGORITHMS
@@ -178,7 +178,9 @@ def test_every_column_of_results_and_every_field_of_a_campaign_file_is_in_the_re
     text = (ROOT / "docs/reference/campaign-files.md").read_text()
     named = set(re.findall(r"`([^`\n]+)`", text))
     metrics = named_in_first_column((ROOT / "docs/reference/metrics.md").read_text())
-    columns = {*NAMES, *OWN}.union(*(kind.schema for kind in (ONLINE, OFFLINE, NEEDS, FARM, HETERO)))
+    columns = {*NAMES, *COMMON_COLUMNS}.union(
+        *(kind.schema for kind in (ONLINE, OFFLINE, DISCOVERY, FARM, FARM_RANDOM))
+    )
     assert columns - named <= metrics
     fields = {part.removesuffix("[]") for name in named for part in name.split(".")}
     assert {name for model in models() for name in model.model_fields} - {"path", "paths"} <= fields

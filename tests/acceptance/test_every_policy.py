@@ -2,7 +2,7 @@
 
 import pytest
 
-from dfrs.experiments.simulations import Task, perform
+from dfrs.experiments.simulations import SimulationTask, perform
 from dfrs.model.run import Penalty
 from dfrs.policies.names import all_published
 from dfrs.runs.validator.runs import validate_run
@@ -25,7 +25,7 @@ def workloads():
 def test_its_runs_are_valid(workloads, policy, tmp_path):
     settings = SimulationSettings(penalty=Penalty(seconds=300.0))
     for k, workload in enumerate(workloads):
-        task = Task(workload=workload, policy=policy, settings=settings, directory=tmp_path / str(k))
+        task = SimulationTask(workload=workload, policy=policy, settings=settings, directory=tmp_path / str(k))
         run, document = perform(task)
         assert run.complete
         assert document["metrics"]["degradation_from_bound"] >= 1.0 - 1e-9

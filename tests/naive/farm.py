@@ -1,4 +1,4 @@
-"""What ARRIVE-F promises, written from 003 and shared with none of its code: gains, reservations, single moves."""
+"""What ARRIVE-F promises, written from [Atif2011], sharing none of its code: gains, reservations, single moves."""
 
 import math
 

@@ -64,7 +64,7 @@ def repair(base: Vectors, capacity: Vectors, tolerance: float, draws: SplitMix, 
 
 
 def fitness(base: Vectors, slope: Vectors, capacity: Vectors, tolerance: float, place: Sequence[int]) -> float:
-    """000 section 4.2.4: the number of nodes not overloaded, or where that is all, N * (1 + Y)."""
+    """[Stillwell2010] section 4.2.4: the number of nodes not overloaded, or where that is all, N * (1 + Y)."""
     nodes = len(capacity)
     load = loads(base, place, nodes)
     fitting = sum(not overloaded(load[n], capacity[n], tolerance) for n in range(nodes))

@@ -1,4 +1,4 @@
-"""The greedy algorithms by the text of 000 section 4.2.2 and 001 section 3.3."""
+"""The greedy algorithms by the text of [Stillwell2010] section 4.2.2 and [Stillwell2008] section 3.3."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Decisions of 002's policies from the definitions, one explicit interval a job.
+"""Decisions of [Kumar2011]'s policies from the definitions, one explicit interval a job.
 
 A moment is (time, phase): phase 0 of the present is when nodes of jobs past their estimate are still in use, phase 1 of
 any time comes after. Who runs holds units over [begin, end) of moments.

@@ -1,4 +1,4 @@
-"""Vector packing by the text of 000 section 4.2.5: everything is added up anew whenever it is asked for."""
+"""Vector packing by the text of [Stillwell2010] section 4.2.5: everything is added up anew whenever it is asked for."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -117,7 +117,7 @@ def by_lists(
     ordered: bool,
     by_index: bool,
 ) -> Packed:
-    """Permutation Pack if `ordered`, Choose Pack if not; with a window of 1, the MCB algorithms of 001 3.4."""
+    """Permutation Pack if `ordered`, else Choose Pack; with a window of 1 the MCB algorithms of [Stillwell2008] 3.4."""
     place = [-1] * len(size)
     lists: dict[tuple[int, ...] | frozenset[int], list[int]] = {}
     for i in order:

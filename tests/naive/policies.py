@@ -1,4 +1,4 @@
-"""Decisions on placements by the text of 000 sections 5.2.1 to 5.2.4, task by task; loads are added up anew each time.
+"""Decisions on placements by [Stillwell2010] 5.2.1 to 5.2.4, task by task; loads are added up anew each time.
 
 A placement is a dictionary from rows to the nodes of their tasks.
 """

@@ -1,4 +1,4 @@
-"""The yield search of 000 section 4.2.5 and the degree of dominance it mentions, by the book."""
+"""The yield search of [Stillwell2010] section 4.2.5 and the degree of dominance it mentions, by the book."""
 
 from collections.abc import Callable, Sequence
 

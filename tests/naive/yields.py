@@ -35,10 +35,10 @@ def minimum_yield(base: Vectors, slope: Vectors, capacity: Vectors, place: Seque
 
 
 def fill_average(slope: Vectors, room: Vectors, place: Sequence[int], yields: Vector) -> list[float]:
-    """000 section 4.4.7: node by node, all the task with the largest possible gain can get, then the next one.
+    """[Stillwell2010] 4.4.7: node by node, all the task with the largest possible gain can get, then the next one.
 
-    Of equal gains, as of all tasks that can have their full need, the one that takes least: 001 section 3.5 has the
-    smallest first, without which the rule is not the optimal one that both documents say it is.
+    Of equal gains, as of all tasks that can have their full need, the one that takes least: [Stillwell2008] section 3.5
+    has the smallest first, without which the rule is not the optimal one that both documents say it is.
     """
     raised = list(yields)
     for n, free in enumerate(room):

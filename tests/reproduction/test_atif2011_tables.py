@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.experiments.cells import Cell, Work, perform, source_digest
 from dfrs.experiments.farm_compare import done_by, throughput
-from dfrs.experiments.farm_runs import measured, moves_of, place, placed, prepared, simulation
-from dfrs.experiments.kinds.farm import FARM, Case, Entry, factors, prepare, times_of
+from dfrs.experiments.farm_runs import measured, moves_of, place, placed, prepare_stream, simulation
+from dfrs.experiments.kinds.farm import FARM, FarmConfiguration, FarmScenario, factors, prepare, times_of
+from dfrs.experiments.planned_runs import PlannedRun, Work, perform, source_digest
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
@@ -41,7 +41,7 @@ SIMULATED = [
 
 def cells_of(name, frame=None):
     report = EXHIBITS[name].report(QUICK, lambda _: frame)
-    cells = {(cell.row, cell.measure): cell for grid in report.content.grids for cell in grid.cells}
+    cells = {(cell.row, cell.metric): cell for grid in report.content.grids for cell in grid.cells}
     return report, cells
 
 
@@ -82,8 +82,8 @@ def test_table_18_does_not_close_and_13_does():
 def test_the_campaign_and_its_file_turn_into_each_other(name):
     campaign = EXHIBITS[name].campaign(QUICK)
     again = build_campaign(tomllib.loads(campaign_toml(campaign)), Path())
-    assert [cell.key for cell in again.cells] == [cell.key for cell in campaign.cells]
-    assert {cell.key for cell in campaign.cells} < {cell.key for cell in EXHIBITS[name].campaign(FULL).cells}
+    assert [cell.key for cell in again.runs] == [cell.key for cell in campaign.runs]
+    assert {cell.key for cell in campaign.runs} < {cell.key for cell in EXHIBITS[name].campaign(FULL).runs}
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,9 @@ def frames():
         for study in EXHIBITS[name].needs(replace(QUICK, needs=2)).values():
             if study.name not in found:
                 rows = [
-                    {"algorithm": cell.entry.label} | perform(Work(cells=(cell,), source=source_digest(FARM.code)))[0]
-                    for cell in study.cells
+                    {"algorithm": cell.configuration.label}
+                    | perform(Work(runs=(cell,), source=source_digest(FARM.code)))[0]
+                    for cell in study.runs
                 ]
                 found[study.name] = pl.DataFrame(rows, schema={"algorithm": pl.String, **FARM.columns})
     return found
@@ -129,7 +130,7 @@ def test_a_page_stands_beside_what_was_printed(name, frames):
 
 def test_table_10_has_the_published_averages_and_both_bases(frames):
     report = EXHIBITS["atif2011-table-10"].report(replace(QUICK, needs=2), lambda study: frames[study.name])
-    cells = {(cell.row, cell.measure): cell for grid in report.content.grids for cell in grid.cells}
+    cells = {(cell.row, cell.metric): cell for grid in report.content.grids for cell in grid.cells}
     assert cells["base run", "average wait, s"].published == 4498
     assert cells["throughput", "of the base run, %"].published == 27
     saved = [cells["total time saved", f"of the {run} run, %"].published for run in ("base", "migration")]
@@ -151,10 +152,12 @@ def test_a_cell_repeats_and_seeds_differ_by_one_percent_at_most():
     assert (first == factors("experiment-1", 1, 50)).all()
     assert (first != second).any()
     assert np.abs(first - 1.0).max() <= 0.01
-    cell = Cell(
-        kind=FARM, case=Case(experiment=3, seed=1, order="CBAD"), entry=Entry(label="ARRIVE-F", policy="ARRIVE-F")
+    cell = PlannedRun(
+        kind=FARM,
+        scenario=FarmScenario(experiment=3, seed=1, order="CBAD"),
+        configuration=FarmConfiguration(label="ARRIVE-F", policy="ARRIVE-F"),
     )
-    rows = [perform(Work(cells=(cell,), source=source_digest(FARM.code)))[0] for _ in range(2)]
+    rows = [perform(Work(runs=(cell,), source=source_digest(FARM.code)))[0] for _ in range(2)]
     assert [row | {"cell_s": 0} for row in rows] == [rows[0] | {"cell_s": 0}] * 2
     assert len(times_of(rows[0])) == 194
     assert all("why" in move for move in json.loads(rows[0]["moves"]))
@@ -162,7 +165,7 @@ def test_a_cell_repeats_and_seeds_differ_by_one_percent_at_most():
 
 def test_experiment_3_makes_the_published_first_migration():
     """[Atif2011] Table 18: LU.B.8.2279 from A to B, CG.B.2.1184 the other way."""
-    made = prepare(Case(experiment=3, seed=0, order="CBAD"))
+    made = prepare(FarmScenario(experiment=3, seed=0, order="CBAD"))
     run = simulation(made, "ARRIVE-F").run()
     first = {(made.names[m.job], m.source.rstrip("'"), m.target.rstrip("'")) for m in moves_of(run, made.farm)[:2]}
     assert first == {("LU.B.8.2279", "A", "B"), ("CG.B.2.1184", "B", "A")}
@@ -181,8 +184,8 @@ def test_job_6_is_put_right_unless_as_printed():
 
 def test_farm_orders_are_permutations():
     with pytest.raises(InputError, match="each sub-cluster once"):
-        prepared(PROGRAMS, stream(3)[:5], name="x", order="ABCX")
-    made = prepared(PROGRAMS, stream(3)[:5], name="x", without="C")
+        prepare_stream(PROGRAMS, stream(3)[:5], name="x", order="ABCX")
+    made = prepare_stream(PROGRAMS, stream(3)[:5], name="x", without="C")
     assert [cluster.name for cluster in made.farm.partitions] == [c for c in PROGRAMS.order if c != "C"]
 
 
@@ -191,7 +194,7 @@ def test_farm_orders_are_permutations():
 def test_runs_keep_what_a_farm_is(first, count, order, errors):
     """Every job is done, in one sub-cluster, and takes at least its time on the best one: whatever was moved."""
     jobs = stream(1)[first : first + count]
-    made = prepared(PROGRAMS, jobs, name="x", order=order, errors=errors)
+    made = prepare_stream(PROGRAMS, jobs, name="x", order=order, errors=errors)
     run = simulation(made, "ARRIVE-F").run()
     assert not run.refused
     found = placed(run, made.farm)
@@ -201,7 +204,7 @@ def test_runs_keep_what_a_farm_is(first, count, order, errors):
         assert "+" not in where
     assert measured(run)["turnaround_s"] >= measured(run)["wait_s"] >= 0
     assert done_by(run.finish_s, measured(run)["total_s"]) == len(jobs)
-    layout = GanttLayout(farm=made.farm)
+    layout = GanttLayout(hardware=made.farm)
     drawn = stays(run, layout, 0.0, run.end_s)
     # What is drawn is node seconds of the log: no band is drawn twice, none is forgotten.
     total = sum((stay.high - stay.low) * (stay.end_s - stay.begin_s) for stay in drawn)
@@ -224,7 +227,7 @@ def test_places_are_named():
 
 
 def test_the_picture_has_the_moved_jobs_first_and_refuses_other_farms(tmp_path):
-    made = prepare(Case(experiment=3, seed=0, order="CBAD"))
+    made = prepare(FarmScenario(experiment=3, seed=0, order="CBAD"))
     run = simulation(made, "ARRIVE-F").run()
     assert moved_jobs([run]) == list(dict.fromkeys(run.events.job[run.events.action == Action.MIGRATE].tolist()))
     draw_partitions([GanttPanel(label="x", run=run)], made.farm, made.names, tmp_path / "a.png", to_s=3000.0)

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.experiments.cells import Cell, Work, perform, source_digest
-from dfrs.experiments.kinds.online import METRICS, ONLINE, Entry
+from dfrs.experiments.kinds.online import METRICS, ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun, Work, perform, source_digest
 from dfrs.experiments.sources.traces import ElasticTrace, TracePart
-from dfrs.experiments.spec import Campaign, Report, build_campaign, read_campaign
+from dfrs.experiments.spec import Campaign, ReportSettings, build_campaign, read_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
 from dfrs.report.tables import markdown
@@ -20,7 +20,7 @@ from dfrs.workloads.elastic_model import ElasticModel, generate
 from dfrs_reproduction.catalogue import EXHIBITS
 from dfrs_reproduction.kumar2011 import elastic, tables
 from dfrs_reproduction.kumar2011.skips import COUNTS, best, flatness, knee, label_of
-from dfrs_reproduction.measures import Sheet
+from dfrs_reproduction.metrics import ResultTable
 from dfrs_reproduction.sizes import FULL, QUICK, STANDARD
 
 CWF = {"model": "cwf", "jobs": 60, "seeds": "1-2"}
@@ -34,12 +34,12 @@ def built(**source):
 
 
 def cases(**source):
-    return [cell.case for cell in built(**source).cells]
+    return [cell.scenario for cell in built(**source).runs]
 
 
 def run_all(entries, case):
-    cells = tuple(Cell(kind=ONLINE, case=case, entry=entry) for entry in entries)
-    return perform(Work(cells=cells, source=source_digest(ONLINE.code)))
+    cells = tuple(PlannedRun(kind=ONLINE, scenario=case, configuration=entry) for entry in entries)
+    return perform(Work(runs=cells, source=source_digest(ONLINE.code)))
 
 
 # Cells and sources.
@@ -70,7 +70,10 @@ def test_the_name_says_every_parameter_and_stays_what_it_is():
 
 
 def test_a_row_has_what_002_measures():
-    entries = (Entry(label="a", policy="Hybrid-LOS-E/CS=3"), Entry(label="b", policy="EASY-DE", command_limit=0))
+    entries = (
+        OnlineConfiguration(label="a", policy="Hybrid-LOS-E/CS=3"),
+        OnlineConfiguration(label="b", policy="EASY-DE", command_limit=0),
+    )
     elastic_row, limited = run_all(entries, SMALL)
     assert set(elastic_row) == set(ONLINE.columns)
     assert {"slowdown_of_means", "dedicated_on_time", "commands_granted"} <= set(METRICS)
@@ -126,12 +129,12 @@ def test_a_campaign_is_read_as_it_is_written(tmp_path):
         ],
     }  # fmt: skip
     campaign = build_campaign(document, tmp_path)
-    assert [entry.command_limit for entry in campaign.studies[0].entries] == [0, 1, 2]
-    assert campaign.studies[0].entries[0].name.endswith("completions-first command_limit=0")
+    assert [entry.command_limit for entry in campaign.studies[0].configurations] == [0, 1, 2]
+    assert campaign.studies[0].configurations[0].name.endswith("completions-first command_limit=0")
     (tmp_path / "c.toml").write_text(campaign_toml(campaign))
     again = read_campaign(tmp_path / "c.toml")
-    assert [cell.name for cell in again.cells] == [cell.name for cell in campaign.cells]
-    assert again.report == Report(measures=("slowdown_of_means",), x="ps")
+    assert [cell.name for cell in again.runs] == [cell.name for cell in campaign.runs]
+    assert again.report == ReportSettings(measures=("slowdown_of_means",), x="ps")
 
 
 def test_a_cwf_file_is_a_trace_of_which_loads_move_starts_and_commands(tmp_path):
@@ -144,8 +147,8 @@ def test_a_cwf_file_is_a_trace_of_which_loads_move_starts_and_commands(tmp_path)
     }  # fmt: skip
     campaign = build_campaign(document, tmp_path)
     assert campaign.studies[0].sources[0].name == "t"
-    one, other = (cell.case.workload() for cell in campaign.cells)
-    assert isinstance(campaign.cells[0].case, TracePart)
+    one, other = (cell.scenario.workload() for cell in campaign.runs)
+    assert isinstance(campaign.runs[0].scenario, TracePart)
     assert [w.load for w in (one, other)] == [pytest.approx(0.5), pytest.approx(0.25)]
     dedicated = one.dedicated
     assert 0 < dedicated.sum() < 20
@@ -169,7 +172,7 @@ def sheet(waits, loads=(0.5, 0.9), seeds=8):
         for load in loads
         for label, wait in waits.items()
     ]
-    return Sheet(pl.DataFrame(rows, schema=SCHEMA))
+    return ResultTable(pl.DataFrame(rows, schema=SCHEMA))
 
 
 def test_an_improvement_is_of_means_over_seeds():
@@ -196,7 +199,7 @@ def test_of_nothing_and_of_few_seeds_there_is_no_interval():
 
 def test_the_largest_improvement_is_found_with_its_load():
     frames = [sheet({"new": new, "old": 10.0}, loads=(load,)).frame for load, new in ((0.5, 9.0), (0.8, 7.0))]
-    results = Sheet(pl.concat(frames))
+    results = ResultTable(pl.concat(frames))
     load, change = tables.maximum(results, "new", "old", "wait_mean_s")
     assert (load, change.percent) == (0.8, pytest.approx(30.0))
     assert tables.alone(results, "new", "old", "wait_mean_s") == pytest.approx(np.full(8, 30.0))
@@ -226,8 +229,8 @@ def content_of(name, size=QUICK, seeds=3):
     needs = EXHIBITS[name].needs(size)
     results = {}
     for key, study in needs.items():
-        labels = [entry.label for entry in study.entries]
-        loads = sorted({case.load for case in (cell.case for cell in study.cells)})
+        labels = [entry.label for entry in study.configurations]
+        loads = sorted({case.load for case in (cell.scenario for cell in study.runs)})
         waits = {label: 10.0 + k for k, label in enumerate(labels)}
         results[key] = sheet(waits, loads=loads, seeds=seeds)
     return EXHIBITS[name].content(results)
@@ -247,13 +250,13 @@ def test_every_item_makes_a_page_of_whatever_its_studies_give(name):
 
 def empty_frame(study):
     """Results of a study of which nothing but waits is known."""
-    labels = [entry.label for entry in study.entries]
-    loads = sorted({cell.case.load for cell in study.cells})
+    labels = [entry.label for entry in study.configurations]
+    loads = sorted({cell.scenario.load for cell in study.runs})
     return sheet({label: 10.0 + k for k, label in enumerate(labels)}, loads=loads, seeds=2).frame
 
 
 def test_tables_and_figures_share_their_cells():
-    cells = {name: {cell.key for cell in EXHIBITS[name].campaign(QUICK).cells} for name in NAMES}
+    cells = {name: {cell.key for cell in EXHIBITS[name].campaign(QUICK).runs} for name in NAMES}
     assert cells["kumar2011-table-4"] == cells["kumar2011-figure-7"]
     assert cells["kumar2011-table-5"] == cells["kumar2011-figure-9"]
     assert (
@@ -267,7 +270,7 @@ def test_tables_and_figures_share_their_cells():
 def test_samples_are_nested():
     for name in NAMES:
         quick, standard, full = (
-            {cell.key for cell in EXHIBITS[name].campaign(size).cells} for size in (QUICK, STANDARD, FULL)
+            {cell.key for cell in EXHIBITS[name].campaign(size).runs} for size in (QUICK, STANDARD, FULL)
         )
         assert quick < standard <= full
 

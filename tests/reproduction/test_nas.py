@@ -120,7 +120,7 @@ def test_what_the_text_says_of_short_and_long_jobs_on_c():
 
 
 def test_ep_is_equation_3_with_floating_point_operations():
-    a, b, _, d = arrive_f().clusters
+    a, b, _, d = arrive_f().partitions
     for cluster in (b, d):
         ours = cpu_time({"flop": 1e9}, cluster) / cpu_time({"flop": 1e9}, a)
         assert time_factor("EP", "B", 4, cluster.name, False) == pytest.approx(ours)
@@ -129,12 +129,12 @@ def test_ep_is_equation_3_with_floating_point_operations():
 
 def test_memory():
     assert nas.memory_bytes("FT", "B", 4) == 750 * 2**20
-    small = arrive_f().clusters[3].node_memory_bytes
+    small = arrive_f().partitions[3].node_memory_bytes
     names = {(j.benchmark, j.class_, j.processes) for k in (1, 2, 3) for j in streams.stream(k)}
     assert all(nas.memory_bytes(*n) <= small for n in names)
     amended = {(j.benchmark, j.class_, j.processes) for k in (1, 2, 3) for j in streams.stream(k, amended=True)}
     assert {n for n in amended if nas.memory_bytes(*n) > small} == {("FT", "B", 4)}
-    assert nas.memory_bytes("FT", "B", 4) <= arrive_f().clusters[0].node_memory_bytes
+    assert nas.memory_bytes("FT", "B", 4) <= arrive_f().partitions[0].node_memory_bytes
     assert round(nas.THRASH_FACTOR, 3) == 12.478
 
 

@@ -13,11 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dfrs.experiments.cells import Cell
-from dfrs.experiments.engine import Engine
-from dfrs.experiments.kinds.offline import OFFLINE, Case, Entry
+from dfrs.experiments.campaign_engine import CampaignEngine
+from dfrs.experiments.kinds.offline import OFFLINE, OfflineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun
 from dfrs.experiments.results import TIMES, study_frame
 from dfrs.experiments.runners import InProcess, Processes
+from dfrs.experiments.sources.instances import RandomInstance
 from dfrs.experiments.spec import Study, build_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.experiments.store import Store
@@ -25,7 +26,7 @@ from dfrs.model.errors import InputError
 from dfrs.workloads.services import ServiceScenario
 from dfrs_reproduction import catalogue
 from dfrs_reproduction.catalogue import EXHIBITS
-from dfrs_reproduction.measures import Sheet, degradation, distance, distance_cells, relative_to
+from dfrs_reproduction.metrics import ResultTable, degradation, distance, distance_cells, relative_to
 from dfrs_reproduction.ours.best_quality import closed
 from dfrs_reproduction.sizes import FULL, QUICK, STANDARD, dissertation, parse_size
 from dfrs_reproduction.stillwell2010 import table_4_2
@@ -150,7 +151,7 @@ def nothing_to_run(dfrs, directory, name):
 @pytest.mark.parametrize("name", ["stillwell2010-table-4.4", "stillwell2010-table-5.2", "stillwell2008-table-1"])
 def test_the_campaign_file_beside_a_page_is_of_the_runs_that_the_page_shows(made, dfrs, name):
     campaign = build_campaign(tomllib.loads((made / f"r/{name}.toml").read_text()), made)
-    assert nothing_to_run(dfrs, made, name) == len(campaign.cells) > 0
+    assert nothing_to_run(dfrs, made, name) == len(campaign.runs) > 0
 
 
 @pytest.mark.parametrize(("name", "cells"), [("stillwell2010-table-4.2", 10), ("stillwell2010-figure-6.1", 4)])
@@ -162,7 +163,7 @@ def test_so_is_that_of_runs_that_run_alone_and_that_of_a_figure(tmp_path, monkey
     assert dfrs("reproduce", name, "-o", tmp_path / "r", "--workers", 1)[0] == 0
     assert nothing_to_run(dfrs, tmp_path, name) == cells
     campaign = build_campaign(tomllib.loads((tmp_path / f"r/{name}.toml").read_text()), tmp_path)
-    assert {cell.name.endswith(" | alone") for cell in campaign.cells} == {name == "stillwell2010-table-4.2"}
+    assert {cell.name.endswith(" | alone") for cell in campaign.runs} == {name == "stillwell2010-table-4.2"}
 
 
 def same_after_a_file(campaign):
@@ -171,7 +172,9 @@ def same_after_a_file(campaign):
     assert [study.name for study in again.studies] == [study.name for study in campaign.studies]
     for one, other in zip(campaign.studies, again.studies, strict=True):
         assert (one.sample, one.alone, one.kind) == (other.sample, other.alone, other.kind)
-        told, read = ([(cell.name, cell.key, cell.entry.label) for cell in study.cells] for study in (one, other))
+        told, read = (
+            [(cell.name, cell.key, cell.configuration.label) for cell in study.runs] for study in (one, other)
+        )
         assert told == read
 
 
@@ -185,7 +188,7 @@ def test_the_campaign_of_every_item_is_the_same_after_a_file(name):
 @needs_traces
 def test_weeks_of_a_trace_are_among_those_campaigns():
     studies = [study for item in EXHIBITS.values() for study in item.campaign(QUICK).studies]
-    assert any("HPC2N" in cell.name for study in studies for cell in study.cells)
+    assert any("HPC2N" in cell.name for study in studies for cell in study.runs)
 
 
 def test_what_is_wrong_is_one_line_with_the_nearest_name(tmp_path, dfrs):
@@ -240,34 +243,36 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
         name="s",
         sources=(dissertation(3, small=True, services=(8,)),),
-        entries=tuple(Entry(label=n, algorithm=n, options=PUBLISHED) for n in ("GREEDY_S1_P7", "VP_CPSUM", "RRND")),
+        configurations=tuple(
+            OfflineConfiguration(label=n, algorithm=n, options=PUBLISHED) for n in ("GREEDY_S1_P7", "VP_CPSUM", "RRND")
+        ),
     )
     frames = []
     for name, runner in (("one", InProcess()), ("two", Processes(2))):
         store = Store(tmp_path / name)
-        tally = Engine(store, runner).run(study.cells)
+        tally = CampaignEngine(store, runner).run(study.runs)
         runner.close()
-        assert (tally.run, tally.failed) == (9, 0)
+        assert (tally.executed, tally.failed) == (9, 0)
         frames.append(study_frame(study, store).drop(TIMES))
         store.close()
-    assert frames[0]["key"].to_list() == [cell.key for cell in study.cells]
+    assert frames[0]["key"].to_list() == [cell.key for cell in study.runs]
     assert frames[0].equals(frames[1])
 
 
 def test_a_result_is_kept_under_what_was_run():
     scenario = ServiceScenario(nodes=2, services=3, dims=2, slack=0.5, sigma=0.25, rho=0.0)
-    entry = Entry(label="a", algorithm="VP_CPSUM")
-    cell = Cell(kind=OFFLINE, case=Case(scenario=scenario, seed=0), entry=entry)
+    entry = OfflineConfiguration(label="a", algorithm="VP_CPSUM")
+    cell = PlannedRun(kind=OFFLINE, scenario=RandomInstance(parameters=scenario, seed=0), configuration=entry)
     others = [
-        replace(cell, case=Case(scenario=scenario, seed=1)),
+        replace(cell, scenario=RandomInstance(parameters=scenario, seed=1)),
         replace(cell, alone=True),
-        replace(cell, case=Case(scenario=replace(scenario, rho=0.5), seed=0)),
-        replace(cell, entry=replace(entry, algorithm="VP_CPMAX")),
-        replace(cell, entry=replace(entry, options=PUBLISHED)),
-        replace(cell, entry=replace(entry, second_phase="average")),
+        replace(cell, scenario=RandomInstance(parameters=replace(scenario, rho=0.5), seed=0)),
+        replace(cell, configuration=replace(entry, algorithm="VP_CPMAX")),
+        replace(cell, configuration=replace(entry, options=PUBLISHED)),
+        replace(cell, configuration=replace(entry, second_phase="average")),
     ]
     assert len({cell.key, *(other.key for other in others)}) == 7
-    assert replace(cell, entry=replace(entry, label="said otherwise")).key == cell.key
+    assert replace(cell, configuration=replace(entry, label="said otherwise")).key == cell.key
 
 
 def rows(*runs):
@@ -279,7 +284,7 @@ def rows(*runs):
             status = "feasible" if value is not None else "not_found"
             row = {"algorithm": label, "bound": bound, "minimum_yield": value, "status": status, "seed": k}
             data.append(dict.fromkeys(SCHEMA) | row)
-    return Sheet(pl.DataFrame(data, schema=SCHEMA))
+    return ResultTable(pl.DataFrame(data, schema=SCHEMA))
 
 
 def test_distance_counts_solved_instances_and_failures_on_three_bases():
@@ -287,7 +292,7 @@ def test_distance_counts_solved_instances_and_failures_on_three_bases():
         ("A", [(0.8, 0.4), (0.5, 0.5), (0.5, None), (None, None)]),
         ("B", [(0.8, None), (0.5, None), (0.5, None), (None, None)]),
     )
-    cells = {c.measure: c for c in distance_cells(sheet, "A", sheet.yields("A"), (0.1, 20.0, None, None, 7.0))}
+    cells = {c.metric: c for c in distance_cells(sheet, "A", sheet.yields("A"), (0.1, 20.0, None, None, 7.0))}
     assert cells["dfb"].measured == pytest.approx(0.2)
     assert cells["dfb, %"].measured == pytest.approx(25.0)
     assert cells["dfb, %"].deviation == pytest.approx(5.0)

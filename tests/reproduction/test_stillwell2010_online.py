@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from dfrs.bounds.stretch import stretch_bound
-from dfrs.experiments.cells import Cell, Work, perform, source_digest
-from dfrs.experiments.engine import Engine
+from dfrs.experiments.campaign_engine import CampaignEngine
 from dfrs.experiments.kinds import online
-from dfrs.experiments.kinds.online import ONLINE, Entry
+from dfrs.experiments.kinds.online import ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun, Work, perform, source_digest
 from dfrs.experiments.results import TIMES, study_frame
 from dfrs.experiments.runners import InProcess, Processes
 from dfrs.experiments.sources.traces import LublinSource, LublinTrace
@@ -20,7 +20,7 @@ from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import DfrsError
 from dfrs.policies.names import TABLE_5_2
 from dfrs_reproduction.catalogue import EXHIBITS
-from dfrs_reproduction.measures import Sheet, failures
+from dfrs_reproduction.metrics import ResultTable, failures
 from dfrs_reproduction.sizes import FULL, QUICK, STANDARD, scaled, unscaled, weeks
 from dfrs_reproduction.stillwell2010.appendix_b import MOVES, STATISTICS, algorithms, published
 from dfrs_reproduction.stillwell2010.figure_6_1 import periods
@@ -40,8 +40,8 @@ SCHEMA = {"algorithm": pl.String, **ONLINE.columns}
 
 def run_all(entries, case):
     """The row of each entry, in their order."""
-    cells = tuple(Cell(kind=ONLINE, case=case, entry=entry) for entry in entries)
-    return perform(Work(cells=cells, source=source_digest(ONLINE.code)))
+    cells = tuple(PlannedRun(kind=ONLINE, scenario=case, configuration=entry) for entry in entries)
+    return perform(Work(runs=cells, source=source_digest(ONLINE.code)))
 
 
 def as_published(part, loads=(0.9,)):
@@ -55,7 +55,7 @@ def as_published(part, loads=(0.9,)):
         for load in loads
         for label in algorithms()
     ]
-    return Sheet(pl.DataFrame(rows, schema=SCHEMA))
+    return ResultTable(pl.DataFrame(rows, schema=SCHEMA))
 
 
 def test_the_published_numbers_are_those_of_the_document():
@@ -96,9 +96,9 @@ def test_a_trace_is_scaled_to_its_load_with_the_same_jobs():
 
 def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
     entries = (
-        Entry(label="a", policy="FCFS"),
-        Entry(label="b", policy="FCFS", penalty_s=0.0),
-        Entry(label="c", policy="EASY"),
+        OnlineConfiguration(label="a", policy="FCFS"),
+        OnlineConfiguration(label="b", policy="FCFS", penalty_s=0.0),
+        OnlineConfiguration(label="c", policy="EASY"),
     )
     one, other, easy = run_all(entries, SMALL)
     assert set(one) == set(ONLINE.columns)
@@ -117,11 +117,11 @@ def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
 
 def test_penalty_and_period_reach_the_simulation():
     entries = (
-        Entry(label="a", policy=BEST),
-        Entry(label="c", policy=BEST.replace("/per", "/per=600")),
-        Entry(label="d", policy=BEST.replace("/per", "/per=6000")),
-        Entry(label="e", policy="MCB*/OPT=MIN"),
-        Entry(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
+        OnlineConfiguration(label="a", policy=BEST),
+        OnlineConfiguration(label="c", policy=BEST.replace("/per", "/per=600")),
+        OnlineConfiguration(label="d", policy=BEST.replace("/per", "/per=6000")),
+        OnlineConfiguration(label="e", policy="MCB*/OPT=MIN"),
+        OnlineConfiguration(label="f", policy="MCB*/OPT=MIN", penalty_s=0.0),
     )
     default, same, seldom, penalised, free = run_all(entries, LublinTrace(seed=3, jobs=300, load=0.9))
     figures = [(row["stretch_mean"], row["pauses_per_hour"], row["migrations_per_hour"]) for row in (default, same)]
@@ -135,36 +135,36 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
     study = Study(
         name="s",
         sources=(LublinSource(seeds=(3, 4), jobs=60),),
-        entries=tuple(Entry(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
+        configurations=tuple(OnlineConfiguration(label=name, policy=name) for name in ("FCFS", "EASY", BEST)),
     )
     frames = []
     for name, runner in (("one", InProcess()), ("two", Processes(2))):
         store = Store(tmp_path / name)
-        tally = Engine(store, runner).run(study.cells)
+        tally = CampaignEngine(store, runner).run(study.runs)
         runner.close()
-        assert (tally.run, tally.failed) == (len(study.cells), 0)
+        assert (tally.executed, tally.failed) == (len(study.runs), 0)
         frames.append(study_frame(study, store).drop(TIMES))
         store.close()
-    assert frames[0]["key"].to_list() == [cell.key for cell in study.cells]
+    assert frames[0]["key"].to_list() == [cell.key for cell in study.runs]
     assert frames[0].equals(frames[1])
 
 
 def test_a_key_is_of_workload_policy_and_settings_and_not_of_labels():
-    entry = Entry(label="a", policy="FCFS")
-    cell = Cell(kind=ONLINE, case=SMALL, entry=entry)
+    entry = OnlineConfiguration(label="a", policy="FCFS")
+    cell = PlannedRun(kind=ONLINE, scenario=SMALL, configuration=entry)
     others = [
-        replace(cell, case=replace(SMALL, load=0.5)),
-        replace(cell, case=replace(SMALL, estimates="requested")),
-        replace(cell, entry=replace(entry, policy="EASY")),
-        replace(cell, entry=replace(entry, penalty_s=0.0)),
-        replace(cell, entry=replace(entry, bandwidth_gb_s=1.0)),
-        replace(cell, entry=replace(entry, node_memory_gb=4.0)),
-        replace(cell, entry=replace(entry, order="submissions-first")),
+        replace(cell, scenario=replace(SMALL, load=0.5)),
+        replace(cell, scenario=replace(SMALL, estimates="requested")),
+        replace(cell, configuration=replace(entry, policy="EASY")),
+        replace(cell, configuration=replace(entry, penalty_s=0.0)),
+        replace(cell, configuration=replace(entry, bandwidth_gb_s=1.0)),
+        replace(cell, configuration=replace(entry, node_memory_gb=4.0)),
+        replace(cell, configuration=replace(entry, order="submissions-first")),
         replace(cell, alone=True),
     ]
     assert len({cell.key, *(other.key for other in others)}) == 9
     assert len({cell.seed, *(other.seed for other in others)}) == 9
-    assert replace(cell, entry=replace(entry, label="said otherwise")).key == cell.key
+    assert replace(cell, configuration=replace(entry, label="said otherwise")).key == cell.key
 
 
 class Raising:
@@ -179,12 +179,12 @@ class Raising:
 
 def test_a_run_that_a_policy_ends_is_a_row_and_a_note(monkeypatch):
     monkeypatch.setattr(online, "find_policy", lambda _: Raising(PolicyError(1, "is never placed")))
-    row = run_all((Entry(label="a", policy="idle"),), SMALL)[0]
+    row = run_all((OnlineConfiguration(label="a", policy="idle"),), SMALL)[0]
     assert row["status"] == "failed"
     assert row["message"].startswith("policy idle at ")
     assert row["degradation_from_bound"] is None
     assert (row["policy"], row["number"], row["nodes"]) == ("idle", 3, 128)
-    note = failures([Sheet(pl.DataFrame([row | {"algorithm": "a"}], schema=SCHEMA))])
+    note = failures([ResultTable(pl.DataFrame([row | {"algorithm": "a"}], schema=SCHEMA))])
     assert note == (f"a: 1 of 1 runs failed; the first: {row['message']}",)
     assert "job 1 is never placed" in note[0]
 
@@ -197,7 +197,7 @@ def test_a_run_that_a_policy_ends_is_a_row_and_a_note(monkeypatch):
     ],
 )
 def test_an_error_of_ours_is_not_taken_for_one_of_the_policy(monkeypatch, error, message):
-    entry = Entry(label="a", policy="idle")
+    entry = OnlineConfiguration(label="a", policy="idle")
     monkeypatch.setattr(online, "find_policy", lambda _: Raising(error))
     policys = run_all((entry,), SMALL)[0]
     assert policys["message"].startswith("policy idle at ")
@@ -211,18 +211,18 @@ def test_an_error_of_ours_is_not_taken_for_one_of_the_policy(monkeypatch, error,
 
 
 def test_samples_are_nested_and_those_of_the_document():
-    assert len(unscaled(FULL.unscaled).cases()) == 100
-    assert len(set(scaled(FULL.scaled).cases())) == 900
+    assert len(unscaled(FULL.unscaled).scenarios()) == 100
+    assert len(set(scaled(FULL.scaled).scenarios())) == 900
     for source in (unscaled, scaled):
-        assert source(STANDARD.scaled).cases()[: QUICK.scaled] == source(QUICK.scaled).cases()
-    assert [case.load for case in scaled(9).cases()] == [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
+        assert source(STANDARD.scaled).scenarios()[: QUICK.scaled] == source(QUICK.scaled).scenarios()
+    assert [case.load for case in scaled(9).scenarios()] == [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1]
 
 
 @needs_traces
 def test_a_week_of_hpc2n_is_seven_days_on_120_nodes():
-    cases = weeks(FULL.weeks).cases()
+    cases = weeks(FULL.weeks).scenarios()
     assert sorted(case.week for case in cases) == list(range(1, 183))
-    assert weeks(STANDARD.weeks).cases() == cases[: STANDARD.weeks]
+    assert weeks(STANDARD.weeks).scenarios() == cases[: STANDARD.weeks]
     workload = cases[0].workload()
     assert workload.nodes == 120
     assert 0 <= workload.submit_s[0] <= workload.submit_s[-1] < 7 * 86_400
@@ -236,7 +236,7 @@ def test_periods_are_those_of_the_figure():
 
 
 def test_heavy_traces_are_those_of_load_07_and_more():
-    sheet = as_published("scaled", loads=[case.load for case in scaled(9).cases()])
+    sheet = as_published("scaled", loads=[case.load for case in scaled(9).scenarios()])
     assert sorted(heavy(sheet).parameter("target_load").tolist()) == [0.7, 0.8, 0.9]
 
 
@@ -259,13 +259,13 @@ def test_the_published_results_have_no_deviation_and_their_order_is_theirs():
         assert len(grid.cells) == 3 * 118
     table = EXHIBITS["stillwell2010-table-6.1"].content({"scaled": as_published("scaled")})
     assert len(table.grids[0].cells) == 4 * 18
-    assert all(cell.deviation == 0 for cell in table.grids[0].cells if cell.measure.endswith("avg"))
+    assert all(cell.deviation == 0 for cell in table.grids[0].cells if cell.metric.endswith("avg"))
     assert [claim.holds for claim in table.claims] == [True, True]
 
 
 def test_the_order_claim_fails_where_the_order_is_turned():
     sheet = as_published("unscaled")
-    turned = Sheet(
+    turned = ResultTable(
         sheet.frame.with_columns(bounded_degradation_from_bound=1.0 / pl.col("bounded_degradation_from_bound"))
     )
     order = EXHIBITS["stillwell2010-table-5.2"].content({"unscaled": turned}).claims[0]
@@ -281,11 +281,11 @@ def test_without_hpc2n_its_columns_are_left_out_and_the_page_says_how_to_get_it(
     assert EXHIBITS["stillwell2010-tables-b1"].needs(QUICK) == {}
     assert EXHIBITS["stillwell2010-tables-b1"].content({}).notes == (NO_WEEKS,)
     content = EXHIBITS["stillwell2010-table-5.2"].content({part: as_published(part) for part in ("unscaled", "scaled")})
-    assert {cell.measure for cell in content.grids[0].cells} == {"unscaled", "scaled"}
+    assert {cell.metric for cell in content.grids[0].cells} == {"unscaled", "scaled"}
     assert NO_WEEKS in content.notes
 
 
 def test_all_items_are_there():
     assert len(ONLINE_ITEMS) == 10
     studies = [study for name in ONLINE_ITEMS for study in EXHIBITS[name].needs(QUICK).values()]
-    assert all(len(study.cells) > 0 and study.kind is ONLINE for study in studies)
+    assert all(len(study.runs) > 0 and study.kind is ONLINE for study in studies)

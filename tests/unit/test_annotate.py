@@ -24,7 +24,7 @@ def trace(jobs=None, header=(" MaxProcs: 240",), **columns):
 
 
 def odd(report):
-    return {o.rule: (o.count, o.handled) for o in report.oddities}
+    return {o.rule: (o.count, o.handled) for o in report.warnings}
 
 
 def test_dissertation_needs_and_memory():

@@ -1,4 +1,4 @@
-"""ARRIVE-F on the situations of 003, by hand: its five scenarios, Table 18, Figure 10, and what it says of each."""
+"""ARRIVE-F on the situations of [Atif2011], by hand: five scenarios, Table 18, Figure 10, and what it says of each."""
 
 from dataclasses import replace
 

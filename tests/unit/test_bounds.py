@@ -21,7 +21,7 @@ def bound_of(bound, instance):
 
 
 def closed_form(instance):
-    """000 section 4.2.3, with the nodes' capacities in the place of N; None where requirements alone are too much."""
+    """[Stillwell2010] 4.2.3 with the nodes' capacities in place of N; None where requirements alone are too much."""
     best = 1.0
     for d in range(len(instance.resources)):
         free = instance.capacity[:, d].sum()

@@ -12,18 +12,18 @@ import tomli_w
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dfrs.experiments.cells import Cell
 from dfrs.experiments.fields import spread
 from dfrs.experiments.kinds import offline, online
+from dfrs.experiments.planned_runs import PlannedRun
 from dfrs.experiments.sources.instances import (
-    Case,
     DissertationSource,
-    FileCase,
+    InstanceFile,
+    RandomInstance,
     ServicesSource,
     VirtualClusterSource,
 )
 from dfrs.experiments.sources.traces import LublinSource, LublinTrace, TracePart
-from dfrs.experiments.spec import LARGEST_FILE_BYTES, Campaign, Report, Study, build_campaign, read_campaign
+from dfrs.experiments.spec import LARGEST_FILE_BYTES, Campaign, ReportSettings, Study, build_campaign, read_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
 from dfrs.placement.registry import Options, expand
@@ -53,20 +53,20 @@ def offline_study(source=None, **more):
 
 
 def cases_of(study):
-    return list(dict.fromkeys(cell.case for cell in study.cells))
+    return list(dict.fromkeys(run.scenario for run in study.runs))
 
 
 def labels_of(study):
-    return [entry.label for entry in study.entries]
+    return [entry.label for entry in study.configurations]
 
 
 def told(campaign):
     """All that a file must keep."""
     return [
-        (study.name, study.sample, study.alone, source.name, cell.key, cell.name, cell.entry.label)
+        (study.name, study.sample, study.alone, source.name, run.key, run.name, run.configuration.label)
         for study in campaign.studies
         for source in study.sources
-        for cell in study.cells_of(source)
+        for run in study.runs_of(source)
     ]
 
 
@@ -81,7 +81,7 @@ def test_a_file_without_studies_is_one_of_one_study():
     inline = {key: value for key, value in study.items() if key != "name"}
     one, other = built(**inline), built(studies=[study])
     assert told(one) == told(other)
-    assert len(one.cells) == 3 * 2 * 2
+    assert len(one.runs) == 3 * 2 * 2
     assert built(**inline, keep_runs=True, description="d").keep_runs
 
 
@@ -92,11 +92,11 @@ def test_a_file_is_read_as_it_is_written(tmp_path):
     )
     campaign = read_campaign(tmp_path / "c.toml")
     assert (campaign.name, campaign.description, campaign.keep_runs) == ("loads", "what for", True)
-    assert campaign.report == Report(measures=("stretch_max",), baseline="EASY")
+    assert campaign.report == ReportSettings(measures=("stretch_max",), baseline="EASY")
     assert cases_of(campaign.studies[0]) == [LublinTrace(seed=7)]
-    assert campaign.studies[0].entries == (
-        online.Entry(label="EASY", policy="EASY"),
-        online.Entry(label="GreedyPM*", policy="GreedyPM*"),
+    assert campaign.studies[0].configurations == (
+        online.OnlineConfiguration(label="EASY", policy="EASY"),
+        online.OnlineConfiguration(label="GreedyPM*", policy="GreedyPM*"),
     )
 
 
@@ -108,7 +108,7 @@ def test_a_file_is_read_as_it_is_written(tmp_path):
     ],
 )  # fmt: skip
 def test_numbers_are_one_several_or_ranges(said, numbers):
-    assert [case.seed for case in cases_of(online_study({"seeds": said}))] == numbers
+    assert [scenario.seed for scenario in cases_of(online_study({"seeds": said}))] == numbers
 
 
 @pytest.mark.parametrize("said", ["5-1", "1-", "-1", "a", "", "1,,2", "1-99999999999", "1-2, 2", [], [1, 1], [-1], 1.5])
@@ -118,10 +118,10 @@ def test_what_is_no_numbers_is_refused_with_its_field(said):
 
 def test_every_seed_is_run_at_every_load_under_every_policy():
     study = online_study({"loads": [0.5, 0.9]}, policies=["EASY", "FCFS"])
-    places = [(c.case.seed, c.case.load, c.entry.policy) for c in study.cells]
+    places = [(c.scenario.seed, c.scenario.load, c.configuration.policy) for c in study.runs]
     assert places == list(product((1, 2, 3), (0.5, 0.9), ("EASY", "FCFS")))
-    assert [case.load for case in cases_of(online_study({"loads": 0.7}))] == [0.7] * 3
-    assert [case.load for case in cases_of(online_study())] == [None] * 3
+    assert [scenario.load for scenario in cases_of(online_study({"loads": 0.7}))] == [0.7] * 3
+    assert [scenario.load for scenario in cases_of(online_study())] == [None] * 3
 
 
 @pytest.mark.parametrize("loads", [0, -0.5, [0.5, 0.5], math.nan, math.inf, "high"])
@@ -141,13 +141,13 @@ def test_settings_of_several_values_are_run_in_every_combination_and_told_in_the
         policies=["EASY", "FCFS"],
         settings={"penalty_s": [0, 300], "order": ["completions-first", "submissions-first"], "bandwidth_gb_s": 2},
     )
-    assert len(study.cells) == 3 * 2 * 2 * 2
+    assert len(study.runs) == 3 * 2 * 2 * 2
     assert labels_of(study)[:4] == [
         f"EASY penalty_s={seconds} order={order}"
         for seconds, order in product(("0", "300"), ("completions-first", "submissions-first"))
     ]
-    assert {entry.bandwidth_gb_s for entry in study.entries} == {2.0}
-    assert [entry.penalty_s for entry in study.entries] == [0, 0, 300, 300] * 2
+    assert {entry.bandwidth_gb_s for entry in study.configurations} == {2.0}
+    assert [entry.penalty_s for entry in study.configurations] == [0, 0, 300, 300] * 2
 
 
 def test_a_policy_keeps_its_own_settings_where_others_vary():
@@ -159,7 +159,7 @@ def test_a_policy_keeps_its_own_settings_where_others_vary():
         ],
         settings={"penalty_s": [0, 300]},
     )
-    assert [(entry.label, entry.policy, entry.penalty_s, entry.order) for entry in study.entries] == [
+    assert [(entry.label, entry.policy, entry.penalty_s, entry.order) for entry in study.configurations] == [
         ("EASY penalty_s=0", "EASY", 0.0, "completions-first"),
         ("EASY penalty_s=300", "EASY", 300.0, "completions-first"),
         ("mine", "EASY", 7.0, "completions-first"),
@@ -173,13 +173,13 @@ def test_settings_of_algorithms_reach_their_options():
         algorithms=["VP_CPSUM", {"algorithm": "BEST", "rounds": 3, "label": "three rounds"}],
         settings={"window": [1, 2], "search": "midpoints", "second_phase": "average", "time_limit_s": 0.5},
     )
-    assert [(e.label, e.options.window, e.options.rounds) for e in study.entries] == [
+    assert [(e.label, e.options.window, e.options.rounds) for e in study.configurations] == [
         ("VP_CPSUM window=1", 1, None), ("VP_CPSUM window=2", 2, None),
         ("three rounds window=1", 1, 3), ("three rounds window=2", 2, 3),
     ]  # fmt: skip
-    for entry in study.entries:
+    for entry in study.configurations:
         assert (entry.options.search, entry.second_phase, entry.options.time_limit_s) == ("midpoints", "average", 0.5)
-    assert len(study.cells) == 2 * 4
+    assert len(study.runs) == 2 * 4
 
 
 def test_sets_of_policies_are_those_of_the_documents():
@@ -197,7 +197,7 @@ def test_patterns_of_algorithms_are_those_of_the_registry():
     assert len(packings) > 10
     assert all(name.startswith("VP_") for name in packings)
     twice = offline_study(algorithms=["GREEDY", {"algorithm": "VP_[FB]F*", "search": "midpoints"}])
-    assert all(e.options.search == ("ends" if e.algorithm == "GREEDY" else "midpoints") for e in twice.entries)
+    assert all(e.options.search == ("ends" if e.algorithm == "GREEDY" else "midpoints") for e in twice.configurations)
     refused(r'algorithms\[0\].*"VP_Q\*"', algorithms=["VP_Q*"], instances=[SERVICES])
 
 
@@ -215,16 +215,16 @@ def trace_cases(directory, **source):
 def test_a_trace_is_run_as_a_whole_in_weeks_or_in_part_at_every_load(traced):
     (whole,) = trace_cases(traced)
     assert (len(whole.workload()), whole.workload().nodes) == (20, 8)
-    assert [len(case.workload()) for case in trace_cases(traced, jobs="0:7")] == [7]
+    assert [len(scenario.workload()) for scenario in trace_cases(traced, jobs="0:7")] == [7]
     assert trace_cases(traced, jobs="5:7")[0].workload().run_s.tolist() == [105, 106]
     weeks = trace_cases(traced, weeks="1-3")
-    assert [case.week for case in weeks] == [1, 2, 3]
-    assert sum(len(case.workload()) for case in weeks) == 20
-    assert all(0 <= case.workload().submit_s[0] < 7 * 86_400 for case in weeks)
+    assert [scenario.week for scenario in weeks] == [1, 2, 3]
+    assert sum(len(scenario.workload()) for scenario in weeks) == 20
+    assert all(0 <= scenario.workload().submit_s[0] < 7 * 86_400 for scenario in weeks)
     many = trace_cases(traced, weeks=[3, 1], loads=[0.5, 0.25], seeds="4-5", nodes=16)
     assert [(c.week, c.seed, c.load) for c in many] == list(product((3, 1), (4, 5), (0.5, 0.25)))
     assert many[0].workload().load == pytest.approx(0.5)
-    assert len({case.name for case in [whole, *weeks, *many]}) == 12
+    assert len({scenario.name for scenario in [whole, *weeks, *many]}) == 12
 
 
 def test_a_trace_is_found_beside_the_file_and_then_where_the_traces_are(traced, monkeypatch):
@@ -246,7 +246,7 @@ def test_a_trace_may_move_and_its_cells_stay_those_but_may_not_change(traced):
     other = traced / "other"
     other.mkdir()
     shutil.copy(traced / "t.swf", other)
-    assert [case.name for case in trace_cases(traced)] == [case.name for case in trace_cases(other)]
+    assert [scenario.name for scenario in trace_cases(traced)] == [scenario.name for scenario in trace_cases(other)]
     (read,) = trace_cases(traced)
     (other / "t.swf").write_text(TRACE.replace(" 400 ", " 401 "))
     assert trace_cases(other)[0].name != read.name
@@ -264,30 +264,42 @@ def test_instances_are_read_from_files(tmp_path):
         "algorithms": ["GREEDY"],
         "instances": [{"model": "files", "files": ["2.json", "1.json"]}],
     }
-    cells = build_campaign(document, tmp_path).cells
-    assert [cell.case.path.name for cell in cells] == ["2.json", "1.json"]
-    assert instance_document(cells[0].case.instance()) == instance_document(dissertation_instance(scenario, 2))
-    assert cells[0].name.startswith("2.json sha256=")
-    assert len({cell.key for cell in cells}) == 2
+    runs = build_campaign(document, tmp_path).runs
+    assert [run.scenario.path.name for run in runs] == ["2.json", "1.json"]
+    assert instance_document(runs[0].scenario.instance()) == instance_document(dissertation_instance(scenario, 2))
+    assert runs[0].name.startswith("2.json sha256=")
+    assert len({run.key for run in runs}) == 2
 
 
-GREEDY = online.Entry(label="a", policy="GreedyPM*/per/OPT=MIN/MVT=600", bandwidth_gb_s=0.5, node_memory_gb=4.0)
-EASY = online.Entry(label="b", policy="EASY", penalty_s=0.0, order="submissions-first")
-BEST = offline.Entry(label="c", algorithm="BEST", options=Options(rounds=5, search="midpoints", pair_order="index"))
-PACKING = offline.Entry(label="d", algorithm="VP_CPSUM", second_phase="average")
+GREEDY = online.OnlineConfiguration(
+    label="a", policy="GreedyPM*/per/OPT=MIN/MVT=600", bandwidth_gb_s=0.5, node_memory_gb=4.0
+)
+EASY = online.OnlineConfiguration(label="b", policy="EASY", penalty_s=0.0, order="submissions-first")
+BEST = offline.OfflineConfiguration(
+    label="c", algorithm="BEST", options=Options(rounds=5, search="midpoints", pair_order="index")
+)
+PACKING = offline.OfflineConfiguration(label="d", algorithm="VP_CPSUM", second_phase="average")
 WEEK = TracePart(
     path=Path("somewhere/HPC2N-2002-2.2-cln.swf.gz"), digest="0123abcd" * 8, nodes=120, annotate="hpc2n", week=7
 )
 PART = TracePart(path=Path("t.swf"), digest="f" * 64, first=0, end=100, load=0.7, seed=3)
 THICK = ServiceScenario(nodes=64, services=100, dims=2, slack=0.1, sigma=0.25, rho=0.0)
 CELLS = (
-    Cell(kind=online.ONLINE, case=LublinTrace(seed=1), entry=GREEDY),
-    Cell(kind=online.ONLINE, case=LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"), entry=EASY),
-    Cell(kind=online.ONLINE, case=WEEK, entry=GREEDY),
-    Cell(kind=online.ONLINE, case=PART, entry=EASY, alone=True),
-    Cell(kind=offline.OFFLINE, case=Case(scenario=THICK, seed=12), entry=BEST, alone=True),
-    Cell(kind=offline.OFFLINE, case=clusters(1, large=False).cases()[0], entry=PACKING),
-    Cell(kind=offline.OFFLINE, case=FileCase(path=Path("i.json"), digest="0" * 64), entry=PACKING),
+    PlannedRun(kind=online.ONLINE, scenario=LublinTrace(seed=1), configuration=GREEDY),
+    PlannedRun(
+        kind=online.ONLINE,
+        scenario=LublinTrace(seed=3, load=0.7, jobs=60, nodes=8, estimates="user"),
+        configuration=EASY,
+    ),
+    PlannedRun(kind=online.ONLINE, scenario=WEEK, configuration=GREEDY),
+    PlannedRun(kind=online.ONLINE, scenario=PART, configuration=EASY, alone=True),
+    PlannedRun(
+        kind=offline.OFFLINE, scenario=RandomInstance(parameters=THICK, seed=12), configuration=BEST, alone=True
+    ),
+    PlannedRun(kind=offline.OFFLINE, scenario=clusters(1, large=False).scenarios()[0], configuration=PACKING),
+    PlannedRun(
+        kind=offline.OFFLINE, scenario=InstanceFile(path=Path("i.json"), digest="0" * 64), configuration=PACKING
+    ),
 )
 GOLDEN = (
     (
@@ -329,32 +341,32 @@ GOLDEN = (
 """Names, keys and seeds of these."""
 
 
-@pytest.mark.parametrize(("cell", "golden"), list(zip(CELLS, GOLDEN, strict=True)))
-def test_names_keys_and_seeds_stay_what_they_are(cell, golden):
+@pytest.mark.parametrize(("run", "golden"), list(zip(CELLS, GOLDEN, strict=True)))
+def test_names_keys_and_seeds_stay_what_they_are(run, golden):
     """Results are found by these: whoever changes one has everybody run everything again."""
-    assert (cell.name, cell.key, cell.seed) == golden
+    assert (run.name, run.key, run.seed) == golden
 
 
 def test_loads_and_settings_that_differ_in_the_tenth_digit_have_other_names():
     loads = [0.7, 0.7000000001]
-    names = [cell.name for cell in online_study({"loads": loads, "seeds": 1}).cells]
+    names = [run.name for run in online_study({"loads": loads, "seeds": 1}).runs]
     assert len(set(names)) == 2
     assert all(f"load={load!r} " in name for load, name in zip(loads, names, strict=True))
     for setting in ("penalty_s", "bandwidth_gb_s", "node_memory_gb"):
         study = online_study({"seeds": 1}, settings={setting: [300.0, 300.0000001]})
-        assert len({cell.key for cell in study.cells}) == len(set(labels_of(study))) == 2
+        assert len({run.key for run in study.runs}) == len(set(labels_of(study))) == 2
     study = offline_study({"seeds": 1, "slack": [0.5, 0.5000000001]})
-    assert len({cell.key for cell in study.cells}) == 2
+    assert len({run.key for run in study.runs}) == 2
 
 
 def test_a_cell_in_two_studies_is_run_once():
     one = {"name": "a", "policies": ["EASY", "FCFS"], "workloads": [LUBLIN]}
     other = {"name": "b", "policies": ["EASY"], "workloads": [LUBLIN | {"seeds": "2-4"}]}
     campaign = built(studies=[one, other])
-    assert [len(study.cells) for study in campaign.studies] == [6, 3]
-    assert len(campaign.cells) == 7
+    assert [len(study.runs) for study in campaign.studies] == [6, 3]
+    assert len(campaign.runs) == 7
     alone = built(studies=[one, other | {"alone": True}])
-    assert len(alone.cells) == 9
+    assert len(alone.runs) == 9
 
 
 def on(**more):
@@ -478,7 +490,7 @@ POSITIVE = st.floats(1e-3, 1e4)
 NUMBERS = st.lists(st.integers(0, 40), min_size=1, max_size=6, unique=True).map(tuple)
 LOADS = st.lists(st.floats(0.01, 3.0), max_size=3, unique_by=lambda load: f"{load:.12g}").map(tuple)
 ONLINE_ENTRIES = st.builds(
-    online.Entry,
+    online.OnlineConfiguration,
     label=NAMES,
     policy=st.sampled_from(TABLE_5_2),
     penalty_s=st.just(0.0) | POSITIVE,
@@ -496,7 +508,7 @@ OPTIONS = st.builds(
     dominance=st.booleans(),
 )
 OFFLINE_ENTRIES = st.builds(
-    offline.Entry,
+    offline.OfflineConfiguration,
     label=NAMES,
     algorithm=st.sampled_from(expand(["VP_*", "GREEDY", "BEST"])),
     options=OPTIONS,
@@ -546,7 +558,7 @@ def studies(draw):
         sample=draw(st.just("") | NAMES),
         alone=draw(st.booleans()),
         sources=tuple(draw(st.lists(sources, min_size=1, max_size=2, unique_by=lambda source: source.name))),
-        entries=tuple(draw(st.lists(entries, min_size=1, max_size=4, unique_by=lambda entry: entry.label))),
+        configurations=tuple(draw(st.lists(entries, min_size=1, max_size=4, unique_by=lambda entry: entry.label))),
     )
 
 
@@ -587,7 +599,7 @@ def test_so_does_one_of_files_and_its_report(traced):
     assert [source.name for source in campaign.studies[0].sources] == ["t", "part"]
     again = build_campaign(tomllib.loads(campaign_toml(campaign)), traced)
     assert told(again) == told(campaign) == told(build_campaign(tomllib.loads(tomli_w.dumps(document)), traced))
-    assert again.report == campaign.report == Report(**document["report"])
+    assert again.report == campaign.report == ReportSettings(**document["report"])
     assert str(traced) not in campaign_toml(campaign)
 
 
@@ -610,8 +622,8 @@ def test_all_settings_come_once_before_any_twice_and_more_contain_fewer(settings
 
 
 def test_a_thin_sample_has_every_slack_and_size_equally_often():
-    cases = dissertation(54, services=(100, 200)).cases()
-    seen = [(c.scenario.slack, c.scenario.services, c.scenario.dims) for c in cases]
+    cases = dissertation(54, services=(100, 200)).scenarios()
+    seen = [(c.parameters.slack, c.parameters.services, c.parameters.dims) for c in cases]
     assert len(set(seen)) == 54
 
 
@@ -627,17 +639,17 @@ def test_a_thin_sample_has_every_slack_and_size_equally_often():
     ],
 )
 def test_a_larger_sample_contains_a_smaller(source):
-    whole = source(1_000).cases()
-    assert len({case.name for case in whole}) == 1_000
+    whole = source(1_000).scenarios()
+    assert len({scenario.name for scenario in whole}) == 1_000
     for count in (1, 7, 333):
-        assert source(count).cases() == whole[:count]
+        assert source(count).scenarios() == whole[:count]
 
 
 def test_samples_are_of_the_sets_asked_for():
     for small, nodes, services in ((False, 64, LARGE_SERVICES), (True, 4, SMALL_SERVICES)):
-        cases = dissertation(300, small=small).cases()
-        assert {case.scenario.nodes for case in cases} == {nodes}
-        assert {case.scenario.services for case in cases} == set(services)
-    assert {case.scenario.services for case in dissertation(300, services=(100,)).cases()} == {100}
-    assert {case.scenario.parallel for case in clusters(50, large=True, parallel=True).cases()} == {True}
-    assert {case.scenario.nodes for case in clusters(50, large=False).cases()} == {4}
+        cases = dissertation(300, small=small).scenarios()
+        assert {scenario.parameters.nodes for scenario in cases} == {nodes}
+        assert {scenario.parameters.services for scenario in cases} == set(services)
+    assert {scenario.parameters.services for scenario in dissertation(300, services=(100,)).scenarios()} == {100}
+    assert {scenario.parameters.parallel for scenario in clusters(50, large=True, parallel=True).scenarios()} == {True}
+    assert {scenario.parameters.nodes for scenario in clusters(50, large=False).scenarios()} == {4}

@@ -33,7 +33,7 @@ def read(folder, *lines, **options):
 
 
 def odd(cwf):
-    return [(o.rule, o.handled, [(e.line, e.field, e.value) for e in o.examples]) for o in cwf.jobs.report.oddities]
+    return [(o.rule, o.handled, [(e.line, e.field, e.value) for e in o.examples]) for o in cwf.jobs.report.warnings]
 
 
 def columns(commands):
@@ -75,7 +75,7 @@ def test_what_is_written_reads_back_and_bytes_repeat(tmp_path_factory, cwf, name
     assert again == cwf
     assert again.jobs.name == "x"
     # Only what is kept as it is may be odd in what was written.
-    assert all(o.handled.startswith("kept") for o in again.jobs.report.oddities)
+    assert all(o.handled.startswith("kept") for o in again.jobs.report.warnings)
     write_cwf(path, again)
     assert path.read_bytes() == first
     assert [p.name for p in path.parent.iterdir()] == [name]
@@ -95,7 +95,7 @@ def test_jobs_and_commands_stand_in_one_file_by_time(tmp_path):
         job(90.5, job_id=2, submit_s=6),
         command(2, 7.25, "RT", 0.5),
     )
-    assert cwf.jobs.report.oddities == ()
+    assert cwf.jobs.report.warnings == ()
     assert cwf.jobs.report.lines == 2
     assert (len(cwf), cwf.dedicated) == (2, 1)
     assert np.array_equal(cwf.requested_start_s, [np.nan, 90.5], equal_nan=True)
@@ -202,7 +202,7 @@ def test_lines_are_counted_across_blocks(tmp_path, monkeypatch):
     cwf = read(tmp_path, *lines, "; late", "x", job(job_id=9, submit_s=9))
     assert cwf.jobs.line.tolist() == [*range(1, 10), 13]
     assert cwf.requested_start_s[:9].tolist() == list(range(50, 59))
-    assert [e.line for e in cwf.jobs.report.oddities[0].examples] == [12]
+    assert [e.line for e in cwf.jobs.report.warnings[0].examples] == [12]
     assert len(cwf.commands) == 1
 
 
@@ -275,7 +275,7 @@ def test_a_workload_has_starts_and_commands_in_groups_of_processors(tmp_path):
     assert np.array_equal(workload.requested_start_s, [70, np.nan, 80], equal_nan=True)
     # A command on a job that was dropped stays, and will be answered.
     assert columns(workload.commands)[1:] == [[1, 1, 1, 1, 9], [ET, EP, EP, RP, EP], [33, 1, 1, 2, 3]]
-    assert [o.rule for o in report.oddities] == ["run time unknown"]
+    assert [o.rule for o in report.warnings] == ["run time unknown"]
     assert to_workload(read_cwf(path), annotate="none")[0].commands.amount.tolist() == [33, 1, 32, 33, 65]
     same = load_workload(written(tmp_path, "; MaxProcs: 330", job(submit_s=1), name="y.cwf"))[0]
     assert not len(same.commands)
@@ -333,7 +333,7 @@ def test_amounts_and_starts_beyond_all_reason_are_reported(tmp_path):
     )
     cwf = read_cwf(path)
     assert (cwf.dedicated, cwf.commands.amount.tolist()) == (0, [1e9])
-    assert [o.rule for o in cwf.jobs.report.oddities] == [
+    assert [o.rule for o in cwf.jobs.report.warnings] == [
         "a requested start must be at most 1e+12",
         "a command's amount must be at most 1e+09",
     ]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dfrs.bounds.heterogeneous import effective_yield_bound
 from dfrs.engine.check import check
-from dfrs.experiments.kinds.farm_random import Case, Entry, prepare, run, spanning
+from dfrs.experiments.kinds.farm_random import FarmRandomConfiguration, FarmRandomScenario, prepare, run, spanning
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.hardware import HardwareView
@@ -253,7 +253,12 @@ def test_bad_workloads(seed):
 
 @pytest.mark.parametrize("policy", ["DFRS-FARM", "DFRS-FARM/PERIOD=100/MVT=0", "ARRIVE-F", "EASY"])
 def test_a_run_passes_the_checker(policy):
-    row = run(prepare(Case(seed=3, load=1.3, jobs=50)), Entry(label=policy, policy=policy), 0, None)
+    row = run(
+        prepare(FarmRandomScenario(seed=3, load=1.3, jobs=50)),
+        FarmRandomConfiguration(label=policy, policy=policy),
+        0,
+        None,
+    )
     assert row["status"] == "complete"
     assert float(str(row["bounded_stretch_max"])) >= 1.0
     if policy != "EASY":
@@ -263,5 +268,7 @@ def test_a_run_passes_the_checker(policy):
 def test_spanning_counts_jobs_in_several_sub_clusters():
     from dfrs.experiments.kinds.farm_random import simulation
 
-    done = simulation(prepare(Case(seed=3, load=1.3, jobs=50)), Entry(label="", policy="EASY")).run()
+    done = simulation(
+        prepare(FarmRandomScenario(seed=3, load=1.3, jobs=50)), FarmRandomConfiguration(label="", policy="EASY")
+    ).run()
     assert spanning(done) > 0

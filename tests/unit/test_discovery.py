@@ -1,4 +1,4 @@
-"""What methods of discovery conclude from usage, the phases of 000 section 7.2.2, and that the table is all memory."""
+"""What methods of discovery conclude from usage, the phases of [Stillwell2010] 7.2.2; the table is all memory."""
 
 from itertools import pairwise
 

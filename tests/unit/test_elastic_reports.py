@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.experiments.simulations import Task, measured
+from dfrs.experiments.simulations import SimulationTask, measured
 from dfrs.model.decisions import RUNNING, WAITING
 from dfrs.model.run import Action
 from dfrs.report.explain import stories, story_document, tell
@@ -155,7 +155,7 @@ def test_digests_tell_requested_starts_and_commands_apart_and_are_what_they_were
 
 def test_a_limit_of_commands_makes_another_task(tmp_path):
     keys = {
-        Task(
+        SimulationTask(
             workload=run_by_hand().workload,
             policy="FCFS",
             settings=SimulationSettings(command_limit=limit),

@@ -1,4 +1,4 @@
-"""Farms, latencies and profiles: what they refuse, and how a farm numbers its nodes (003 sections 4, 5, 7.3.1)."""
+"""Farms, latencies and profiles: what they refuse, and how a farm numbers its nodes ([Atif2011] 4, 5, 7.3.1)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Predictions: 003's worked examples to the digits printed, where they close, and what must hold of any profile."""
+"""Predictions: [Atif2011]'s worked examples to the digits printed, where they close; what holds of any profile."""
 
 import dataclasses
 

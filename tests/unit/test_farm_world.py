@@ -112,7 +112,7 @@ def test_a_profile_says_what_is_predicted_where_it_was_taken():
     assert (told.speed == prediction[2, 1, 0]).all()
     told = ground.profiled(1, 78, 50.0)
     assert told.swapping
-    assert np.isnan(told.speed).all(), "a thrashing job is not predicted (003 section 5.7)"
+    assert np.isnan(told.speed).all(), "a thrashing job is not predicted ([Atif2011] section 5.7)"
     assert told.required == pytest.approx(0.825)
     assert np.isnan(ground.profiled(2, 79, 50.0).speed).all(), "nor one across sub-clusters"
     assert list(ground.pending()) == []

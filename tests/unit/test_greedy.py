@@ -36,7 +36,7 @@ def fluid_needs(instance):
 
 
 def naive_order(sort, instance, rng):
-    """S1 to S7 of 000 section 4.2.2; a constrained need is what is left of a fluid one at yield 0."""
+    """S1 to S7 of [Stillwell2010] section 4.2.2; a constrained need is what is left of a fluid one at yield 0."""
     tasks = len(instance.need)
     if sort == 1:
         return rng.permutation(tasks).tolist()

@@ -127,14 +127,14 @@ def test_the_size_without_yield_is_the_requirement_and_the_constrained_need(inst
 
 
 def test_the_constrained_need_of_the_worked_example():
-    """000 section 4.1: a CPU need of 0.6 with a QoS constraint of 0.4 is a constrained need of 0.24."""
+    """[Stillwell2010] section 4.1: a CPU need of 0.6 with a QoS constraint of 0.4 is a constrained need of 0.24."""
     instance = make_instance([[0.5, 0.6]], capacity=[[1.0, 1.0]], minimum_yield=[0.4])
     assert instance.base[0].tolist() == pytest.approx([0.5, 0.24])
     assert instance.slope[0].tolist() == pytest.approx([0.0, 0.36])
 
 
 def test_the_scaled_yields_of_the_worked_example():
-    """000 section 4.1: with minimums 0.2 and 0.4, yields 0.8 and 0.85 are both a scaled yield of 0.75."""
+    """[Stillwell2010] section 4.1: with minimums 0.2 and 0.4, yields 0.8 and 0.85 are both a scaled yield of 0.75."""
     instance = make_instance([[0.1, 0.5]] * 2, capacity=[[1.0, 1.0]], minimum_yield=[0.2, 0.4])
     allocation = Allocation(place=np.zeros(2, dtype=np.int64), scaled_yields=np.array([0.75, 0.75]))
     assert allocation.yields(instance).tolist() == pytest.approx([0.8, 0.85])

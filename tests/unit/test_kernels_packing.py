@@ -92,7 +92,7 @@ def test_the_yield_search_finds_the_packing_its_twin_finds(case):
 
 
 def test_lists_are_tried_from_the_least_loaded_dimensions_on():
-    """The order of 000 with w = 2: (s0,s1), (s0,s2), (s1,s2), (s0,s3), (s1,s3), (s2,s3)."""
+    """The order of [Stillwell2010] with w = 2: (s0,s1), (s0,s2), (s1,s2), (s0,s3), (s1,s3), (s2,s3)."""
     loads = [0.3, 0.0, 0.1, 0.2]
     pairs = list(naive.lists_to_try(loads, 2, ordered=False, by_index=False))
     assert pairs == [frozenset(p) for p in [(1, 2), (1, 3), (2, 3), (1, 0), (2, 0), (3, 0)]]

@@ -163,7 +163,7 @@ def test_first_and_best_fit_know_no_window():
 
 @given(strategies.parallel_instances)
 def test_the_dominance_add_on_never_breaks_a_packing_nor_loses_yield(instance):
-    """For the six algorithms 000 section 4.2.5 has it for."""
+    """For the six algorithms [Stillwell2010] section 4.2.5 has it for."""
     for name, packing in VECTOR_PACKINGS.items():
         if packing.method not in ("FF", "BF"):
             continue

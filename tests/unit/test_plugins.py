@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.experiments.cells import OWN, code_digest
 from dfrs.experiments.kinds import experiments
 from dfrs.experiments.kinds.farm import FARM
+from dfrs.experiments.planned_runs import COMMON_COLUMNS, code_digest
 from dfrs.experiments.results import NAMES
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.spec_text import campaign_toml
@@ -42,21 +42,21 @@ def test_without_measurements_one_line_says_what_to_install(dfrs, monkeypatch, t
 
 @pytest.mark.parametrize("said", [STREAMS, FARMS])
 def test_a_campaign_names_its_measurements(monkeypatch, said):
-    usual = build_campaign({"format": "dfrs-campaign/1", **said}, Path()).cells[0]
+    usual = build_campaign({"format": "dfrs-campaign/1", **said}, Path()).runs[0]
     field = next(name for name in ("streams", "farms") if name in said)
     named = said | {field: [said[field][0] | {"programs": "mine"}]}
     with pytest.raises(InputError, match=rf'{field}\[0\].programs = "mine": .*there are arrive-f'):
         build_campaign({"format": "dfrs-campaign/1", **named}, Path())
     monkeypatch.setattr("dfrs.workloads.programs.entry_points", lambda group: (OURS,))
     other = build_campaign({"format": "dfrs-campaign/1", **named}, Path())
-    assert "mine" in other.cells[0].name
-    assert other.cells[0].key != usual.key
+    assert "mine" in other.runs[0].name
+    assert other.runs[0].key != usual.key
     assert 'programs = "mine"' in campaign_toml(other)
 
 
 def test_measurements_count_as_the_code_of_what_is_run_with_them(monkeypatch):
     before = code_digest(FARM.code)
-    monkeypatch.setattr("dfrs.experiments.cells.entry_points", lambda group: (OURS,))
+    monkeypatch.setattr("dfrs.experiments.planned_runs.entry_points", lambda group: (OURS,))
     code_digest.cache_clear()
     assert code_digest(FARM.code) != before
     code_digest.cache_clear()
@@ -67,6 +67,6 @@ def test_every_kind_of_experiment_says_all_that_is_asked_of_it():
     assert {kind.kind.name for kind in kinds} >= {"online", "offline", "needs", "farm", "hetero"}
     assert len({kind.sources for kind in kinds}) == len(kinds)
     for kind in kinds:
-        assert {kind.sources, kind.entries} <= set(kind.study.model_fields)
-        assert {*kind.measures, *kind.along, kind.drawn_by} <= set(kind.kind.schema)
-        assert not set(kind.kind.schema) & {*OWN, *NAMES}
+        assert {kind.sources, kind.configurations} <= set(kind.study.model_fields)
+        assert {*kind.metrics, *kind.x_columns, kind.cluster_by} <= set(kind.kind.schema)
+        assert not set(kind.kind.schema) & {*COMMON_COLUMNS, *NAMES}

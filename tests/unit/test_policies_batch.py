@@ -349,7 +349,7 @@ def test_others_need_no_estimate(name):
     assert started(name, shot) == {1: [1]}
 
 
-# EQUIPARTITION (000 section 5.1.2)
+# EQUIPARTITION ([Stillwell2010] section 5.1.2)
 
 
 def test_equipartition_gives_each_task_an_equal_part_of_its_node():

@@ -76,7 +76,7 @@ AGED = [name for name in SETTINGS if "MFT" in name or "MVT" in name]
 
 @given(name=st.sampled_from(AGED), case=drawn(policy_case), cause=st.sampled_from(CAUSES))
 def test_young_jobs_stay_or_are_paused(name, case, cause):
-    """But GreedyPM may move them (000 section 5.2.4)."""
+    """But GreedyPM may move them ([Stillwell2010] section 5.2.4)."""
     if cause is Cause.SUBMISSION and name.startswith("GreedyPM"):
         return
     shot = case.snapshot(cause)
@@ -119,7 +119,7 @@ def test_greedy_leaves_everyone_in_place(case):
 
 @given(case=drawn(policy_case), share=st.sampled_from(["MIN", "AVG", "NONE"]))
 def test_the_least_yield_is_one_over_the_largest_load(case, share):
-    """000 section 5.2.5: what is left over is shared on top of that."""
+    """[Stillwell2010] section 5.2.5: what is left over is shared on top of that."""
     shot = case.snapshot(Cause.COMPLETION)
     target = find_policy(f"/per/OPT={share}").decide(shot)
     load = np.zeros(len(case.capacity))

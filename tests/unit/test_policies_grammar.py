@@ -22,7 +22,7 @@ TABLE = {
     "GreedyPM*/per": ("GreedyPM", "Greedy", "MCB"), "MCB*": ("MCB", "MCB", None), "MCB/per": ("MCB", None, "MCB"),
     "MCB*/per": ("MCB", "MCB", "MCB"), "/per": (None, None, "MCB"), "/stretch-per": (None, None, "MCB-stretch"),
 }  # fmt: skip
-"""Table 5.1 of 000: actions on submission, on completion, periodic."""
+"""Table 5.1 of [Stillwell2010]: actions on submission, on completion, periodic."""
 
 
 def described(action):

@@ -1,4 +1,4 @@
-"""The policies of 002 Table III: names, the document's example, dedicated jobs on time, users' commands."""
+"""The policies of [Kumar2011] Table III: names, the document's example, dedicated jobs on time, users' commands."""
 
 from collections.abc import Sequence
 

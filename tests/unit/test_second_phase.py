@@ -57,7 +57,7 @@ def test_raising_the_average_never_lowers_it(instance):
 
 @given(strategies.instances)
 def test_with_one_fluid_resource_the_greedy_rule_has_the_average_of_the_program(instance):
-    """001 section 3.5 and 000 section 4.4.7 say that the rule is optimal."""
+    """[Stillwell2008] section 3.5 and [Stillwell2010] section 4.4.7 say that the rule is optimal."""
     rigid = np.ones_like(instance.rigid)
     rigid[:, -1] = False
     minimum = instance.minimum_yield

@@ -21,10 +21,10 @@ from dfrs.report import curves
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Content, Grid, TableCell, TableReport, brief_table, cells_csv, document, markdown
 from dfrs.runs.metrics.statistics import Interval, mean_interval, paired
-from dfrs_reproduction.measures import Sheet, distance_cells, mean_cell, mean_series
+from dfrs_reproduction.metrics import ResultTable, distance_cells, mean_cell, mean_series
 from dfrs_reproduction.stillwell2010 import figure_5_1, figure_6_1, table_5_2, tables_b
 from dfrs_reproduction.stillwell2010.appendix_b import algorithms
-from dfrs_reproduction.stillwell2010.moves import MEASURES
+from dfrs_reproduction.stillwell2010.moves import METRICS
 from dfrs_reproduction.stillwell2010.policies import BEST, TOGETHER
 
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 1e-6)
@@ -465,8 +465,8 @@ def test_scipy_is_imported_by_what_needs_it():
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-SURE = TableCell(row="a", measure="m", measured=4.712, low=4.08, high=5.63, instances=9, published=4.8, decimals=1)
-UNSURE = TableCell(row="b", measure="m", measured=1234.5, instances=1, decimals=1)
+SURE = TableCell(row="a", metric="m", measured=4.712, low=4.08, high=5.63, instances=9, published=4.8, decimals=1)
+UNSURE = TableCell(row="b", metric="m", measured=1234.5, instances=1, decimals=1)
 
 
 def report_of(*grids):
@@ -494,21 +494,21 @@ def test_files_hold_intervals():
 
 def test_a_cell_is_a_mean_with_its_interval():
     values = np.append(draw("exponential", 30), np.nan)
-    cell = mean_cell(values, report="r", row="a", measure="m", published=1.0, decimals=3)
+    cell = mean_cell(values, report="r", row="a", metric="m", published=1.0, decimals=3)
     found = mean_interval(values, seed="r/a/m")
     assert (cell.measured, cell.low, cell.high, cell.instances) == (found.mean, found.low, found.high, 30)
     pairs = np.arange(31) // 2
-    drawn = mean_cell(values, report="r", row="a", measure="m", clusters=pairs)
+    drawn = mean_cell(values, report="r", row="a", metric="m", clusters=pairs)
     found = mean_interval(values, seed="r/a/m", clusters=pairs)
     assert (drawn.low, drawn.high, drawn.instances) == (found.low, found.high, 30)
-    assert (cell.row, cell.measure, cell.published, cell.decimals) == ("a", "m", 1.0, 3)
+    assert (cell.row, cell.metric, cell.published, cell.decimals) == ("a", "m", 1.0, 3)
 
 
 def test_averages_over_instances_have_intervals_and_percentiles_have_none():
     bounds, yields = draw("random", 40) + 1.0, np.where(np.arange(40) % 8, draw("random", 40, 1), np.nan)
     frame = pl.DataFrame({"algorithm": "A", "bound": bounds, "minimum_yield": yields}).fill_nan(None)
-    cells = distance_cells(Sheet(frame), "A", yields)
-    assert [cell.measure for cell in cells if cell.low is not None] == ["dfb", "dfb, %"]
+    cells = distance_cells(ResultTable(frame), "A", yields)
+    assert [cell.metric for cell in cells if cell.low is not None] == ["dfb", "dfb, %"]
     for cell, values in zip(cells, (bounds - yields, 100 * (1 - yields / bounds)), strict=False):
         assert cell.measured == pytest.approx(np.nanmean(values))
         assert cell.low < cell.measured < cell.high
@@ -522,8 +522,8 @@ def test_policies_are_compared_on_the_same_traces(monkeypatch):
     columns["FCFS"][:4] = np.nan
     numbers = np.repeat(np.arange(10), 4)[np.random.default_rng(3).permutation(40)]
     monkeypatch.setattr(table_5_2, "degradation", lambda _, label: columns[label])
-    grid = table_5_2._against_best({"scaled": Sheet(pl.DataFrame({"algorithm": BEST, "number": numbers}))})
-    cells = {(cell.row, cell.measure): cell for cell in grid.cells}
+    grid = table_5_2._against_best({"scaled": ResultTable(pl.DataFrame({"algorithm": BEST, "number": numbers}))})
+    cells = {(cell.row, cell.metric): cell for cell in grid.cells}
     assert BEST in grid.title
     assert BEST not in {cell.row for cell in grid.cells}
     easy, fcfs = cells["EASY", "scaled: ratio"], cells["FCFS", "scaled: ratio"]
@@ -556,10 +556,10 @@ def test_traces_made_from_one_are_drawn_together(page):
     labels = ("600", "12000") if page == "Figure 6.1" else algorithms()
     once = draw("lognormal", 12)
     numbers = np.random.default_rng(4).permutation(np.repeat(np.arange(12), 3))
-    columns = ["bounded_degradation_from_bound", "degradation_from_bound", *MEASURES["B4"], *MEASURES["B5"]]
+    columns = ["bounded_degradation_from_bound", "degradation_from_bound", *METRICS["B4"], *METRICS["B5"]]
     one = pl.DataFrame({"number": numbers, "target_load": 0.7, "status": "completed", "message": None})
     one = one.with_columns(**dict.fromkeys(columns, once[numbers]))
-    sheet = Sheet(pl.concat(one.with_columns(algorithm=pl.lit(label)) for label in labels))
+    sheet = ResultTable(pl.concat(one.with_columns(algorithm=pl.lit(label)) for label in labels))
     studies = ("penalty", "free", "thrashing") if page == "Figure 5.1" else ("scaled",)
     content = item.content(dict.fromkeys(studies, sheet))
     assert TOGETHER in content.notes

@@ -11,31 +11,31 @@ import pytest
 
 import dfrs
 from dfrs.experiments import store as store_module
-from dfrs.experiments.cells import Cell, Work, code_digest, perform, source_digest
-from dfrs.experiments.engine import Engine
+from dfrs.experiments.campaign_engine import CampaignEngine
 from dfrs.experiments.kinds import offline, online
 from dfrs.experiments.kinds.farm import FARM
-from dfrs.experiments.kinds.farm_random import HETERO
+from dfrs.experiments.kinds.farm_random import FARM_RANDOM
 from dfrs.experiments.kinds.offline import OFFLINE
 from dfrs.experiments.kinds.online import ONLINE
+from dfrs.experiments.planned_runs import PlannedRun, Work, code_digest, perform, source_digest
 from dfrs.experiments.runners import InProcess
-from dfrs.experiments.sources.instances import Case, FileCase
+from dfrs.experiments.sources.instances import InstanceFile, RandomInstance
 from dfrs.experiments.sources.traces import LublinTrace, TracePart
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.store import FORMAT, Store
 from dfrs.model.errors import InputError
 from dfrs.placement.registry import Options
 from dfrs.workloads.services import ServiceScenario, VirtualClusterScenario
-from tests.fake_cells import FAKE, Entry, cells, code, runs, same
+from tests.fake_runs import FAKE, FakeConfiguration, code, executed, planned, same
 from tests.processes import kill, script, until
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from dfrs.experiments.store import Store
-from tests.fake_cells import cells
+from tests.fake_runs import planned
 store = Store(Path(sys.argv[1]))
-mine = cells(Path(sys.argv[2]), 2)[0]
+mine = planned(Path(sys.argv[2]), 2)[0]
 print(store.claim(mine), flush=True)
 sys.stdin.readline()
 store.close() if sys.argv[3] == "close" else store.release(mine.key)
@@ -45,7 +45,7 @@ sys.stdin.readline()
 
 
 def rows(asked):
-    return [row for cell in asked for row in perform(Work(cells=(cell,), source=source_digest(FAKE.code)))]
+    return [row for run in asked for row in perform(Work(runs=(run,), source=source_digest(FAKE.code)))]
 
 
 def filled(directory, asked, files=1):
@@ -78,7 +78,7 @@ def refused(directory, *words):
 
 
 def test_what_is_flushed_is_found_by_every_later_store_to_the_bit(tmp_path):
-    asked = cells(tmp_path / "marks", 7, Entry(), Entry(what="ValueError", label="bad"))
+    asked = planned(tmp_path / "marks", 7, FakeConfiguration(), FakeConfiguration(what="ValueError", label="bad"))
     store = Store(tmp_path / "store")
     assert store.known(FAKE) == {}
     assert store.results(FAKE).is_empty()
@@ -90,16 +90,16 @@ def test_what_is_flushed_is_found_by_every_later_store_to_the_bit(tmp_path):
     assert len(Store(tmp_path / "store").results(FAKE)) == 5
     store.flush(FAKE)
     later = Store(tmp_path / "store")
-    assert later.known(FAKE) == {cell.key: cell.entry.label == "bad" for cell in asked}
+    assert later.known(FAKE) == {run.key: run.configuration.label == "bad" for run in asked}
     assert sorted(later.results(FAKE).to_dicts(), key=str) == sorted(made, key=str)
     assert dict(later.results(FAKE).schema) == FAKE.columns
 
 
 def test_every_file_opens_by_itself_with_polars(tmp_path):
-    asked = cells(tmp_path / "marks", 5)
+    asked = planned(tmp_path / "marks", 5)
     store = filled(tmp_path / "store", asked, files=2)
     frame = pl.read_parquet(store.folder(FAKE) / "*.parquet")
-    assert set(frame["cell"]) == {cell.name for cell in asked}
+    assert set(frame["cell"]) == {run.name for run in asked}
     assert dict(frame.schema) == FAKE.columns
     assert [len(pl.read_parquet(path)) for path in parts(store)] in ([2, 3], [3, 2])
 
@@ -115,34 +115,34 @@ def test_a_flush_of_nothing_writes_nothing(tmp_path):
 
 
 def trace_cell(label="a", **settings):
-    return Cell(
+    return PlannedRun(
         kind=ONLINE,
-        case=LublinTrace(seed=3, jobs=60),
-        entry=online.Entry(label=label, policy="EASY", **settings),
+        scenario=LublinTrace(seed=3, jobs=60),
+        configuration=online.OnlineConfiguration(label=label, policy="EASY", **settings),
     )
 
 
 def test_key_and_seed_are_functions_of_the_name_that_stored_results_rely_on():
-    cell = trace_cell()
-    assert cell.name == (
+    run = trace_cell()
+    assert run.name == (
         "lublin-3 jobs=60 nodes=128 annotate=dfrs estimates=perfect"
         " | EASY | penalty_s=300 node_memory_gb=8 completions-first"
     )
     # A key or seed that changes silently would make results of years unfindable, or mix those of two seeds.
-    assert (cell.key, cell.seed) == ("42f168f7f0a2f4a5", 209167668823211)
+    assert (run.key, run.seed) == ("42f168f7f0a2f4a5", 209167668823211)
 
 
 def test_key_and_seed_are_the_same_in_every_process_and_under_every_label():
     code = (
         "from tests.unit.test_store import trace_cell\n"
         "for label in 'ab':\n"
-        "    cell = trace_cell(label, penalty_s=0.1 + 0.2)\n"
-        "    print(cell.key, cell.seed)\n"
+        "    run = trace_cell(label, penalty_s=0.1 + 0.2)\n"
+        "    print(run.key, run.seed)\n"
     )
     processes = [script(code, hash_seed=k) for k in (1, 2)]
     told = [process.communicate(timeout=60)[0].splitlines() for process in processes]
-    cell = trace_cell("c", penalty_s=0.1 + 0.2)
-    assert told == [[f"{cell.key} {cell.seed}"] * 2] * 2
+    run = trace_cell("c", penalty_s=0.1 + 0.2)
+    assert told == [[f"{run.key} {run.seed}"] * 2] * 2
 
 
 SCENARIO = ServiceScenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, rho=0.5)
@@ -172,11 +172,11 @@ def changed(name, value):
         (LublinTrace(seed=3, load=0.7), set()),
         (PART, {"path"}),
         (replace(PART, week=4, load=0.7, nodes=9), {"path"}),
-        (online.Entry(label="a", policy="EASY"), {"label"}),
-        (online.Entry(label="a", policy="EASY", bandwidth_gb_s=1.5), {"label"}),
-        (Case(scenario=SCENARIO, seed=3), set()),
-        (FileCase(path=Path("i.json"), digest="0" * 64), {"path"}),
-        (offline.Entry(label="a", algorithm="GA"), {"label"}),
+        (online.OnlineConfiguration(label="a", policy="EASY"), {"label"}),
+        (online.OnlineConfiguration(label="a", policy="EASY", bandwidth_gb_s=1.5), {"label"}),
+        (RandomInstance(parameters=SCENARIO, seed=3), set()),
+        (InstanceFile(path=Path("i.json"), digest="0" * 64), {"path"}),
+        (offline.OfflineConfiguration(label="a", algorithm="GA"), {"label"}),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "name") else "",
 )
@@ -189,7 +189,7 @@ def test_every_setting_is_in_the_name(whole, free):
 
 @pytest.mark.parametrize("scenario", [SCENARIO, CLUSTERS], ids=["services", "virtual-clusters"])
 def test_every_setting_of_a_scenario_is_in_the_name(scenario):
-    whole = Case(scenario=scenario, seed=3)
+    whole = RandomInstance(parameters=scenario, seed=3)
     for field in fields(scenario):
         value = getattr(scenario, field.name)
         more = value + 2 if field.name == "dims" else changed(field.name, value)
@@ -198,14 +198,14 @@ def test_every_setting_of_a_scenario_is_in_the_name(scenario):
 
 @pytest.mark.parametrize("name", offline.OPTIONS)
 def test_every_option_of_an_algorithm_is_in_the_name(name):
-    entry = offline.Entry(label="a", algorithm="GA")
+    entry = offline.OfflineConfiguration(label="a", algorithm="GA")
     options = Options(**{name: 3 if name == "rounds" else changed(name, getattr(Options(), name))})
     assert replace(entry, options=options).name != entry.name
 
 
 def keys(document, directory):
     """Keys by case and label."""
-    return {(cell.case.name, cell.entry.label): cell.key for cell in build_campaign(document, directory).cells}
+    return {(run.scenario.name, run.configuration.label): run.key for run in build_campaign(document, directory).runs}
 
 
 def test_a_changed_setting_changes_the_cells_it_touches_and_no_others(tmp_path):
@@ -241,7 +241,7 @@ def test_a_label_and_what_is_the_default_change_nothing(tmp_path):
 
 
 def test_results_of_other_code_are_in_another_folder_not_used_and_named(tmp_path, monkeypatch):
-    asked = cells(tmp_path / "marks", 3)
+    asked = planned(tmp_path / "marks", 3)
     old = filled(tmp_path / "store", asked)
     before = contents(tmp_path / "store")
     monkeypatch.setattr(store_module, "code_digest", lambda _: "another")
@@ -252,10 +252,10 @@ def test_results_of_other_code_are_in_another_folder_not_used_and_named(tmp_path
     assert store.results(FAKE).is_empty()
     store.add(FAKE, rows(asked[:2]))
     store.flush(FAKE)
-    assert set(Store(tmp_path / "store").known(FAKE)) == {cell.key for cell in asked[:2]}
+    assert set(Store(tmp_path / "store").known(FAKE)) == {run.key for run in asked[:2]}
     monkeypatch.undo()
     again = Store(tmp_path / "store")
-    assert set(again.known(FAKE)) == {cell.key for cell in asked}
+    assert set(again.known(FAKE)) == {run.key for run in asked}
     assert again.others(FAKE) == [store.directory / "fake-another"]
     assert before.items() <= contents(tmp_path / "store").items()
 
@@ -315,23 +315,23 @@ def test_a_new_file_and_other_libraries_count_as_code(tmp_path, monkeypatch):
     assert digest(tmp_path, monkeypatch, SOURCE, "sub/three.py") != before
     (tmp_path / "sub" / "three.py").unlink()
     assert digest(tmp_path, monkeypatch, SOURCE) == before
-    monkeypatch.setattr("dfrs.experiments.cells.version", lambda library: f"0 of {library}")
+    monkeypatch.setattr("dfrs.experiments.planned_runs.version", lambda library: f"0 of {library}")
     assert digest(tmp_path, monkeypatch, SOURCE) != before
 
 
 NEVER_IN_A_RESULT = {
     "api.py",
-    "experiments/cells.py",
+    "experiments/planned_runs.py",
     "experiments/experiment.py",
     "experiments/fields.py",
-    "experiments/kept.py",
+    "experiments/saved_runs.py",
     "runs/directory.py",
 }
-"""The package's door; what names cells, whose keys and seeds a test of their own pins down; what reads
-campaign files into cells, whose names say all of it; what writes kept runs."""
+"""The package's door; what names planned, whose keys and seeds a test of their own pins down; what reads
+campaign files into planned, whose names say all of it; what writes kept runs."""
 
 
-@pytest.mark.parametrize("kind", [ONLINE, OFFLINE, FARM, HETERO], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [ONLINE, OFFLINE, FARM, FARM_RANDOM], ids=lambda kind: kind.name)
 def test_all_that_a_kind_imports_counts_as_its_code(kind):
     root = Path(dfrs.__file__).parent
     parts = [root / part for part in kind.code]
@@ -365,7 +365,7 @@ def imported(path, root):
 
 @pytest.mark.parametrize("text", [json.dumps({"format": "dfrs-store/0"}), "[]", "{}", "", "no JSON", "\xff", "null"])
 def test_a_store_of_another_format_is_refused_and_left_as_it_is(text, tmp_path):
-    filled(tmp_path / "store", cells(tmp_path / "marks", 2)).close()
+    filled(tmp_path / "store", planned(tmp_path / "marks", 2)).close()
     (tmp_path / "store" / "store.json").write_text(text, encoding="latin-1")
     refused(tmp_path / "store", "store.json", FORMAT)
 
@@ -378,7 +378,7 @@ def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path):
 
 def test_an_empty_directory_and_one_that_is_not_there_become_stores_with_the_first_result_or_claim(tmp_path):
     (tmp_path / "empty").mkdir()
-    asked = cells(tmp_path / "marks", 2)
+    asked = planned(tmp_path / "marks", 2)
     for k, directory in enumerate((tmp_path / "empty", tmp_path / "a" / "b")):
         store = Store(directory)
         assert store.known(FAKE) == {}
@@ -398,14 +398,14 @@ def test_a_file_where_the_directory_should_be_is_one_line(tmp_path):
     (tmp_path / "file").write_text("x")
     for directory in (tmp_path / "file", tmp_path / "file" / "store"):
         with pytest.raises(InputError, match="file") as raised:
-            Store(directory).claim(cells(tmp_path / "marks", 1)[0])
+            Store(directory).claim(planned(tmp_path / "marks", 1)[0])
         assert "\n" not in str(raised.value)
     assert (tmp_path / "file").read_text() == "x"
 
 
 def test_a_process_that_was_killed_while_it_made_the_store_does_not_spoil_the_directory(tmp_path):
     (tmp_path / ".store.json.2f8ka1x0").write_text('{"form')
-    store = filled(tmp_path, cells(tmp_path.with_name("marks"), 2))
+    store = filled(tmp_path, planned(tmp_path.with_name("marks"), 2))
     assert len(store.results(FAKE)) == 2
 
 
@@ -421,7 +421,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_file_is_one_line_that_names_it_and_without_it_only_its_cells_run_again(how, tmp_path):
-    asked = cells(tmp_path / "marks", 6)
+    asked = planned(tmp_path / "marks", 6)
     store = filled(tmp_path / "store", asked, files=3)
     wanted = same(store)
     broken = parts(store)[1]
@@ -435,16 +435,16 @@ def test_a_broken_file_is_one_line_that_names_it_and_without_it_only_its_cells_r
         assert "remove it" in told
         assert "\n" not in told
     broken.unlink()
-    before = runs(tmp_path / "marks")
+    before = executed(tmp_path / "marks")
     later = Store(tmp_path / "store")
-    tally = Engine(later, InProcess()).run(asked)
-    assert (tally.kept, tally.run) == (4, 2)
-    assert {number for number, _ in runs(tmp_path / "marks") - before} == held
+    tally = CampaignEngine(later, InProcess()).run(asked)
+    assert (tally.known, tally.executed) == (4, 2)
+    assert {number for number, _ in executed(tmp_path / "marks") - before} == held
     assert same(later).equals(wanted)
 
 
 def test_no_flipped_byte_goes_unnoticed(tmp_path):
-    store = filled(tmp_path / "store", cells(tmp_path / "marks", 40))
+    store = filled(tmp_path / "store", planned(tmp_path / "marks", 40))
     path = parts(store)[0]
     data = path.read_bytes()
     for place in range(0, len(data), len(data) // 60):
@@ -454,18 +454,18 @@ def test_no_flipped_byte_goes_unnoticed(tmp_path):
 
 
 def test_a_file_of_a_table_with_other_columns_is_one_line(tmp_path):
-    store = filled(tmp_path / "store", cells(tmp_path / "marks", 2))
+    store = filled(tmp_path / "store", planned(tmp_path / "marks", 2))
     pl.DataFrame({"key": ["a"]}).write_parquet(parts(store)[0])
     with pytest.raises(InputError, match=r"part-.*is damaged.*remove it"):
         Store(tmp_path / "store").known(FAKE)
 
 
-# The same cell twice, and merging.
+# The same run twice, and merging.
 
 
 def test_of_several_results_of_a_cell_one_counts_and_success_before_failure(tmp_path):
     marks = tmp_path / "marks"
-    asked = cells(marks, 3, Entry(what="ValueError", at=(0, 1)))
+    asked = planned(marks, 3, FakeConfiguration(what="ValueError", at=(0, 1)))
     one, other = Store(tmp_path / "store"), Store(tmp_path / "store")
     for store in (one, other):
         store.add(FAKE, rows(asked))
@@ -476,13 +476,17 @@ def test_of_several_results_of_a_cell_one_counts_and_success_before_failure(tmp_
     for store in (one, other, Store(tmp_path / "store")):
         assert store.known(FAKE) == {asked[0].key: False, asked[1].key: True, asked[2].key: False}
         frame = store.results(FAKE)
-        assert sorted(frame["key"]) == sorted(cell.key for cell in asked)
+        assert sorted(frame["key"]) == sorted(run.key for run in asked)
         status = dict(zip(frame["key"], frame["status"], strict=True))
-        assert [status[cell.key] for cell in asked] == ["complete", "failed", "complete"]
+        assert [status[run.key] for run in asked] == ["complete", "failed", "complete"]
 
 
 def many(tmp_path, files=40):
-    return filled(tmp_path / "store", cells(tmp_path / "marks", files, Entry(what="ValueError", at=(3,))), files=files)
+    return filled(
+        tmp_path / "store",
+        planned(tmp_path / "marks", files, FakeConfiguration(what="ValueError", at=(3,))),
+        files=files,
+    )
 
 
 def test_merging_leaves_one_file_with_the_same_results(tmp_path):
@@ -501,7 +505,7 @@ def test_merging_leaves_one_file_with_the_same_results(tmp_path):
 
 
 def test_what_is_not_worth_merging_is_left_as_it_is(tmp_path):
-    store = filled(tmp_path / "store", cells(tmp_path / "marks", 3), files=3)
+    store = filled(tmp_path / "store", planned(tmp_path / "marks", 3), files=3)
     before = contents(tmp_path / "store")
     store.merge(FAKE)
     assert contents(tmp_path / "store") == before
@@ -564,7 +568,7 @@ def holding(tmp_path):
 
 @pytest.mark.parametrize("how", ["close", "release", "kill"])
 def test_a_claim_is_of_one_process_until_that_gives_it_up_or_ends(how, holding, tmp_path):
-    mine, other = cells(tmp_path / "marks", 2)
+    mine, other = planned(tmp_path / "marks", 2)
     store = Store(tmp_path / "store")
     process = holding(how)
     assert not store.claim(mine)
@@ -583,13 +587,13 @@ def test_a_flush_ends_the_claims_of_what_it_wrote_and_no_others(tmp_path):
         "import sys\n"
         "from pathlib import Path\n"
         "from dfrs.experiments.store import Store\n"
-        "from tests.fake_cells import cells\n"
+        "from tests.fake_runs import planned\n"
         "store = Store(Path(sys.argv[1]))\n"
-        "print([store.claim(cell) for cell in cells(Path(sys.argv[2]), 3)])\n"
+        "print([store.claim(run) for run in planned(Path(sys.argv[2]), 3)])\n"
     )
-    asked = cells(tmp_path / "marks", 3)
+    asked = planned(tmp_path / "marks", 3)
     store = Store(tmp_path / "store")
-    assert [store.claim(cell) for cell in asked] == [True] * 3
+    assert [store.claim(run) for run in asked] == [True] * 3
     store.add(FAKE, rows(asked[1:]))
     for free in (False, True):
         if free:
@@ -607,6 +611,6 @@ def test_where_the_file_system_has_no_locks_every_cell_can_be_claimed(tmp_path, 
 
     store = Store(tmp_path / "store")
     monkeypatch.setattr(fcntl, "lockf", no_locks)
-    asked = cells(tmp_path / "marks", 2)
-    assert Engine(store, InProcess()).run(asked).run == 2
+    asked = planned(tmp_path / "marks", 2)
+    assert CampaignEngine(store, InProcess()).run(asked).run == 2
     assert len(Store(tmp_path / "store").results(FAKE)) == 2

@@ -30,7 +30,7 @@ def written(folder, *lines, name="x.swf"):
 
 
 def rules(swf):
-    return {o.rule: (o.count, [(e.line, e.value) for e in o.examples]) for o in swf.report.oddities}
+    return {o.rule: (o.count, [(e.line, e.value) for e in o.examples]) for o in swf.report.warnings}
 
 
 WHOLE = st.integers(-1, 2**53) | st.integers(-1, 300)
@@ -58,7 +58,7 @@ def test_what_is_written_reads_back_and_bytes_repeat(tmp_path_factory, swf, name
     assert first.startswith(b"\x1f\x8b") == name.endswith(".gz")
     again = read_swf(path)
     assert again == swf
-    assert again.report.oddities == ()
+    assert again.report.warnings == ()
     write_swf(path, again)
     assert path.read_bytes() == first
     assert [p.name for p in path.parent.iterdir()] == [name]
@@ -127,7 +127,7 @@ def test_a_bad_field_is_dropped_with_its_line_or_refused(tmp_path, case):
     assert swf.job_id.tolist() == [1, 3]
     assert swf.line.tolist() == [2, 4]
     assert swf.report.lines == 3
-    (odd,) = swf.report.oddities
+    (odd,) = swf.report.warnings
     assert odd.count == 1
     assert odd.handled == "dropped"
     assert (odd.examples[0].line, odd.examples[0].field, odd.examples[0].value) == (3, where, value)
@@ -138,7 +138,7 @@ def test_a_bad_field_is_dropped_with_its_line_or_refused(tmp_path, case):
 
 def test_only_ten_lines_are_kept_and_all_are_counted(tmp_path):
     path = written(tmp_path, line(), *["1 2 3"] * 25)
-    (odd,) = read_swf(path).report.oddities
+    (odd,) = read_swf(path).report.warnings
     assert odd.count == 25
     assert [e.line for e in odd.examples] == list(range(2, 12))
     with pytest.raises(InputError, match=r":2: number of fields = 3: .*18.*\(and 24 more\)$"):
@@ -152,7 +152,7 @@ def test_lines_are_counted_across_blocks_comments_and_empty_lines(tmp_path, monk
     lines = ["; a: b", "", *[line(job_id=k) for k in range(9)], "; in between", "", "x", line(job_id=9), "y"]
     swf = read_swf(written(tmp_path, *lines))
     assert swf.line.tolist() == [*range(3, 12), 15]
-    assert [e.line for e in swf.report.oddities[0].examples] == [14, 16]
+    assert [e.line for e in swf.report.warnings[0].examples] == [14, 16]
     assert swf.comments == (" a: b", " in between")
 
 

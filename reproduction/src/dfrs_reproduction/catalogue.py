@@ -33,11 +33,11 @@ __all__ = ["EXHIBITS", "choose", "parse_size"]
 
 ATIF2011 = sorted(
     (*predictions.EXHIBITS, *moves.EXHIBITS, *experiments.EXHIBITS),
-    key=lambda item: int(item.name.rpartition("-")[2]),
+    key=lambda exhibit: int(exhibit.name.rpartition("-")[2]),
 )
 EXHIBITS: dict[str, Exhibit] = {
-    item.name: item
-    for item in (
+    exhibit.name: exhibit
+    for exhibit in (
         figure_4_1.EXHIBIT,
         table_4_1.EXHIBIT,
         table_4_2.EXHIBIT,

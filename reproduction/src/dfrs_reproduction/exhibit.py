@@ -7,11 +7,11 @@ import polars as pl
 
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.report.tables import Content, TableReport, dots
-from dfrs_reproduction.measures import Sheet, failures
+from dfrs_reproduction.metrics import ResultTable, failures
 from dfrs_reproduction.sizes import Size
 
 Needs = Mapping[str, Study]
-Results = Mapping[str, Sheet]
+Results = Mapping[str, ResultTable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Exhibit:
     def report(self, size: Size, frame: Callable[[Study], pl.DataFrame]) -> TableReport:
         """The report, from the results of each study."""
         needs = self.needs(size)
-        results = {name: Sheet(frame(study)) for name, study in needs.items()}
+        results = {name: ResultTable(frame(study)) for name, study in needs.items()}
         content = self.content(results)
         report = TableReport(
             name=self.name,

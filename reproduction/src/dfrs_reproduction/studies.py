@@ -1,6 +1,6 @@
 """The studies that several tables share."""
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.placement.greedy import GREEDIES, LIGHT
 from dfrs.placement.packing import MULTI_CAPACITY, VECTOR_PACKINGS
@@ -22,14 +22,16 @@ PROGRAM_LIMIT_S = 20.0
 """Time limit of the algorithms that solve programs, where a table does not say otherwise."""
 
 
-def entries(*names: str, options: Options = PUBLISHED) -> tuple[Entry, ...]:
+def configurations(*names: str, options: Options = PUBLISHED) -> tuple[OfflineConfiguration, ...]:
     """Algorithms under their own names."""
-    return tuple(Entry(label=name, algorithm=name, options=options) for name in names)
+    return tuple(OfflineConfiguration(label=name, algorithm=name, options=options) for name in names)
 
 
-def with_average(*names: str, options: Options = PUBLISHED) -> tuple[Entry, ...]:
+def with_average(*names: str, options: Options = PUBLISHED) -> tuple[OfflineConfiguration, ...]:
     """The same with the second phase of [Stillwell2008] section 3.5."""
-    return tuple(Entry(label=name, algorithm=name, options=options, second_phase="average") for name in names)
+    return tuple(
+        OfflineConfiguration(label=name, algorithm=name, options=options, second_phase="average") for name in names
+    )
 
 
 def packing(size: Size) -> Study:
@@ -38,12 +40,17 @@ def packing(size: Size) -> Study:
         name="large",
         sample=of(size.packing, 72_900, "[Stillwell2010]'s large set (64 nodes; 100, 200, 500 services)"),
         sources=(dissertation(size.packing),),
-        entries=(
-            *entries(*VECTOR_PACKINGS),
-            *(Entry(label=label, algorithm=name, options=TEXT_ORDER) for label, name in IN_TEXT_ORDER.items()),
-            Entry(label=WITH_SECOND_PHASE, algorithm="VP_CPSUM", options=PUBLISHED, second_phase="average"),
-            *entries("GREEDY", "GREEDYLIGHT", *GREEDIES),
-            Entry(label=BEST, algorithm="BEST", options=Options(rounds=BEST_ROUNDS)),
+        configurations=(
+            *configurations(*VECTOR_PACKINGS),
+            *(
+                OfflineConfiguration(label=label, algorithm=name, options=TEXT_ORDER)
+                for label, name in IN_TEXT_ORDER.items()
+            ),
+            OfflineConfiguration(
+                label=WITH_SECOND_PHASE, algorithm="VP_CPSUM", options=PUBLISHED, second_phase="average"
+            ),
+            *configurations("GREEDY", "GREEDYLIGHT", *GREEDIES),
+            OfflineConfiguration(label=BEST, algorithm="BEST", options=Options(rounds=BEST_ROUNDS)),
         ),
     )
 
@@ -58,7 +65,7 @@ def clusters_small(size: Size) -> Study:
         name="clusters-small",
         sample=of(size.clusters_small, 1_440, "[Stillwell2008]'s small set (4 nodes; 6, 8, 10, 12 tasks)"),
         sources=(clusters(size.clusters_small, large=False),),
-        entries=with_average(*MULTI_CAPACITY, *LOAD_GREEDY, *ROUNDING),
+        configurations=with_average(*MULTI_CAPACITY, *LOAD_GREEDY, *ROUNDING),
     )
 
 
@@ -68,5 +75,5 @@ def clusters_large(size: Size) -> Study:
         name="clusters-large",
         sample=of(size.clusters_large, 10_800, "[Stillwell2008]'s large set (64 nodes; 100, 250, 500 tasks)"),
         sources=(clusters(size.clusters_large, large=True),),
-        entries=with_average(*MULTI_CAPACITY, *LOAD_GREEDY),
+        configurations=with_average(*MULTI_CAPACITY, *LOAD_GREEDY),
     )

@@ -1,4 +1,4 @@
-"""Lower bound on the maximum stretch: the optimum of a clairvoyant scheduler with fluid CPU (000 section 5.1.2).
+"""Lower bound on the maximum stretch: the optimum of a clairvoyant scheduler with fluid CPU ([Stillwell2010] 5.1.2).
 
 By Theorem 1 a maximum stretch S can be reached, if memory, penalties and packing are left out, iff each job j can get
 its work p_j * w_j (w_j = need * tasks) between r_j and r_j + S * p_j, at most at rate w_j, all jobs together at most at

@@ -24,7 +24,7 @@ from rich.text import Text
 from dfrs.kernels.compiling import compilation
 
 if TYPE_CHECKING:
-    from dfrs.workloads.oddities import Report
+    from dfrs.workloads.trace_warnings import TraceReport
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -65,9 +65,9 @@ def tell_missing(policies: Sequence[str]) -> None:
         warn(f"policy {name} is not there any more: the one after it decides in its place")
 
 
-def tell_odd(trace: Path, report: "Report") -> None:
-    """A line for each kind of oddity of a trace: rule, number, what was done, the first."""
-    for odd in report.oddities:
+def tell_odd(trace: Path, report: "TraceReport") -> None:
+    """A line for each kind of warning of a trace: rule, number, what was done, the first."""
+    for odd in report.warnings:
         warn(f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})")
 
 

@@ -1,4 +1,4 @@
-"""Cells on a Dask cluster: an existing one by its address, or one of this machine for as long as it is needed.
+"""Runs on a Dask cluster: an existing one by its address, or one of this machine for as long as it is needed.
 
 The workers need the same dfrs installed, and see trace files under the same paths. Only the process that asks writes
 to the store. Where a worker ends, Dask gives its work to another.
@@ -13,7 +13,7 @@ from typing import Any
 from distributed import Client, Future, KilledWorker, LocalCluster, as_completed
 from distributed.client import FutureCancelledError
 
-from dfrs.experiments.cells import Cell, Row, Work, perform
+from dfrs.experiments.planned_runs import PlannedRun, Row, Work, perform
 from dfrs.experiments.runners import Done, deaf_children
 from dfrs.model.errors import DfrsError, InputError
 
@@ -67,7 +67,7 @@ class DaskRunner:
             self._counted_s = time.monotonic()
         return max(1, self._workers)
 
-    def start(self, cells: Sequence[Cell]) -> None:
+    def start(self, runs: Sequence[PlannedRun]) -> None:
         """Each worker loads what it needs with its first piece."""
 
     def map(self, work: Iterable[Work]) -> Iterator[Done]:

@@ -1,29 +1,29 @@
-"""How long a campaign will take, from what some of its cells took."""
+"""How long a campaign will take, from what some of its runs took."""
 
 import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from dfrs.experiments.cells import Cell, Kind
 from dfrs.experiments.fields import spread
+from dfrs.experiments.planned_runs import PlannedRun, RunKind
 from dfrs.experiments.spec import Campaign
 from dfrs.experiments.store import Store
 
 PROBES = 3
-"""Cells of each entry on each source that are measured before anything is said."""
+"""Runs of each configuration on each source that are measured before anything is said."""
 _LEVEL = 0.975
 """Of the quantile on both sides of 95 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Seconds of one core, of the cells that may run beside others and of those that run alone.
+    """Seconds of one core, for the runs that may execute beside others and for those that execute alone.
 
-    `cells` are all, `left` those without a result, `measured` those whose time is known. `error_s` is the standard
+    `runs` are all, `left` those without a result, `measured` those whose time is known. `error_s` is the standard
     error of both times, of so many degrees of freedom (Welch and Satterthwaite), 0 where nothing is left to chance.
     """
 
-    cells: int
+    runs: int
     left: int
     measured: int
     whole_s: float
@@ -34,7 +34,7 @@ class Estimate:
     freedom: float
 
     def whole_on(self, workers: int) -> tuple[float, float, float]:
-        """Wall-clock seconds of the whole campaign on so many processes, and from where to where, in 95 % of cases."""
+        """Wall-clock seconds of the whole campaign on so many processes, and their 95 % interval."""
         return self._on(self.whole_s, self.whole_alone_s, workers)
 
     def left_on(self, workers: int) -> tuple[float, float, float]:
@@ -54,59 +54,59 @@ class Estimate:
         return float(t.ppf(_LEVEL, self.freedom))
 
 
-def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[Cell]]:
-    """Cells that may take about the same time: of one entry on one source."""
-    strata: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+def _strata(campaign: Campaign) -> dict[tuple[str, str, str], list[PlannedRun]]:
+    """Runs that may take about the same time: of one configuration on one source."""
+    strata: dict[tuple[str, str, str], list[PlannedRun]] = defaultdict(list)
     seen: set[str] = set()
     for study in campaign.studies:
         for source in study.sources:
-            for cell in study.cells_of(source):
-                if cell.key not in seen:
-                    strata[study.name, source.name, cell.entry.name].append(cell)
-                seen.add(cell.key)
+            for run in study.runs_of(source):
+                if run.key not in seen:
+                    strata[study.name, source.name, run.configuration.name].append(run)
+                seen.add(run.key)
     return strata
 
 
-def probes(campaign: Campaign, store: Store) -> list[Cell]:
-    """Cells to run so that PROBES of each stratum are known, spread evenly over its cases; fewer where it has fewer."""
-    chosen: list[Cell] = []
+def probes(campaign: Campaign, store: Store) -> list[PlannedRun]:
+    """Runs to execute so that PROBES of each stratum are known, spread evenly over its scenarios."""
+    chosen: list[PlannedRun] = []
     times = {kind.name: _times(store, kind) for kind in campaign.kinds}
-    for cells in _strata(campaign).values():
-        known = store.known(cells[0].kind)
-        missing = PROBES - sum(cell.key in times[cell.kind.name] for cell in cells)
-        places = [place for place, _ in spread(len(cells), len(cells))]
-        chosen += [cells[k] for k in places if cells[k].key not in known][: max(0, missing)]
-    # Case by case, so that what is prepared for one entry serves the next.
-    return sorted(chosen, key=lambda cell: cell.case.name)
+    for runs in _strata(campaign).values():
+        known = store.known(runs[0].kind)
+        missing = PROBES - sum(run.key in times[run.kind.name] for run in runs)
+        places = [place for place, _ in spread(len(runs), len(runs))]
+        chosen += [runs[k] for k in places if runs[k].key not in known][: max(0, missing)]
+    # Scenario by scenario, so that what is prepared for one configuration serves the next.
+    return sorted(chosen, key=lambda run: run.scenario.name)
 
 
-def _times(store: Store, kind: Kind) -> dict[str, float]:
-    """Seconds of the cells whose time is known, by key."""
+def _times(store: Store, kind: RunKind) -> dict[str, float]:
+    """Seconds of the runs whose time is known, by key."""
     frame = store.results(kind)
     pairs = zip(frame["key"].to_list(), frame["cell_s"].to_list(), strict=True)
     return {key: seconds for key, seconds in pairs if seconds is not None}
 
 
 def estimate(campaign: Campaign, store: Store) -> Estimate:
-    """From the times of the cells in the store, stratum by stratum."""
+    """From the times of the runs in the store, stratum by stratum."""
     taken: dict[str, float] = {}
     for kind in campaign.kinds:
         taken |= _times(store, kind)
-    cells = left = measured = 0
+    runs = left = measured = 0
     variance = squares = 0.0
     whole_s, left_s = {False: 0.0, True: 0.0}, {False: 0.0, True: 0.0}
     for stratum in _strata(campaign).values():
-        times = [taken[cell.key] for cell in stratum if cell.key in taken]
+        times = [taken[run.key] for run in stratum if run.key in taken]
         rest = len(stratum) - len(times)
         mean = sum(times) / len(times) if times else 0.0
-        cells, left, measured = cells + len(stratum), left + rest, measured + len(times)
+        runs, left, measured = runs + len(stratum), left + rest, measured + len(times)
         whole_s[stratum[0].alone] += sum(times) + rest * mean
         left_s[stratum[0].alone] += rest * mean
         if len(times) > 1:
             own = rest**2 * sum((t - mean) ** 2 for t in times) / (len(times) - 1) / len(times)
             variance, squares = variance + own, squares + own**2 / (len(times) - 1)
     return Estimate(
-        cells=cells,
+        runs=runs,
         left=left,
         measured=measured,
         whole_s=whole_s[False],

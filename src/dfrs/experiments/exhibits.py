@@ -1,6 +1,6 @@
 """Published tables and figures that `dfrs reproduce` makes again: they are in packages of their own.
 
-Such a package has one entry point, which leads to an object with the methods of `Exhibits`:
+Such a package has one entry point, which leads to an object with the methods of `ExhibitCatalogue`:
 
     [project.entry-points."dfrs.reproduction"]
     papers = "dfrs_reproduction.catalogue"
@@ -19,7 +19,7 @@ from dfrs.report.tables import TableReport
 GROUP = "dfrs.reproduction"
 
 
-class Sample(Protocol):
+class SampleSize(Protocol):
     """How much of each published set is run."""
 
     @property
@@ -28,7 +28,7 @@ class Sample(Protocol):
         ...
 
 
-class Exhibit(Protocol):
+class PublishedExhibit(Protocol):
     """A published table or figure."""
 
     @property
@@ -46,30 +46,30 @@ class Exhibit(Protocol):
         """Where it was published."""
         ...
 
-    def campaign(self, size: Sample, /) -> Campaign:
+    def campaign(self, size: SampleSize, /) -> Campaign:
         """What has to be run for it, on a sample."""
         ...
 
-    def report(self, size: Sample, frame: Callable[[Study], pl.DataFrame], /) -> TableReport:
+    def report(self, size: SampleSize, frame: Callable[[Study], pl.DataFrame], /) -> TableReport:
         """Published and measured numbers side by side, from the results of each study."""
         ...
 
 
-class Exhibits(Protocol):
+class ExhibitCatalogue(Protocol):
     """All that a package has."""
 
-    def choose(self, names: list[str], /) -> list[Exhibit]:
+    def choose(self, names: list[str], /) -> list[PublishedExhibit]:
         """By name or pattern, all if none is given. Raises InputError with the nearest names."""
         ...
 
-    def parse_size(self, text: str, /) -> Sample:
+    def parse_size(self, text: str, /) -> SampleSize:
         """`quick`, `standard`, `full` or a share. Raises InputError."""
         ...
 
 
-def find_exhibits() -> Exhibits:
+def find_exhibits() -> ExhibitCatalogue:
     """Those of the installed package. Raises InputError that says how to install it."""
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
     if not found:
         raise InputError(
             "published tables and figures are not installed: in a checkout of dfrs, pip install -e reproduction"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dfrs.experiments.farm_runs import Analysis, Move, Prepared, done_by, measured, moves_of, placed, simulation
+from dfrs.experiments.farm_runs import Analysis, Move, PreparedStream, done_by, measured, moves_of, placed, simulation
 from dfrs.model.instance import Floats
 from dfrs.model.run import Run
 from dfrs.policies.heterogeneous.rules import letter
@@ -14,18 +14,18 @@ from dfrs.runs.metrics.statistics import mean_interval
 from dfrs.simulator.simulation import Watch
 from dfrs.workloads.programs import Published
 
-MEASURES = {"wait_s": "average wait, s", "turnaround_s": "average turnaround, s", "total_s": "total time, s"}
+METRICS = {"wait_s": "average wait, s", "turnaround_s": "average turnaround, s", "total_s": "total time, s"}
 _GAIN = re.compile(r"predicted gain (-?\d+) s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
+class FarmOutcome:
     """One run under one policy."""
 
     policy: str
     seed: int
     run: Run
-    measures: Mapping[str, float]
+    metrics: Mapping[str, float]
     moves: Sequence[Move]
     placed: Mapping[int, tuple[float, float, str]]
     """Of each job, by index, its start, its end, and where it was in turn."""
@@ -38,15 +38,17 @@ class Outcome:
         return len({move.time_s for move in self.moves})
 
 
-def outcome(made: Prepared, policy: str, seed: int, *, explain: bool = False, watch: Watch | None = None) -> Outcome:
+def run_stream(
+    made: PreparedStream, policy: str, seed: int, *, explain: bool = False, watch: Watch | None = None
+) -> FarmOutcome:
     """Simulate the stream under the policy."""
     heard: list[Analysis] = []
     run = simulation(made, policy, heard if explain else None).run(watch)
-    return Outcome(
+    return FarmOutcome(
         policy=policy,
         seed=seed,
         run=run,
-        measures=measured(run),
+        metrics=measured(run),
         moves=moves_of(run, made.farm),
         placed=placed(run, made.farm),
         analyses=heard,
@@ -63,7 +65,7 @@ class Pair:
     done: Floats
     """Jobs that the base run had done when the other run was done ([Atif2011]: Jobs@mig.run)."""
     saved: Mapping[str, Floats]
-    """Of each of MEASURES, base less other, in seconds."""
+    """Of each of METRICS, base less other, in seconds."""
     of_base: Mapping[str, Floats]
     """The same in percent of the base run ..."""
     of_other: Mapping[str, Floats]
@@ -85,19 +87,19 @@ def percent(saved: Floats, of: Floats) -> Floats:
     return 100.0 * np.divide(saved, of, out=np.zeros_like(saved), where=of > 0)
 
 
-def compare(outcomes: Mapping[str, Sequence[Outcome]], base: str, policy: str) -> Pair:
+def compare(outcomes: Mapping[str, Sequence[FarmOutcome]], base: str, policy: str) -> Pair:
     """The runs of `policy` against those of `base`, seed by seed."""
     pairs = list(zip(outcomes[base], outcomes[policy], strict=True))
-    old = {key: np.array([a.measures[key] for a, _ in pairs]) for key in MEASURES}
-    new = {key: np.array([b.measures[key] for _, b in pairs]) for key in MEASURES}
+    old = {key: np.array([a.metrics[key] for a, _ in pairs]) for key in METRICS}
+    new = {key: np.array([b.metrics[key] for _, b in pairs]) for key in METRICS}
     return Pair(
         base=base,
         policy=policy,
         jobs=len(pairs[0][0].run.workload),
-        done=np.array([float(done_by(a.run.finish_s, b.measures["total_s"])) for a, b in pairs]),
-        saved={key: old[key] - new[key] for key in MEASURES},
-        of_base={key: percent(old[key] - new[key], old[key]) for key in MEASURES},
-        of_other={key: percent(old[key] - new[key], new[key]) for key in MEASURES},
+        done=np.array([float(done_by(a.run.finish_s, b.metrics["total_s"])) for a, b in pairs]),
+        saved={key: old[key] - new[key] for key in METRICS},
+        of_base={key: percent(old[key] - new[key], old[key]) for key in METRICS},
+        of_other={key: percent(old[key] - new[key], new[key]) for key in METRICS},
     )
 
 
@@ -123,7 +125,7 @@ def verdicts(pair: Pair, published: Published) -> list[Verdict]:
             holds=gain > 0.0,
         )
     ]
-    for key, title in MEASURES.items():
+    for key, title in METRICS.items():
         old, new = theirs[key]
         ours = float(pair.saved[key].mean())
         found.append(
@@ -137,7 +139,7 @@ def verdicts(pair: Pair, published: Published) -> list[Verdict]:
     return found
 
 
-def moved_lines(base: Outcome, other: Outcome, names: Sequence[str]) -> list[dict[str, object]]:
+def moved_lines(base: FarmOutcome, other: FarmOutcome, names: Sequence[str]) -> list[dict[str, object]]:
     """What became of each job that was moved: where and how long it ran in both runs, and what was predicted."""
     estimate_s = other.run.workload.estimate_s
     lines: list[dict[str, object]] = []
@@ -172,32 +174,36 @@ def interval(values: Floats, *seed: str) -> dict[str, object]:
 
 
 def document(
-    outcomes: Mapping[str, Sequence[Outcome]],
+    outcomes: Mapping[str, Sequence[FarmOutcome]],
     pairs: Sequence[Pair],
     published: Published | None,
-    made: Prepared,
+    made: PreparedStream,
     *,
     explain: bool = False,
 ) -> dict[str, object]:
     """All of a comparison as plain data for JSON."""
     base = next(iter(outcomes.values()))
     return {
-        "workload": made.workload.name, "jobs": len(made.workload), "nodes": made.farm.nodes,
+        "workload": made.workload.name,
+        "jobs": len(made.workload),
+        "nodes": made.farm.nodes,
         "runs": [
             {
-                "policy": name, "seeds": [each.seed for each in runs],
-                **{key: interval(np.array([each.measures[key] for each in runs]), name, key) for key in MEASURES},
+                "policy": name,
+                "seeds": [each.seed for each in runs],
+                **{key: interval(np.array([each.metrics[key] for each in runs]), name, key) for key in METRICS},
                 "migrations": interval(np.array([float(each.decisions) for each in runs]), name, "migrations"),
             }
             for name, runs in outcomes.items()
         ],
         "comparisons": [
             {
-                "base": pair.base, "policy": pair.policy,
+                "base": pair.base,
+                "policy": pair.policy,
                 "jobs_done_by_base": interval(pair.done, pair.policy, "done"),
                 "throughput_percent": interval(pair.throughput, pair.policy, "throughput"),
-                **{f"{key}_saved_percent_of_base": interval(pair.of_base[key], pair.policy, key) for key in MEASURES},
-                **{f"{key}_saved_percent_of_run": interval(pair.of_other[key], pair.policy, key) for key in MEASURES},
+                **{f"{key}_saved_percent_of_base": interval(pair.of_base[key], pair.policy, key) for key in METRICS},
+                **{f"{key}_saved_percent_of_run": interval(pair.of_other[key], pair.policy, key) for key in METRICS},
                 "verdicts": []
                 if published is None
                 else [
@@ -214,27 +220,27 @@ def document(
             if each.moves
         ],
         **({"considered": _considered(outcomes, made)} if explain else {}),
-    }  # fmt: skip
+    }
 
 
-def _considered(outcomes: Mapping[str, Sequence[Outcome]], made: Prepared) -> list[dict[str, object]]:
+def _considered(outcomes: Mapping[str, Sequence[FarmOutcome]], made: PreparedStream) -> list[dict[str, object]]:
     names = tuple(cluster.name for cluster in made.farm.partitions)
     return [
         {
             "policy": each.policy,
             "seed": each.seed,
             "time_s": analysis.time_s,
-            "scenario": entry.scenario.name.lower(),
-            "jobs": list(entry.jobs),
-            "from": letter(entry.source, names),
-            "to": letter(entry.target, names),
-            "gain_s": None if np.isnan(entry.gain_s) else entry.gain_s,
-            "threshold_s": None if np.isnan(entry.threshold_s) else entry.threshold_s,
-            "chosen": entry.chosen,
-            "why_not": entry.why_not,
+            "scenario": option.scenario.name.lower(),
+            "jobs": list(option.jobs),
+            "from": letter(option.source, names),
+            "to": letter(option.target, names),
+            "gain_s": None if np.isnan(option.gain_s) else option.gain_s,
+            "threshold_s": None if np.isnan(option.threshold_s) else option.threshold_s,
+            "chosen": option.chosen,
+            "why_not": option.why_not,
         }
         for runs in outcomes.values()
         for each in runs
         for analysis in each.analyses
-        for entry in analysis.considered
+        for option in analysis.considered
     ]

@@ -23,7 +23,7 @@ LEAST_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class PreparedStream:
     """A stream on a farm, ready to be simulated under any policy."""
 
     farm: Hardware
@@ -32,7 +32,7 @@ class Prepared:
     workload: Workload
     truth: TrueSpeeds
     prediction: Floats | None
-    """(J, C, 2, C, 2) what profiles predict, see `dfrs.simulator.heterogeneous.FarmSettings`; None: what is true."""
+    """(J, C, 2, C, 2) what profiles predict, see `HardwareSettings`; None: what is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,16 @@ class Move:
     def document(self) -> dict[str, object]:
         """As JSON has it; jobs count from 1 there."""
         return {
-            "time_s": self.time_s, "job": self.job + 1, "tasks": self.tasks, "from": self.source, "to": self.target,
+            "time_s": self.time_s,
+            "job": self.job + 1,
+            "tasks": self.tasks,
+            "from": self.source,
+            "to": self.target,
             "why": self.why,
-        }  # fmt: skip
+        }
 
 
-def prepared(
+def prepare_stream(
     programs: Programs,
     jobs: Sequence[StreamJob],
     *,
@@ -66,7 +70,7 @@ def prepared(
     order: str | None = None,
     factors: Floats | None = None,
     errors: bool = True,
-) -> Prepared:
+) -> PreparedStream:
     """A stream on the farm of the measurements, but for sub-clusters `without`, dispatched to the others in this order.
 
     `factors` (J,) multiply the times that jobs take, not their users' estimates. With `errors` predictions are as wrong
@@ -98,7 +102,7 @@ def prepared(
     wanted = np.array([each.memory_bytes for each in known]) / reference
     thrash = np.array([each.thrash for each in known])
     truth = TrueSpeeds.of(farm, run_s[:, None, None] / real_s, memory=wanted, thrash=thrash)
-    return Prepared(
+    return PreparedStream(
         farm=farm,
         names=tuple(job.name.upper() for job in ordered),
         workload=workload,
@@ -158,7 +162,7 @@ class _Listening:
         return self._policy.decide(snapshot)
 
 
-def simulation(made: Prepared, policy: str, heard: list[Analysis] | None = None) -> Simulation:
+def simulation(made: PreparedStream, policy: str, heard: list[Analysis] | None = None) -> Simulation:
     """Of the stream under the policy; what its analyses looked at is put into `heard`.
 
     How long profiles take, and whether plans are carried out in parallel, is as the policy is told; what a migration

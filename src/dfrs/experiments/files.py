@@ -1,4 +1,4 @@
-"""Files that cells are run on are known by their content: they may move, but not change."""
+"""Files that campaigns use are known by their content: they may move, but not change."""
 
 import hashlib
 import os

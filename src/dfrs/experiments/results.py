@@ -1,29 +1,30 @@
-"""What came out of a campaign: its cells' results in their order, and what the store lacks."""
+"""What came out of a campaign: its runs' results in their order, and what the store lacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from dfrs.experiments.cells import FAILED, Cell
+from dfrs.experiments.planned_runs import FAILED, PlannedRun
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.experiments.store import Store
 
 NAMES = ("study", "source", "case", "algorithm")
-"""Columns that a study adds: `source` names the workloads or instances, `algorithm` is the entry's label."""
+"""Columns that a study adds: `source` names the workloads or instances, `case` is the scenario's name,
+`algorithm` the configuration's label."""
 TIMES = ("runtime_s", "cell_s")
-"""Columns that are otherwise when a cell is run again."""
+"""Columns that differ when a run is repeated."""
 
 
 def study_frame(study: Study, store: Store) -> pl.DataFrame:
-    """The results of a study: NAMES and the columns of its kind. Cells without a result are left out.
+    """The results of a study: NAMES and the columns of its kind. Runs without a result are left out.
 
-    Rows are in the order of the cells, whatever the order they were run in.
+    Rows are in the order of the runs, whatever the order they were executed in.
     """
     asked = [
-        (study.name, source.name, cell.case.name, cell.entry.label, cell.key)
+        (study.name, source.name, run.scenario.name, run.configuration.label, run.key)
         for source in study.sources
-        for cell in study.cells_of(source)
+        for run in study.runs_of(source)
     ]
     frame = pl.DataFrame(asked, schema=dict.fromkeys((*NAMES, "key"), pl.String), orient="row")
     return frame.join(store.results(study.kind), on="key", how="inner", maintain_order="left")
@@ -36,10 +37,10 @@ def campaign_frame(campaign: Campaign, store: Store) -> pl.DataFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How many cells of a study have a result, failed, and how long they took, in seconds of one core."""
+    """How many runs of a study have a result, failed, and how long they took, in seconds of one core."""
 
     study: str
-    cells: int
+    runs: int
     done: int
     failed: int
     seconds: float
@@ -51,18 +52,18 @@ def progress_of(study: Study, store: Store) -> Progress:
     failed = int((frame["status"] == FAILED).sum())
     return Progress(
         study=study.name,
-        cells=len(study.cells),
+        runs=len(study.runs),
         done=len(frame) - failed,
         failed=failed,
         seconds=float(frame["cell_s"].fill_null(0.0).sum()),
     )
 
 
-def failed_cells(cells: Sequence[Cell], store: Store) -> list[tuple[Cell, str]]:
-    """Cells that failed, with the message."""
-    found: list[tuple[Cell, str]] = []
-    for kind in {cell.kind.name: cell.kind for cell in cells}.values():
+def failed_runs(runs: Sequence[PlannedRun], store: Store) -> list[tuple[PlannedRun, str]]:
+    """Runs that failed, with the message."""
+    found: list[tuple[PlannedRun, str]] = []
+    for kind in {run.kind.name: run.kind for run in runs}.values():
         frame = store.results(kind).filter(pl.col("status") == FAILED)
         messages = dict(zip(frame["key"].to_list(), frame["message"].to_list(), strict=True))
-        found += [(cell, messages[cell.key]) for cell in cells if cell.kind is kind and cell.key in messages]
+        found += [(run, messages[run.key]) for run in runs if run.kind is kind and run.key in messages]
     return found

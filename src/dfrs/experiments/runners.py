@@ -1,4 +1,4 @@
-"""Who runs cells: this process, processes of this machine, or a Dask cluster, all behind one protocol."""
+"""Who executes runs: this process, processes of this machine, or a Dask cluster, all behind one protocol."""
 
 import multiprocessing
 import multiprocessing.connection
@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from typing import Protocol
 
-from dfrs.experiments.cells import Cell, Row, Work, perform, warm
+from dfrs.experiments.planned_runs import PlannedRun, Row, Work, perform, warm
 
 _LOADED = ["dfrs.api"]
 """By the process from which workers are forked: most of what takes long to load, and nothing that has threads when it
@@ -27,7 +27,7 @@ _AHEAD = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Work with its rows, one a cell; None where the worker ended while it had the work."""
+    """Work with its rows, one for each run; None where the worker ended while it had the work."""
 
     work: Work
     rows: list[Row] | None
@@ -41,8 +41,8 @@ class Runner(Protocol):
         """How many pieces run at a time, at present."""
         ...
 
-    def start(self, cells: Sequence[Cell]) -> None:
-        """Have the workers load what these cells need."""
+    def start(self, runs: Sequence[PlannedRun]) -> None:
+        """Have the workers load what these runs need."""
         ...
 
     def map(self, work: Iterable[Work]) -> Iterator[Done]:
@@ -59,7 +59,7 @@ class InProcess:
 
     workers = 1
 
-    def start(self, cells: Sequence[Cell]) -> None:
+    def start(self, runs: Sequence[PlannedRun]) -> None:
         """Each piece loads what it needs."""
 
     def map(self, work: Iterable[Work]) -> Iterator[Done]:
@@ -79,10 +79,10 @@ class Processes:
         self._pool: ProcessPoolExecutor | None = None
         self._wanted: Connection | None = None
 
-    def start(self, cells: Sequence[Cell]) -> None:
+    def start(self, runs: Sequence[PlannedRun]) -> None:
         """Start the processes; while they load, compile here what is not compiled yet, once for all."""
         _prepared()
-        warm(cells)
+        warm(runs)
         self._running()
 
     def _running(self) -> ProcessPoolExecutor:

@@ -30,7 +30,7 @@ TAU_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Task:
+class SimulationTask:
     """One run: a workload under a policy, into a directory; with `bound`, its distance from the best is stated."""
 
     workload: Workload
@@ -109,7 +109,7 @@ def _as_commands_left_it(run: Run) -> Workload:
     return work.with_columns(run_s=run.process_s, tasks=fewest)
 
 
-def kept(task: Task) -> dict[str, object] | None:
+def saved_summary(task: SimulationTask) -> dict[str, object] | None:
     """The summary of a complete earlier run of the same task; None if there is none.
 
     Raises InputError where the directory holds a run made with other settings.
@@ -126,7 +126,7 @@ def kept(task: Task) -> dict[str, object] | None:
 
 
 def perform(
-    task: Task, *, resume: bool = False, watch: Callable[[int], bool] | None = None
+    task: SimulationTask, *, resume: bool = False, watch: Callable[[int], bool] | None = None
 ) -> tuple[Run, dict[str, object]]:
     """Run `task`, write its directory, and return the run and its summary.
 
@@ -160,7 +160,7 @@ def perform(
     return run, document
 
 
-def _write(task: Task, run: Run) -> dict[str, object]:
+def _write(task: SimulationTask, run: Run) -> dict[str, object]:
     run = replace(run, configuration={**run.configuration, "key": task.key})
     metrics = measured(run, bound=task.bound)
     write_run(run, task.directory, metrics, dfrs.__version__)

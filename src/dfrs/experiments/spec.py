@@ -1,7 +1,7 @@
 """Campaign files: which workloads under which policies, or instances under which algorithms, with which settings.
 
-A campaign is one or more studies; a study is every case of its sources under every entry. A file of one study may say
-it without `[[studies]]`. `spec_text` turns what `Campaign` holds into a file again, without loss.
+A campaign is one or more studies; a study is every scenario of its sources under every configuration. A file of one
+study needs no `[[studies]]`. `spec_text` turns what `Campaign` holds into a file again, without loss.
 """
 
 import difflib
@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 import polars as pl
 from pydantic import BaseModel, Field, ValidationError
 
-from dfrs.experiments.cells import Cell, Entry, Kind
 from dfrs.experiments.experiment import Experiment, Source
 from dfrs.experiments.fields import Strict
 from dfrs.experiments.kinds import experiments
+from dfrs.experiments.planned_runs import Configuration, PlannedRun, RunKind
 from dfrs.model.errors import InputError
 
 FORMAT = "dfrs-campaign/1"
@@ -34,14 +34,14 @@ Yes = Annotated[bool, Field(strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Report(Strict):
+class ReportSettings(Strict):
     """What tables and the page show of the results."""
 
     measures: tuple[str, ...] = ()
     x: str | None = None
     """The column that curves run along."""
     baseline: str | None = None
-    """The entry that others are compared with, on the same cases."""
+    """The label of the configuration that others are compared with, on the same scenarios."""
 
 
 class _File(Strict):
@@ -49,7 +49,7 @@ class _File(Strict):
     name: Name
     description: str = ""
     keep_runs: Yes = False
-    report: Report = Report()
+    report: ReportSettings = ReportSettings()
     studies: Annotated[tuple[dict[str, Any], ...], Field(min_length=1)]
 
 
@@ -68,7 +68,7 @@ def _within(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 @cache
 def models() -> tuple[type[BaseModel], ...]:
     """All that a file consists of."""
-    roots = (Report, _File, *(experiment.study for experiment in experiments().values()))
+    roots = (ReportSettings, _File, *(experiment.study for experiment in experiments().values()))
     return tuple(dict.fromkeys(model for root in roots for model in _within(root)))
 
 
@@ -91,59 +91,59 @@ _TAG_AT = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Every case of `sources` under every entry. `sample` says in a sentence what that is run on.
+    """Every scenario of `sources` under every configuration. `sample` says in a sentence what that is run on.
 
-    `alone`: one cell at a time with nothing else of ours beside it, as their times are what is asked for.
+    `alone`: one run at a time with no other run beside it, as their times are measured.
     """
 
     name: str
     sources: tuple[Source, ...]
-    entries: tuple[Entry, ...]
+    configurations: tuple[Configuration, ...]
     sample: str = ""
     alone: bool = False
 
     @property
-    def kind(self) -> Kind:
-        """What its cells are."""
+    def kind(self) -> RunKind:
+        """What its runs are."""
         return self.experiment.kind
 
     @property
     def experiment(self) -> Experiment:
         """What is declared of that kind."""
-        return next(each for each in experiments().values() if isinstance(self.entries[0], each.entry))
+        return next(each for each in experiments().values() if isinstance(self.configurations[0], each.configuration))
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
-        """Case by case, and for each case in the order of the entries."""
-        return tuple(cell for source in self.sources for cell in self.cells_of(source))
+    def runs(self) -> tuple[PlannedRun, ...]:
+        """Scenario by scenario, and for each scenario in the order of the configurations."""
+        return tuple(run for source in self.sources for run in self.runs_of(source))
 
-    def cells_of(self, source: Source) -> list[Cell]:
+    def runs_of(self, source: Source) -> list[PlannedRun]:
         """Those of one source."""
         return [
-            Cell(kind=self.kind, case=case, entry=entry, alone=self.alone)
-            for case, entry in product(source.cases(), self.entries)
+            PlannedRun(kind=self.kind, scenario=scenario, configuration=configuration, alone=self.alone)
+            for scenario, configuration in product(source.scenarios(), self.configurations)
         ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """What a campaign file says. With `keep_runs` each cell's run directory is kept in the store."""
+    """What a campaign file says. With `keep_runs` the store also has a directory for each run."""
 
     name: str
     studies: tuple[Study, ...]
     description: str = ""
     keep_runs: Yes = False
-    report: Report = field(default_factory=Report)
+    report: ReportSettings = field(default_factory=ReportSettings)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """Of its cells, each once."""
+    def kinds(self) -> tuple[RunKind, ...]:
+        """Of its runs, each once."""
         return tuple({study.kind.name: study.kind for study in self.studies}.values())
 
     @cached_property
-    def cells(self) -> tuple[Cell, ...]:
+    def runs(self) -> tuple[PlannedRun, ...]:
         """Of all studies, each once."""
-        return tuple({cell.key: cell for study in self.studies for cell in study.cells}.values())
+        return tuple({run.key: run for study in self.studies for run in study.runs}.values())
 
 
 def read_campaign(path: Path) -> Campaign:
@@ -195,29 +195,29 @@ def _study(document: Mapping[str, Any], where: str, directory: Path) -> Study:
     experiment = _experiment(document, where)
     spec = _validated(experiment.study, document, where, directory, experiment)
     sources: tuple[Source, ...] = getattr(spec, experiment.sources)
-    entries = tuple(experiment.build(spec))
-    for what, names in (("labels", [e.label for e in entries]), ("names of sources", [s.name for s in sources])):
+    configurations = tuple(experiment.build(spec))
+    for what, names in (("labels", [e.label for e in configurations]), ("names of sources", [s.name for s in sources])):
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f'{where or "the campaign"}: "{twice}" stands twice: {what} must be different')
     for k, source in enumerate(sources):
         try:
-            source.cases()
+            source.scenarios()
         except InputError as error:
             raise InputError(f"{where + '.' if where else ''}{experiment.sources}[{k}]: {error}") from None
-    return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=sources, entries=entries)
+    return Study(name=spec.name, sample=spec.sample, alone=spec.alone, sources=sources, configurations=configurations)
 
 
 def _experiment(document: Mapping[str, Any], where: str) -> Experiment:
-    """The kind whose sources or entries are there. Raises InputError where these are of several kinds, or of none."""
+    """The kind whose sources or configurations are there. Raises InputError if they fit several kinds, or none."""
     kinds = list(experiments().values())
-    said = {word for kind in kinds for word in (kind.sources, kind.entries) if word in document}
-    fitting = [kind for kind in kinds if said and said <= {kind.sources, kind.entries}]
+    said = {word for kind in kinds for word in (kind.sources, kind.configurations) if word in document}
+    fitting = [kind for kind in kinds if said and said <= {kind.sources, kind.configurations}]
     if len(fitting) > 1:
-        fitting = [kind for kind in fitting if kind.usual]
+        fitting = [kind for kind in fitting if kind.preferred]
     if len(fitting) == 1:
         return fitting[0]
-    *others, last = sorted(f"{kind.sources} and {kind.entries}" for kind in kinds)
+    *others, last = sorted(f"{kind.sources} and {kind.configurations}" for kind in kinds)
     raise InputError(f"{where + ': ' if where else ''}must have either {', '.join(others)}, or {last}")
 
 
@@ -231,10 +231,10 @@ def check_columns(campaign: Campaign, names: Iterable[str], place: str) -> None:
 
 
 def check_baseline(campaign: Campaign, name: str | None, place: str) -> None:
-    """Raises InputError, with the nearest names, where no study has such an entry. `place` asks for it."""
-    labels = {entry.label for study in campaign.studies for entry in study.entries}
+    """Raises InputError, with the nearest names, where no study has such a configuration. `place` asks for it."""
+    labels = {configuration.label for study in campaign.studies for configuration in study.configurations}
     if name is not None and name not in labels:
-        raise InputError(f'{place} = "{name}": there is no such entry{_near(name, labels)}')
+        raise InputError(f'{place} = "{name}": there is no such configuration{_near(name, labels)}')
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -4,8 +4,8 @@ from typing import Any
 
 import tomli_w
 
-from dfrs.experiments.cells import Entry
 from dfrs.experiments.experiment import Experiment
+from dfrs.experiments.planned_runs import Configuration
 from dfrs.experiments.spec import FORMAT, Campaign, Study
 
 
@@ -24,27 +24,31 @@ def campaign_toml(campaign: Campaign) -> str:
 
 def _study_document(study: Study) -> dict[str, Any]:
     kind = study.experiment
-    items = [_item(kind, entry) for entry in study.entries]
+    tables = [_table(kind, configuration) for configuration in study.configurations]
     shared = {
         key: value
-        for key, value in items[0].items()
-        if key not in {kind.item, "label"} and all(item.get(key) == value for item in items)
+        for key, value in tables[0].items()
+        if key not in {kind.named_by, "label"} and all(table.get(key) == value for table in tables)
     }
-    short = [{key: value for key, value in item.items() if key not in shared} for item in items]
-    said = [next(iter(item.values())) if len(item) == 1 else item for item in short]
+    short = [{key: value for key, value in table.items() if key not in shared} for table in tables]
+    said = [next(iter(table.values())) if len(table) == 1 else table for table in short]
     document: dict[str, Any] = {"name": study.name}
     if study.sample:
         document["sample"] = study.sample
     if study.alone:
         document["alone"] = True
-    document[kind.entries] = said
+    document[kind.configurations] = said
     if shared:
         document["settings"] = shared
     document[kind.sources] = [{"model": s.model} | s.model_dump(exclude_defaults=True) for s in study.sources]
     return document
 
 
-def _item(kind: Experiment, entry: Entry) -> dict[str, Any]:
+def _table(kind: Experiment, configuration: Configuration) -> dict[str, Any]:
     """Name, label where it is another, and every setting that is not the usual one."""
-    name = getattr(entry, kind.item)
-    return {kind.item: name} | ({"label": entry.label} if entry.label != name else {}) | dict(kind.said(entry))
+    name = getattr(configuration, kind.named_by)
+    return (
+        {kind.named_by: name}
+        | ({"label": configuration.label} if configuration.label != name else {})
+        | dict(kind.unusual_settings(configuration))
+    )

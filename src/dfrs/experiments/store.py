@@ -1,12 +1,12 @@
-"""Where results live: Parquet files in one directory, a row a cell, safe against every kind of end.
+"""Where results live: Parquet files in one directory, one row for each run; no end of a process can spoil them.
 
     store.json                     what this directory is
-    <kind>-<code>/*.parquet        results of one kind of cells by one version of the code; each opens by itself
-    <kind>-<code>/runs/<key>/      the runs themselves, where a campaign keeps them
+    <kind>-<code>/*.parquet        results of one kind of run by one version of the code; each opens by itself
+    <kind>-<code>/runs/<key>/      the runs themselves, if a campaign saves them
     lock                           see `claim`
 
-Files are written whole or not at all, and never changed. Several processes may run cells into one store: each claims
-a cell before it runs it. A claim is a lock of the operating system, which ends with the process that has it, however
+Files are written whole or not at all, and never changed. Several processes may use one store: each claims a run
+before it executes it. A claim is a lock of the operating system, which ends with the process that has it, however
 that ends.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import polars as pl
 
-from dfrs.experiments.cells import FAILED, Cell, Kind, Row, code_digest
+from dfrs.experiments.planned_runs import FAILED, PlannedRun, Row, RunKind, code_digest
 from dfrs.model.errors import InputError
 from dfrs.model.writing import write_bytes, write_text
 
@@ -83,43 +83,43 @@ class Store:
             os.close(self._locks)
             self._locks = None
 
-    def folder(self, kind: Kind) -> Path:
+    def folder(self, kind: RunKind) -> Path:
         """Where results of this kind by this code are."""
         return self.directory / f"{kind.name}-{code_digest(kind.code)}"
 
-    def runs(self, kind: Kind) -> Path:
-        """Where runs of this kind by this code are kept, each under its key: absolute, as workers may be elsewhere."""
+    def saved_runs(self, kind: RunKind) -> Path:
+        """Where runs of this kind by this code are saved, each under its key: absolute, as workers may be elsewhere."""
         return (self.folder(kind) / _RUNS).absolute()
 
-    def others(self, kind: Kind) -> list[Path]:
+    def others(self, kind: RunKind) -> list[Path]:
         """Where results of this kind by other code are."""
         return sorted(path for path in self.directory.glob(f"{kind.name}-*") if path != self.folder(kind))
 
-    def claim(self, cell: Cell) -> bool:
-        """Whether this process has the cell now; no other gets it before `flush`, `release`, or the end of this one.
+    def claim(self, run: PlannedRun) -> bool:
+        """Whether this process now has the run; no other gets it before `flush`, `release`, or the end of this one.
 
-        On a file system without locks always: cells may then be run twice, which costs time only.
+        On a file system without locks always: a run may then be executed twice, which costs only time.
         """
-        place = int(hashlib.sha256(f"{code_digest(cell.kind.code)} {cell.key}".encode()).hexdigest()[:15], 16)
+        place = int(hashlib.sha256(f"{code_digest(run.kind.code)} {run.key}".encode()).hexdigest()[:15], 16)
         try:
             fcntl.lockf(self._made(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
         except OSError as error:
             return error.errno not in {errno.EACCES, errno.EAGAIN}
-        self._claims[cell.key] = place
+        self._claims[run.key] = place
         return True
 
     def release(self, key: str) -> None:
-        """Let others have the cell with this key."""
+        """Let others have the run with this key."""
         place = self._claims.pop(key, None)
         if place is not None:
             fcntl.lockf(self._made(), fcntl.LOCK_UN, 1, place)
 
-    def known(self, kind: Kind) -> dict[str, bool]:
-        """Whether it failed, for the key of each cell there is a result of, those of other processes among them."""
+    def known(self, kind: RunKind) -> dict[str, bool]:
+        """For the key of each run with a result, whether it failed; results of other processes are included."""
         self._refresh(kind)
         return self._failed.setdefault(kind.name, {})
 
-    def results(self, kind: Kind) -> pl.DataFrame:
+    def results(self, kind: RunKind) -> pl.DataFrame:
         """One row for each key: a success where there is one, else a failure."""
         self._refresh(kind)
         folder = self.folder(kind)
@@ -128,7 +128,7 @@ class Store:
         ranked = whole.sort(pl.col("status") == FAILED, maintain_order=True)
         return ranked.unique("key", keep="first", maintain_order=True)
 
-    def _refresh(self, kind: Kind) -> None:
+    def _refresh(self, kind: RunKind) -> None:
         """Read the files that are new. Where one vanishes meanwhile, another process merges: look again."""
         folder = self.folder(kind)
         for _ in range(5):
@@ -146,21 +146,21 @@ class Store:
             return
         raise InputError(f"{folder}: files vanish while they are read: is something else removing them?")
 
-    def _take(self, kind: Kind, path: Path, frame: pl.DataFrame) -> None:
+    def _take(self, kind: RunKind, path: Path, frame: pl.DataFrame) -> None:
         self._read[path] = frame
         self._note(kind, frame["key"].to_list(), (frame["status"] == FAILED).to_list())
 
-    def _note(self, kind: Kind, keys: list[str], failed: list[bool]) -> None:
+    def _note(self, kind: RunKind, keys: list[str], failed: list[bool]) -> None:
         states = self._failed.setdefault(kind.name, {})
         for key, bad in zip(keys, failed, strict=True):
             states[key] = bad and states.get(key, True)
 
-    def add(self, kind: Kind, rows: list[Row]) -> None:
+    def add(self, kind: RunKind, rows: list[Row]) -> None:
         """Take results; they are on disk after `flush`."""
         self._new.setdefault(kind.name, []).extend(rows)
         self._note(kind, [str(row["key"]) for row in rows], [row["status"] == FAILED for row in rows])
 
-    def flush(self, kind: Kind) -> None:
+    def flush(self, kind: RunKind) -> None:
         """Write what was taken, and end its claims. Raises InputError where that cannot be written."""
         rows = self._new.get(kind.name, [])
         if not rows:
@@ -188,7 +188,7 @@ class Store:
         write_bytes(path, buffer.getvalue())
         return path
 
-    def merge(self, kind: Kind) -> None:
+    def merge(self, kind: RunKind) -> None:
         """Make one file of many. What ends halfway leaves rows twice, which does no harm."""
         folder = self.folder(kind)
         self._refresh(kind)
@@ -207,7 +207,7 @@ class Store:
         self._read[merged] = whole
 
 
-def _frame(kind: Kind, rows: list[Row]) -> pl.DataFrame:
+def _frame(kind: RunKind, rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict(kind.columns))
 
 
@@ -216,7 +216,7 @@ def _part(data: bytes) -> str:
     return f"part-{hashlib.sha256(data).hexdigest()[:16]}.parquet"
 
 
-def _parquet(path: Path, kind: Kind) -> pl.DataFrame:
+def _parquet(path: Path, kind: RunKind) -> pl.DataFrame:
     data = path.read_bytes()
     if path.name != _part(data):
         raise InputError(f"{path}: is damaged: remove it, and what it held is run again")

@@ -11,18 +11,18 @@ import numpy as np
 import polars as pl
 
 import dfrs
-from dfrs.experiments.cells import FAILED, Cell
-from dfrs.experiments.kept import front
 from dfrs.experiments.kinds import experiments
+from dfrs.experiments.planned_runs import FAILED, PlannedRun
 from dfrs.experiments.results import study_frame
+from dfrs.experiments.saved_runs import front
 from dfrs.experiments.spec import Campaign, Study
 from dfrs.experiments.store import Store
 from dfrs.model.instance import Floats, Ints
-from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Measure, PagePoint, PageRun, Summary
+from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Metric, PagePoint, PageRun, Summary
 from dfrs.runs.metrics.statistics import Interval, Paired, mean_interval, paired
 
 _HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished")
-"""Parts of the names of measures of which more is better."""
+"""Parts of the names of metrics of which more is better."""
 _TITLES = {
     "bounded_degradation_from_bound": "degradation from bound",
     "degradation_from_bound": "degradation from bound, plain stretch",
@@ -36,21 +36,21 @@ _NOTES = (
     "Means are over the runs that have a value: those that failed or found nothing have none, and are counted apart. "
     "[low, high] are 95 % bootstrap confidence intervals; what is made of one trace or one seed is drawn as a whole, "
     "and of fewer than six such there is none.",
-    "A ratio is the geometric mean over the cases on which both have a value: below 1 the first has less. p is of "
+    "A ratio is the geometric mean over the scenarios on which both have a value: below 1 the first has less. p is of "
     "Wilcoxon's signed-rank test.",
 )
 
 
-def measure(key: str) -> Measure:
+def metric(key: str) -> Metric:
     """A column of results as tables and pages call it."""
     unit = next((name for ending, name in _UNITS.items() if key.endswith(ending)), "")
     ending = next((ending for ending in _UNITS if key.endswith(ending)), "")
     title = _TITLES.get(key, key.removesuffix(ending).replace("_", " "))
-    return Measure(key=key, title=title, unit=unit, better="high" if any(part in key for part in _HIGH) else "low")
+    return Metric(key=key, title=title, unit=unit, better="high" if any(part in key for part in _HIGH) else "low")
 
 
 Keys = dict[tuple[str, str, str], str]
-"""Of group, entry and cell: what the page calls a run, as a cell of two groups or labels is there twice."""
+"""By group, configuration and run, the page's own key of a run: a run of two groups or labels is there twice."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,25 +63,25 @@ class Group:
 
     @cached_property
     def parts(self) -> Mapping[str, pl.DataFrame]:
-        """The rows of each entry, in the order of the cases."""
+        """The rows of each configuration, in the order of the scenarios."""
         return {str(key[0]): part for key, part in self.frame.partition_by("algorithm", as_dict=True).items()}
 
     def clusters(self, frame: pl.DataFrame) -> Ints:
         """(I,) which rows are of one trace, or of instances drawn from one seed."""
-        own = pl.col(self.study.experiment.drawn_by)
+        own = pl.col(self.study.experiment.cluster_by)
         return frame.select(own.fill_null(-1 - pl.int_range(pl.len()))).to_series().to_numpy()
 
 
 class Summaries:
-    """The results of a campaign in `store`, by its own measures and baseline or those given."""
+    """The results of a campaign in `store`, by its own metrics and baseline or those given."""
 
     def __init__(
-        self, campaign: Campaign, store: Store, *, measures: Sequence[str] = (), baseline: str | None = None
+        self, campaign: Campaign, store: Store, *, metrics: Sequence[str] = (), baseline: str | None = None
     ) -> None:
         self.campaign = campaign
         self._store = store
-        usual = [name for kind in campaign.kinds for name in experiments()[kind.name].measures]
-        self.measures = tuple(measure(name) for name in measures or campaign.report.measures or usual)
+        usual = [name for kind in campaign.kinds for name in experiments()[kind.name].metrics]
+        self.metrics = tuple(metric(name) for name in metrics or campaign.report.measures or usual)
         self._baseline = baseline or campaign.report.baseline
 
     @cached_property
@@ -97,20 +97,20 @@ class Summaries:
                 found.append(Group(name=name, study=study, frame=frame.filter(pl.col("source") == source.name)))
         return tuple(found)
 
-    def means(self) -> Iterator[tuple[Group, str, Measure, Interval, int]]:
-        """Group, entry, measure, its mean, and of how many runs: those that failed or found nothing have no value."""
+    def means(self) -> Iterator[tuple[Group, str, Metric, Interval, int]]:
+        """Group, configuration, metric, its mean, and of how many runs; a run that failed has no value."""
         for group in self.groups:
             for label, part in group.parts.items():
-                for m in self.measures_of(group):
+                for m in self.metrics_of(group):
                     seed = f"{group.name} {m.key}"
                     mean = mean_interval(_floats(part, m.key), seed=seed, clusters=group.clusters(part))
                     yield group, label, m, mean.shown, len(part)
 
-    def comparisons(self) -> Iterator[tuple[Group, str, str, Measure, Paired]]:
-        """Group, entry, baseline, measure, and how they compare on the cases that both have."""
+    def comparisons(self) -> Iterator[tuple[Group, str, str, Metric, Paired]]:
+        """Group, configuration, baseline, metric, and how the two compare on the scenarios that both have."""
         for group in self.groups:
             baseline = self.baseline_of(group)
-            for label, m in ((label, m) for label in group.parts for m in self.measures_of(group)):
+            for label, m in ((label, m) for label in group.parts for m in self.metrics_of(group)):
                 if label == baseline or baseline is None:
                     continue
                 both = group.parts[label].join(
@@ -130,8 +130,8 @@ class Summaries:
                     ),
                 )
 
-    def curves(self) -> Iterator[tuple[Group, str, Measure, float, Interval, tuple[str, ...]]]:
-        """Group, entry, measure, x, the mean there, and the keys of the runs it is of."""
+    def curves(self) -> Iterator[tuple[Group, str, Metric, float, Interval, tuple[str, ...]]]:
+        """Group, configuration, metric, x, the mean there, and the keys of the runs it is of."""
         for group in self.groups:
             x = self._x_of(group)
             if x is None:
@@ -139,7 +139,7 @@ class Summaries:
             for label, part in group.parts.items():
                 places = part.filter(pl.col(x).is_not_null()).partition_by(x, as_dict=True)
                 for place in sorted(places):
-                    for m in self.measures_of(group):
+                    for m in self.metrics_of(group):
                         there = places[place].filter(pl.col(m.key).is_not_null())
                         seed = f"{group.name} {m.key} {place[0]}"
                         mean = mean_interval(_floats(there, m.key), seed=seed, clusters=group.clusters(there))
@@ -147,9 +147,9 @@ class Summaries:
 
     def page(self, file: Path, directory: Path) -> CampaignPage:
         """The page for a campaign read from `file`, to be written into `directory`, from where links lead on."""
-        cells = {cell.key: cell for cell in self.campaign.cells}
+        planned = {run.key: run for run in self.campaign.runs}
         keys: Keys = {}
-        runs = [run for group in self.groups for run in self._runs(group, cells, file, directory, keys)]
+        runs = [run for group in self.groups for run in self._runs(group, planned, file, directory, keys)]
         curves: dict[tuple[str, str, str], list[PagePoint]] = {}
         for group, label, m, x, mean, found in self.curves():
             if mean.mean is not None:
@@ -159,12 +159,12 @@ class Summaries:
         return CampaignPage(
             name=self.campaign.name,
             description=self.campaign.description,
-            facts=self._facts(len(cells), runs),
+            facts=self._facts(len(planned), runs),
             x_label=self._x_label(),
-            measures=self.measures,
+            metrics=self.metrics,
             runs=tuple(runs),
             curves=tuple(
-                Curve(group=group, measure=key, entry=label, points=tuple(points))
+                Curve(group=group, metric=key, configuration=label, points=tuple(points))
                 for (group, key, label), points in curves.items()
             ),
             summaries=tuple(_summary(*row) for row in self.means()),
@@ -175,59 +175,59 @@ class Summaries:
     def _runs(
         self,
         group: Group,
-        cells: Mapping[str, Cell],
+        planned: Mapping[str, PlannedRun],
         file: Path,
         directory: Path,
         keys: dict[tuple[str, str, str], str],
     ) -> Iterator[PageRun]:
-        """The runs of a group. `keys` gets what the page calls them: a cell of two groups or labels is there twice."""
+        """The runs of a group. Adds their keys on the page to `keys`."""
         taken = set(keys.values())
-        kept = self._store.runs(group.study.kind)
+        saved = self._store.saved_runs(group.study.kind)
         x = self._x_of(group)
         for row in group.frame.iter_rows(named=True):
-            cell = cells[row["key"]]
-            page = front(kept / cell.key)
-            place = (group.name, str(row["algorithm"]), cell.key)
-            key = cell.key if cell.key not in taken else hashlib.sha256(" ".join(place).encode()).hexdigest()[:16]
+            run = planned[row["key"]]
+            page = front(saved / run.key)
+            place = (group.name, str(row["algorithm"]), run.key)
+            key = run.key if run.key not in taken else hashlib.sha256(" ".join(place).encode()).hexdigest()[:16]
             taken.add(key)
             keys[place] = key
             yield PageRun(
                 key=key,
-                name=cell.name,
+                name=run.name,
                 group=group.name,
-                case=cell.case.name,
-                entry=row["algorithm"],
+                scenario=run.scenario.name,
+                configuration=row["algorithm"],
                 x=None if x is None else row[x],
-                values=tuple(row.get(m.key) for m in self.measures),
+                values=tuple(row.get(m.key) for m in self.metrics),
                 failed=row["message"] if row["status"] == FAILED else None,
                 link=None if page is None else _relative(page, directory),
-                command=f"dfrs campaign show {file.name} {cell.key}",
+                command=f"dfrs campaign show {file.name} {run.key}",
             )
 
-    def _facts(self, cells: int, runs: Sequence[PageRun]) -> tuple[tuple[str, str], ...]:
+    def _facts(self, planned: int, runs: Sequence[PageRun]) -> tuple[tuple[str, str], ...]:
         failed = sum(run.failed is not None for run in runs)
         folders = [self._store.folder(kind).name for kind in self.campaign.kinds]
         return (
-            ("runs", f"{len(runs):,} of {cells:,}"),
+            ("runs", f"{len(runs):,} of {planned:,}"),
             ("failed", f"{failed:,}"),
-            ("cases", f"{len({run.case for run in runs}):,}"),
-            ("entries", f"{len({run.entry for run in runs}):,}"),
+            ("scenarios", f"{len({run.scenario for run in runs}):,}"),
+            ("configurations", f"{len({run.configuration for run in runs}):,}"),
             ("dfrs", dfrs.__version__),
             ("code", ", ".join(name.rpartition("-")[2] for name in folders)),
         )
 
-    def measures_of(self, group: Group) -> list[Measure]:
+    def metrics_of(self, group: Group) -> list[Metric]:
         """Those that the kind of its runs has."""
-        return [m for m in self.measures if m.key in group.frame.columns]
+        return [m for m in self.metrics if m.key in group.frame.columns]
 
     def baseline_of(self, group: Group) -> str | None:
-        """The entry that others of the group are compared with; None where it is not among them."""
+        """The configuration that others of the group are compared with; None where it is not among them."""
         if self._baseline is not None:
             return self._baseline if self._baseline in group.parts else None
         return next(iter(group.parts), None)
 
     def _x_of(self, group: Group) -> str | None:
-        named = (self.campaign.report.x,) if self.campaign.report.x else group.study.experiment.along
+        named = (self.campaign.report.x,) if self.campaign.report.x else group.study.experiment.x_columns
         for name in named:
             if name in group.frame.columns and group.frame[name].drop_nulls().n_unique() > 1:
                 return name
@@ -246,11 +246,11 @@ def _floats(frame: pl.DataFrame, name: str) -> Floats:
     return frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 
-def _summary(group: Group, label: str, m: Measure, mean: Interval, runs: int) -> Summary:
+def _summary(group: Group, label: str, m: Metric, mean: Interval, runs: int) -> Summary:
     return Summary(
         group=group.name,
-        entry=label,
-        measure=m.key,
+        configuration=label,
+        metric=m.key,
         mean=mean.mean,
         low=mean.low,
         high=mean.high,
@@ -259,12 +259,12 @@ def _summary(group: Group, label: str, m: Measure, mean: Interval, runs: int) ->
     )
 
 
-def _comparison(group: Group, label: str, baseline: str, m: Measure, found: Paired) -> Comparison:
+def _comparison(group: Group, label: str, baseline: str, m: Metric, found: Paired) -> Comparison:
     ratio = None if found.ratio is None else found.ratio.shown
     return Comparison(
         group=group.name,
-        measure=m.key,
-        entry=label,
+        metric=m.key,
+        configuration=label,
         baseline=baseline,
         count=found.count,
         wins=found.wins,

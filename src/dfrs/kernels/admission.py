@@ -1,4 +1,4 @@
-"""Greedy, GreedyP, GreedyPM: a job comes in without, or at the expense of, those that run (000 sections 5.2.1, 5.2.3).
+"""Greedy, GreedyP, GreedyPM: a job comes in beside those that run or at their expense ([Stillwell2010] 5.2.1, 5.2.3).
 
 Layout and columns as in `dfrs.kernels.loads`. A row's room on a node is how many of its tasks fit there by memory; a
 node that is closed or has no CPU has none. `tolerance` is how far memory may pass the capacity.

@@ -1,4 +1,4 @@
-"""CPU shares for the best average: of yields by a linear program (000 section 5.2.5), of estimated stretches (5.2.6).
+"""CPU shares for the best average, of yields or of estimated stretches ([Stillwell2010] 5.2.5, 5.2.6).
 
 Both keep a lower bound for each row, which is what its common minimum needs, and hand out the rest. Layout and columns
 as in `dfrs.kernels.loads`. Only nodes that cannot give all their rows yield 1 make a constraint; nodes that hold the

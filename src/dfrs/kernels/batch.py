@@ -1,4 +1,4 @@
-"""Batch decisions on whole nodes: FCFS, EASY and conservative backfilling (000 section 5.3.1).
+"""Batch decisions on whole nodes: FCFS, EASY and conservative backfilling ([Stillwell2010] section 5.3.1).
 
 `jobs` is a record array with the fields of `dfrs.model.decisions.JOB`; row r owns slots first[r] to first[r + 1] of
 `task_nodes`, all -1 unless it is on nodes.

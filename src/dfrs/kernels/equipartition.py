@@ -1,4 +1,4 @@
-"""Equal parts of a node's CPU for all tasks on it: EQUIPARTITION (000 section 5.1.2, Theorem 4).
+"""Equal parts of a node's CPU for all tasks on it: EQUIPARTITION ([Stillwell2010] section 5.1.2, Theorem 4).
 
 `jobs` is a record array with the fields of `dfrs.model.decisions.JOB`; row r owns slots first[r] to first[r + 1] of
 `task_nodes`, all -1 unless it is on nodes.

@@ -1,9 +1,10 @@
 """Jobs on a farm of unequal sub-clusters: all of them packed anew for the largest minimum effective yield.
 
-000 sections 4.2.5 and 5.2.2 carried over to the farm of 003 section 4: a job's *effective yield* is its yield times its
-relative speed where it is (1 on the hardware that suits it best), and all its tasks are in one sub-cluster. At a level
-a row may be where its relative speed is at least the level, and each of its tasks then takes need * level / speed of a
-node's CPU. A row that memory or closed nodes keep from its best hardware need not pass the best that it can reach.
+[Stillwell2010] sections 4.2.5 and 5.2.2 carried over to the farm of [Atif2011] section 4: a job's *effective yield* is
+its yield times its relative speed where it is (1 on the hardware that suits it best), and all its tasks are in one
+sub-cluster. At a level a row may be where its relative speed is at least the level, and each of its tasks then takes
+need * level / speed of a node's CPU. A row that memory or closed nodes keep from its best hardware need not pass the
+best that it can reach.
 
 Layout as in `dfrs.kernels.loads`, speeds and sites as in `dfrs.kernels.farm_speeds`; `memory` (R,) is what a task
 takes.
@@ -32,7 +33,7 @@ BEST_FIT, LEAST_LOADED, COMPLEMENT = range(3)
 needs."""
 
 LEAST_LEVEL, WIDTH = 0.01, 0.01
-"""The search for the best level begins and ends as that of MCB (000 section 5.2.2)."""
+"""The search for the best level begins and ends as that of MCB ([Stillwell2010] section 5.2.2)."""
 _ONLY = 1e3
 """Regret of a job with one choice."""
 
@@ -393,8 +394,8 @@ def search_level(
     """The highest level found at which `rows` can be packed, with the packing in `slots`.
 
     `rows` starts with all. Where nothing packs the least level, the last row of `order` (by decreasing priority) is
-    taken out of it, and so on (000 section 5.2.2). A packing in which those that run stay is taken instead if it is
-    found at 1 - `near` of that level. `rules` are reordered.
+    taken out of it, and so on ([Stillwell2010] section 5.2.2). A packing in which those that run stay is taken instead
+    if it is found at 1 - `near` of that level. `rules` are reordered.
     """
     kept = _roomy(jobs, order, memory, best, rows, site, tolerance)
     while kept > 0 and not _any_packs(

@@ -1,6 +1,6 @@
-"""A job comes onto a farm between two packings, without or at the expense of others (000 sections 5.2.1, 5.2.3).
+"""A job comes onto a farm between two packings, without or at the expense of others ([Stillwell2010] 5.2.1, 5.2.3).
 
-As `dfrs.kernels.admission`, but a job is in one sub-cluster (003 section 4), and that is chosen where the least
+As `dfrs.kernels.admission`, but a job is in one sub-cluster ([Atif2011] section 4), and that is chosen where the least
 effective yield of those who share its nodes, its own among them, is largest. Layout as in `dfrs.kernels.farm_speeds`.
 The *pressure* on a node is the sum of its tasks' needs over their relative speeds, relative to its CPU: what its tasks
 share is an effective yield of 1 / pressure each.

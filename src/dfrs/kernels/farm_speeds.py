@@ -1,4 +1,4 @@
-"""How fast each job is where on a farm of unequal sub-clusters, relative to the hardware that suits it best (003 5.5).
+"""How fast each job is on each sub-cluster of a farm, relative to the one that suits it best ([Atif2011] 5.5).
 
 Layout as in `dfrs.kernels.loads`. `speed` (R, C, 2) holds relative speeds on each sub-cluster, spread over machines
 [..., 0] and on one machine [..., 1]; a *site* is the sub-cluster and the machine of each node, the capacity (N, 2), and

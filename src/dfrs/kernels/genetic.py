@@ -1,4 +1,4 @@
-"""The genetic algorithm of 000 section 4.2.4: placements as chromosomes, greedy repair, roulette wheel, elitism.
+"""The genetic algorithm of [Stillwell2010] 4.2.4: placements as chromosomes, greedy repair, roulette wheel, elitism.
 
 A placement is feasible where requirements alone fit. The text leaves to GAlib, the library it used, what happens
 around its operators; here that is GAlib's simple algorithm: generations do not overlap, two children at a time,

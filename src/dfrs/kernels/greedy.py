@@ -1,4 +1,4 @@
-"""Greedy placement under requirements alone (000 section 4.2.2; 001 section 3.3), also with backtracking."""
+"""Greedy placement under requirements alone ([Stillwell2010] 4.2.2; [Stillwell2008] 3.3), also with backtracking."""
 
 import numpy as np
 
@@ -91,8 +91,8 @@ def place_by_load(
 ) -> tuple[bool, int]:
     """Tasks in `order`, each on the node with the least total `work` (T,) that has room for `base` (T, D).
 
-    001 section 3.3. With `backtrack`, a task without a node sends the one before it to its next best node, for at
-    most `attempts` placements; without, it ends the search. Returns (success, placements made).
+    [Stillwell2008] section 3.3. With `backtrack`, a task without a node sends the one before it to its next best node,
+    for at most `attempts` placements; without, it ends the search. Returns (success, placements made).
     """
     tasks, dims = base.shape
     nodes = capacity.shape[0]

@@ -1,4 +1,4 @@
-"""The core's account of jobs: virtual time, rows that come and go (000 section 5.1).
+"""The core's account of jobs: virtual time, rows that come and go ([Stillwell2010] section 5.1).
 
 `jobs` is a record array with the fields of `dfrs.model.decisions.JOB`; row r owns slots first[r] to first[r + 1] of
 `task_nodes`.

@@ -1,4 +1,4 @@
-"""What nodes hold, and which job comes first: shared by the kernels of on-line decisions (000 section 5.2).
+"""What nodes hold, and which job comes first: shared by the kernels of on-line decisions ([Stillwell2010] section 5.2).
 
 Layout as in `dfrs.model.decisions`: `jobs` (R,) is a record array with the fields of JOB, in order of submission; row r
 owns slots first[r] to first[r + 1] of a slot array, each with the node of a task, or -1 in all of a row's slots. The
@@ -17,7 +17,7 @@ from dfrs.kernels.jit import Floats, Ints, kernel
 WAITING, RUNNING, PAUSED = range(3)
 
 VIRTUAL, FLOW_VIRTUAL, FLOW_VIRTUAL_SQUARED = range(3)
-"""Priorities of 000 section 5.2.3: 1 / virtual time; flow time / virtual time; flow time / virtual time squared."""
+"""Priorities of [Stillwell2010] 5.2.3: 1 / virtual time; flow time / virtual time; flow time / virtual time squared."""
 
 _FEW = 48
 
@@ -53,7 +53,7 @@ def largest_load(used: Floats, capacity: Floats) -> float:
 
 @kernel
 def priority(jobs: Any, r: int, now_s: float, kind: int) -> float:
-    """Priority of row `r` times its weight (000 section 5.2.3); infinite at virtual time 0."""
+    """Priority of row `r` times its weight ([Stillwell2010] section 5.2.3); infinite at virtual time 0."""
     virtual = jobs[r].virtual_s
     if not virtual > 0.0:
         return np.inf

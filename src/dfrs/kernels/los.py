@@ -1,4 +1,4 @@
-"""Batch decisions of 002: LOS, Delayed-LOS and Hybrid-LOS (Algorithms 1 to 3), and EASY beside dedicated jobs.
+"""Batch decisions of [Kumar2011]: LOS, Delayed-LOS and Hybrid-LOS (Algorithms 1 to 3), and EASY beside dedicated jobs.
 
 `jobs` is a record array with the fields of `dfrs.model.decisions.JOB`; row r owns slots first[r] to first[r + 1] of
 `task_nodes`. Nodes are of one kind and given out in units of `unit` nodes: a job occupies as many units as its tasks

@@ -1,4 +1,4 @@
-"""Vector packing at a fixed yield, and the yield search around it (000 section 4.2.5, 001 section 3.4).
+"""Vector packing at a fixed yield, and the yield search around it ([Stillwell2010] 4.2.5, [Stillwell2008] 3.4).
 
 Vectors are tasks' sizes (T, D), bins are nodes with `capacity` (N, D). A packer fills `place` (T,) and says
 whether every task found a node. Ties keep the order of submission; equal bins are taken by lowest index.

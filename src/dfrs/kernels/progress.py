@@ -1,4 +1,4 @@
-"""How simulated jobs get on: progress at the rate of their yield, none during a penalty (000 sections 5.1, 5.3.1).
+"""How simulated jobs get on: progress at the rate of their yield, none during a penalty ([Stillwell2010] 5.1, 5.3.1).
 
 `table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s, speed: progress
 up to `since_s` is accounted, it goes on by `rate`, the yield times `speed`, and nothing progresses before `ready_s`.

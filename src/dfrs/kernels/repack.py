@@ -1,4 +1,4 @@
-"""MCB: all jobs on nodes anew, at the highest common level a vector packing is found for (000 sections 5.2.2, 5.2.6).
+"""MCB: all jobs packed anew, at the highest common level that a packing is found for ([Stillwell2010] 5.2.2, 5.2.6).
 
 Layout and columns as in `dfrs.kernels.loads`; levels and lines as in `dfrs.kernels.shares`: at a level, a task's CPU is
 its need times the yield that the row's line has there. The packing is Choose Pack with a window of 1: tasks by
@@ -415,7 +415,7 @@ def search_level(
     """The highest level found at which `rows` can be packed, with the packing in `slots`.
 
     `rows` starts with all. Where there is no packing at the least level, the last row of `order` (by decreasing
-    priority) is taken out of it, and so on (000 section 5.2.2).
+    priority) is taken out of it, and so on ([Stillwell2010] section 5.2.2).
     """
     strict, least, width, relative, _ = search
     yields = np.empty(jobs.size)

@@ -1,4 +1,4 @@
-"""Shares reserved for dedicated jobs: which nodes they get, and who has to leave them (002 section III-B).
+"""Shares reserved for dedicated jobs: which nodes they get, and who has to leave them ([Kumar2011] section III-B).
 
 Layout and columns as in `dfrs.kernels.loads`; `reserved` (N, 2) is what dedicated jobs with a reserved share have of
 each node. Such a row has all of its need; the others, called guests, share what is left. A node where guests could not

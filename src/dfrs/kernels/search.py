@@ -1,4 +1,4 @@
-"""The highest yield a packer reaches, by bisection (000 section 4.2.5), and the degree-of-dominance add-on."""
+"""The highest yield a packer reaches, by bisection ([Stillwell2010] 4.2.5), and the degree-of-dominance add-on."""
 
 import numpy as np
 

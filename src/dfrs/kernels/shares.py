@@ -1,4 +1,4 @@
-"""CPU shares of tasks that are on nodes: the yield of each row, equal or max-min fair (000 sections 5.2.5, 5.2.6).
+"""CPU shares of tasks that are on nodes: the yield of each row, equal or max-min fair ([Stillwell2010] 5.2.5, 5.2.6).
 
 Layout and columns as in `dfrs.kernels.loads`. A row's yield is a line over a common *level*:
 base + slope * level, at least `floor` and at most 1. With base 0 and slope 1 the level is the yield itself; with the
@@ -20,7 +20,7 @@ IDLE, RISING, DONE = range(3)
 
 @kernel
 def stretch_objective(jobs: Any, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
-    """Objective (R,) of the yield that gives each row the estimated stretch 1 / level at now + horizon (000 5.2.6).
+    """Objective (R,): the yield of an estimated stretch of 1 / level at now + horizon ([Stillwell2010] 5.2.6).
 
     level = (virtual time + yield * horizon) / (flow time + horizon).
     """

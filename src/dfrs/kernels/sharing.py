@@ -1,4 +1,4 @@
-"""What tasks get of nodes that are shared by weights and never idle while there is work to do (000 section 7.2.1).
+"""What tasks get of nodes that are shared by weights and never idle while there is work to do ([Stillwell2010] 7.2.1).
 
 A node's CPU is offered in proportion to the weights; what a task does not need is offered to the others in the same
 way, and so on. Layout: T tasks, each on node `node` (T,), N nodes with `capacity` (N,) of CPU, 1 on the reference node.

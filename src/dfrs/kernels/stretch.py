@@ -1,4 +1,4 @@
-"""Max-stretch feasibility as a flow (000 section 5.1.2, Theorem 1): greedy schedule, augmenting paths, cuts.
+"""Max-stretch feasibility as a flow ([Stillwell2010] 5.1.2, Theorem 1): greedy schedule, augmenting paths, cuts.
 
 Jobs are indexed in order of submission. At stretch S job j may run from `submit[j]` to `submit[j] + S * scale[j]`, at
 most at `rate[j]`, and wants some work (its run time times its rate); all together run at most at `capacity`. The scale

@@ -1,4 +1,4 @@
-"""Which waiting jobs fill the free processors best: Basic_DP and Reservation_DP of 002 section III, and beyond.
+"""Which waiting jobs fill the free processors best: Basic_DP and Reservation_DP of [Kumar2011] section III, and beyond.
 
 Jobs stand in the order of the queue; job j takes `size[j]` >= 1 of `room[0]` free processors, all at once. A set is
 chosen whose total size is as large as possible; of several such sets the one that comes first in the order of the

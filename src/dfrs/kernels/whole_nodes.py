@@ -1,4 +1,4 @@
-"""Jobs on nodes of their own: what batch kernels share (000 section 5.3.1).
+"""Jobs on nodes of their own: what batch kernels share ([Stillwell2010] section 5.3.1).
 
 `jobs` is a record array with the fields of `dfrs.model.decisions.JOB`; row r owns slots first[r] to first[r + 1] of
 `task_nodes`, all -1 unless it is on nodes.

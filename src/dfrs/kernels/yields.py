@@ -1,6 +1,6 @@
 """Yields of a given placement: the best minimum, max-min (water-filling), and the greedy average.
 
-All yields here are scaled: 0 is a service's minimum, 1 its full need (000 section 4.1).
+All yields here are scaled: 0 is a service's minimum, 1 its full need ([Stillwell2010] section 4.1).
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ def minimum_yield(base: Floats, slope: Floats, capacity: Floats, place: Ints, to
 
 @kernel
 def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats, tolerance: float) -> None:
-    """Raise `yields` (S = T, in place) as 000 section 4.4.7: on each node the task with the largest possible gain.
+    """Raise `yields` (S = T, in place) as [Stillwell2010] 4.4.7: on each node the task with the largest possible gain.
 
     Gains within `tolerance` of each other are equal. `room` (N, D) is what is free at the present yields; modified.
     One task per service; `slope` (T, D).
@@ -72,7 +72,7 @@ def fill_average(slope: Floats, room: Floats, place: Ints, yields: Floats, toler
                 for d in range(dims):
                     if slope[i, d] > 0.0 and slope[i, d] * gain > room[n, d]:
                         gain = max(room[n, d], 0.0) / slope[i, d]
-                # The smaller task has an equal gain more cheaply, and leaves more for others (001 section 3.5).
+                # The smaller task has an equal gain more cheaply and leaves more for others ([Stillwell2008] 3.5).
                 price = slope[i].sum()
                 if gain > best_gain + tolerance or (gain > best_gain - tolerance and best >= 0 and price < best_price):
                     best_gain = gain

@@ -39,7 +39,7 @@ class Allocation:
 
     @property
     def average_yield(self) -> float:
-        """The mean scaled yield over services, not tasks (001 section 5)."""
+        """The mean scaled yield over services, not tasks ([Stillwell2008] section 5)."""
         return float(self.scaled_yields.mean())
 
     def yields(self, instance: Instance) -> Floats:
@@ -58,7 +58,7 @@ class Allocation:
         return loads
 
     def utilization(self, instance: Instance) -> float:
-        """Share of the cluster in use, over the resources that are not purely rigid (000 section 4.4.7)."""
+        """Share of the cluster in use, over the resources that are not purely rigid ([Stillwell2010] section 4.4.7)."""
         counted = ~(instance.rigid | (instance.need == 0)).all(axis=0)
         total = float(instance.capacity[:, counted].sum())
         return float(self.loads(instance)[:, counted].sum()) / total if total > 0 else 0.0

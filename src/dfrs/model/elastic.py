@@ -1,4 +1,4 @@
-"""Commands by which users change a job that waits or runs, and how each was answered (002 sections III-C and IV-C)."""
+"""Commands by which users change a job that waits or runs, and how each was answered ([Kumar2011] III-C and IV-C)."""
 
 from dataclasses import dataclass, field, fields
 from enum import IntEnum

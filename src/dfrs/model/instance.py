@@ -1,4 +1,4 @@
-"""The off-line problem as read-only arrays (000 section 4.1, 004 section 3).
+"""The off-line problem as read-only arrays ([Stillwell2010] section 4.1, [Stillwell2010b] section 3).
 
 Every service has a yield; all its tasks share it. At scaled yield Y a task takes, in dimension d,
 
@@ -6,7 +6,8 @@ Every service has a yield; all its tasks share it. At scaled yield Y a task take
                                    slope = need * (0 if rigid else 1 - minimum_yield),
 
 so each algorithm needs only `base`, `slope` and `capacity`: QoS minimums, several tasks, components with
-their own needs (000 section 4.5) and resources that are fluid for one service and rigid for another are all in them.
+their own needs ([Stillwell2010] section 4.5) and resources that are fluid for one service and rigid for another are all
+in them.
 """
 
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ class Instance:
     rigid: Bools
     """(T, D) whether the task's need is a requirement."""
     move_cost: Floats
-    """(T,) cost of moving the task to another node, in the user's unit (000 section 6.2)."""
+    """(T,) cost of moving the task to another node, in the user's unit ([Stillwell2010] section 6.2)."""
     components: tuple[str, ...] = ()
     """(T,) the component each task belongs to; empty strings, or nothing at all, where there is only one."""
     name: str = ""
@@ -111,7 +112,7 @@ class Instance:
 
     @cached_property
     def task_bytes(self) -> Floats | None:
-        """(T,) bytes copied when a task moves (001 section 6.1), or None where no resource has a size in bytes."""
+        """(T,) bytes copied when a task moves ([Stillwell2008] 6.1), or None where no resource has a size in bytes."""
         sizes = [(d, r.bytes_per_node) for d, r in enumerate(self.resources) if r.bytes_per_node is not None]
         if not sizes:
             return None

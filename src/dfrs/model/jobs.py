@@ -1,4 +1,4 @@
-"""What users submit over time: a workload of rigid parallel jobs as read-only columns (000 section 5.1).
+"""What users submit over time: a workload of rigid parallel jobs as read-only columns ([Stillwell2010] section 5.1).
 
 On-line, a node has two resources: memory, which cannot be shared in time, and CPU, which can. A job has `tasks`
 identical tasks; each must have `memory` and could use `need` of CPU, both as fractions of the reference node.
@@ -51,7 +51,7 @@ class Workload:
     nodes: int
     name: str = ""
     requested_start_s: Floats = field(default_factory=lambda: np.zeros(0))
-    """(J,) when a dedicated job is to start (002 section III-B); NaN for a batch job. Empty: all are batch jobs."""
+    """(J,) when a dedicated job is to start ([Kumar2011] III-B); NaN for a batch job. Empty: all are batch jobs."""
     commands: ElasticCommands = NO_COMMANDS
     """What users change while their jobs wait or run; they may name jobs that are not here."""
 
@@ -119,7 +119,7 @@ class Workload:
 
     @property
     def load(self) -> float:
-        """Offered load: sum of tasks * processing time / (nodes * span), not weighted by need (000 section 5.3.2)."""
+        """Offered load: sum of tasks * processing time / (nodes * span), whatever the need ([Stillwell2010] 5.3.2)."""
         return float((self.tasks * self.run_s).sum()) / (self.nodes * self.span_s) if self.span_s > 0 else np.inf
 
     def select(self, keep: np.ndarray) -> Self:

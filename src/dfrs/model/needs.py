@@ -1,4 +1,4 @@
-"""What is known of CPU needs that nobody declared, and who finds them out (000 section 7.2).
+"""What is known of CPU needs that nobody declared, and who finds them out ([Stillwell2010] section 7.2).
 
 Discovery is a pure step: the table of tasks, what each of them did since the last step, and the time go in; weights,
 revised needs and the next table come out. There is no clock, no chance and no memory elsewhere, so whoever stores the
@@ -113,8 +113,8 @@ def new_tasks(job: JobId, nodes: Sequence[int], need: float | None = None, most:
 def job_needs(table: Tasks) -> dict[JobId, float]:
     """The need per task of each job: the largest estimate of its tasks.
 
-    Tasks of a job are alike and wait for the slowest of them (000 section 4.5.1): one that uses less is ahead of the
-    others, not smaller.
+    Tasks of a job are alike and wait for the slowest of them ([Stillwell2010] section 4.5.1): one that uses less is
+    ahead of the others, not smaller.
     """
     needs: dict[JobId, float] = {}
     for job, estimate in zip(table["job"].tolist(), table["estimate"].tolist(), strict=True):

@@ -1,6 +1,6 @@
 """Named dimensions of a node: what can be time-shared (fluid) and what cannot (rigid).
 
-000 section 3.1.1 calls them fluid and fixed, 004 section 3.2 fluid and rigid.
+[Stillwell2010] section 3.1.1 calls them fluid and fixed, [Stillwell2010b] section 3.2 fluid and rigid.
 """
 
 from dataclasses import dataclass

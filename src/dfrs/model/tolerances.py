@@ -7,7 +7,7 @@ PLACEMENT = 2e-9
 """What evaluating a placement forgives: it adds in another order than the packer did."""
 
 YIELD_SEARCH_WIDTH = 1e-3
-"""The yield search of 000 section 4.2.5 stops at this width."""
+"""The yield search of [Stillwell2010] section 4.2.5 stops at this width."""
 
 CERTIFICATE = 1e-6
 """What the independent checker forgives; wider than CAPACITY, narrower than any effect that matters."""

@@ -1,8 +1,8 @@
 """ADAPT: from a present placement and a budget for moves, the best minimum yield within reach.
 
-The documents (000 section 6.2, 001 section 6.1) give the exact program, ADAPT_OPT, and leave heuristics to future
-work. This one starts from staying, so it is never worse than that, and searches as BEST does, refusing every step that
-would pass the budget.
+The documents ([Stillwell2010] section 6.2, [Stillwell2008] section 6.1) give the exact program, ADAPT_OPT, and leave
+heuristics to future work. This one starts from staying, so it is never worse than that, and searches as BEST does,
+refusing every step that would pass the budget.
 """
 
 from collections.abc import Callable

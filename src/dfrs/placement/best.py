@@ -1,7 +1,8 @@
 """BEST: the documents' packings first, then annealing and, where small, exact search, until time or gap is used up.
 
-It contains the 14 vector packings of 000 section 4.2.5 and, where all of them fail, the 49 greedy algorithms; it is
-never worse than any that it had time to run, and says which those were. The first one always runs to its end.
+It contains the 14 vector packings of [Stillwell2010] section 4.2.5 and, where all of them fail, the 49 greedy
+algorithms; it is never worse than any that it had time to run, and says which those were. The first one always runs to
+its end.
 """
 
 from collections.abc import Callable

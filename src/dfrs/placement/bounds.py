@@ -1,4 +1,7 @@
-"""Upper bounds on the minimum yield: LPBOUND (000 section 4.2.3, 004 4.4) and a tighter one for unequal nodes."""
+"""Upper bounds on the minimum yield: LPBOUND ([Stillwell2010] 4.2.3), and a tighter one for unequal nodes.
+
+LPBOUND is also in [Stillwell2010b] section 4.4.
+"""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""VP_CHEKURI: yield search around the O(ln D)-guaranteed packing of Chekuri and Khanna (000 section 4.2.5, [178]).
+"""VP_CHEKURI: yield search around the O(ln D)-guaranteed packing of Chekuri and Khanna ([Stillwell2010] 4.2.5, [178]).
 
 At a fixed yield tasks are vectors x, as fractions of a node. The least number m of nodes on which they fit in
 fractions is the largest aggregate, rounded up. A basic solution of

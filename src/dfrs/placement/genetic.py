@@ -1,4 +1,4 @@
-"""GA: the genetic algorithm of 000 section 4.2.4."""
+"""GA: the genetic algorithm of [Stillwell2010] section 4.2.4."""
 
 from dataclasses import dataclass
 

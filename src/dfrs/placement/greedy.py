@@ -1,4 +1,4 @@
-"""The greedy algorithms: 000 section 4.2.2 (49, GREEDY, GREEDYLIGHT) and 001 section 3.3 (GR, SG, GB, SGB).
+"""The greedy algorithms: [Stillwell2010] 4.2.2 (49, GREEDY, GREEDYLIGHT) and [Stillwell2008] 3.3 (GR, SG, GB, SGB).
 
 They place by requirements alone; the yield is what the placement then allows.
 """
@@ -16,7 +16,7 @@ from dfrs.placement.bounds import lp_bound
 from dfrs.placement.outcome import found, placement_yield
 
 BACKTRACKING_ATTEMPTS = 500_000
-"""001 section 3.3: "an arbitrary bound on the number of job placement attempts"."""
+"""[Stillwell2008] section 3.3: "an arbitrary bound on the number of job placement attempts"."""
 
 
 def _fluid(instance: Instance) -> Floats:
@@ -24,7 +24,7 @@ def _fluid(instance: Instance) -> Floats:
 
 
 def _order(instance: Instance, fluid: Floats, sort: int, rng: np.random.Generator) -> Ints:
-    """Order S1 to S7 of 000 section 4.2.2."""
+    """Order S1 to S7 of [Stillwell2010] section 4.2.2."""
     if sort == 1:
         return rng.permutation(len(instance.need))
     measure = {2: fluid, 3: fluid, 4: instance.base, 5: instance.base, 6: instance.need, 7: instance.need}[sort]
@@ -58,7 +58,7 @@ GREEDIES = {f"GREEDY_S{sort}_P{rule}": Greedy(sort=sort, rule=rule) for sort in 
 
 LIGHT = ("S3_P2", "S2_P2", "S6_P2", "S5_P1", "S7_P1", "S3_P1", "S6_P1", "S2_P1", "S5_P4")
 """The members of GREEDYLIGHT by increasing average distance from bound, as measured on one instance of each
-scenario of 000 section 4.3. The text counts ten members and names these nine."""
+scenario of [Stillwell2010] section 4.3. The text counts ten members and names these nine."""
 
 
 def greedy_best(instance: Instance, rng: np.random.Generator, /) -> Outcome:

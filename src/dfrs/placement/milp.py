@@ -1,4 +1,6 @@
-"""OPT and its relaxation (000 section 4.1.2, 001 section 2.5), and OPT from a present placement (000 6.2.2, 001 6.1).
+"""OPT and its relaxation, and OPT from a present placement, as mixed-integer linear programs.
+
+Sources: [Stillwell2010] sections 4.1.2 and 6.2.2, [Stillwell2008] sections 2.5 and 6.1.
 
 Columns are e (T, N), whether a task is on a node, alpha (T, N), its unscaled yield there, and the minimum scaled
 yield Y, which is maximised:
@@ -8,10 +10,10 @@ yield Y, which is maximised:
     sum over i of need[i, d] * (e[i, n] if rigid[i, d] else alpha[i, n]) <= capacity[n, d]   (4.5)
     sum over n of alpha[i, n] >= minimum[i] + Y * (1 - minimum[i])                           (4.6)
 
-All tasks of a service share one yield (000 equation 4.11), but only the least counts here: it is enough that
-every task reaches it, so there is no row for that. Adaptation adds, with `present` the node of each task,
+All tasks of a service share one yield ([Stillwell2010] equation 4.11), but only the least counts here: it is enough
+that every task reaches it, so there is no row for that. Adaptation adds, with `present` the node of each task,
 
-    sum over i, n other than present[i], of cost[i] * e[i, n] <= budget                      (6.7; 001 equation 31)
+    sum over i, n other than present[i], of cost[i] * e[i, n] <= budget           (6.7; [Stillwell2008] 31)
 """
 
 from dataclasses import dataclass
@@ -117,7 +119,7 @@ class YieldProgram(LinearProgram):
 
 
 def relaxation(instance: Instance) -> float:
-    """The optimum with tasks in fractions: `lp_bound` for equal nodes, at most that for others (000 section 4.2.3).
+    """The optimum with tasks in fractions: `lp_bound` for equal nodes, at most that for others ([Stillwell2010] 4.2.3).
 
     Raises InfeasibleError where even fractions of tasks do not fit.
     """

@@ -1,4 +1,4 @@
-"""VP_*: bisection on the yield around a vector packing heuristic (000 section 4.2.5); MCB1 to 8 (001 section 3.4)."""
+"""VP_*: bisection on the yield around a vector packing ([Stillwell2010] 4.2.5); MCB1 to 8 ([Stillwell2008] 3.4)."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -133,7 +133,7 @@ VECTOR_PACKINGS: dict[str, VectorPacking] = {
     for method, criteria in _FAMILY
     for criterion in criteria
 }
-"""The 14 of 000 section 4.2.5."""
+"""The 14 of [Stillwell2010] section 4.2.5."""
 
 
 def best_packing(instance: Instance, _rng: np.random.Generator | None = None, /) -> Outcome:
@@ -156,4 +156,4 @@ MULTI_CAPACITY: dict[str, VectorPacking] = {
     for descending in (False, True)
     for k, criterion in enumerate(("SUM", "DIFF", "RATIO", "MAX"))
 }
-"""The 8 of 001 section 3.4: Permutation Pack by the largest coordinate alone, lists sorted eight ways."""
+"""The 8 of [Stillwell2008] section 3.4: Permutation Pack by the largest coordinate alone, lists sorted eight ways."""

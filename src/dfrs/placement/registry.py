@@ -34,7 +34,7 @@ class Options:
     search: Literal["ends", "midpoints"] = "ends"
     """Whether the yield search tries its ends, or, as published, midpoints only."""
     dominance: bool = False
-    """Degree-of-dominance add-on for VP_FF* and VP_BF* (000 section 4.2.5)."""
+    """Degree-of-dominance add-on for VP_FF* and VP_BF* ([Stillwell2010] section 4.2.5)."""
     present: Ints | None = None
     """(T,) where tasks run now, -1 for nowhere: for ADAPT and ADAPT_OPT."""
     budget: Budget | None = None
@@ -138,7 +138,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="ADAPT",
             family="ours",
-            source="dfrs; problem 000 6.2, 001 6.1",
+            source="dfrs; problem [Stillwell2010] 6.2, [Stillwell2008] 6.1",
             complexity="time limit",
             build=_adapt,
             needs_present=True,
@@ -147,7 +147,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="OPT",
             family="exact",
-            source="000 4.1.2, 4.2.1; 001 2.5",
+            source="[Stillwell2010] 4.1.2, 4.2.1; [Stillwell2008] 2.5",
             complexity="exponential",
             build=lambda o: Exact(time_limit_s=o.time_limit_s),
             summary="the mixed-integer program by HiGHS",
@@ -155,7 +155,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="ADAPT_OPT",
             family="exact",
-            source="000 6.2.2; 001 6.1",
+            source="[Stillwell2010] 6.2.2; [Stillwell2008] 6.1",
             complexity="exponential",
             build=_adapt_opt,
             needs_present=True,
@@ -166,7 +166,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name=name,
             family="packing",
-            source="000 4.2.5",
+            source="[Stillwell2010] 4.2.5",
             build=_packing(packing),
             complexity="O((J log J + J N) log 1/w)" if packing.method in {"FF", "BF"} else "O(J log J + J N) a step",
             summary=f"yield search, {_METHODS[packing.method]}, sorted by {packing.criterion.lower()}",
@@ -177,7 +177,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="VP_BEST",
             family="packing",
-            source="000 4.2.5",
+            source="[Stillwell2010] 4.2.5",
             complexity="14 packings",
             build=_constant(best_packing),
             summary="the best of the 14 packings above",
@@ -185,7 +185,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="VP_CHEKURI",
             family="packing",
-            source="000 4.2.5, its reference [178]",
+            source="[Stillwell2010] 4.2.5, its reference [178]",
             complexity="polynomial",
             build=_constant(Chekuri()),
             unequal_nodes=False,
@@ -196,7 +196,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name=name,
             family="packing",
-            source="001 3.4",
+            source="[Stillwell2008] 3.4",
             complexity="O(J log J + J N) a step",
             build=_packing(packing, documented_window=True),
             summary=f"multi-capacity bin packing, {packing.criterion.lower()} "
@@ -208,7 +208,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="GREEDY",
             family="greedy",
-            source="000 4.4.1",
+            source="[Stillwell2010] 4.4.1",
             complexity="49 greedy runs",
             build=_constant(greedy_best),
             summary="the best of the 49 GREEDY_Sx_Py",
@@ -216,7 +216,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="GREEDYLIGHT",
             family="greedy",
-            source="000 4.4.1",
+            source="[Stillwell2010] 4.4.1",
             complexity="up to 9 greedy runs",
             build=_constant(greedy_light),
             summary="the first that succeeds of nine good ones",
@@ -226,7 +226,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name=name,
             family="greedy",
-            source="000 4.2.2",
+            source="[Stillwell2010] 4.2.2",
             complexity="O(J log J + J N)",
             build=_constant(greedy),
             summary=f"sorted {_SORTS[greedy.sort]}; {_RULES[greedy.rule]}",
@@ -237,7 +237,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name=name,
             family="greedy",
-            source="001 3.3",
+            source="[Stillwell2008] 3.3",
             build=_constant(greedy),
             complexity="500,000 placements" if greedy.attempts else "O(J N log N)",
             summary=("by decreasing requirement" if greedy.by_requirement else "as submitted")
@@ -256,16 +256,16 @@ def _entries() -> list[Algorithm]:
             summary=summary,
         )
         for name, nonzero, source, summary in (
-            ("RRND", False, "000 4.2.3; 001 3.2", "randomized rounding of the relaxed program"),
-            ("RRNDNZ", True, "000 4.2.3", "the same, no node with probability 0"),
-            ("RRNZ", True, "001 3.2", "RRNDNZ under its earlier name"),
+            ("RRND", False, "[Stillwell2010] 4.2.3; [Stillwell2008] 3.2", "randomized rounding of the relaxed program"),
+            ("RRNDNZ", True, "[Stillwell2010] 4.2.3", "the same, no node with probability 0"),
+            ("RRNZ", True, "[Stillwell2008] 3.2", "RRNDNZ under its earlier name"),
         )
     ]
     entries += [
         Algorithm(
             name=name,
             family="rounding",
-            source="000 4.2.3",
+            source="[Stillwell2010] 4.2.3",
             complexity=complexity,
             build=lambda o, s=slow: Diving(slow=s, time_limit_s=o.time_limit_s),
             summary=summary,
@@ -279,7 +279,7 @@ def _entries() -> list[Algorithm]:
         Algorithm(
             name="GA",
             family="genetic",
-            source="000 4.2.4",
+            source="[Stillwell2010] 4.2.4",
             complexity="200,000 evaluations",
             build=_constant(Genetic()),
             summary="population of 100, 2,000 generations, greedy repair",

@@ -1,4 +1,6 @@
-"""RRND, RRNDNZ, FASTDIVING and SLOWDIVING: integers from a vertex of the relaxed program (000 section 4.2.3; 001 3.2).
+"""RRND, RRNDNZ, FASTDIVING and SLOWDIVING: integers from a vertex of the relaxed program.
+
+Sources: [Stillwell2010] section 4.2.3, [Stillwell2008] section 3.2.
 
 The trivial optimum of the relaxation splits every task evenly, which says nothing about where to put it; a vertex,
 as the simplex method finds it, has most tasks on one or two nodes. Which vertex depends on the solver: the
@@ -19,7 +21,7 @@ from dfrs.placement.outcome import found, infeasible, placement_yield
 from dfrs.placement.solver import Method, Solution, SolverStatus
 
 EPSILON = 0.01
-"""What RRNDNZ puts in the place of a probability of zero (000 section 4.2.3)."""
+"""What RRNDNZ puts in the place of a probability of zero ([Stillwell2010] section 4.2.3)."""
 
 START: Method = "primal"
 """For the first vertex: what GLPK does unless told otherwise, and faster here than the dual simplex."""
@@ -27,7 +29,9 @@ START: Method = "primal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomizedRounding:
-    """RRND, and RRNDNZ with `nonzero` (RRNZ in 001): task i to node n with probability e[i, n], or EPSILON for zero.
+    """RRND, or with `nonzero` RRNDNZ (in [Stillwell2008] RRNZ): task i to node n with probability e[i, n].
+
+    RRNDNZ has EPSILON in the place of 0.
 
     Tasks are placed in the order of submission; a node without room for the task's requirements is left out and
     the other probabilities scaled up. `time_limit_s` bounds the time for the relaxed program.

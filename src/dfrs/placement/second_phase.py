@@ -1,4 +1,7 @@
-"""Yields on a fixed placement: all equal, the largest average, or max-min fair (000 4.4.7, 4.5.1; 001 3.5, 5)."""
+"""Yields on a fixed placement: all equal, the largest average, or max-min fair.
+
+Sources: [Stillwell2010] sections 4.4.7 and 4.5.1, [Stillwell2008] sections 3.5 and 5.
+"""
 
 from typing import Literal
 
@@ -14,7 +17,7 @@ SecondPhase = Literal["none", "average", "average-lp", "max-min"]
 
 
 def equal_yields(instance: Instance, place: Ints, minimum: float) -> Allocation:
-    """Every service at the scaled yield `minimum`; 1 for those whose minimum yield is 1 (000 section 4.1)."""
+    """Every service at the scaled yield `minimum`; 1 for those whose minimum yield is 1 ([Stillwell2010] 4.1)."""
     scaled = np.where(instance.minimum_yield >= 1.0, 1.0, minimum)
     return Allocation(place=place, scaled_yields=scaled)
 
@@ -22,7 +25,7 @@ def equal_yields(instance: Instance, place: Ints, minimum: float) -> Allocation:
 def maximize(instance: Instance, allocation: Allocation, phase: SecondPhase) -> Allocation:
     """Hand out what is left, with every node assignment and the minimum yield kept.
 
-    `average`: the documents' greedy rule where every service has one task, the linear program of 000 4.5.1
+    `average`: the documents' greedy rule where every service has one task, the linear program of [Stillwell2010] 4.5.1
     where not; `average-lp`: the program always; `max-min`: water-filling.
     """
     if phase == "none":
@@ -40,7 +43,7 @@ def maximize(instance: Instance, allocation: Allocation, phase: SecondPhase) -> 
 
 
 def _average_by_program(instance: Instance, allocation: Allocation) -> Allocation:
-    """Equations 4.7 to 4.14 of 000 with placement and minimum yield fixed: maximise the sum of per-service yields.
+    """[Stillwell2010] 4.7 to 4.14 with placement and minimum yield fixed: maximise the sum of the services' yields.
 
     All tasks of a service share one yield (4.11), so one variable a service is enough.
     """

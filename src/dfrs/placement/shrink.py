@@ -1,4 +1,4 @@
-"""How many nodes could be turned off for a given loss of minimum yield (000 section 4.4.7)."""
+"""How many nodes could be turned off for a given loss of minimum yield ([Stillwell2010] section 4.4.7)."""
 
 from dataclasses import dataclass
 

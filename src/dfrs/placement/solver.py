@@ -1,7 +1,7 @@
 """The one door to HiGHS: every linear and mixed-integer program of ours is built and solved here.
 
-The documents used GLPK (000 section 4.2.1). Programs are maximised; every column has finite bounds, so none is
-unbounded. One thread and a fixed seed: the same program gives the same values.
+The documents used GLPK ([Stillwell2010] section 4.2.1). Programs are maximised; every column has finite bounds, so none
+is unbounded. One thread and a fixed seed: the same program gives the same values.
 """
 
 from contextlib import suppress

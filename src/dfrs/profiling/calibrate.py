@@ -1,9 +1,10 @@
-"""What a sub-cluster's hardware costs, by micro-benchmarks of our own (003 section 7.3.1).
+"""What a sub-cluster's hardware costs, by micro-benchmarks of our own ([Atif2011] section 7.3.1).
 
-003 took the cost of a floating-point operation from Aburto's flops, those of cache misses from the maker's papers, and
-latencies from OSU's multi-pair test. Here all are measured: `native/rates.c` on one CPU, `native/pingpong.c` between
-processes of the MPI at hand. The event "second" stands for the CPU's work where there are no counters: a second of a
-CPU of `REFERENCE_FLOPS` operations a second, so that all sub-clusters calibrated by this module agree on it.
+[Atif2011] took the cost of a floating-point operation from Aburto's flops, those of cache misses from the maker's
+papers, and latencies from OSU's multi-pair test. Here all are measured: `native/rates.c` on one CPU,
+`native/pingpong.c` between processes of the MPI at hand. The event "second" stands for the CPU's work where there are
+no counters: a second of a CPU of `REFERENCE_FLOPS` operations a second, so that all sub-clusters calibrated by this
+module agree on it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Of which messages a collective call is made (003 section 5.3), for the model of blocking messages.
+"""Of which messages a collective call is made ([Atif2011] section 5.3), for the model of blocking messages.
 
 For one process of NP, by calls of size s (what goes to one other process):
 

@@ -1,10 +1,10 @@
-"""Hardware performance counters of a program and all its children (003 section 5.2), by perf_event_open.
+"""Hardware performance counters of a program and all its children ([Atif2011] section 5.2), by perf_event_open.
 
-003 read floating-point operations and cache misses from Xenoprofile. Here the kernel counts them: counters are opened
-on the process that is about to become the program, inherited by everything it starts, and scaled where the CPU has
-fewer counters than events. Which raw events count floating-point operations depends on the CPU: those of Intel since
-Broadwell and of AMD since Zen are known. A virtual machine has often none of them: `open_counters` then says why, and
-the profile has CPU seconds in their place (see `dfrs.profiling.reader`).
+[Atif2011] read floating-point operations and cache misses from Xenoprofile. Here the kernel counts them: counters are
+opened on the process that is about to become the program, inherited by everything it starts, and scaled where the CPU
+has fewer counters than events. Which raw events count floating-point operations depends on the CPU: those of Intel
+since Broadwell and of AMD since Zen are known. A virtual machine has often none of them: `open_counters` then says why,
+and the profile has CPU seconds in their place (see `dfrs.profiling.reader`).
 """
 
 import ctypes
@@ -46,7 +46,7 @@ GENERAL = (
     Event(name=L1_MISS, kind=CACHE, config=_L1_READ_MISS),
     Event(name=L2_MISS, kind=HARDWARE, config=3),
 )
-"""On every CPU with counters. The kernel's "cache misses" are those of the last level: 003's machines had two."""
+"""On every CPU with counters. The kernel's "cache misses" are of the last level: [Atif2011]'s machines had two."""
 
 _INTEL_FLOPS = tuple(
     Event(name=FLOP, kind=RAW, config=umask << 8 | 0xC7, weight=weight)

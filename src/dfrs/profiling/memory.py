@@ -1,4 +1,4 @@
-"""CPU time, memory and swap space of a process, from /proc (003 sections 5.4 and 6)."""
+"""CPU time, memory and swap space of a process, from /proc ([Atif2011] sections 5.4 and 6)."""
 
 import os
 from dataclasses import dataclass

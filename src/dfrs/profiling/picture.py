@@ -1,4 +1,4 @@
-"""A picture of a profile: messages by size, and the time waited for the non-blocking ones (as 003 tabulates them)."""
+"""A picture of a profile: messages by size, and time waited for the non-blocking ones (as in [Atif2011])."""
 
 import math
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
-"""What a job would gain on another sub-cluster, from its profile where it runs (003 sections 5.2 to 5.5, eqs 2 to 10).
+"""What a job would gain on another sub-cluster, from its profile where it runs ([Atif2011] 5.2 to 5.5, eqs 2 to 10).
 
 A profile covers tau seconds. Of these, some went to events of performance counters, each of which costs a known number
 of cycles, and some to messages, each of which costs what the network takes for its size. Both are known for every
 sub-cluster, so the difference is what tau seconds here would save there; all other time is taken to stay as it is.
 
-003 calls the result of equation 10 an execution time; its worked examples (eqs 17 to 20) use it as time *saved*, which
-is what `saved` gives. A co-located job's messages cost nothing (section 5.3).
+[Atif2011] calls the result of equation 10 an execution time; its worked examples (eqs 17 to 20) use it as time *saved*,
+which is what `saved` gives. A co-located job's messages cost nothing (section 5.3).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from dfrs.model.hardware import COLOCATED, SPREAD, Hardware, Latency, Partition,
 from dfrs.model.instance import Floats
 
 TOLERANCE = 0.1
-"""What a thrashing job is to have beyond its memory and swap space, as a fraction (003 section 6)."""
+"""What a thrashing job is to have beyond its memory and swap space, as a fraction ([Atif2011] section 6)."""
 
 _LEAST = 1e-6
 """Of tau: no prediction is shorter, so that speeds are finite."""
@@ -82,13 +82,13 @@ def saved(per_block_s: float, actual_s: float, tau_s: float) -> float:
 
 
 def accuracy(predicted_s: float, actual_s: float) -> float:
-    """003's "% Acc": the smaller of the two times in percent of the larger; both above 0."""
+    """[Atif2011]'s "% Acc": the smaller of the two times in percent of the larger; both above 0."""
     return 100.0 * min(predicted_s, actual_s) / max(predicted_s, actual_s)
 
 
 def required_bytes(profile: Profile, node_memory_bytes: float = 0.0) -> float:
     """Memory that a process wants: what it has, or if it thrashes on a node of that memory all of that memory and its
-    swap space and a tenth (003 section 6)."""
+    swap space and a tenth ([Atif2011] section 6)."""
     if profile.swap_bytes == 0:
         return float(profile.memory_bytes)
     return (max(profile.memory_bytes, node_memory_bytes) + profile.swap_bytes) * (1 + TOLERANCE)
@@ -117,7 +117,7 @@ class Prediction:
     required_bytes: float
     """Memory that a process wants."""
     swapping: bool
-    """It is thrashing: the times say little (003 section 5.4)."""
+    """It is thrashing: the times say little ([Atif2011] section 5.4)."""
 
     @property
     def speeds(self) -> Floats:

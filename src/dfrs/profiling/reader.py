@@ -1,4 +1,4 @@
-"""Profiles of a running MPI program, block by block of tau seconds (003 sections 5.2 to 5.4).
+"""Profiles of a running MPI program, block by block of tau seconds ([Atif2011] sections 5.2 to 5.4).
 
 Every rank counts in a file of its own (`dfrs.profiling.records`). What stands there at two moments, subtracted, is what
 happened between them; the mean over the ranks is the profile's. CPU: where the CPU has counters, their events; else the

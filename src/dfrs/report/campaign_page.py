@@ -23,7 +23,7 @@ _OWN_KEY = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class Metric:
     """One figure of a run."""
 
     key: str
@@ -34,19 +34,19 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRun:
-    """One cell of the campaign, `key` its 16 hexadecimal digits.
+    """One run of the campaign, `key` its 16 hexadecimal digits.
 
-    `group` is the set of workloads that the workload `case` belongs to, `entry` the policy with its settings as the
-    tables label it. `x` is what curves run along, None where there is nothing. `values` are one per measure, None
-    where the run has none. `failed` is the message of a run that failed, `link` the relative path of the run's own
-    page where it was kept, `command` what makes the run again with its page.
+    `group` is the set of workloads that the workload `scenario` belongs to, `configuration` the label of the policy
+    with its settings. `x` is its place on the axis of curves, if it has one. `values` are one per metric, None where
+    the run has none. `failed` is the message of a run that failed, `link` the relative path of the run's own page if
+    it was saved, `command` what repeats the run and makes its page.
     """
 
     key: str
     name: str
     group: str
-    case: str
-    entry: str
+    scenario: str
+    configuration: str
     x: float | None
     values: tuple[float | None, ...]
     failed: str | None
@@ -67,11 +67,11 @@ class PagePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The means of a measure, by its key, along x."""
+    """The means of a metric, by its key, along x."""
 
     group: str
-    measure: str
-    entry: str
+    metric: str
+    configuration: str
     points: tuple[PagePoint, ...]
 
 
@@ -80,8 +80,8 @@ class Summary:
     """The mean over `count` runs of a group; `failed` more have none. A group that no run names stands for all runs."""
 
     group: str
-    entry: str
-    measure: str
+    configuration: str
+    metric: str
     mean: float | None
     low: float | None
     high: float | None
@@ -91,11 +91,11 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """An entry against a baseline on the same `count` workloads: how often it was better, and by what ratio."""
+    """A configuration against a baseline on the same `count` workloads: how often it was better, and by what ratio."""
 
     group: str
-    measure: str
-    entry: str
+    metric: str
+    configuration: str
     baseline: str
     count: int
     wins: int
@@ -115,7 +115,7 @@ class CampaignPage:
     description: str
     facts: tuple[tuple[str, str], ...]
     x_label: str
-    measures: tuple[Measure, ...]
+    metrics: tuple[Metric, ...]
     runs: tuple[PageRun, ...]
     curves: tuple[Curve, ...]
     summaries: tuple[Summary, ...]
@@ -126,8 +126,8 @@ class CampaignPage:
 def campaign_page(page: CampaignPage) -> str:
     """The page as text; the same page makes the same text.
 
-    Raises InputError where there is no measure, where a key is no key or not unique, where a run has not one value per
-    measure, and where a curve, summary or comparison names a run or a measure that the page has not.
+    Raises InputError where there is no metric, where a key is no key or not unique, where a run has not one value per
+    metric, and where a curve, summary or comparison names a run or a metric that the page has not.
     """
     return assemble(
         "campaign.html",
@@ -148,14 +148,14 @@ class _Index:
     """Numbers of what the page names."""
 
     runs: dict[str, int]
-    measures: dict[str, int]
+    metrics: dict[str, int]
     groups: dict[str, int]
-    entries: dict[str, int]
+    configurations: dict[str, int]
 
-    def measure(self, key: str) -> int:
-        if key not in self.measures:
-            raise InputError(f"measure {key!r}: must be one of {', '.join(self.measures)}")
-        return self.measures[key]
+    def metric(self, key: str) -> int:
+        if key not in self.metrics:
+            raise InputError(f"metric {key!r}: must be one of {', '.join(self.metrics)}")
+        return self.metrics[key]
 
     def run(self, key: str) -> int:
         if key not in self.runs:
@@ -166,33 +166,39 @@ class _Index:
 def _document(page: CampaignPage) -> dict[str, Any]:
     index = _index(page)
     return {
-        "name": page.name, "description": page.description, "facts": [list(fact) for fact in page.facts],
-        "x": page.x_label, "notes": list(page.notes),
-        "measures": [{"key": m.key, "title": m.title, "unit": m.unit, "better": m.better} for m in page.measures],
-        "groups": list(index.groups), "entries": list(index.entries),
-        "runs": _runs(page, index), **_curves(page.curves, index),
-        "summaries": _summaries(page.summaries, index), "comparisons": _comparisons(page.comparisons, index),
-    }  # fmt: skip
+        "name": page.name,
+        "description": page.description,
+        "facts": [list(fact) for fact in page.facts],
+        "x": page.x_label,
+        "notes": list(page.notes),
+        "measures": [{"key": m.key, "title": m.title, "unit": m.unit, "better": m.better} for m in page.metrics],
+        "groups": list(index.groups),
+        "entries": list(index.configurations),
+        "runs": _runs(page, index),
+        **_curves(page.curves, index),
+        "summaries": _summaries(page.summaries, index),
+        "comparisons": _comparisons(page.comparisons, index),
+    }
 
 
 def _index(page: CampaignPage) -> _Index:
-    """Groups and entries in the order of the summaries, then of whatever else names them."""
-    if not page.measures:
-        raise InputError(f"{page.name}: a campaign's page needs a measure")
+    """Groups and configurations in the order of the summaries, then of whatever else names them."""
+    if not page.metrics:
+        raise InputError(f"{page.name}: a campaign's page needs a metric")
     runs = _numbers(run.key for run in page.runs)
     if len(runs) < len(page.runs):
         raise InputError(f"{page.name}: {len(page.runs)} runs have {len(runs)} keys: must be unique")
     for run in page.runs:
         if not _KEY.fullmatch(run.key):
             raise InputError(f"run {run.key!r}: a key must be 16 hexadecimal digits")
-        if len(run.values) != len(page.measures):
-            raise InputError(f"run {run.key}: {len(run.values)} values for {len(page.measures)} measures")
+        if len(run.values) != len(page.metrics):
+            raise InputError(f"run {run.key}: {len(run.values)} values for {len(page.metrics)} metrics")
     named = (*page.summaries, *page.curves, *page.comparisons, *page.runs)
     return _Index(
         runs,
-        _numbers(measure.key for measure in page.measures),
+        _numbers(metric.key for metric in page.metrics),
         _numbers(one.group for one in named),
-        _numbers(chain((one.entry for one in named), (one.baseline for one in page.comparisons))),
+        _numbers(chain((one.configuration for one in named), (one.baseline for one in page.comparisons))),
     )
 
 
@@ -202,14 +208,14 @@ def _numbers(names: Iterable[str]) -> dict[str, int]:
 
 def _runs(page: CampaignPage, index: _Index) -> dict[str, Any]:
     runs = page.runs
-    cases = _numbers(run.case for run in runs)
-    values = _floats(value for run in runs for value in run.values).reshape(len(runs), len(page.measures))
+    scenarios = _numbers(run.scenario for run in runs)
+    values = _floats(value for run in runs for value in run.values).reshape(len(runs), len(page.metrics))
     return {
         "key": pack(np.frombuffer(bytes.fromhex("".join(run.key for run in runs)), np.uint8), "u1"),
         "group": pack([index.groups[run.group] for run in runs], "u2"),
-        "entry": pack([index.entries[run.entry] for run in runs], "u2"),
-        "case": pack([cases[run.case] for run in runs], "u4"),
-        "cases": list(cases),
+        "entry": pack([index.configurations[run.configuration] for run in runs], "u2"),
+        "case": pack([scenarios[run.scenario] for run in runs], "u4"),
+        "cases": list(scenarios),
         "x": pack(_floats(run.x for run in runs), "f8"),
         "values": [pack(column, "f4") for column in values.T],
         "name": _texts([run.name for run in runs], runs),
@@ -252,8 +258,8 @@ def _curves(curves: Sequence[Curve], index: _Index) -> dict[str, Any]:
     return {
         "curves": {
             "group": pack([index.groups[curve.group] for curve in curves], "u2"),
-            "entry": pack([index.entries[curve.entry] for curve in curves], "u2"),
-            "measure": pack([index.measure(curve.measure) for curve in curves], "u2"),
+            "entry": pack([index.configurations[curve.configuration] for curve in curves], "u2"),
+            "measure": pack([index.metric(curve.metric) for curve in curves], "u2"),
             "first": pack(np.cumsum([0, *(len(curve.points) for curve in curves)]), "u4"),
             "x": pack(_floats(point.x for point in points), "f8"),
             "list": pack(which, "u4"),
@@ -271,8 +277,8 @@ def _curves(curves: Sequence[Curve], index: _Index) -> dict[str, Any]:
 def _summaries(rows: Sequence[Summary], index: _Index) -> dict[str, str]:
     return {
         "group": pack([index.groups[row.group] for row in rows], "u2"),
-        "entry": pack([index.entries[row.entry] for row in rows], "u2"),
-        "measure": pack([index.measure(row.measure) for row in rows], "u2"),
+        "entry": pack([index.configurations[row.configuration] for row in rows], "u2"),
+        "measure": pack([index.metric(row.metric) for row in rows], "u2"),
         "mean": pack(_floats(row.mean for row in rows), "f8"),
         "low": pack(_floats(row.low for row in rows), "f8"),
         "high": pack(_floats(row.high for row in rows), "f8"),
@@ -284,9 +290,9 @@ def _summaries(rows: Sequence[Summary], index: _Index) -> dict[str, str]:
 def _comparisons(rows: Sequence[Comparison], index: _Index) -> dict[str, str]:
     return {
         "group": pack([index.groups[row.group] for row in rows], "u2"),
-        "entry": pack([index.entries[row.entry] for row in rows], "u2"),
-        "baseline": pack([index.entries[row.baseline] for row in rows], "u2"),
-        "measure": pack([index.measure(row.measure) for row in rows], "u2"),
+        "entry": pack([index.configurations[row.configuration] for row in rows], "u2"),
+        "baseline": pack([index.configurations[row.baseline] for row in rows], "u2"),
+        "measure": pack([index.metric(row.metric) for row in rows], "u2"),
         "count": pack([row.count for row in rows], "u4"),
         "wins": pack([row.wins for row in rows], "u4"),
         "ties": pack([row.ties for row in rows], "u4"),

@@ -18,16 +18,35 @@ from matplotlib.transforms import Bbox
 from dfrs.report.saving import GRID, INK, QUIET, save
 
 PALETTE = (
-    "#1d4e89", "#d1495b", "#4f8a5b", "#e09f3e", "#2a9db5", "#7a5195", "#8c5e3c", "#c77dba", "#7f8c1f", "#56616d",
-)  # fmt: skip
+    "#1d4e89",
+    "#d1495b",
+    "#4f8a5b",
+    "#e09f3e",
+    "#2a9db5",
+    "#7a5195",
+    "#8c5e3c",
+    "#c77dba",
+    "#7f8c1f",
+    "#56616d",
+)
 MARKERS = "osD^vPX*"
 
 _AROUND = (
-    (7, 0, "left", "center"), (-7, 0, "right", "center"), (0, 8, "center", "bottom"), (0, -8, "center", "top"),
-    (6, 6, "left", "bottom"), (6, -6, "left", "top"), (-6, 6, "right", "bottom"), (-6, -6, "right", "top"),
-    (0, 17, "center", "bottom"), (0, -17, "center", "top"), (11, 14, "left", "bottom"), (11, -14, "left", "top"),
-    (-11, 14, "right", "bottom"), (-11, -14, "right", "top"),
-)  # fmt: skip
+    (7, 0, "left", "center"),
+    (-7, 0, "right", "center"),
+    (0, 8, "center", "bottom"),
+    (0, -8, "center", "top"),
+    (6, 6, "left", "bottom"),
+    (6, -6, "left", "top"),
+    (-6, 6, "right", "bottom"),
+    (-6, -6, "right", "top"),
+    (0, 17, "center", "bottom"),
+    (0, -17, "center", "top"),
+    (11, 14, "left", "bottom"),
+    (11, -14, "left", "top"),
+    (-11, 14, "right", "bottom"),
+    (-11, -14, "right", "top"),
+)
 """Where a name may stand beside its point: offset in points, alignment."""
 
 _THREAD = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}

@@ -1,4 +1,4 @@
-"""A table of published and measured numbers as a picture: a panel a measure, a line a row, both numbers as dots."""
+"""A table of published and measured numbers as a picture: a panel a metric, a line a row, both numbers as dots."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ class Dot:
     """One number of a row: NaN where there is none."""
 
     row: str
-    measure: str
+    metric: str
     measured: float
     published: float
     low: float
@@ -47,22 +47,22 @@ def draw_dots(picture: Dots, directory: Path) -> Path:
 
 def _figure(picture: Dots) -> Figure:
     rows = list(dict.fromkeys(dot.row for dot in picture.dots))
-    measures = list(dict.fromkeys(dot.measure for dot in picture.dots))
+    metrics = list(dict.fromkeys(dot.metric for dot in picture.dots))
     names = _LETTER_INCHES * max(map(len, rows))
-    size = (max(9.0, names + _PANEL_INCHES * len(measures)), 1.5 + _ROW_INCHES * len(rows))
+    size = (max(9.0, names + _PANEL_INCHES * len(metrics)), 1.5 + _ROW_INCHES * len(rows))
     figure = plt.figure(figsize=size, layout="constrained")
     figure.suptitle(picture.title, x=0.012, ha="left", fontsize=14, fontweight="bold")
     figure.supxlabel(picture.subtitle, x=0.012, ha="left", fontsize=9, color=QUIET)
     first: Axes | None = None
-    for k, measure in enumerate(measures):
-        axes = figure.add_subplot(1, len(measures), k + 1, sharey=first)
+    for k, metric in enumerate(metrics):
+        axes = figure.add_subplot(1, len(metrics), k + 1, sharey=first)
         first = first or axes
-        _panel(axes, measure, [dot for dot in picture.dots if dot.measure == measure], rows)
+        _panel(axes, metric, [dot for dot in picture.dots if dot.metric == metric], rows)
         axes.tick_params(labelleft=k == 0)
     return figure
 
 
-def _panel(axes: Axes, measure: str, dots: list[Dot], rows: list[str]) -> None:
+def _panel(axes: Axes, metric: str, dots: list[Dot], rows: list[str]) -> None:
     place = {row: k for k, row in enumerate(rows)}
     y = np.array([place[dot.row] for dot in dots])
     measured, published, low, high = (
@@ -82,7 +82,7 @@ def _panel(axes: Axes, measure: str, dots: list[Dot], rows: list[str]) -> None:
         label="published",
     )
     axes.plot(measured, y, "o", color=MEASURED, markersize=4.6, markeredgecolor="white", zorder=4, label="measured")
-    axes.set_title(measure, fontsize=10, loc="left", color=INK)
+    axes.set_title(metric, fontsize=10, loc="left", color=INK)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     _scale(axes, np.concatenate((measured, published)))

@@ -302,19 +302,35 @@ def story_document(story: Story) -> Mapping[str, Any]:
 
 def _step_document(step: StoryStep) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "time_s": step.time_s, "clock": clock(step.time_s), "action": step.action, "text": step.text,
-        "flow_s": step.flow_s, "virtual_s": step.virtual_s, "nodes": step.nodes, "yield": step.yield_,
-        "why": step.why, "penalty_s": step.penalty_s,
-    }  # fmt: skip
+        "time_s": step.time_s,
+        "clock": clock(step.time_s),
+        "action": step.action,
+        "text": step.text,
+        "flow_s": step.flow_s,
+        "virtual_s": step.virtual_s,
+        "nodes": step.nodes,
+        "yield": step.yield_,
+        "why": step.why,
+        "penalty_s": step.penalty_s,
+    }
     pause = step.pause
     if pause is not None:
         document["pause"] = {
-            "cause": pause.cause, "for_jobs": list(pause.for_jobs), "priority": pause.priority, "rank": pause.rank,
-            "room_for_tasks": pause.room, "tasks": pause.tasks,
+            "cause": pause.cause,
+            "for_jobs": list(pause.for_jobs),
+            "priority": pause.priority,
+            "rank": pause.rank,
+            "room_for_tasks": pause.room,
+            "tasks": pause.tasks,
             "others": [
-                {"job_id": r.job_id, "flow_s": r.flow_s, "virtual_s": r.virtual_s, "priority": r.priority,
-                 "fate": r.fate}
+                {
+                    "job_id": r.job_id,
+                    "flow_s": r.flow_s,
+                    "virtual_s": r.virtual_s,
+                    "priority": r.priority,
+                    "fate": r.fate,
+                }
                 for r in pause.rivals
             ],
-        }  # fmt: skip
+        }
     return document

@@ -25,9 +25,22 @@ from dfrs.report.saving import GRID, INK, QUIET, save
 from dfrs.runs.metrics.schedule import job_intervals
 
 JOB_COLOURS = (
-    "#4477aa", "#ddcc77", "#cc6677", "#44aa99", "#aa4499", "#88ccee", "#999933", "#7a6fc0", "#ee8866", "#228b57",
-    "#eeb4c8", "#8c5a3c", "#5fb3d9", "#b8c468", "#992f5c",
-)  # fmt: skip
+    "#4477aa",
+    "#ddcc77",
+    "#cc6677",
+    "#44aa99",
+    "#aa4499",
+    "#88ccee",
+    "#999933",
+    "#7a6fc0",
+    "#ee8866",
+    "#228b57",
+    "#eeb4c8",
+    "#8c5a3c",
+    "#5fb3d9",
+    "#b8c468",
+    "#992f5c",
+)
 """Told apart by hue and by lightness, also by the colour-blind; given to jobs in the order of their first start."""
 
 DEFAULT_WINDOW_S = 6 * 3600.0

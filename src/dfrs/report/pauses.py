@@ -1,7 +1,8 @@
 """Why a job was paused: what held just before, which the log's short reason does not say.
 
 A greedy policy that needs room for a submitted job pauses running jobs by increasing priority; a packing leaves out, of
-all jobs present, those of lowest priority (000 sections 5.2.2 and 5.2.3; priority = flow time / virtual time squared).
+all jobs present, those of lowest priority ([Stillwell2010] sections 5.2.2 and 5.2.3; priority = flow time / virtual
+time squared).
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,12 @@ NAMED = 4
 
 _ON_NODES = {"kept", "moved", "resumed", "started"}
 _FATES = {
-    Action.PAUSE: "paused", Action.MIGRATE: "moved", Action.RESUME: "resumed", Action.START: "started",
+    Action.PAUSE: "paused",
+    Action.MIGRATE: "moved",
+    Action.RESUME: "resumed",
+    Action.START: "started",
     Action.LOST: "lost",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,12 +87,20 @@ def _document(run: Run, metrics: Mapping[str, object]) -> dict[str, Any]:
 def _jobs(run: Run) -> dict[str, Any]:
     work = run.workload
     return {
-        "id": work.job_id.tolist(), "user": work.user.tolist(), "tasks": pack(work.tasks, "i4"),
-        "submit": pack(work.release_s, "f8"), "need": pack(work.need, "f4"), "memory": pack(work.memory, "f4"),
-        "run": pack(run.process_s, "f8"), "start": pack(run.start_s, "f8"), "finish": pack(run.finish_s, "f8"),
-        "stretch": pack(run.stretch, "f8"), "pauses": pack(run.count(Action.PAUSE), "i4"),
-        "migrations": pack(run.count(Action.MIGRATE), "i4"), "colour": pack(colour_index(run), "u1"),
-    }  # fmt: skip
+        "id": work.job_id.tolist(),
+        "user": work.user.tolist(),
+        "tasks": pack(work.tasks, "i4"),
+        "submit": pack(work.release_s, "f8"),
+        "need": pack(work.need, "f4"),
+        "memory": pack(work.memory, "f4"),
+        "run": pack(run.process_s, "f8"),
+        "start": pack(run.start_s, "f8"),
+        "finish": pack(run.finish_s, "f8"),
+        "stretch": pack(run.stretch, "f8"),
+        "pauses": pack(run.count(Action.PAUSE), "i4"),
+        "migrations": pack(run.count(Action.MIGRATE), "i4"),
+        "colour": pack(colour_index(run), "u1"),
+    }
 
 
 def _events(run: Run) -> dict[str, Any]:
@@ -120,10 +128,13 @@ def _timeline(run: Run) -> dict[str, Any]:
     cpu, memory = (max(float(c), 1e-300) for c in run.capacity.sum(axis=0))
     low = _thin(yields.time_s, {"minimum": yields.minimum, "median": yields.median})
     levels: dict[str, Floats] = {
-        "cpu": used.cpu / cpu, "idle": (used.cpu - used.useful_cpu) / cpu, "memory": used.memory / memory,
-        "running": used.running.astype(float), "paused": used.paused.astype(float),
+        "cpu": used.cpu / cpu,
+        "idle": (used.cpu - used.useful_cpu) / cpu,
+        "memory": used.memory / memory,
+        "running": used.running.astype(float),
+        "paused": used.paused.astype(float),
         "waiting": used.waiting.astype(float),
-    }  # fmt: skip
+    }
     return {"yields": low, "levels": _thin(used.time_s, levels)}
 
 

@@ -25,7 +25,7 @@ class TableCell:
     """
 
     row: str
-    measure: str
+    metric: str
     measured: float | None
     low: float | None = None
     high: float | None = None
@@ -43,7 +43,7 @@ class TableCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Cells laid out by row and measure."""
+    """Cells laid out by row and metric."""
 
     title: str
     heading: str
@@ -96,7 +96,7 @@ class TableReport:
 def dots(report: TableReport) -> Dots | None:
     """The first grid with published numbers as a picture; None where there is none."""
     for grid in report.content.grids:
-        known = {cell.measure for cell in grid.cells if cell.published is not None}
+        known = {cell.metric for cell in grid.cells if cell.published is not None}
         if known:
             return Dots(
                 name=report.name,
@@ -105,14 +105,14 @@ def dots(report: TableReport) -> Dots | None:
                 dots=tuple(
                     Dot(
                         row=cell.row,
-                        measure=cell.measure,
+                        metric=cell.metric,
                         measured=_nan(cell.measured),
                         published=_nan(cell.published),
                         low=_nan(cell.low),
                         high=_nan(cell.high),
                     )
                     for cell in grid.cells
-                    if cell.measure in known
+                    if cell.metric in known
                 ),
             )
     return None
@@ -137,45 +137,45 @@ def markdown(report: TableReport) -> str:
 
 
 def grid_table(grid: Grid) -> list[list[str]]:
-    """The grid as text, its heading first: per measure what is published, what was measured and the deviation.
+    """The grid as text, its heading first: per metric what is published, what was measured and the deviation.
 
-    A measure without any published number has one column. Intervals stand beside what was measured. The last column
-    counts instances: where measures of a row rest on different ones, all counts.
+    A metric without any published number has one column. Intervals stand beside what was measured. The last column
+    counts instances: where metrics of a row rest on different ones, all counts.
     """
-    measures = list(dict.fromkeys(cell.measure for cell in grid.cells))
-    known = {m for m in measures if any(c.published is not None for c in grid.cells if c.measure == m)}
+    metrics = list(dict.fromkeys(cell.metric for cell in grid.cells))
+    known = {m for m in metrics if any(c.published is not None for c in grid.cells if c.metric == m)}
     heading = [grid.heading]
-    for measure in measures:
-        heading += [f"{measure}: published", "measured", "deviation"] if measure in known else [measure]
+    for metric in metrics:
+        heading += [f"{metric}: published", "measured", "deviation"] if metric in known else [metric]
     table = [[*heading, "instances"]]
     for row, group in groupby(grid.cells, key=lambda cell: cell.row):
-        cells = {cell.measure: cell for cell in group}
+        cells = {cell.metric: cell for cell in group}
         line = [row]
-        for measure in measures:
-            line += _cell_text(cells.get(measure), measure in known)
+        for metric in metrics:
+            line += _cell_text(cells.get(metric), metric in known)
         counts = sorted({cell.instances for cell in cells.values()})
         table.append([*line, " / ".join(f"{count:,}" for count in counts)])
     return table
 
 
 def brief_table(grid: Grid) -> list[list[str]]:
-    """The grid as text, its heading first: one column a measure, `measured (published)`, without intervals."""
-    measures = list(dict.fromkeys(cell.measure for cell in grid.cells))
-    table = [[grid.heading, *measures]]
+    """The grid as text, its heading first: one column a metric, `measured (published)`, without intervals."""
+    metrics = list(dict.fromkeys(cell.metric for cell in grid.cells))
+    table = [[grid.heading, *metrics]]
     for row, group in groupby(grid.cells, key=lambda cell: cell.row):
-        cells = {cell.measure: cell for cell in group}
-        table.append([row, *(_brief(cells.get(measure)) for measure in measures)])
+        cells = {cell.metric: cell for cell in group}
+        table.append([row, *(_brief(cells.get(metric)) for metric in metrics)])
     return table
 
 
 def cells_csv(reports: Iterable[TableReport]) -> str:
-    """Every cell on a line: report, table, row, measure, published, measured, low, high, deviation, instances."""
+    """Every cell on a line: report, table, row, metric, published, measured, low, high, deviation, instances."""
     rows = [
         [
             r.name,
             g.title,
             c.row,
-            c.measure,
+            c.metric,
             *(_exact(value) for value in (c.published, c.measured, c.low, c.high, c.deviation)),
             c.instances,
         ]
@@ -208,7 +208,7 @@ def document(report: TableReport) -> dict[str, object]:
             {
                 "table": grid.title,
                 "row": cell.row,
-                "measure": cell.measure,
+                "measure": cell.metric,
                 "published": cell.published,
                 "measured": cell.measured,
                 "low": cell.low,

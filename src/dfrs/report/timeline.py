@@ -2,7 +2,8 @@
 
 A run has far more steps than a picture has columns: each curve is the mean over a column's time, and the band around it
 shows the extremes within. Distributions of the stretch are drawn from above, as the share of jobs that fare worse, so
-that the few worst, which are what counts (000 section 5.1), are at the end of the curve and not lost in a corner.
+that the few worst, which are what counts ([Stillwell2010] section 5.1), are at the end of the curve and not lost in a
+corner.
 """
 
 from collections.abc import Sequence

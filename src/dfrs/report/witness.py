@@ -145,7 +145,13 @@ class _Witness:
 def answer_document(found: WitnessAnswer) -> Mapping[str, Any]:
     """An answer as JSON, times in seconds."""
     return {
-        "job_id": found.job_id, "time_s": found.time_s, "clock": clock(found.time_s), "state": found.state,
-        "flow_s": found.flow_s, "virtual_s": found.virtual_s, "nodes": found.nodes, "yield": found.yield_,
+        "job_id": found.job_id,
+        "time_s": found.time_s,
+        "clock": clock(found.time_s),
+        "state": found.state,
+        "flow_s": found.flow_s,
+        "virtual_s": found.virtual_s,
+        "nodes": found.nodes,
+        "yield": found.yield_,
         "sentences": list(found.sentences),
-    }  # fmt: skip
+    }

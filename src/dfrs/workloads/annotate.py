@@ -1,7 +1,7 @@
 """From a trace to a workload: tasks, CPU needs, memory and estimates, which traces do not have or have otherwise.
 
-A trace counts processors; a workload has tasks on nodes that are shared (000 section 5.3.2). What a task needs is
-assumed, by one of these annotations:
+A trace counts processors; a workload has tasks on nodes that are shared ([Stillwell2010] section 5.3.2). What a task
+needs is assumed, by one of these annotations:
 
 - `dfrs`, for synthetic traces on quad-core nodes: tasks = processors, each node one of the trace's processors. The task
   of a one-task job is sequential, CPU need 0.25; other tasks are multi-threaded, need 1. Memory is 10 % with
@@ -13,8 +13,9 @@ assumed, by one of these annotations:
   threads: tasks = processors / CORES, need 1, memory CORES times that of a processor. Else tasks = processors, need
   1 / CORES.
 - `none`: whole processors, as batch schedulers give them out: tasks = processors, need 1, memory 0.
-- `unit:N`: processors that are given out in groups of N, as Blue Gene/P does with its 32 (002 section V): a node is a
-  group, tasks = processors / N rounded up, need 1, memory 0. Of a machine, what is left of a group is not used.
+- `unit:N`: processors that are given out in groups of N, as Blue Gene/P does with its 32 ([Kumar2011] section V): a
+  node is a group, tasks = processors / N rounded up, need 1, memory 0. Of a machine, what is left of a group is not
+  used.
 
 Users' commands for more or fewer processors become commands for tasks: the amount is divided by the processors that a
 task of that job stands for, and rounded up.
@@ -29,8 +30,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.workloads.cwf import Cwf
-from dfrs.workloads.oddities import Oddity, Report, oddity
 from dfrs.workloads.swf import Swf
+from dfrs.workloads.trace_warnings import TraceReport, TraceWarning, trace_warning
 
 OVERRUN = ("keep", "cut")
 LARGER = ("keep", "drop", "clamp")
@@ -50,7 +51,7 @@ class Tasks:
     memory: Floats
     processors: Ints
     """(J,) that each task stands for."""
-    oddities: tuple[Oddity, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +109,15 @@ class Annotation:
             need=np.where(threaded, 1.0, 1.0 / self.cores),
             memory=np.minimum(np.where(threaded, share * self.cores, share), 1.0),
             processors=np.where(threaded, self.cores, 1),
-            oddities=(
+            warnings=(
                 _odd("no memory given", "10 % of a node taken", known <= 0, swf, "memory (KB)", known),
                 _odd("memory above that of a node", "a whole node's taken", share > 1.0, swf, "memory (KB)", known),
             ),
         )
 
 
-def _odd(rule: str, handled: str, bad: Bools, swf: Swf, label: str, values: np.ndarray | None = None) -> Oddity:
-    return oddity(rule, handled, bad, swf.line, label, getattr(swf, label) if values is None else values)
+def _odd(rule: str, handled: str, bad: Bools, swf: Swf, label: str, values: np.ndarray | None = None) -> TraceWarning:
+    return trace_warning(rule, handled, bad, swf.line, label, getattr(swf, label) if values is None else values)
 
 
 def to_workload(
@@ -128,7 +129,7 @@ def to_workload(
     overrun: str = "keep",
     larger: str = "keep",
     seed: int = 0,
-) -> tuple[Workload, Report]:
+) -> tuple[Workload, TraceReport]:
     """The workload of a trace on `nodes` nodes (default: the header's MaxProcs, else MaxNodes, by the cores of a node).
 
     A job has its allocated processors, or where that is not above 0 those it requested, or else is dropped. A run time
@@ -147,14 +148,14 @@ def to_workload(
     _check_option("overrun", overrun, OVERRUN)
     _check_option("larger", larger, LARGER)
     nodes = _nodes(swf, annotation, nodes)
-    processors, keep, oddities = _processors(swf, nodes * annotation.cores, larger)
+    processors, keep, warnings = _processors(swf, nodes * annotation.cores, larger)
     # Drawn for all lines of the trace, so that what a job gets does not hang on which others are dropped.
     tasks = annotation.tasks_of(swf, processors, seed)
     run_s, estimate_s, odd_times = _times(swf, estimates, overrun)
     keep &= swf.run_s >= 0
-    report = swf.report.and_([*oddities, *odd_times, *tasks.oddities])
+    report = swf.report.and_([*warnings, *odd_times, *tasks.warnings])
     if not keep.any():
-        first = f"; {report.oddities[0].refusal(report.source)}" if report.oddities else ""
+        first = f"; {report.warnings[0].refusal(report.source)}" if report.warnings else ""
         raise InputError(f"{report.source or swf.name}: no valid job remains of {len(swf)}{first}")
     workload = Workload(
         job_id=swf.job_id[keep],
@@ -206,39 +207,39 @@ def _nodes(swf: Swf, annotation: Annotation, nodes: int | None) -> int:
     return max(machine // annotation.cores, 1)
 
 
-def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[Oddity]]:
+def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[TraceWarning]]:
     """(J,) processors, at least 1; (J,) which jobs to keep; what was odd."""
     unknown = swf.processors < 1
     neither = unknown & (swf.requested_processors < 1)
     processors = np.where(unknown, np.maximum(swf.requested_processors, 1), swf.processors)
     too_large = (processors > machine) & ~neither
     handled = {"keep": "kept", "drop": "dropped", "clamp": f"{machine} taken"}[larger]
-    oddities = [
+    warnings = [
         _odd("number of processors unknown", "requested processors taken", unknown & ~neither, swf, "processors"),
         _odd("number of processors unknown, none requested", "dropped", neither, swf, "processors"),
         _odd("larger than the cluster", handled, too_large, swf, "processors", processors),
     ]
     keep = ~neither & ~(too_large & (larger == "drop"))
-    return np.minimum(processors, machine) if larger == "clamp" else processors, keep, oddities
+    return np.minimum(processors, machine) if larger == "clamp" else processors, keep, warnings
 
 
-def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floats, list[Oddity]]:
+def _times(swf: Swf, estimates: str | float, overrun: str) -> tuple[Floats, Floats, list[TraceWarning]]:
     """(J,) run times, above 0; (J,) estimates; what was odd."""
     run_s = np.where(swf.run_s > 0, swf.run_s, 1.0)
     requested_s = np.where(swf.requested_s > 0, swf.requested_s, np.nan)
     over = run_s > requested_s
-    oddities = [
+    warnings = [
         _odd("run time unknown", "dropped", swf.run_s < 0, swf, "run_s"),
         _odd("run time 0", "1 s taken", swf.run_s == 0, swf, "run_s"),
         _odd("run time above the requested time", "cut to it" if overrun == "cut" else "kept", over, swf, "run_s"),
     ]
     if estimates in {"user", "raised"}:
-        oddities.append(_odd("no requested time", "run time taken", np.isnan(requested_s), swf, "requested_s"))
+        warnings.append(_odd("no requested time", "run time taken", np.isnan(requested_s), swf, "requested_s"))
     given = np.where(np.isnan(requested_s), run_s, requested_s)
     raised = np.maximum(np.maximum(given, run_s), 1.0)
     if overrun == "cut":
         run_s = np.where(over, requested_s, run_s)
-    return run_s, choose_estimates(estimates, run_s, given, raised), oddities
+    return run_s, choose_estimates(estimates, run_s, given, raised), warnings
 
 
 def choose_estimates(estimates: str | float, run_s: Floats, given_s: Floats, raised_s: Floats) -> Floats:

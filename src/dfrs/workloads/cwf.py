@@ -1,6 +1,6 @@
 """Traces in the Cloud Workload Format: SWF and three fields more, for dedicated jobs and users' commands.
 
-The format of 002 section IV-C: each line has the 18 fields of SWF, then
+The format of [Kumar2011] section IV-C: each line has the 18 fields of SWF, then
 
 - field 19, when a dedicated job is to start, in seconds on the clock of the trace; -1 for a batch job;
 - field 20, what the line is: `S` submits a job; `ET` and `RT` extend and reduce the time of a job submitted before,
@@ -22,8 +22,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import LATEST_S
 from dfrs.model.writing import write_bytes
-from dfrs.workloads.oddities import Oddity, oddity
 from dfrs.workloads.swf import COLUMNS, Swf, SwfReader, blocks, job_lines, words
+from dfrs.workloads.trace_warnings import TraceWarning, trace_warning
 
 REQUESTS = {"S": -1} | {kind.name: int(kind) for kind in CommandKind}
 """Field 20, and what the reader has for it."""
@@ -127,20 +127,20 @@ def read_cwf(path: Path, *, strict: bool = False) -> Cwf:
     start_s, odd_starts = _starts(jobs, table["requested_start_s"][rows], table["amount"][rows])
     commands, odd_commands = _commands(jobs, {label: column[~submits] for label, column in table.items()})
     report = jobs.report.and_([*odd_starts, *odd_commands])
-    if strict and report.oddities:
-        raise report.oddities[0].refusal(str(path))
+    if strict and report.warnings:
+        raise report.warnings[0].refusal(str(path))
     return Cwf(jobs=jobs.with_columns(report=report), requested_start_s=start_s, commands=commands)
 
 
-def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[Oddity]]:
+def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[TraceWarning]]:
     negative = (start_s < 0) & (start_s != -1)
     early = (start_s >= 0) & (start_s < jobs.submit_s)
     far = start_s > LATEST_S
     label = "field 19 (requested_start_s)"
     return np.where((start_s < 0) | far, np.nan, start_s), [
-        oddity(f"a requested start must be at most {LATEST_S:g}", "-1 taken", far, jobs.line, label, start_s),
-        oddity("a requested start must be at least 0, or -1", "-1 taken", negative, jobs.line, label, start_s),
-        oddity(
+        trace_warning(f"a requested start must be at most {LATEST_S:g}", "-1 taken", far, jobs.line, label, start_s),
+        trace_warning("a requested start must be at least 0, or -1", "-1 taken", negative, jobs.line, label, start_s),
+        trace_warning(
             "a requested start must not be before the submission",
             "kept: the job may start at once",
             early,
@@ -148,11 +148,11 @@ def _starts(jobs: Swf, start_s: Floats, amount: Floats) -> tuple[Floats, list[Od
             label,
             start_s,
         ),
-        oddity("a job's amount must be -1", "ignored", amount != -1, jobs.line, "field 21 (amount)", amount),
+        trace_warning("a job's amount must be -1", "ignored", amount != -1, jobs.line, "field 21 (amount)", amount),
     ]
 
 
-def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands, list[Oddity]]:
+def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands, list[TraceWarning]]:
     """The valid commands of some lines of the table, on `jobs`, and what is odd about all of them."""
     line, ids, time_s, amount = (table[label] for label in ("line", "job_id", "submit_s", "amount"))
     early = time_s < 0
@@ -167,17 +167,21 @@ def _commands(jobs: Swf, table: dict[str, np.ndarray]) -> tuple[ElasticCommands,
     known = jobs.job_id[at] == ids
     ahead = keep & known & (time_s < jobs.submit_s[at])
     as_unknown = "kept: will be answered as on an unknown job"
-    oddities = [
-        oddity("a command's time must be at least 0", "dropped", early, line, "field 2 (submit_s)", time_s),
-        oddity("a command's amount must be above 0", "dropped", small, line, "field 21 (amount)", amount),
-        oddity(f"a command's amount must be at most {MOST:g}", "dropped", large, line, "field 21 (amount)", amount),
-        oddity("processors must be a whole number", "dropped", part, line, "field 21 (amount)", amount),
-        oddity("commands must be in order of time", "sorted", late, line, "field 2 (submit_s)", time_s),
-        oddity("a command must be on a job of the trace", as_unknown, keep & ~known, line, "field 1 (job_id)", ids),
-        oddity("a command must not come before its job", as_unknown, ahead, line, "field 2 (submit_s)", time_s),
+    warnings = [
+        trace_warning("a command's time must be at least 0", "dropped", early, line, "field 2 (submit_s)", time_s),
+        trace_warning("a command's amount must be above 0", "dropped", small, line, "field 21 (amount)", amount),
+        trace_warning(
+            f"a command's amount must be at most {MOST:g}", "dropped", large, line, "field 21 (amount)", amount
+        ),
+        trace_warning("processors must be a whole number", "dropped", part, line, "field 21 (amount)", amount),
+        trace_warning("commands must be in order of time", "sorted", late, line, "field 2 (submit_s)", time_s),
+        trace_warning(
+            "a command must be on a job of the trace", as_unknown, keep & ~known, line, "field 1 (job_id)", ids
+        ),
+        trace_warning("a command must not come before its job", as_unknown, ahead, line, "field 2 (submit_s)", time_s),
     ]
     commands = ElasticCommands(time_s=time_s[keep], job_id=ids[keep], kind=table["request"][keep], amount=amount[keep])
-    return commands, oddities
+    return commands, warnings
 
 
 def write_cwf(path: Path, cwf: Cwf) -> None:

@@ -1,4 +1,4 @@
-"""The workload model of 002 section IV-D: batch and dedicated jobs on a machine that gives out groups of processors.
+"""The workload model of [Kumar2011] IV-D: batch and dedicated jobs on a machine that gives out groups of processors.
 
 It is the model of Lublin and Feitelson (`dfrs.workloads.lublin`) for one kind of jobs, with these changes:
 
@@ -219,8 +219,11 @@ def _commands(
 ) -> ElasticCommands:
     """Each within `window_s` (J,) from its job's submission."""
     probability = {
-        CommandKind.ET: model.pe, CommandKind.RT: model.pr, CommandKind.EP: model.pep, CommandKind.RP: model.prp,
-    }  # fmt: skip
+        CommandKind.ET: model.pe,
+        CommandKind.RT: model.pr,
+        CommandKind.EP: model.pep,
+        CommandKind.RP: model.prp,
+    }
     columns: list[tuple[Floats, Ints, Ints, Floats]] = []
     for kind, rng in zip(CommandKind, rngs, strict=True):
         chosen: Bools = rng.random(model.jobs) < probability[kind]

@@ -6,8 +6,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.cwf import Cwf, read_cwf
-from dfrs.workloads.oddities import Report
 from dfrs.workloads.swf import Swf, read_swf
+from dfrs.workloads.trace_warnings import TraceReport
 
 CWF = (".cwf", ".cwf.gz")
 SWF = (".swf", ".swf.gz")
@@ -39,7 +39,7 @@ def load_workload(
     larger: str = "keep",
     seed: int = 0,
     strict: bool = False,
-) -> tuple[Workload, Report]:
+) -> tuple[Workload, TraceReport]:
     """The workload of a trace file, and what was odd in both; see `read_trace` and `to_workload`."""
     trace = read_trace(path, strict=strict)
     return to_workload(

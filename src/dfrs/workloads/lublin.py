@@ -2,7 +2,7 @@
 
 Published in "The workload on parallel supercomputers", J. Parallel Distrib. Comput. 63 (2003); the constants and the
 order of random draws are those of the authors' program, so with the C library's generator (`rng="drand48"`) it gives
-that program's output job by job. 000 section 5.3.2 makes its 100 synthetic traces with it.
+that program's output job by job. [Stillwell2010] section 5.3.2 makes its 100 synthetic traces with it.
 
 Two kinds of jobs, batch and interactive, arrive independently, each with a daily cycle; or there is one kind, with
 parameters fitted to the whole sample. The clock starts at midnight.

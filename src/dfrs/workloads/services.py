@@ -1,4 +1,4 @@
-"""Generators of the documents' off-line instances: 000 section 4.3 and 001 sections 4.1 and 5.2.
+"""Generators of the documents' off-line instances: [Stillwell2010] 4.3 and [Stillwell2008] 4.1 and 5.2.
 
 All draw from CPython's Mersenne Twister and its `normalvariate`, so an instance is a function of its
 parameters and one integer seed, on every platform.
@@ -27,7 +27,7 @@ _LOG2_LOW, _LOG2_MEDIUM, _STAGE = 0.8, 4.5, 0.86
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceScenario:
-    """One of the settings of 000 section 4.3: N nodes, J services, D resources (half rigid, half fluid)."""
+    """One of the settings of [Stillwell2010] section 4.3: N nodes, J services, D resources (half rigid, half fluid)."""
 
     nodes: int
     services: int
@@ -55,7 +55,7 @@ class ServiceScenario:
 
 
 def dissertation_scenarios(nodes: int = 64, services: tuple[int, ...] = LARGE_SERVICES) -> Iterator[ServiceScenario]:
-    """The 729 scenarios of 000 section 4.3 (with 4 nodes and 8, 10, 12 services: those of 4.4.6), D outermost."""
+    """The 729 scenarios of [Stillwell2010] 4.3 (with 4 nodes and 8, 10, 12 services: those of 4.4.6), D outermost."""
     for dims, count, slack, sigma, rho in product((2, 4, 6), services, SLACKS, (0.25, 0.5, 1.0), (0.0, 0.25, 0.5)):
         yield ServiceScenario(nodes=nodes, services=count, dims=dims, slack=slack, sigma=sigma, rho=rho)
 
@@ -66,7 +66,7 @@ def dissertation_sample(scenario_index: int, sample: int, samples: int = 100, pe
 
 
 def dissertation_instance(scenario: ServiceScenario, seed: int) -> Instance:
-    """One instance of `scenario` (000 section 4.3).
+    """One instance of `scenario` ([Stillwell2010] section 4.3).
 
     Per service: a QoS minimum with probability rho, then D/2 requirements and D/2 needs from Normal(mu, sigma),
     each redrawn while outside [0.01, 1]. Each rigid resource is scaled to leave exactly `slack` of the cluster
@@ -101,7 +101,7 @@ def dissertation_instance(scenario: ServiceScenario, seed: int) -> Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualClusterScenario:
-    """One of the settings of 001 section 4.1: H nodes, J tasks, memory rigid and CPU fluid."""
+    """One of the settings of [Stillwell2008] section 4.1: H nodes, J tasks, memory rigid and CPU fluid."""
 
     nodes: int
     tasks: int
@@ -126,7 +126,7 @@ class VirtualClusterScenario:
 
 
 def virtual_cluster_scenarios(*, large: bool, parallel: bool = False) -> Iterator[VirtualClusterScenario]:
-    """The 144 small or 108 large settings of 001 section 4.1 (10 and 100 instances each in the document)."""
+    """The 144 small or 108 large settings of [Stillwell2008] 4.1 (10 and 100 instances each in the document)."""
     nodes, sizes = (64, (100, 250, 500)) if large else (4, (6, 8, 10, 12))
     for tasks, slack, memory_cov, cpu_cov in product(sizes, SLACKS, (0.25, 0.75), (0.25, 0.75)):
         yield VirtualClusterScenario(
@@ -135,11 +135,11 @@ def virtual_cluster_scenarios(*, large: bool, parallel: bool = False) -> Iterato
 
 
 def virtual_cluster_instance(scenario: VirtualClusterScenario, seed: int) -> Instance:
-    """One instance of `scenario` (001 section 4.1; 5.2 where parallel).
+    """One instance of `scenario` ([Stillwell2008] section 4.1; 5.2 where parallel).
 
     Memory and CPU from normal distributions redrawn outside [0, 1], with means H(1 - slack)/J and 0.5; memory
-    is then scaled to the exact slack (000 states it for its own sets) and clipped at 1. A parallel job has 1 to
-    64 tasks by the two-stage log-uniform model, and jobs are drawn until there are J tasks.
+    is then scaled to the exact slack ([Stillwell2010] states it for its own sets) and clipped at 1. A parallel job has
+    1 to 64 tasks by the two-stage log-uniform model, and jobs are drawn until there are J tasks.
     """
     rng = random.Random(seed)
     sizes: list[int] = []

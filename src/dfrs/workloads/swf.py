@@ -20,7 +20,7 @@ import numpy as np
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.writing import write_bytes
-from dfrs.workloads.oddities import SHOWN, Example, Oddity, Report, oddity
+from dfrs.workloads.trace_warnings import SHOWN, Example, TraceReport, TraceWarning, trace_warning
 
 BLOCK_BYTES = 2**20
 SMALL_BLOCK_BYTES = 2**11
@@ -79,7 +79,7 @@ class Swf:
     name: str = ""
     line: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """(J,) where each job stood in its file; 0 where it was in none."""
-    report: Report = field(default_factory=Report)
+    report: TraceReport = field(default_factory=TraceReport)
 
     def __post_init__(self) -> None:
         jobs = len(self.job_id)
@@ -190,8 +190,8 @@ def read_swf(path: Path, *, strict: bool = False) -> Swf:
     for block in blocks(path):
         reader.read(block)
     swf = reader.trace(path, reader.table())
-    if strict and swf.report.oddities:
-        raise swf.report.oddities[0].refusal(str(path))
+    if strict and swf.report.warnings:
+        raise swf.report.warnings[0].refusal(str(path))
     return swf
 
 
@@ -306,19 +306,19 @@ class SwfReader:
     def trace(self, path: Path, columns: dict[str, np.ndarray]) -> Swf:
         """The jobs of some lines of the table, with what was odd. Raises InputError where there is no valid job."""
         lines = len(columns["line"]) + sum(count for count, _ in self.wrong.values())
-        oddities = [
-            Oddity(rule=rule, handled="dropped", count=count, examples=tuple(examples))
+        noticed = [
+            TraceWarning(rule=rule, handled="dropped", count=count, examples=tuple(examples))
             for rule, (count, examples) in self.wrong.items()
         ]
         keep, found = _repairs(columns)
-        oddities += [o for o in found if o.count]
+        noticed += [o for o in found if o.count]
         if not keep.any():
-            first = f"; {oddities[0].refusal(str(path))}" if oddities else ""
+            first = f"; {noticed[0].refusal(str(path))}" if noticed else ""
             raise InputError(f"{path}: no valid job in {lines} lines{first}")
         name = path.name.removesuffix(".gz").removesuffix(".swf").removesuffix(".cwf")
         if not keep.all():
             columns = {label: column[keep] for label, column in columns.items()}
-        report = Report(source=str(path), lines=lines, oddities=tuple(oddities))
+        report = TraceReport(source=str(path), lines=lines, warnings=tuple(noticed))
         return Swf(**columns, comments=tuple(self.comments), name=name, report=report)  # type: ignore[arg-type]
 
 
@@ -350,7 +350,7 @@ def _table(block: bytes, first_line: int) -> tuple[Ints, Floats] | None:
     return np.flatnonzero(count) + first_line, table
 
 
-def _repairs(columns: dict[str, np.ndarray]) -> tuple[Bools, list[Oddity]]:
+def _repairs(columns: dict[str, np.ndarray]) -> tuple[Bools, list[TraceWarning]]:
     """Which rows to keep, and what is odd about the others and about the order."""
     ids, submit_s, line = columns["job_id"], columns["submit_s"], columns["line"]
     early = submit_s < 0
@@ -363,9 +363,11 @@ def _repairs(columns: dict[str, np.ndarray]) -> tuple[Bools, list[Oddity]]:
     late = np.zeros(len(ids), np.bool_)
     late[keep] = submit_s[keep] < np.maximum.accumulate(submit_s[keep])
     return keep, [
-        oddity("submission time must be at least 0", "dropped", early, line, "field 2 (submit_s)", submit_s),
-        oddity("job number must be unique", "dropped, one line of each kept", again, line, "field 1 (job_id)", ids),
-        oddity("jobs must be in order of submission", "sorted", late, line, "field 2 (submit_s)", submit_s),
+        trace_warning("submission time must be at least 0", "dropped", early, line, "field 2 (submit_s)", submit_s),
+        trace_warning(
+            "job number must be unique", "dropped, one line of each kept", again, line, "field 1 (job_id)", ids
+        ),
+        trace_warning("jobs must be in order of submission", "sorted", late, line, "field 2 (submit_s)", submit_s),
     ]
 
 

@@ -55,8 +55,8 @@ def week(trace: T, number: int) -> T:
 def weeks(trace: T) -> list[T]:
     """The trace in weeks, each with its own clock from 0; weeks without a job are left out, names keep their numbers.
 
-    Weeks count from time 0 of the trace's clock (the start of the log in an archive's SWF). 000 section 5.3.2: HPC2N
-    has 182 of them.
+    Weeks count from time 0 of the trace's clock (the start of the log in an archive's SWF). [Stillwell2010] section
+    5.3.2: HPC2N has 182 of them.
     """
     numbers = np.unique(trace.submit_s // WEEK_S).astype(np.int64) + 1
     return [week(trace, number) for number in numbers.tolist()]
@@ -72,7 +72,7 @@ def scale_gaps(trace: T, factor: float) -> T:
 
 
 def scale_to_load(workload: Workload, load: float) -> Workload:
-    """The same jobs at offered load `load` (`Workload.load`), by one factor on all gaps (000 section 5.3.2)."""
+    """The same jobs at offered load `load` (`Workload.load`), by one factor on all gaps ([Stillwell2010] 5.3.2)."""
     return scale_gaps(workload, gap_factor(workload, load))
 
 
@@ -182,5 +182,10 @@ def distribution(values: np.ndarray) -> dict[str, float] | None:
         return None
     minimum, lower, median, upper, maximum = np.quantile(values, (0, 0.25, 0.5, 0.75, 1)).tolist()
     return {
-        "min": minimum, "p25": lower, "median": median, "mean": float(values.mean()), "p75": upper, "max": maximum,
-    }  # fmt: skip
+        "min": minimum,
+        "p25": lower,
+        "median": median,
+        "mean": float(values.mean()),
+        "p75": upper,
+        "max": maximum,
+    }

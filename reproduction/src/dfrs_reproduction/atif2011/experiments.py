@@ -5,11 +5,11 @@ from collections import Counter
 
 import numpy as np
 
-from dfrs.experiments.farm_compare import MEASURES, done_by, percent, throughput
+from dfrs.experiments.farm_compare import METRICS, done_by, percent, throughput
 from dfrs.experiments.kinds.farm import times_of
 from dfrs.model.instance import Floats
 from dfrs.report.tables import Claim, Content, Grid, TableCell
-from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS, TABLE_21, Experiment
+from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS, TABLE_21, PublishedExperiment
 from dfrs_reproduction.atif2011.streams import stream
 from dfrs_reproduction.atif2011.studies import (
     BASE,
@@ -24,7 +24,7 @@ from dfrs_reproduction.atif2011.studies import (
     printed,
 )
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, interval, mean_cell, say
+from dfrs_reproduction.metrics import ResultTable, interval, mean_cell, say
 from dfrs_reproduction.sizes import Size
 
 _SECTIONS = {1: "8.1", 2: "8.2", 3: "8.3"}
@@ -43,37 +43,41 @@ _NOTES = (
 )
 
 
-def _columns(sheet: Sheet) -> dict[str, Floats]:
+def _columns(data: ResultTable) -> dict[str, Floats]:
     """(S,) of each quantity of Tables 10, 15 and 17, by seed."""
-    base, other = only(sheet, BASE), only(sheet, MIGRATING)
+    base, other = only(data, BASE), only(data, MIGRATING)
     totals = other["total_s"].to_numpy()
     ends = [[end for _, end, _ in times_of({"job_times": text}).values()] for text in base["job_times"].to_list()]
-    found = {f"base {key}": base[key].to_numpy() for key in MEASURES}
-    found |= {f"other {key}": other[key].to_numpy() for key in MEASURES}
+    found = {f"base {key}": base[key].to_numpy() for key in METRICS}
+    found |= {f"other {key}": other[key].to_numpy() for key in METRICS}
     found["done"] = np.array([float(done_by(each, total)) for each, total in zip(ends, totals.tolist(), strict=True)])
     found["migrations"] = other["migrations"].to_numpy().astype(np.float64)
     return found
 
 
-def _published(known: Experiment) -> dict[str, float]:
+def _published(known: PublishedExperiment) -> dict[str, float]:
     mean = known.average
     return {
-        "base wait_s": mean.base_wait_s, "base turnaround_s": mean.base_turnaround_s, "base total_s": mean.base_total_s,
-        "other wait_s": mean.wait_s, "other turnaround_s": mean.turnaround_s, "other total_s": mean.total_s,
+        "base wait_s": mean.base_wait_s,
+        "base turnaround_s": mean.base_turnaround_s,
+        "base total_s": mean.base_total_s,
+        "other wait_s": mean.wait_s,
+        "other turnaround_s": mean.turnaround_s,
+        "other total_s": mean.total_s,
         "done": mean.jobs_then,
-    }  # fmt: skip
+    }
 
 
-def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
+def _runs_grid(found: dict[str, Floats], known: PublishedExperiment) -> Grid:
     ours, cells = _published(known), list[TableCell]()
     for side, row in (("base", "base run"), ("other", "migration run")):
-        for key, title in MEASURES.items():
+        for key, title in METRICS.items():
             cells.append(
                 mean_cell(
                     found[f"{side} {key}"],
                     report=f"[Atif2011] Table {known.table}",
                     row=row,
-                    measure=title,
+                    metric=title,
                     published=ours[f"{side} {key}"],
                     decimals=0,
                 )
@@ -83,7 +87,7 @@ def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
             found["done"],
             report=f"[Atif2011] Table {known.table}",
             row="base run",
-            measure="jobs at the migration run's end",
+            metric="jobs at the migration run's end",
             published=ours["done"],
             decimals=1,
         )
@@ -91,10 +95,10 @@ def _runs_grid(found: dict[str, Floats], known: Experiment) -> Grid:
     return Grid(title="Runs", heading="run", cells=tuple(sorted(cells, key=lambda cell: cell.row)))
 
 
-def _printed_grid(known: Experiment) -> Grid:
+def _printed_grid(known: PublishedExperiment) -> Grid:
     cells: list[TableCell] = []
     for k, run in enumerate(known.runs, 1):
-        for measure, value in {
+        for metric, value in {
             "base: wait, s": run.base_wait_s,
             "turnaround, s": run.base_turnaround_s,
             "total, s": run.base_total_s,
@@ -103,23 +107,23 @@ def _printed_grid(known: Experiment) -> Grid:
             "its turnaround, s": run.turnaround_s,
             "its total, s": run.total_s,
         }.items():
-            cells.append(TableCell(row=f"run {k}", measure=measure, measured=float(value), instances=1, decimals=0))
+            cells.append(TableCell(row=f"run {k}", metric=metric, measured=float(value), instances=1, decimals=0))
     return Grid(title="The three published runs", heading="run", cells=tuple(cells))
 
 
-def _gains_grid(found: dict[str, Floats], known: Experiment) -> Grid:
+def _gains_grid(found: dict[str, Floats], known: PublishedExperiment) -> Grid:
     printed_of, report = _published(known), f"[Atif2011] Table {known.table} gains"
     gain = throughput(known.jobs, found["done"])
     cells = [
         mean_cell(
-            gain, report=report, row="throughput", measure="of the base run, %", published=known.throughput, decimals=1
+            gain, report=report, row="throughput", metric="of the base run, %", published=known.throughput, decimals=1
         )
     ]
-    for key, title in MEASURES.items():
+    for key, title in METRICS.items():
         saved = found[f"base {key}"] - found[f"other {key}"]
         old, new = printed_of[f"base {key}"], printed_of[f"other {key}"]
         row = title.removesuffix(", s") + " saved"
-        for measure, of, whole in (
+        for metric, of, whole in (
             ("of the base run, %", found[f"base {key}"], old),
             ("of the migration run, %", found[f"other {key}"], new),
         ):
@@ -128,21 +132,21 @@ def _gains_grid(found: dict[str, Floats], known: Experiment) -> Grid:
                     percent(saved, of),
                     report=report,
                     row=row,
-                    measure=measure,
+                    metric=metric,
                     published=100.0 * (old - new) / whole,
                     decimals=1,
                 )
             )
         said = {"wait_s": known.wait, "turnaround_s": known.turnaround, "total_s": known.total}[key]
-        cells.append(TableCell(row=row, measure="as the text has it, %", measured=said, instances=1, decimals=1))
+        cells.append(TableCell(row=row, metric="as the text has it, %", measured=said, instances=1, decimals=1))
     return Grid(title="What migrations gain", heading="measure", cells=tuple(cells))
 
 
-def _moves_grid(sheet: Sheet, experiment: int) -> Grid:
+def _moves_grid(data: ResultTable, experiment: int) -> Grid:
     """Which jobs are moved in how many seeds, beside those that were."""
     names = {job.job: job.name.upper() for job in stream(experiment)}
     names |= {6: "FT.B.4.20"} if experiment == 1 else {}
-    texts = only(sheet, MIGRATING)["moves"].to_list()
+    texts = only(data, MIGRATING)["moves"].to_list()
     counts: Counter[str] = Counter()
     for text in texts:
         ways = {
@@ -151,19 +155,19 @@ def _moves_grid(sheet: Sheet, experiment: int) -> Grid:
         }
         counts.update(ways)
     cells = [
-        TableCell(row=way, measure="% of seeds", measured=100.0 * count / len(texts), instances=len(texts), decimals=0)
+        TableCell(row=way, metric="% of seeds", measured=100.0 * count / len(texts), instances=len(texts), decimals=0)
         for way, count in counts.most_common(_MOST_MOVED)
     ]
     return Grid(title="Jobs that are moved most often", heading="job and way", cells=tuple(cells))
 
 
-def _variants_grid(results: Results, known: Experiment) -> Grid:
+def _variants_grid(results: Results, known: PublishedExperiment) -> Grid:
     cells: list[TableCell] = []
     titles = {"exact": "predictions true", "by name": "A first, then B, C, D", "printed": "job 6 as printed"}
-    for name, sheet in results.items():
+    for name, data in results.items():
         if name not in titles:
             continue
-        found = _columns(sheet)
+        found = _columns(data)
         shown = {
             "base: wait, s": found["base wait_s"],
             "total, s": found["base total_s"],
@@ -177,7 +181,7 @@ def _variants_grid(results: Results, known: Experiment) -> Grid:
                 values,
                 report=f"[Atif2011] Table {known.table} {name}",
                 row=titles[name],
-                measure=key,
+                metric=key,
                 decimals=1 if "%" in key or key == "migrations" else 0,
             )
             for key, values in shown.items()
@@ -185,11 +189,11 @@ def _variants_grid(results: Results, known: Experiment) -> Grid:
     return Grid(title="Read otherwise", heading="variant", cells=tuple(cells))
 
 
-def _claims(found: dict[str, Floats], known: Experiment, experiment: int) -> list[Claim]:
+def _claims(found: dict[str, Floats], known: PublishedExperiment, experiment: int) -> list[Claim]:
     report, seeds = f"[Atif2011] Table {known.table} claims", len(found["done"])
     gain = throughput(known.jobs, found["done"])
     claims = [_claim("Throughput is higher with migrations", f"{known.throughput:+.0f} %", gain, report)]
-    for key, title in MEASURES.items():
+    for key, title in METRICS.items():
         ours = _published(known)
         old, new = ours[f"base {key}"], ours[f"other {key}"]
         saved = percent(found[f"base {key}"] - found[f"other {key}"], found[f"base {key}"])
@@ -252,17 +256,17 @@ def _item(experiment: int) -> Exhibit:
 
 
 def _table_21(results: Results) -> Content:
-    sheet = results["head"]
-    rows = {label: only(sheet, label) for label in (MIGRATING, HEAD)}
+    data = results["head"]
+    rows = {label: only(data, label) for label in (MIGRATING, HEAD)}
     cells = [
-        mean_cell(frame[key].cast(float).to_numpy(), report="[Atif2011] Table 21", row=label, measure=title, decimals=1)
+        mean_cell(frame[key].cast(float).to_numpy(), report="[Atif2011] Table 21", row=label, metric=title, decimals=1)
         for label, frame in rows.items()
-        for key, title in {**MEASURES, "migrations": "migrations"}.items()
+        for key, title in {**METRICS, "migrations": "migrations"}.items()
     ]
     queue = [
-        TableCell(row=name, measure=measure, measured=float(value), instances=1, decimals=0)
+        TableCell(row=name, metric=metric, measured=float(value), instances=1, decimals=0)
         for name, processes, expected_s in TABLE_21
-        for measure, value in (("processes", processes), ("expected, s", expected_s))
+        for metric, value in (("processes", processes), ("expected, s", expected_s))
     ]
     saved = rows[MIGRATING]["wait_s"].to_numpy() - rows[HEAD]["wait_s"].to_numpy()
     claim = _claim(

@@ -12,7 +12,7 @@ from dfrs_reproduction.atif2011.published import MIGRATIONS, TABLE_11, Moved
 from dfrs_reproduction.atif2011.streams import READ, stream
 from dfrs_reproduction.atif2011.studies import BASE, EXPERIMENT_OF, MIGRATING, main, only
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell
+from dfrs_reproduction.metrics import ResultTable, mean_cell
 from dfrs_reproduction.sizes import Size
 
 ALIASES = {3: {"IS.B.8.2149": "IS.B.8.2419"}}
@@ -43,15 +43,15 @@ def number_of(experiment: int, name: str) -> int | None:
     return numbers(experiment).get(ALIASES.get(experiment, {}).get(name, name))
 
 
-def _times(sheet: Sheet, policy: str, job: int) -> tuple[Floats, list[str]]:
+def _times(data: ResultTable, policy: str, job: int) -> tuple[Floats, list[str]]:
     """(S,) seconds that a job ran, and where."""
-    rows = [times_of({"job_times": text})[job] for text in only(sheet, policy)["job_times"].to_list()]
+    rows = [times_of({"job_times": text})[job] for text in only(data, policy)["job_times"].to_list()]
     return np.array([end - start for start, end, _ in rows]), [where for *_, where in rows]
 
 
-def _moved_in(sheet: Sheet, job: int) -> Floats:
+def _moved_in(data: ResultTable, job: int) -> Floats:
     """(S,) 100 where the migration run moved the job, else 0."""
-    texts = only(sheet, MIGRATING)["moves"].to_list()
+    texts = only(data, MIGRATING)["moves"].to_list()
     return np.array([100.0 * any(move["job"] == job for move in json.loads(text)) for text in texts])
 
 
@@ -64,10 +64,10 @@ def _printed_grid(table: int) -> Grid:
     cells: list[TableCell] = []
     for job in MIGRATIONS[table].jobs:
         shown = {"base run, s": job.base_s, "migration run, s": job.migrated_s, "saved, s": job.base_s - job.migrated_s}
-        cells += [TableCell(row=job.name, measure=key, measured=v, instances=1, decimals=0) for key, v in shown.items()]
+        cells += [TableCell(row=job.name, metric=key, measured=v, instances=1, decimals=0) for key, v in shown.items()]
     saved = TableCell(
         row="all",
-        measure="saved, s",
+        metric="saved, s",
         measured=recomputed(MIGRATIONS[table].jobs),
         published=MIGRATIONS[table].saved_s,
         instances=1,
@@ -98,18 +98,18 @@ def _controlled(results: Results, table: int) -> Content:
     return Content(grids=(_printed_grid(table),), claims=tuple(_closes(table)), notes=notes)
 
 
-def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[TableCell]:
+def _job_cells(data: ResultTable, table: int, job: Moved, number: int) -> list[TableCell]:
     cells: list[TableCell] = []
     where = {BASE: job.base_cluster or job.cluster, MIGRATING: job.cluster}
     for policy, known in ((BASE, job.base_s), (MIGRATING, job.migrated_s)):
-        seconds, places = _times(sheet, policy, number)
+        seconds, places = _times(data, policy, number)
         title = "base run" if policy == BASE else "migration run"
         cells.append(
             mean_cell(
                 seconds,
                 report=f"[Atif2011] Table {table}",
                 row=job.name,
-                measure=f"{title}, s",
+                metric=f"{title}, s",
                 published=known,
                 decimals=0,
             )
@@ -118,17 +118,17 @@ def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[TableC
         cells.append(
             TableCell(
                 row=job.name,
-                measure=f"{title}, began on {where[policy]}: % of seeds",
+                metric=f"{title}, began on {where[policy]}: % of seeds",
                 measured=float(there.mean()),
                 instances=len(there),
                 decimals=0,
             )
         )
-    moved = _moved_in(sheet, number)
+    moved = _moved_in(data, number)
     cells.append(
         TableCell(
             row=job.name,
-            measure="moved: % of seeds",
+            metric="moved: % of seeds",
             measured=float(moved.mean()),
             published=100.0,
             instances=len(moved),
@@ -140,7 +140,7 @@ def _job_cells(sheet: Sheet, table: int, job: Moved, number: int) -> list[TableC
 
 def _experiment(results: Results, table: int) -> Content:
     experiment = EXPERIMENT_OF[table]
-    sheet, cells, claims, notes = results["main"], list[TableCell](), _closes(table), [_WHERE]
+    data, cells, claims, notes = results["main"], list[TableCell](), _closes(table), [_WHERE]
     moves: list[Floats] = []
     for job in MIGRATIONS[table].jobs:
         number = number_of(experiment, job.name)
@@ -151,8 +151,8 @@ def _experiment(results: Results, table: int) -> Content:
             continue
         if job.name in ALIASES.get(experiment, {}):
             notes.append(f"{job.name} is {ALIASES[experiment][job.name]} in the appendix.")
-        cells += _job_cells(sheet, table, job, number)
-        moves.append(_moved_in(sheet, number))
+        cells += _job_cells(data, table, job, number)
+        moves.append(_moved_in(data, number))
     if experiment == 1:
         notes.append(_READ)
     if moves:
@@ -172,25 +172,25 @@ def _experiment(results: Results, table: int) -> Content:
 
 
 def _table_11(results: Results) -> Content:
-    sheet, cells = results["main"], list[TableCell]()
+    data, cells = results["main"], list[TableCell]()
     for name, cluster, expected_s, actual_s, _ in TABLE_11:
         number = number_of(1, name)
         assert number is not None
-        seconds, places = _times(sheet, BASE, number)
+        seconds, places = _times(data, BASE, number)
         there = np.array([100.0 * (place.rstrip("'") == cluster) for place in places])
         cells += [
-            TableCell(row=name, measure="expected, s", measured=float(expected_s), instances=1, decimals=0),
+            TableCell(row=name, metric="expected, s", measured=float(expected_s), instances=1, decimals=0),
             mean_cell(
                 seconds,
                 report="[Atif2011] Table 11",
                 row=name,
-                measure="base run, s",
+                metric="base run, s",
                 published=float(actual_s),
                 decimals=0,
             ),
             TableCell(
                 row=name,
-                measure=f"on {cluster}: % of seeds",
+                metric=f"on {cluster}: % of seeds",
                 measured=float(there.mean()),
                 published=100.0,
                 instances=len(there),

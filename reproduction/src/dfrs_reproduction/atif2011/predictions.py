@@ -25,8 +25,8 @@ _SAVED = (
 _UNITS = f"A count of Table 4 stands for {EVENTS_A_COUNT:,} events."
 
 
-def _cell(row: str, measure: str, measured: float | None, known: float | None = None, decimals: int = 1) -> TableCell:
-    return TableCell(row=row, measure=measure, measured=measured, published=known, instances=1, decimals=decimals)
+def _cell(row: str, metric: str, measured: float | None, known: float | None = None, decimals: int = 1) -> TableCell:
+    return TableCell(row=row, metric=metric, measured=measured, published=known, instances=1, decimals=decimals)
 
 
 def cpu_profiles() -> dict[str, Profile]:

@@ -174,7 +174,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
+class PublishedExperiment:
     """Three pairs of runs, the printed averages, and what the text claims of them in percent."""
 
     table: int
@@ -188,7 +188,7 @@ class Experiment:
 
 
 EXPERIMENTS = {
-    1: Experiment(
+    1: PublishedExperiment(
         10,
         330,
         (
@@ -202,7 +202,7 @@ EXPERIMENTS = {
         wait=55,
         turnaround=54,
     ),
-    2: Experiment(
+    2: PublishedExperiment(
         15,
         212,
         (
@@ -216,7 +216,7 @@ EXPERIMENTS = {
         wait=1,
         turnaround=7,
     ),
-    3: Experiment(
+    3: PublishedExperiment(
         17,
         194,
         (

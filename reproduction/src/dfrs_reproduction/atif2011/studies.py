@@ -2,16 +2,16 @@
 
 import polars as pl
 
-from dfrs.experiments.kinds.farm import Entry, FarmSource
+from dfrs.experiments.kinds.farm import FarmConfiguration, FarmSource
 from dfrs.experiments.spec import Study
-from dfrs_reproduction.measures import Sheet
+from dfrs_reproduction.metrics import ResultTable
 from dfrs_reproduction.sizes import Size
 
 BASE, MIGRATING, HEAD = "FARM-EASY", "ARRIVE-F", "ARRIVE-F/HEAD"
 EXPERIMENT_OF = {10: 1, 11: 1, 12: 1, 13: 1, 14: 1, 15: 2, 16: 2, 17: 3, 18: 3, 19: 3, 20: 3, 21: 3}
 """Of the tables of sections 8 and 9."""
 JOBS = {1: 330, 2: 212, 3: 194}
-_ENTRIES = tuple(Entry(label=name, policy=name) for name in (BASE, MIGRATING))
+_CONFIGURATIONS = tuple(FarmConfiguration(label=name, policy=name) for name in (BASE, MIGRATING))
 
 
 def _study(
@@ -29,7 +29,7 @@ def _study(
         name=name,
         sample=f"Experiment {experiment}: {JOBS[experiment]} jobs, {len(seeds)} seeds; {told}.",
         sources=(source,),
-        entries=_ENTRIES,
+        configurations=_CONFIGURATIONS,
     )
 
 
@@ -61,10 +61,10 @@ def head(size: Size) -> Study:
         name="experiment-3-head",
         sample=f"Experiment 3 with a job moved for the head of the queue: {len(seeds)} seeds.",
         sources=(FarmSource(name="experiment-3-head", experiment=3, seeds=seeds),),
-        entries=tuple(Entry(label=name, policy=name) for name in (MIGRATING, HEAD)),
+        configurations=tuple(FarmConfiguration(label=name, policy=name) for name in (MIGRATING, HEAD)),
     )
 
 
-def only(sheet: Sheet, label: str) -> pl.DataFrame:
+def only(data: ResultTable, label: str) -> pl.DataFrame:
     """The rows of one policy that are complete, by seed."""
-    return sheet.frame.filter(pl.col("algorithm") == label, pl.col("status") == "complete").sort("seed")
+    return data.frame.filter(pl.col("algorithm") == label, pl.col("status") == "complete").sort("seed")

@@ -2,22 +2,25 @@
 
 from dataclasses import replace
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.report.curves import Picture, Style
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import HOUR_S, WAIT
 from dfrs_reproduction.kumar2011.skips import LOAD, best, knee, label_of, skips
-from dfrs_reproduction.measures import Sheet, mean_cell
+from dfrs_reproduction.metrics import ResultTable, mean_cell
 from dfrs_reproduction.sizes import Size
 
 _SHARES = (0.2, 0.5, 0.8)
 _AUTO, _FIXED, _SWITCH = "CS=AUTO", "CS=7", "SWITCH=0.65"
 _POLICIES = {"EASY": "EASY", "LOS": "LOS"} | {label: f"Delayed-LOS/{label}" for label in (_FIXED, _AUTO, _SWITCH)}
 _CURVES: dict[str, tuple[int, Style]] = {
-    "LOS": (1, "line"), _FIXED: (0, "line"), _AUTO: (2, "line"), _SWITCH: (3, "dashed"),
-}  # fmt: skip
+    "LOS": (1, "line"),
+    _FIXED: (0, "line"),
+    _AUTO: (2, "line"),
+    _SWITCH: (3, "dashed"),
+}
 _WHAT = (
     "The text leaves two things to others: a way to find C_s, and a policy that chooses between Delayed-LOS and EASY "
     "by the share of small jobs. CS=AUTO finds at each decision the C_s that would do best if nobody else came; "
@@ -31,22 +34,22 @@ _FIXED_BEST = (
 
 
 def _needs(size: Size) -> Needs:
-    entries = [Entry(label=label, policy=policy) for label, policy in _POLICIES.items()]
-    loads = {f"{ps:g}": elastic.study(f"adaptive-{ps:g}", entries, ps=ps, seeds=size.elastic) for ps in _SHARES}
+    configurations = [OnlineConfiguration(label=label, policy=policy) for label, policy in _POLICIES.items()]
+    loads = {f"{ps:g}": elastic.study(f"adaptive-{ps:g}", configurations, ps=ps, seeds=size.elastic) for ps in _SHARES}
     return loads | {f"skips {ps:g}": skips(size, ps) for ps in _SHARES}
 
 
 def _content(results: Results) -> Content:
-    sheets = {ps: results[f"{ps:g}"] for ps in _SHARES}
+    datasets = {ps: results[f"{ps:g}"] for ps in _SHARES}
     picture = Picture(
         name="kumar2011-adaptive",
         title="Delayed-LOS with fixed and with adaptive C_s",
         subtitle="difference of the means over seeds from that of EASY; bands: 95 % bootstrap confidence intervals of "
         "the paired difference",
-        panels=tuple(elastic.over_panel(sheet, _CURVES, "EASY", f"P_S = {ps:g}") for ps, sheet in sheets.items()),
+        panels=tuple(elastic.over_panel(data, _CURVES, "EASY", f"P_S = {ps:g}") for ps, data in datasets.items()),
         columns=3,
     )
-    grids = [grid for ps, sheet in sheets.items() for grid in (_waits(ps, sheet), _gains(ps, sheet))]
+    grids = [grid for ps, data in datasets.items() for grid in (_waits(ps, data), _gains(ps, data))]
     return Content(
         grids=(*grids, _fixed(results)),
         claims=tuple(_claims(results)),
@@ -55,27 +58,27 @@ def _content(results: Results) -> Content:
     )
 
 
-def _waits(ps: float, sheet: Sheet) -> Grid:
+def _waits(ps: float, data: ResultTable) -> Grid:
     title = f"Mean wait, hours, P_S = {ps:g}"
     cells = [
         mean_cell(
-            sheet.where(target_load=load).column(label, WAIT) / HOUR_S,
+            data.where(target_load=load).column(label, WAIT) / HOUR_S,
             report=f"kumar2011-adaptive/{title}",
             row=label,
-            measure=f"load {load:g}",
+            metric=f"load {load:g}",
             decimals=1,
         )
         for label in _POLICIES
-        for load in elastic.loads_of(sheet)
+        for load in elastic.loads_of(data)
     ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
-def _gains(ps: float, sheet: Sheet) -> Grid:
+def _gains(ps: float, data: ResultTable) -> Grid:
     cells = [
         elastic.change_cell(change, label, f"load {load:g}")
         for label in _CURVES
-        for load, change in elastic.improvements(sheet, label, "EASY", WAIT).items()
+        for load, change in elastic.improvements(data, label, "EASY", WAIT).items()
     ]
     return Grid(title=f"Mean wait below that of EASY, %, P_S = {ps:g}", heading="policy", cells=tuple(cells))
 
@@ -93,8 +96,8 @@ def _fixed(results: Results) -> Grid:
         row, fixed, at = f"{ps:g}", results[f"skips {ps:g}"], results[f"{ps:g}"].where(target_load=LOAD)
         count = best(fixed)
         cells += [
-            TableCell(row=row, measure="best fixed C_s", measured=float(count), instances=len(fixed), decimals=0),
-            TableCell(row=row, measure="knee", measured=float(knee(fixed)), instances=len(fixed), decimals=0),
+            TableCell(row=row, metric="best fixed C_s", measured=float(count), instances=len(fixed), decimals=0),
+            TableCell(row=row, metric="knee", measured=float(knee(fixed)), instances=len(fixed), decimals=0),
             elastic.change_cell(elastic.improvement(fixed, label_of(count), "EASY", WAIT), row, "best fixed C_s, %"),
             *(
                 elastic.change_cell(elastic.improvement(at, label, "EASY", WAIT), row, f"{label}, %")
@@ -107,11 +110,11 @@ def _fixed(results: Results) -> Grid:
 
 
 def _claims(results: Results) -> list[Claim]:
-    sheets = {ps: results[f"{ps:g}"] for ps in _SHARES}
+    datasets = {ps: results[f"{ps:g}"] for ps in _SHARES}
     claims = [
-        elastic.better_claim(f"P_S = {ps:g}: {label} is better than {old} at every load: mean wait", sheet, label, old)
+        elastic.better_claim(f"P_S = {ps:g}: {label} is better than {old} at every load: mean wait", data, label, old)
         for label, old in ((_AUTO, "EASY"), (_AUTO, _FIXED), (_SWITCH, "EASY"))
-        for ps, sheet in sheets.items()
+        for ps, data in datasets.items()
     ]
     for ps in _SHARES:
         change = _auto_over_best(results, ps)

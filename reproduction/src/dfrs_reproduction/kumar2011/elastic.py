@@ -6,14 +6,14 @@ from functools import cache
 
 import numpy as np
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.experiments.sources.traces import CwfSource, ElasticTrace
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Series, Style
 from dfrs.report.tables import Claim, Grid, TableCell
 from dfrs.runs.metrics.statistics import paired
-from dfrs_reproduction.measures import Sheet, drawn_as, mean, mean_cell, mean_series, nan
+from dfrs_reproduction.metrics import ResultTable, drawn_as, mean, mean_cell, mean_series, nan
 from dfrs_reproduction.sizes import Size
 
 LOADS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -27,8 +27,8 @@ COMMANDS = (0.2, 0.1)
 HOUR_S = 3_600.0
 
 UTILISATION, WAIT, SLOWDOWN = "cpu_utilisation", "wait_mean_s", "slowdown_of_means"
-"""The document's three measures, as columns of results."""
-MEASURES = {"Utilization": UTILISATION, "Job waiting time": WAIT, "Slowdown": SLOWDOWN}
+"""The document's three metrics, as columns of results."""
+METRICS = {"Utilization": UTILISATION, "Job waiting time": WAIT, "Slowdown": SLOWDOWN}
 """The same as Tables IV to VII call them."""
 
 WORKLOADS = (
@@ -67,10 +67,10 @@ class Contest:
         """In the order of curves and columns."""
         return self.easy, self.los, self.new
 
-    def entries(self, ps: float) -> tuple[Entry, ...]:
+    def configurations(self, ps: float) -> tuple[OnlineConfiguration, ...]:
         """With the C_s for this P_S."""
-        named = Entry(label=self.new, policy=f"{self.new}/CS={SKIPS[ps]}")
-        return *(Entry(label=name, policy=name) for name in (self.easy, self.los)), named
+        named = OnlineConfiguration(label=self.new, policy=f"{self.new}/CS={SKIPS[ps]}")
+        return *(OnlineConfiguration(label=name, policy=name) for name in (self.easy, self.los)), named
 
 
 BATCH = Contest(new="Delayed-LOS", los="LOS", easy="EASY")
@@ -81,7 +81,7 @@ MIXED_E = Contest(new="Hybrid-LOS-E", los="LOS-DE", easy="EASY-DE")
 
 def study(
     name: str,
-    runs: Iterable[Entry],
+    runs: Iterable[OnlineConfiguration],
     *,
     ps: float,
     seeds: int,
@@ -91,7 +91,7 @@ def study(
     jobs: int = 500,
 ) -> Study:
     """`runs` on traces 1 to `seeds` of the elastic workload model at every load."""
-    entries = tuple(runs)
+    configurations = tuple(runs)
     pe, pr = COMMANDS if commands else (0.0, 0.0)
     source = CwfSource(
         name=name, jobs=jobs, ps=(ps,), loads=tuple(loads), pd=pd, pe=pe, pr=pr, seeds=tuple(range(1, seeds + 1))
@@ -101,30 +101,30 @@ def study(
     return Study(
         name=name,
         sample=f"Elastic workload model, 320 processors in groups of 32, {jobs:,} jobs, {told}, load {span}: "
-        f"{seeds} {'seeds' if seeds > 1 else 'seed'} a point; {len(entries)} policies.",
+        f"{seeds} {'seeds' if seeds > 1 else 'seed'} a point; {len(configurations)} policies.",
         sources=(source,),
-        entries=entries,
+        configurations=configurations,
     )
 
 
 def batch(size: Size, ps: float) -> Study:
     """Batch jobs alone: Figures 7 and 8."""
-    return study(f"batch-{ps:g}", BATCH.entries(ps), ps=ps, seeds=size.elastic)
+    return study(f"batch-{ps:g}", BATCH.configurations(ps), ps=ps, seeds=size.elastic)
 
 
 def mixed(size: Size, ps: float, pd: float) -> Study:
     """With dedicated jobs: Figures 9 and 10."""
-    return study(f"mixed-{ps:g}-{pd:g}", MIXED.entries(ps), ps=ps, pd=pd, seeds=size.elastic)
+    return study(f"mixed-{ps:g}-{pd:g}", MIXED.configurations(ps), ps=ps, pd=pd, seeds=size.elastic)
 
 
 def batch_commands(size: Size) -> Study:
     """Batch jobs with users' commands: Figure 11."""
-    return study("batch-commands", BATCH_E.entries(0.5), ps=0.5, commands=True, seeds=size.elastic)
+    return study("batch-commands", BATCH_E.configurations(0.5), ps=0.5, commands=True, seeds=size.elastic)
 
 
 def mixed_commands(size: Size) -> Study:
     """Batch and dedicated jobs with users' commands: Figure 11."""
-    return study("mixed-commands", MIXED_E.entries(0.5), ps=0.5, pd=0.5, commands=True, seeds=size.elastic)
+    return study("mixed-commands", MIXED_E.configurations(0.5), ps=0.5, pd=0.5, commands=True, seeds=size.elastic)
 
 
 @cache
@@ -132,14 +132,14 @@ def _mean_size(ps: float, seed: int) -> float:
     return 32.0 * float(ElasticTrace(seed=seed, ps=ps).workload().tasks.mean())
 
 
-def mean_sizes(ps: float, sheet: Sheet) -> Floats:
-    """(S,) processors of a job on average, in each of the workloads of `sheet`; dedicated or not they are the same."""
-    return np.array([_mean_size(ps, int(seed)) for seed in sorted(set(sheet.parameter("number").tolist()))])
+def mean_sizes(ps: float, data: ResultTable) -> Floats:
+    """(S,) processors of a job on average, in each of the workloads of `data`; dedicated or not they are the same."""
+    return np.array([_mean_size(ps, int(seed)) for seed in sorted(set(data.parameter("number").tolist()))])
 
 
-def size_claim(ps: float, sheet: Sheet, published: float) -> Claim:
+def size_claim(ps: float, data: ResultTable, published: float) -> Claim:
     """The mean size of jobs that a figure states, within 5 %."""
-    ours = mean_sizes(ps, sheet)
+    ours = mean_sizes(ps, data)
     return Claim(
         claim=f"The mean size of jobs at P_S = {ps:g}, processors; within 5 %",
         published=f"{published:g}",
@@ -151,7 +151,7 @@ def size_claim(ps: float, sheet: Sheet, published: float) -> Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """By how many percent the mean of a measure is better than another policy's, with its interval where shown."""
+    """By how many percent the mean of a metric is better than another policy's, with its interval where shown."""
 
     percent: float
     low: float | None
@@ -164,13 +164,13 @@ class Change:
         return None if self.low is None or self.high is None else self.low > 0.0 or self.high < 0.0
 
 
-def improvement(sheet: Sheet, new: str, old: str, measure: str) -> Change:
+def improvement(data: ResultTable, new: str, old: str, metric: str) -> Change:
     """Of `new` over `old` on the same workloads, all of one load; above 0 it is better."""
     return change(
-        sheet.column(new, measure),
-        sheet.column(old, measure),
-        f"[Kumar2011]/{new}/{old}/{measure}",
-        more=measure == UTILISATION,
+        data.column(new, metric),
+        data.column(old, metric),
+        f"[Kumar2011]/{new}/{old}/{metric}",
+        more=metric == UTILISATION,
     )
 
 
@@ -192,26 +192,26 @@ def change(new: Floats, old: Floats, seed: str, *, more: bool = False) -> Change
     return Change(percent=scale * nan(found.mean), low=low, high=high, count=found.count)
 
 
-def loads_of(sheet: Sheet) -> list[float]:
+def loads_of(data: ResultTable) -> list[float]:
     """Those of which there are results."""
-    return sorted(set(sheet.parameter("target_load").tolist()))
+    return sorted(set(data.parameter("target_load").tolist()))
 
 
-def improvements(sheet: Sheet, new: str, old: str, measure: str) -> dict[float, Change]:
+def improvements(data: ResultTable, new: str, old: str, metric: str) -> dict[float, Change]:
     """At each load."""
-    return {load: improvement(sheet.where(target_load=load), new, old, measure) for load in loads_of(sheet)}
+    return {load: improvement(data.where(target_load=load), new, old, metric) for load in loads_of(data)}
 
 
-def better_claim(claim: str, sheet: Sheet, new: str, old: str, measure: str = WAIT) -> Claim:
+def better_claim(claim: str, data: ResultTable, new: str, old: str, metric: str = WAIT) -> Claim:
     """That `new` is better than `old` at every load."""
-    found = improvements(sheet, new, old, measure)
+    found = improvements(data, new, old, metric)
     percents = [change.percent for change in found.values()]
     return Claim(
         claim=claim,
         published="yes, no number",
         measured=f"{say_range(found)}; {say_sure(found.values())}",
         holds=min(percents) > 0.0,
-        instances=len(sheet),
+        instances=len(data),
     )
 
 
@@ -238,17 +238,17 @@ def style(label: str) -> tuple[int, Style]:
     return _STYLES["EASY" if label.startswith("EASY") else "LOS" if label.startswith("LOS") else "Delayed-LOS"]
 
 
-def panel(sheet: Sheet, labels: Sequence[str], measure: str, title: str, *, hours: bool = False) -> Panel:
-    """The means of a measure against the load, in the bands of their intervals."""
+def panel(data: ResultTable, labels: Sequence[str], metric: str, title: str, *, hours: bool = False) -> Panel:
+    """The means of a metric against the load, in the bands of their intervals."""
     unit = HOUR_S if hours else 1.0
     series = tuple(
         mean_series(
             label,
-            sheet.parameter("target_load"),
-            sheet.column(label, measure) / unit,
+            data.parameter("target_load"),
+            data.column(label, metric) / unit,
             style(label)[1],
             style(label)[0],
-            seed=f"[Kumar2011]/{label}/{measure}",
+            seed=f"[Kumar2011]/{label}/{metric}",
         )
         for label in labels
     )
@@ -257,23 +257,23 @@ def panel(sheet: Sheet, labels: Sequence[str], measure: str, title: str, *, hour
         x_label="load",
         y_label="mean wait, hours" if hours else "utilization",
         series=series,
-        x_ticks=loads_of(sheet),
+        x_ticks=loads_of(data),
         y_from_zero=hours,
     )
 
 
-def over_panel(sheet: Sheet, labels: Mapping[str, tuple[int, Style]], old: str, title: str) -> Panel:
+def over_panel(data: ResultTable, labels: Mapping[str, tuple[int, Style]], old: str, title: str) -> Panel:
     """By how much the mean wait is better than that of `old`, against the load."""
-    series = [zero(loads_of(sheet), old)]
+    series = [zero(loads_of(data), old)]
     for label, (colour, line) in labels.items():
-        found = improvements(sheet, label, old, WAIT)
+        found = improvements(data, label, old, WAIT)
         series.append(change_series(label, found, colour, line))
     return Panel(
         title=title,
         x_label="load",
         y_label=f"mean wait below that of {old}, %",
         series=tuple(series),
-        x_ticks=loads_of(sheet),
+        x_ticks=loads_of(data),
         y_from_zero=False,
     )
 
@@ -297,40 +297,40 @@ def change_series(label: str, found: Mapping[float, Change], colour: int, line: 
     )
 
 
-def contest_panels(sheet: Sheet, contest: Contest, told: str, *, utilisation: bool = True) -> list[Panel]:
+def contest_panels(data: ResultTable, contest: Contest, told: str, *, utilisation: bool = True) -> list[Panel]:
     """Utilization, wait, and wait relative to EASY's, against the load."""
-    panels = [panel(sheet, contest.labels, UTILISATION, told)] if utilisation else []
+    panels = [panel(data, contest.labels, UTILISATION, told)] if utilisation else []
     return [
         *panels,
-        panel(sheet, contest.labels, WAIT, told, hours=True),
-        over_panel(sheet, {label: style(label) for label in contest.labels[1:]}, contest.easy, told),
+        panel(data, contest.labels, WAIT, told, hours=True),
+        over_panel(data, {label: style(label) for label in contest.labels[1:]}, contest.easy, told),
     ]
 
 
-def means_grid(sheet: Sheet, labels: Sequence[str], title: str) -> Grid:
+def means_grid(data: ResultTable, labels: Sequence[str], title: str) -> Grid:
     """Utilization in percent and wait in hours, by load."""
     parts = {"utilization, %": (UTILISATION, 0.01), "wait, h": (WAIT, HOUR_S)}
     cells = [
         mean_cell(
-            at.column(label, measure) / unit,
+            at.column(label, metric) / unit,
             report=f"[Kumar2011]/{title}",
             row=f"load {load:g}",
-            measure=f"{label}: {name}",
+            metric=f"{label}: {name}",
         )
-        for load in loads_of(sheet)
-        for at in [sheet.where(target_load=load)]
-        for name, (measure, unit) in parts.items()
+        for load in loads_of(data)
+        for at in [data.where(target_load=load)]
+        for name, (metric, unit) in parts.items()
         for label in labels
     ]
     return Grid(title=title, heading="load", cells=tuple(cells))
 
 
-def change_cell(change: Change, row: str, measure: str, published: float | None = None) -> TableCell:
+def change_cell(change: Change, row: str, metric: str, published: float | None = None) -> TableCell:
     """One improvement as a cell."""
     known = None if np.isnan(change.percent) else change.percent
     return TableCell(
         row=row,
-        measure=measure,
+        metric=metric,
         measured=known,
         low=change.low,
         high=change.high,
@@ -339,12 +339,12 @@ def change_cell(change: Change, row: str, measure: str, published: float | None 
     )
 
 
-def improvements_grid(sheet: Sheet, contest: Contest, title: str) -> Grid:
-    """The improvement of each measure over LOS and EASY, in percent, by load."""
+def improvements_grid(data: ResultTable, contest: Contest, title: str) -> Grid:
+    """The improvement of each metric over LOS and EASY, in percent, by load."""
     cells = [
-        change_cell(improvements(sheet, contest.new, old, measure)[load], f"load {load:g}", f"{name} over {old}, %")
-        for load in loads_of(sheet)
-        for name, measure in MEASURES.items()
+        change_cell(improvements(data, contest.new, old, metric)[load], f"load {load:g}", f"{name} over {old}, %")
+        for load in loads_of(data)
+        for name, metric in METRICS.items()
         for old in (contest.los, contest.easy)
     ]
     return Grid(title=title, heading="load", cells=tuple(cells))

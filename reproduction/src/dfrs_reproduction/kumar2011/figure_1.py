@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dfrs.experiments.fields import spread
 from dfrs.experiments.files import find_trace
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.experiments.sources.traces import TraceSource
 from dfrs.experiments.spec import Study
 from dfrs.model.errors import InputError
@@ -60,8 +60,8 @@ def _study(file: str, name: str, parts: int, size: Size) -> Study | None:
         for first in firsts
     ]
     told = f"{name}: {len(firsts)} of its {parts} parts of {_JOBS:,} jobs, each scaled to load 0.5 to 0.95; 2 policies."
-    entries = tuple(Entry(label=policy, policy=policy) for policy in _POLICIES)
-    return Study(name=name, sample=told, sources=tuple(sources), entries=entries)
+    configurations = tuple(OnlineConfiguration(label=policy, policy=policy) for policy in _POLICIES)
+    return Study(name=name, sample=told, sources=tuple(sources), configurations=configurations)
 
 
 def _content(results: Results) -> Content:
@@ -71,10 +71,10 @@ def _content(results: Results) -> Content:
     labels = {"LOS": elastic.style("LOS")}
     panels = [
         panel
-        for name, sheet in results.items()
+        for name, data in results.items()
         for panel in (
-            elastic.panel(sheet, _POLICIES, elastic.WAIT, name, hours=True),
-            elastic.over_panel(sheet, labels, "EASY", name),
+            elastic.panel(data, _POLICIES, elastic.WAIT, name, hours=True),
+            elastic.over_panel(data, labels, "EASY", name),
         )
     ]
     picture = Picture(
@@ -84,10 +84,10 @@ def _content(results: Results) -> Content:
         panels=tuple(panels),
     )
     claims = [
-        elastic.better_claim(f"{name}: LOS outperforms EASY at every load: mean wait", sheet, "LOS", "EASY")
-        for name, sheet in results.items()
+        elastic.better_claim(f"{name}: LOS outperforms EASY at every load: mean wait", data, "LOS", "EASY")
+        for name, data in results.items()
     ]
-    grids = tuple(elastic.means_grid(sheet, _POLICIES, name) for name, sheet in results.items())
+    grids = tuple(elastic.means_grid(data, _POLICIES, name) for name, data in results.items())
     return Content(grids=grids, claims=tuple(claims), pictures=(picture,), notes=(_LOG, *lacking))
 
 

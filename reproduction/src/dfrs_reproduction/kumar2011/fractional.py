@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import HOUR_S, MIXED_E
-from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell, nan
 from dfrs_reproduction.sizes import Size
 
 _LOADS = (0.5, 0.7, 0.9)
@@ -22,7 +22,7 @@ def _label(policy: str, penalty_s: float) -> str:
 
 
 _SHARING = {_label(policy, penalty_s): (policy, penalty_s) for policy in _FRACTIONAL for penalty_s in _PENALTIES_S}
-_MEASURES: dict[str, tuple[str, float, int]] = {
+_METRICS: dict[str, tuple[str, float, int]] = {
     "wait, h": ("wait_mean_s", HOUR_S, 2),
     "time in the system, h": ("flow_mean_s", HOUR_S, 2),
     "bounded stretch, mean": ("bounded_stretch_mean", 1.0, 1),
@@ -54,9 +54,12 @@ _DEDICATED = (
 
 def _needs(size: Size) -> Needs:
     runs = [
-        *MIXED_E.entries(0.5),
-        Entry(label=_EQUI, policy=_EQUI),
-        *(Entry(label=label, policy=policy, penalty_s=penalty_s) for label, (policy, penalty_s) in _SHARING.items()),
+        *MIXED_E.configurations(0.5),
+        OnlineConfiguration(label=_EQUI, policy=_EQUI),
+        *(
+            OnlineConfiguration(label=label, policy=policy, penalty_s=penalty_s)
+            for label, (policy, penalty_s) in _SHARING.items()
+        ),
     ]
     return {
         "mixed": elastic.study(
@@ -66,40 +69,40 @@ def _needs(size: Size) -> Needs:
 
 
 def _content(results: Results) -> Content:
-    sheet = results["mixed"]
+    data = results["mixed"]
     picture = Picture(
         name="kumar2011-dfrs",
         title="Fractional sharing beside batch policies: half of the jobs dedicated, with commands",
         subtitle="means over seeds; bands: 95 % bootstrap confidence intervals of the mean; behind fractional policies "
         "the penalty of a resume or migration",
         panels=(
-            _panel(sheet, "flow_mean_s", HOUR_S, "time in the system, hours"),
-            _panel(sheet, "bounded_stretch_mean", 1.0, "mean bounded stretch", log=True),
+            _panel(data, "flow_mean_s", HOUR_S, "time in the system, hours"),
+            _panel(data, "bounded_stretch_mean", 1.0, "mean bounded stretch", log=True),
         ),
     )
-    grids = tuple(_grid(sheet.where(target_load=load), f"Load {load:g}") for load in elastic.loads_of(sheet))
-    return Content(grids=grids, claims=tuple(_claims(sheet)), pictures=(picture,), notes=(_WHAT, _SLOWDOWN, _DEDICATED))
+    grids = tuple(_grid(data.where(target_load=load), f"Load {load:g}") for load in elastic.loads_of(data))
+    return Content(grids=grids, claims=tuple(_claims(data)), pictures=(picture,), notes=(_WHAT, _SLOWDOWN, _DEDICATED))
 
 
-def _panel(sheet: Sheet, measure: str, unit: float, title: str, *, log: bool = False) -> Panel:
+def _panel(data: ResultTable, metric: str, unit: float, title: str, *, log: bool = False) -> Panel:
     series: list[Series] = []
-    for label in sheet.labels:
+    for label in data.labels:
         known = label in MIXED_E.labels
         free = label.endswith(" 0 s")
         colour, _ = elastic.style(label) if known else ({_EQUI: 3}.get(label, 2 if "Greedy" in label else 5), "line")
         cells = [
             mean_cell(
-                sheet.where(target_load=load).column(label, measure) / unit,
+                data.where(target_load=load).column(label, metric) / unit,
                 report="kumar2011-dfrs",
                 row=label,
-                measure=f"{measure} {load:g}",
+                metric=f"{metric} {load:g}",
             )
-            for load in elastic.loads_of(sheet)
+            for load in elastic.loads_of(data)
         ]
         series.append(
             Series(
                 label=label,
-                x=elastic.loads_of(sheet),
+                x=elastic.loads_of(data),
                 y=[nan(c.measured) for c in cells],
                 low=[nan(c.low) for c in cells],
                 high=[nan(c.high) for c in cells],
@@ -110,22 +113,22 @@ def _panel(sheet: Sheet, measure: str, unit: float, title: str, *, log: bool = F
     return Panel(title="", x_label="load", y_label=title, series=tuple(series), log_y=log, x_ticks=_LOADS)
 
 
-def _grid(sheet: Sheet, title: str) -> Grid:
+def _grid(data: ResultTable, title: str) -> Grid:
     cells = [
         mean_cell(
-            sheet.column(label, column) / unit,
+            data.column(label, column) / unit,
             report=f"kumar2011-dfrs/{title}",
             row=label,
-            measure=measure,
+            metric=metric,
             decimals=decimals,
         )
-        for label in sheet.labels
-        for measure, (column, unit, decimals) in _MEASURES.items()
+        for label in data.labels
+        for metric, (column, unit, decimals) in _METRICS.items()
     ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
+def _claims(data: ResultTable) -> list[Claim]:
     penalised = [_label(policy, _PENALTIES_S[0]) for policy in _FRACTIONAL]
     claims: list[Claim] = []
     for what, column in (
@@ -133,12 +136,12 @@ def _claims(sheet: Sheet) -> list[Claim]:
         ("mean bounded stretch", "bounded_stretch_mean"),
         ("mean time in the system", "flow_mean_s"),
     ):
-        best = [_least(sheet, MIXED_E.labels, column, load) for load in elastic.loads_of(sheet)]
-        ours = [_least(sheet, penalised, column, load) for load in elastic.loads_of(sheet)]
+        best = [_least(data, MIXED_E.labels, column, load) for load in elastic.loads_of(data)]
+        ours = [_least(data, penalised, column, load) for load in elastic.loads_of(data)]
         unit = HOUR_S if column.endswith("_s") else 1.0
         told = "; ".join(
             f"load {load:g}: {a / unit:.2f} against {b / unit:.2f}"
-            for load, a, b in zip(elastic.loads_of(sheet), ours, best, strict=True)
+            for load, a, b in zip(elastic.loads_of(data), ours, best, strict=True)
         )
         claims.append(
             Claim(
@@ -147,14 +150,14 @@ def _claims(sheet: Sheet) -> list[Claim]:
                 published="ours",
                 measured=told + (" h" if unit > 1.0 else ""),
                 holds=all(a < b for a, b in zip(ours, best, strict=True)),
-                instances=len(sheet),
+                instances=len(data),
             )
         )
     return claims
 
 
-def _least(sheet: Sheet, labels: Iterable[str], column: str, load: float) -> float:
-    at = sheet.where(target_load=load)
+def _least(data: ResultTable, labels: Iterable[str], column: str, load: float) -> float:
+    at = data.where(target_load=load)
     return min(nan(mean(at.column(label, column))) for label in labels)
 
 

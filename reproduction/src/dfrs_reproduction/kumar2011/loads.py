@@ -7,7 +7,7 @@ from dfrs.report.tables import Claim, Content
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.kumar2011 import elastic
 from dfrs_reproduction.kumar2011.elastic import BATCH, BATCH_E, MIXED, MIXED_E, PUBLISHED_SIZES, WAIT, Contest
-from dfrs_reproduction.measures import Sheet, mean, nan
+from dfrs_reproduction.metrics import ResultTable, mean, nan
 from dfrs_reproduction.sizes import Size
 
 SUBTITLE = "means over seeds; bands: 95 % bootstrap confidence intervals of the mean, right of the paired difference"
@@ -19,7 +19,7 @@ _MIXED_SIZE = 177.7
 def _content(
     name: str,
     title: str,
-    parts: Mapping[str, tuple[Contest, Sheet]],
+    parts: Mapping[str, tuple[Contest, ResultTable]],
     claims: Sequence[Claim],
     notes: Sequence[str] = (),
     *,
@@ -28,28 +28,28 @@ def _content(
     """Curves and tables of each of `parts`."""
     panels = [
         panel
-        for told, (contest, sheet) in parts.items()
-        for panel in elastic.contest_panels(sheet, contest, told, utilisation=utilisation)
+        for told, (contest, data) in parts.items()
+        for panel in elastic.contest_panels(data, contest, told, utilisation=utilisation)
     ]
     picture = Picture(name=name, title=title, subtitle=SUBTITLE, panels=tuple(panels), columns=3 if utilisation else 2)
     grids = [
         grid
-        for told, (contest, sheet) in parts.items()
+        for told, (contest, data) in parts.items()
         for grid in (
-            elastic.means_grid(sheet, contest.labels, f"Means, {told}"),
-            elastic.improvements_grid(sheet, contest, f"Improvement by {contest.new}, {told}"),
+            elastic.means_grid(data, contest.labels, f"Means, {told}"),
+            elastic.improvements_grid(data, contest, f"Improvement by {contest.new}, {told}"),
         )
     ]
     return Content(grids=tuple(grids), claims=tuple(claims), pictures=(picture,), notes=(*notes, *_NOTES))
 
 
-def outperforms(sheet: Sheet, contest: Contest, told: str) -> list[Claim]:
+def outperforms(data: ResultTable, contest: Contest, told: str) -> list[Claim]:
     """That the new policy has shorter waits, and uses more, than both others, at every load."""
     new = contest.new
     return [
-        elastic.better_claim(f"{told}: {new} outperforms {old} at every load: {name}", sheet, new, old, measure)
+        elastic.better_claim(f"{told}: {new} outperforms {old} at every load: {name}", data, new, old, metric)
         for old in (contest.los, contest.easy)
-        for name, measure in (("mean wait", WAIT), ("utilization", elastic.UTILISATION))
+        for name, metric in (("mean wait", WAIT), ("utilization", elastic.UTILISATION))
     ]
 
 
@@ -58,23 +58,23 @@ def _needs_7(size: Size) -> Needs:
 
 
 def _content_7(results: Results) -> Content:
-    sheet = results["small"]
-    worse = elastic.improvements(sheet, "LOS", "EASY", WAIT)
+    data = results["small"]
+    worse = elastic.improvements(data, "LOS", "EASY", WAIT)
     claims = [
-        elastic.size_claim(0.2, sheet, PUBLISHED_SIZES[0.2]),
+        elastic.size_claim(0.2, data, PUBLISHED_SIZES[0.2]),
         Claim(
             claim="LOS performs worse than EASY where the sizes of jobs vary: mean wait of LOS below that of EASY",
             published="above it, no number",
             measured=f"{elastic.say_range(worse)}; {elastic.say_sure(worse.values())}",
             holds=max(change.percent for change in worse.values()) < 0.0,
-            instances=len(sheet),
+            instances=len(data),
         ),
-        *outperforms(sheet, BATCH, "P_S = 0.2"),
+        *outperforms(data, BATCH, "P_S = 0.2"),
     ]
     return _content(
         "kumar2011-figure-7",
         "Batch jobs, few of them small ([Kumar2011] Figure 7)",
-        {"P_S = 0.2": (BATCH, sheet)},
+        {"P_S = 0.2": (BATCH, data)},
         claims,
         (_LOS_NOTE,),
     )
@@ -101,7 +101,7 @@ def _content_8(results: Results) -> Content:
         published="no number",
         measured=", ".join(f"{gain:.1f} %" for gain in gains),
         holds=gains[0] > gains[1] > gains[2],
-        instances=sum(len(sheet) for sheet in results.values()),
+        instances=sum(len(data) for data in results.values()),
     )
     close = Claim(
         claim="At P_S = 0.8 the mean wait of Delayed-LOS is close to that of EASY: within 5 % over all loads",
@@ -111,8 +111,8 @@ def _content_8(results: Results) -> Content:
         instances=len(results["most"]),
     )
     beats = [
-        elastic.better_claim(f"{told}: {new} outperforms {old} at every load: mean wait", sheet, new, old)
-        for told, (_, sheet) in parts.items()
+        elastic.better_claim(f"{told}: {new} outperforms {old} at every load: mean wait", data, new, old)
+        for told, (_, data) in parts.items()
         for new, old in (("Delayed-LOS", "LOS"), ("EASY", "LOS"))
     ]
     sizes = [elastic.size_claim(ps, results[part], PUBLISHED_SIZES[ps]) for ps, part in ((0.5, "half"), (0.8, "most"))]
@@ -125,9 +125,9 @@ def _content_8(results: Results) -> Content:
     )
 
 
-def _overall(sheet: Sheet, new: str, old: str) -> float:
+def _overall(data: ResultTable, new: str, old: str) -> float:
     """By how many percent the mean wait over all loads is below that of `old`."""
-    ours, theirs = (nan(mean(sheet.column(label, WAIT))) for label in (new, old))
+    ours, theirs = (nan(mean(data.column(label, WAIT))) for label in (new, old))
     return 100.0 * (1.0 - ours / theirs)
 
 
@@ -136,11 +136,11 @@ def _needs_9(size: Size) -> Needs:
 
 
 def _content_9(results: Results) -> Content:
-    sheet = results["mixed"]
+    data = results["mixed"]
     told = "P_S = 0.2, P_D = 0.5"
-    claims = [elastic.size_claim(0.2, sheet, _MIXED_SIZE), *outperforms(sheet, MIXED, told)]
+    claims = [elastic.size_claim(0.2, data, _MIXED_SIZE), *outperforms(data, MIXED, told)]
     title = "Half of the jobs dedicated, few small ([Kumar2011] Figure 9)"
-    return _content("kumar2011-figure-9", title, {told: (MIXED, sheet)}, claims, (delays(sheet, MIXED),))
+    return _content("kumar2011-figure-9", title, {told: (MIXED, data)}, claims, (delays(data, MIXED),))
 
 
 def _needs_10(size: Size) -> Needs:
@@ -148,18 +148,18 @@ def _needs_10(size: Size) -> Needs:
 
 
 def _content_10(results: Results) -> Content:
-    sheet = results["mixed"]
+    data = results["mixed"]
     told = "P_S = 0.5, P_D = 0.9"
     title = "Nine of ten jobs dedicated, half of them small ([Kumar2011] Figure 10)"
-    claims = outperforms(sheet, MIXED, told)
-    return _content("kumar2011-figure-10", title, {told: (MIXED, sheet)}, claims, (delays(sheet, MIXED),))
+    claims = outperforms(data, MIXED, told)
+    return _content("kumar2011-figure-10", title, {told: (MIXED, data)}, claims, (delays(data, MIXED),))
 
 
-def delays(sheet: Sheet, contest: Contest) -> str:
+def delays(data: ResultTable, contest: Contest) -> str:
     """A sentence on how many dedicated jobs start when they are to, at the lowest and the highest load."""
     told: list[str] = []
-    for load in (elastic.loads_of(sheet)[0], elastic.loads_of(sheet)[-1]):
-        at = sheet.where(target_load=load)
+    for load in (elastic.loads_of(data)[0], elastic.loads_of(data)[-1]):
+        at = data.where(target_load=load)
         shares = [
             nan(mean(100.0 * at.column(label, "dedicated_on_time") / at.column(label, "dedicated_jobs")))
             for label in contest.labels
@@ -183,10 +183,10 @@ def _content_11(results: Results) -> Content:
         batch: (BATCH_E, results["batch-commands"]),
         heterogeneous: (MIXED_E, results["mixed-commands"]),
     }
-    claims = [claim for told, (contest, sheet) in parts.items() for claim in outperforms(sheet, contest, told)]
+    claims = [claim for told, (contest, data) in parts.items() for claim in outperforms(data, contest, told)]
     with_, without = (
-        [_overall(sheet, contest.new, old) for old in (contest.los, contest.easy)]
-        for contest, sheet in ((BATCH_E, results["batch-commands"]), (BATCH, results["batch"]))
+        [_overall(data, contest.new, old) for old in (contest.los, contest.easy)]
+        for contest, data in ((BATCH_E, results["batch-commands"]), (BATCH, results["batch"]))
     )
     claims.append(
         Claim(

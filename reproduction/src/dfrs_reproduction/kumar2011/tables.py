@@ -10,12 +10,12 @@ from dfrs.model.instance import Floats
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Results
 from dfrs_reproduction.kumar2011 import elastic
-from dfrs_reproduction.kumar2011.elastic import BATCH, BATCH_E, MEASURES, MIXED, MIXED_E, UTILISATION, Contest
-from dfrs_reproduction.measures import Sheet, quantile
+from dfrs_reproduction.kumar2011.elastic import BATCH, BATCH_E, METRICS, MIXED, MIXED_E, UTILISATION, Contest
+from dfrs_reproduction.metrics import ResultTable, quantile
 from dfrs_reproduction.sizes import Size
 
 Numbers = Mapping[str, tuple[float, float]]
-"""For each measure the improvement over LOS and over EASY, in percent."""
+"""For each metric the improvement over LOS and over EASY, in percent."""
 
 _MAXIMUM = (
     "As in the document, an improvement is the largest over the loads: here of means over seeds, and the interval is "
@@ -100,80 +100,80 @@ _TABLES = {
 }
 
 
-def maximum(sheet: Sheet, new: str, old: str, measure: str) -> tuple[float, elastic.Change]:
+def maximum(data: ResultTable, new: str, old: str, metric: str) -> tuple[float, elastic.Change]:
     """The load at which the improvement is largest, and the improvement."""
-    found = elastic.improvements(sheet, new, old, measure)
+    found = elastic.improvements(data, new, old, metric)
     load = max(found, key=lambda load: found[load].percent)
     return load, found[load]
 
 
-def alone(sheet: Sheet, new: str, old: str, measure: str) -> Floats:
+def alone(data: ResultTable, new: str, old: str, metric: str) -> Floats:
     """(S,) the largest improvement over the loads for each seed alone, in percent."""
-    sign = 1.0 if measure == UTILISATION else -1.0
+    sign = 1.0 if metric == UTILISATION else -1.0
     found: list[Floats] = []
-    for load in elastic.loads_of(sheet):
-        at = sheet.where(target_load=load)
-        a, b = at.column(new, measure), at.column(old, measure)
+    for load in elastic.loads_of(data):
+        at = data.where(target_load=load)
+        a, b = at.column(new, metric), at.column(old, metric)
         found.append(100.0 * sign * np.divide(a - b, b, out=np.zeros_like(b), where=b > 0.0))
     return np.max(found, axis=0)
 
 
-def _grid(table: _Table, sheet: Sheet) -> Grid:
+def _grid(table: _Table, data: ResultTable) -> Grid:
     contest, cells = table.contest, list[TableCell]()
     for k, old in enumerate((contest.los, contest.easy)):
         for name, published in table.published.items():
-            load, change = maximum(sheet, contest.new, old, MEASURES[name])
+            load, change = maximum(data, contest.new, old, METRICS[name])
             row = f"over {old}"
             cells.append(elastic.change_cell(change, row, f"{name}, %", published[k]))
             cells.append(
-                TableCell(row=row, measure=f"{name}: at load", measured=load, instances=change.count, decimals=1)
+                TableCell(row=row, metric=f"{name}: at load", measured=load, instances=change.count, decimals=1)
             )
     title = f"Largest improvement of {contest.new} over the loads of Figure {table.figure}"
     return Grid(title=title, heading="improvement", cells=tuple(cells))
 
 
-def _alone_grid(table: _Table, sheet: Sheet) -> Grid:
+def _alone_grid(table: _Table, data: ResultTable) -> Grid:
     contest, cells = table.contest, list[TableCell]()
     for name, published in table.published.items():
         for old, known in zip((contest.los, contest.easy), published, strict=True):
-            found = alone(sheet, contest.new, old, MEASURES[name])
+            found = alone(data, contest.new, old, METRICS[name])
             shown = {what: quantile(found, q) for q, what in _QUANTILES.items()}
             shown["seeds with at least the published number, %"] = 100.0 * float((found >= known).mean())
             cells += [
-                TableCell(row=f"{name}, over {old}", measure=what, measured=value, instances=len(found), decimals=1)
+                TableCell(row=f"{name}, over {old}", metric=what, measured=value, instances=len(found), decimals=1)
                 for what, value in shown.items()
             ]
     return Grid(title="What one seed alone gives", heading="measure", cells=tuple(cells))
 
 
 def _claims(table: _Table, results: Results) -> list[Claim]:
-    sheet, contest = results[table.number], table.contest
+    data, contest = results[table.number], table.contest
     claims: list[Claim] = []
     for k, old in enumerate((contest.los, contest.easy)):
-        ours = [maximum(sheet, contest.new, old, MEASURES[name])[1].percent for name in MEASURES]
-        theirs = [table.published[name][k] for name in MEASURES]
+        ours = [maximum(data, contest.new, old, METRICS[name])[1].percent for name in METRICS]
+        theirs = [table.published[name][k] for name in METRICS]
         claims.append(
             Claim(
                 claim=f"{contest.new} improves on {old} in utilization, wait and slowdown, at some load",
                 published=_say(theirs),
                 measured=_say(ours),
                 holds=min(ours) > 0.0,
-                instances=len(sheet),
+                instances=len(data),
             )
         )
         if table.against:
             other = _TABLES[table.against]
             rival = (other.contest.los, other.contest.easy)[k]
             before = [
-                maximum(results[other.number], other.contest.new, rival, MEASURES[name])[1].percent for name in MEASURES
+                maximum(results[other.number], other.contest.new, rival, METRICS[name])[1].percent for name in METRICS
             ]
             claims.append(
                 Claim(
                     claim=f"The improvements on {old} are lower than those of Table {other.number} on {rival}",
-                    published=f"{_say(theirs)} against {_say([other.published[name][k] for name in MEASURES])}",
+                    published=f"{_say(theirs)} against {_say([other.published[name][k] for name in METRICS])}",
                     measured=f"{_say(ours)} against {_say(before)}",
                     holds=all(a < b for a, b in zip(ours, before, strict=True)),
-                    instances=len(sheet),
+                    instances=len(data),
                 )
             )
     return claims
@@ -190,9 +190,9 @@ def _item(table: _Table) -> Exhibit:
         return {t.number: t.needs(size) for t in wanted}
 
     def content(results: Results) -> Content:
-        sheet = results[table.number]
+        data = results[table.number]
         return Content(
-            grids=(_grid(table, sheet), _alone_grid(table, sheet)),
+            grids=(_grid(table, data), _alone_grid(table, data)),
             claims=tuple(_claims(table, results)),
             notes=(
                 _MAXIMUM,

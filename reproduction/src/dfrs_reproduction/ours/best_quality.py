@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
@@ -11,7 +11,7 @@ from dfrs.placement.registry import Options
 from dfrs.report.curves import Panel, Picture, Series, Style
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan, relative_to
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell, nan, relative_to
 from dfrs_reproduction.sizes import Size, dissertation, of
 
 _SERVICES = (200, 500)
@@ -31,16 +31,18 @@ def _needs(size: Size) -> Needs:
     needs: dict[str, Study] = {}
     for part, count in counts.items():
         times = ", ".join(f"{seconds:g} s" for seconds in _TIMES[part])
-        single = tuple(Entry(label=name, algorithm=name) for name in _SINGLE) if part == "quality" else ()
+        single = (
+            tuple(OfflineConfiguration(label=name, algorithm=name) for name in _SINGLE) if part == "quality" else ()
+        )
         needs[part] = Study(
             name=f"best-{part}",
             sample=of(count, 486, f"BEST for {times}: 64 nodes, 200 and 500 services, one sample of each scenario")
             + " One run at a time.",
             sources=(dissertation(count, services=_SERVICES),),
-            entries=(
+            configurations=(
                 *single,
                 *(
-                    Entry(label=_label(seconds), algorithm="BEST", options=Options(time_limit_s=seconds))
+                    OfflineConfiguration(label=_label(seconds), algorithm="BEST", options=Options(time_limit_s=seconds))
                     for seconds in _TIMES[part]
                 ),
             ),
@@ -49,53 +51,53 @@ def _needs(size: Size) -> Needs:
     return needs
 
 
-def _chosen(sheet: Sheet) -> Bools:
+def _chosen(data: ResultTable) -> Bools:
     """(I,) the instances that count: LPBOUND above 0."""
-    return np.nan_to_num(sheet.bound) > tolerances.CAPACITY
+    return np.nan_to_num(data.bound) > tolerances.CAPACITY
 
 
-def _or_zero(sheet: Sheet, label: str) -> Floats:
-    return np.nan_to_num(sheet.yields(label, exact=True))
+def _or_zero(data: ResultTable, label: str) -> Floats:
+    return np.nan_to_num(data.yields(label, exact=True))
 
 
-def closed(base: Sheet, sheet: Sheet, label: str) -> Floats:
+def closed(base: ResultTable, data: ResultTable, label: str) -> Floats:
     """(I,) share of the distance from VP_CPSUM to LPBOUND closed, in percent; NaN where there is none to close.
 
-    A failure counts as yield 0. `base` has VP_CPSUM's results on the instances of `sheet`.
+    A failure counts as yield 0. `base` has VP_CPSUM's results on the instances of `data`.
     """
     low = _or_zero(base, _BASE)
-    gap = np.where(_chosen(sheet), sheet.bound - low, 0.0)
+    gap = np.where(_chosen(data), data.bound - low, 0.0)
     open_ = gap > tolerances.CAPACITY
-    gained = _or_zero(sheet, label) - low
+    gained = _or_zero(data, label) - low
     return 100.0 * np.divide(gained, gap, out=np.full(len(gap), np.nan), where=open_)
 
 
-def away(sheet: Sheet, label: str) -> Floats:
+def away(data: ResultTable, label: str) -> Floats:
     """(I,) distance from LPBOUND in percent of it, 100 for a failure; NaN where LPBOUND is 0 or absent."""
-    return np.where(_chosen(sheet), relative_to(sheet.bound, _or_zero(sheet, label)), np.nan)
+    return np.where(_chosen(data), relative_to(data.bound, _or_zero(data, label)), np.nan)
 
 
-def _row(base: Sheet, sheet: Sheet, label: str) -> list[TableCell]:
-    chosen = _chosen(sheet)
-    share, distance = closed(base, sheet, label), away(sheet, label)
-    failed = np.isnan(sheet.column(label, "minimum_yield")) & chosen
-    seconds = sheet.column(label, "runtime_s")[chosen]
+def _row(base: ResultTable, data: ResultTable, label: str) -> list[TableCell]:
+    chosen = _chosen(data)
+    share, distance = closed(base, data, label), away(data, label)
+    failed = np.isnan(data.column(label, "minimum_yield")) & chosen
+    seconds = data.column(label, "runtime_s")[chosen]
     count = int(chosen.sum())
     return [
-        mean_cell(share, report="best-quality", row=label, measure="distance closed, %"),
-        mean_cell(distance, report="best-quality", row=label, measure="distance from bound, % (failure: 100)"),
-        TableCell(row=label, measure="failures", measured=float(failed.sum()), instances=count, decimals=0),
-        mean_cell(seconds, report="best-quality", row=label, measure="seconds", decimals=4),
+        mean_cell(share, report="best-quality", row=label, metric="distance closed, %"),
+        mean_cell(distance, report="best-quality", row=label, metric="distance from bound, % (failure: 100)"),
+        TableCell(row=label, metric="failures", measured=float(failed.sum()), instances=count, decimals=0),
+        mean_cell(seconds, report="best-quality", row=label, metric="seconds", decimals=4),
     ]
 
 
 def _content(results: Results) -> Content:
     whole, long_, longest = results["quality"], results["long"], results["longest"]
-    sheets = {"quality": whole, "long": long_, "longest": longest}
-    ran = sorted(((s, sheet) for part, sheet in sheets.items() for s in _TIMES[part]), key=lambda run: run[0])
+    datasets = {"quality": whole, "long": long_, "longest": longest}
+    ran = sorted(((s, data) for part, data in datasets.items() for s in _TIMES[part]), key=lambda run: run[0])
     fewest = len(longest)
-    rows = [cell for s, sheet in ran for cell in _row(whole.first(len(sheet)), sheet, _label(s))]
-    few = [cell for s, sheet in ran for cell in _row(whole.first(fewest), sheet.first(fewest), _label(s))]
+    rows = [cell for s, data in ran for cell in _row(whole.first(len(data)), data, _label(s))]
+    few = [cell for s, data in ran for cell in _row(whole.first(fewest), data.first(fewest), _label(s))]
     single = [cell for name in _SINGLE for cell in _row(whole, whole, name)[1:]]
     return Content(
         grids=(
@@ -112,15 +114,15 @@ def _content(results: Results) -> Content:
     )
 
 
-def _picture(base: Sheet, long_: Sheet) -> Picture:
-    """Over the instances of both sheets that anything solves: what nothing solves is equally far for all."""
+def _picture(base: ResultTable, long_: ResultTable) -> Picture:
+    """Over the instances of both datasets that anything solves: what nothing solves is equally far for all."""
     solved = base.solved_by(base.labels) | long_.solved_by(long_.labels)
     others = [name for name in _SINGLE if name not in _TOLD]
     ran = sorted(
-        ((s, sheet) for part, sheet in (("quality", base), ("long", long_)) for s in _TIMES[part]),
+        ((s, data) for part, data in (("quality", base), ("long", long_)) for s in _TIMES[part]),
         key=lambda run: run[0],
     )
-    best = [(_label(s), sheet) for s, sheet in ran]
+    best = [(_label(s), data) for s, data in ran]
     series = [
         _series("others", "points", 9, [(name, base) for name in others], solved, named=False),
         _series("told", "points", 0, [(name, base) for name in _TOLD], solved),
@@ -146,14 +148,14 @@ def _picture(base: Sheet, long_: Sheet) -> Picture:
 
 
 def _series(
-    label: str, style: Style, colour: int, runs: list[tuple[str, Sheet]], chosen: Bools, *, named: bool = True
+    label: str, style: Style, colour: int, runs: list[tuple[str, ResultTable]], chosen: Bools, *, named: bool = True
 ) -> Series:
     return Series(
         label=label,
         style=style,
         colour=colour,
-        x=[nan(mean(sheet.column(name, "runtime_s")[chosen])) for name, sheet in runs],
-        y=[nan(mean(away(sheet, name)[chosen])) for name, sheet in runs],
+        x=[nan(mean(data.column(name, "runtime_s")[chosen])) for name, data in runs],
+        y=[nan(mean(away(data, name)[chosen])) for name, data in runs],
         names=[name if named else "" for name, _ in runs],
     )
 

@@ -1,13 +1,13 @@
 """Ours: fractional sharing by predicted speeds beside ARRIVE-F on 100 random workloads (after [Atif2011] section 8)."""
 
-from dfrs.experiments.kinds.farm_random import RESUME_S, Entry, HeteroSource
+from dfrs.experiments.kinds.farm_random import RESUME_S, FarmRandomConfiguration, FarmRandomSource
 from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
 from dfrs.report.curves import Panel, Picture, Style
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import Paired, paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell, mean_series
+from dfrs_reproduction.metrics import ResultTable, mean_cell, mean_series
 from dfrs_reproduction.sizes import Size
 
 _NAME = "farm-100"
@@ -15,15 +15,25 @@ _WORKLOADS = 100
 _LOADS = (0.5, 0.7, 0.9, 1.1, 1.3)
 OURS, ARRIVE, BATCH, WHOLE, PLAIN = "DFRS-FARM", "ARRIVE-F", "FARM-EASY", "EASY, whole farm", "DFRS, whole farm"
 POLICIES = {
-    OURS: "DFRS-FARM", ARRIVE: "ARRIVE-F", BATCH: "FARM-EASY", WHOLE: "EASY", PLAIN: "GreedyPM*/per/OPT=MIN/MVT=600",
-}  # fmt: skip
+    OURS: "DFRS-FARM",
+    ARRIVE: "ARRIVE-F",
+    BATCH: "FARM-EASY",
+    WHOLE: "EASY",
+    PLAIN: "GreedyPM*/per/OPT=MIN/MVT=600",
+}
 _CURVES: dict[str, tuple[int, Style]] = {
-    OURS: (0, "line"), ARRIVE: (1, "line"), BATCH: (1, "dashed"), WHOLE: (9, "line"), PLAIN: (2, "line"),
-}  # fmt: skip
+    OURS: (0, "line"),
+    ARRIVE: (1, "line"),
+    BATCH: (1, "dashed"),
+    WHOLE: (9, "line"),
+    PLAIN: (2, "line"),
+}
 _STRETCHES = {
-    "max bounded stretch": "bounded_stretch_max", "mean bounded stretch": "bounded_stretch_mean",
-    "max stretch": "stretch_max", "mean stretch": "stretch_mean",
-}  # fmt: skip
+    "max bounded stretch": "bounded_stretch_max",
+    "mean bounded stretch": "bounded_stretch_mean",
+    "max stretch": "stretch_max",
+    "mean stretch": "stretch_mean",
+}
 _OTHERS: dict[str, tuple[str, float, int]] = {
     "wait, s": ("wait_mean_s", 1.0, 0),
     "turnaround, s": ("flow_mean_s", 1.0, 0),
@@ -57,84 +67,84 @@ _CHECKED = "Every run is checked by the independent checker; one that it objects
 
 def _needs(size: Size) -> Needs:
     count = min(size.unscaled, _WORKLOADS)
-    source = HeteroSource(name="random", seeds=tuple(range(1, count + 1)), loads=_LOADS, spread=True)
+    source = FarmRandomSource(name="random", seeds=tuple(range(1, count + 1)), loads=_LOADS, spread=True)
     told = f"all {_WORKLOADS}" if count == _WORKLOADS else f"{count} of the {_WORKLOADS}"
     sample = f"Random heterogeneous workloads of 200 jobs on 32 nodes: {told}; {len(POLICIES)} policies."
-    entries = tuple(Entry(label=label, policy=policy) for label, policy in POLICIES.items())
-    return {"random": Study(name="farm-100", sample=sample, sources=(source,), entries=entries)}
+    configurations = tuple(FarmRandomConfiguration(label=label, policy=policy) for label, policy in POLICIES.items())
+    return {"random": Study(name="farm-100", sample=sample, sources=(source,), configurations=configurations)}
 
 
 def _content(results: Results) -> Content:
-    sheet = results["random"]
+    data = results["random"]
     picture = Picture(
         name=_NAME,
         title="Stretches on random heterogeneous workloads",
         subtitle="means over workloads; bands: 95 % bootstrap confidence intervals",
-        panels=tuple(_panel(sheet, measure, column) for measure, column in list(_STRETCHES.items())[:2]),
+        panels=tuple(_panel(data, metric, column) for metric, column in list(_STRETCHES.items())[:2]),
     )
     return Content(
         grids=(
-            _stretches(sheet),
-            *(_by_load(sheet, *each) for each in list(_STRETCHES.items())[:2]),
-            _ratios(sheet),
-            _others(sheet),
+            _stretches(data),
+            *(_by_load(data, *each) for each in list(_STRETCHES.items())[:2]),
+            _ratios(data),
+            _others(data),
         ),
-        claims=tuple(_claims(sheet)),
+        claims=tuple(_claims(data)),
         pictures=(picture,),
         notes=(_WHAT, _STRETCH, _BLIND, _CHECKED),
     )
 
 
-def _stretches(sheet: Sheet) -> Grid:
+def _stretches(data: ResultTable) -> Grid:
     cells = [
-        mean_cell(sheet.column(label, column), report=_NAME, row=label, measure=measure)
-        for label in sheet.labels
-        for measure, column in _STRETCHES.items()
+        mean_cell(data.column(label, column), report=_NAME, row=label, metric=metric)
+        for label in data.labels
+        for metric, column in _STRETCHES.items()
     ]
     return Grid(title="Stretches, means over all workloads", heading="policy", cells=tuple(cells))
 
 
-def _by_load(sheet: Sheet, measure: str, column: str) -> Grid:
-    loads = sorted(set(sheet.parameter("target_load").tolist())) if sheet.labels else []
+def _by_load(data: ResultTable, metric: str, column: str) -> Grid:
+    loads = sorted(set(data.parameter("target_load").tolist())) if data.labels else []
     cells = [
         mean_cell(
-            sheet.where(target_load=load).column(label, column),
-            report=f"{_NAME}/{measure}",
+            data.where(target_load=load).column(label, column),
+            report=f"{_NAME}/{metric}",
             row=label,
-            measure=f"load {load:g}",
+            metric=f"load {load:g}",
         )
-        for label in sheet.labels
+        for label in data.labels
         for load in loads
     ]
-    return Grid(title=f"{measure.capitalize()} by load", heading="policy", cells=tuple(cells))
+    return Grid(title=f"{metric.capitalize()} by load", heading="policy", cells=tuple(cells))
 
 
-def _others(sheet: Sheet) -> Grid:
+def _others(data: ResultTable) -> Grid:
     cells = [
-        mean_cell(sheet.column(label, column) / unit, report=_NAME, row=label, measure=measure, decimals=decimals)
-        for label in sheet.labels
-        for measure, (column, unit, decimals) in _OTHERS.items()
+        mean_cell(data.column(label, column) / unit, report=_NAME, row=label, metric=metric, decimals=decimals)
+        for label in data.labels
+        for metric, (column, unit, decimals) in _OTHERS.items()
     ]
     return Grid(title="What it takes, means over all workloads", heading="policy", cells=tuple(cells))
 
 
-def _compared(sheet: Sheet, better: str, worse: str, column: str) -> Paired:
+def _compared(data: ResultTable, better: str, worse: str, column: str) -> Paired:
     seed = f"{_NAME}/{better}/{worse}/{column}"
-    return paired(sheet.column(better, column), sheet.column(worse, column), seed=seed)
+    return paired(data.column(better, column), data.column(worse, column), seed=seed)
 
 
-def _ratios(sheet: Sheet) -> Grid:
+def _ratios(data: ResultTable) -> Grid:
     cells: list[TableCell] = []
-    for label in sheet.labels:
+    for label in data.labels:
         if label == OURS:
             continue
-        for measure, column in _STRETCHES.items():
-            found = _compared(sheet, OURS, label, column)
+        for metric, column in _STRETCHES.items():
+            found = _compared(data, OURS, label, column)
             ratio = found.ratio.shown if found.ratio is not None else None
             cells.append(
                 TableCell(
                     row=label,
-                    measure=measure,
+                    metric=metric,
                     measured=None if ratio is None else ratio.mean,
                     low=None if ratio is None else ratio.low,
                     high=None if ratio is None else ratio.high,
@@ -145,37 +155,37 @@ def _ratios(sheet: Sheet) -> Grid:
     return Grid(title=f"{OURS} over another policy, on the same workload", heading="over", cells=tuple(cells))
 
 
-def _panel(sheet: Sheet, measure: str, column: str) -> Panel:
-    load = sheet.parameter("target_load")
+def _panel(data: ResultTable, metric: str, column: str) -> Panel:
+    load = data.parameter("target_load")
     series = tuple(
         mean_series(
             label,
             load,
-            sheet.column(label, column),
+            data.column(label, column),
             _CURVES[label][1],
             _CURVES[label][0],
             seed=f"{_NAME}/{label}/{column}",
         )
-        for label in sheet.labels
+        for label in data.labels
     )
-    return Panel(title="", x_label="load", y_label=measure, series=series, log_y=True, x_ticks=_LOADS)
+    return Panel(title="", x_label="load", y_label=metric, series=series, log_y=True, x_ticks=_LOADS)
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
-    rows = [(OURS, label) for label in sheet.labels if label != OURS] + [(ARRIVE, BATCH), (BATCH, WHOLE)]
+def _claims(data: ResultTable) -> list[Claim]:
+    rows = [(OURS, label) for label in data.labels if label != OURS] + [(ARRIVE, BATCH), (BATCH, WHOLE)]
     return [
-        _claim(sheet, better, worse, measure, column)
+        _claim(data, better, worse, metric, column)
         for better, worse in rows
-        for measure, column in list(_STRETCHES.items())[:2]
+        for metric, column in list(_STRETCHES.items())[:2]
     ]
 
 
-def _claim(sheet: Sheet, better: str, worse: str, measure: str, column: str) -> Claim:
-    found = _compared(sheet, better, worse, column)
+def _claim(data: ResultTable, better: str, worse: str, metric: str, column: str) -> Claim:
+    found = _compared(data, better, worse, column)
     shown = found.difference.shown
     sure = "" if shown.low is None or shown.high is None else f" [{shown.low:+,.1f}, {shown.high:+,.1f}]"
     return Claim(
-        claim=f"{measure}: {better} is better than {worse}",
+        claim=f"{metric}: {better} is better than {worse}",
         published="ours",
         measured="no instance"
         if shown.mean is None

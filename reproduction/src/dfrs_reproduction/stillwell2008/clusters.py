@@ -8,9 +8,9 @@ from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Picture, Series, Style
 from dfrs.report.tables import Grid, TableCell
 from dfrs.workloads.services import SLACKS
-from dfrs_reproduction.measures import Sheet, mean_series, nan
+from dfrs_reproduction.metrics import ResultTable, mean_series, nan
 
-MEASURES = ("minimum yield", "average yield", "failures, %")
+METRICS = ("minimum yield", "average yield", "failures, %")
 
 LOOKS: dict[str, tuple[int, Style]] = {
     "OPT": (4, "line"),
@@ -23,36 +23,36 @@ LOOKS: dict[str, tuple[int, Style]] = {
 
 _RELAXED = {"minimum yield": "LP bound", "average yield": "LP solution"}
 
-Curves = Sequence[tuple[str, Sheet]]
+Curves = Sequence[tuple[str, ResultTable]]
 """Algorithms, each with the results that its curve is drawn from."""
 
 
-def values(sheet: Sheet, label: str, measure: str) -> Floats:
-    """(I,) one measure of one algorithm; yields are NaN where it failed."""
-    if measure == "failures, %":
-        return 100.0 * np.isnan(sheet.column(label, "minimum_yield"))
-    return sheet.column(label, "minimum_yield" if measure == "minimum yield" else "average_after")
+def values(data: ResultTable, label: str, metric: str) -> Floats:
+    """(I,) one metric of one algorithm; yields are NaN where it failed."""
+    if metric == "failures, %":
+        return 100.0 * np.isnan(data.column(label, "minimum_yield"))
+    return data.column(label, "minimum_yield" if metric == "minimum yield" else "average_after")
 
 
-def picture(name: str, title: str, subtitle: str, curves: Curves, times: Curves, *, bound: Sheet) -> Picture:
+def picture(name: str, title: str, subtitle: str, curves: Curves, times: Curves, *, bound: ResultTable) -> Picture:
     """Four panels: minimum yield, average yield and failures against the slack, time against the number of tasks.
 
     The relaxed program's solution has the same average yield as minimum yield: below 1 it uses everything up. So
     it bounds the one, not the other.
     """
     panels: list[Panel] = []
-    for measure in MEASURES:
-        series = [_curve(label, sheet.parameter("slack"), values(sheet, label, measure)) for label, sheet in curves]
-        if measure != "failures, %":
-            series.append(mean_series(_RELAXED[measure], bound.parameter("slack"), bound.bound, "bound"))
+    for metric in METRICS:
+        series = [_curve(label, data.parameter("slack"), values(data, label, metric)) for label, data in curves]
+        if metric != "failures, %":
+            series.append(mean_series(_RELAXED[metric], bound.parameter("slack"), bound.bound, "bound"))
         panels.append(
             Panel(
-                title=measure.capitalize().replace(", %", ""),
+                title=metric.capitalize().replace(", %", ""),
                 x_label="memory slack",
-                y_label=measure,
+                y_label=metric,
                 series=tuple(series),
                 x_ticks=SLACKS,
-                y_from_zero=measure == "failures, %",
+                y_from_zero=metric == "failures, %",
             )
         )
     panels.append(_times(times))
@@ -67,8 +67,8 @@ def _curve(label: str, x: Floats, y: Floats) -> Series:
 def _times(times: Curves) -> Panel:
     series: list[Series] = []
     tasks: list[float] = []
-    for label, sheet in times:
-        curve = _curve(label, sheet.parameter("services"), 1000.0 * sheet.column(label, "runtime_s"))
+    for label, data in times:
+        curve = _curve(label, data.parameter("services"), 1000.0 * data.column(label, "runtime_s"))
         series.append(curve)
         tasks = sorted({*tasks, *curve.x})
     return Panel(
@@ -76,29 +76,29 @@ def _times(times: Curves) -> Panel:
     )
 
 
-def grid(curves: Curves, bound: Sheet, measure: str) -> Grid:
+def grid(curves: Curves, bound: ResultTable, metric: str) -> Grid:
     """The numbers of one panel: a row a slack, a column an algorithm."""
     cells: list[TableCell] = []
     for slack in SLACKS:
-        for label, sheet in curves:
-            part = values(sheet, label, measure)[sheet.parameter("slack") == slack]
+        for label, data in curves:
+            part = values(data, label, metric)[data.parameter("slack") == slack]
             known = part[~np.isnan(part)]
             if known.size:
-                cells.append(_cell(slack, label, float(known.mean()), known.size, measure))
+                cells.append(_cell(slack, label, float(known.mean()), known.size, metric))
         limit = bound.bound[bound.parameter("slack") == slack]
-        if measure != "failures, %" and limit.size:
-            cells.append(_cell(slack, _RELAXED[measure], float(limit.mean()), limit.size, measure))
-    return Grid(title=f"{measure.capitalize()} by slack", heading="slack", cells=tuple(cells))
+        if metric != "failures, %" and limit.size:
+            cells.append(_cell(slack, _RELAXED[metric], float(limit.mean()), limit.size, metric))
+    return Grid(title=f"{metric.capitalize()} by slack", heading="slack", cells=tuple(cells))
 
 
-def _cell(slack: float, label: str, value: float, count: int, measure: str) -> TableCell:
-    decimals = 2 if measure == "failures, %" else 3
-    return TableCell(row=f"{slack:g}", measure=label, measured=value, instances=count, decimals=decimals)
+def _cell(slack: float, label: str, value: float, count: int, metric: str) -> TableCell:
+    decimals = 2 if metric == "failures, %" else 3
+    return TableCell(row=f"{slack:g}", metric=label, measured=value, instances=count, decimals=decimals)
 
 
-def average_at(sheet: Sheet, label: str, measure: str, slacks: Sequence[float]) -> float:
-    """The mean of a measure over the instances of some slacks; NaN of nothing."""
-    chosen = np.isin(sheet.parameter("slack"), slacks)
-    part = values(sheet, label, measure)[chosen]
+def average_at(data: ResultTable, label: str, metric: str, slacks: Sequence[float]) -> float:
+    """The mean of a metric over the instances of some slacks; NaN of nothing."""
+    chosen = np.isin(data.parameter("slack"), slacks)
+    part = values(data, label, metric)[chosen]
     part = part[~np.isnan(part)]
     return nan(float(part.mean()) if part.size else None)

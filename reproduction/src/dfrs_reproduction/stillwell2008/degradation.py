@@ -8,7 +8,7 @@ from dfrs.model.instance import Floats
 from dfrs.placement.packing import MULTI_CAPACITY
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, degradation, mean, quantile
+from dfrs_reproduction.metrics import ResultTable, degradation, mean, quantile
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import clusters_large, clusters_small
 
@@ -32,46 +32,46 @@ def _needs_large(size: Size) -> Needs:
     return {"clusters": clusters_large(size)}
 
 
-def _grid(sheet: Sheet, published: Mapping[str, tuple[float, float]]) -> Grid:
-    below = _below(sheet)
+def _grid(data: ResultTable, published: Mapping[str, tuple[float, float]]) -> Grid:
+    below = _below(data)
     cells: list[TableCell] = []
     for label, (average, most) in published.items():
-        all_, solved = below[label], np.where(np.isnan(sheet.yields(label)), np.nan, below[label])
-        for measure, values, known, value in (
+        all_, solved = below[label], np.where(np.isnan(data.yields(label)), np.nan, below[label])
+        for metric, values, known, value in (
             ("average, % (failure: 100)", all_, average, mean(all_)),
             ("average where it succeeds, %", solved, None, mean(solved)),
             ("maximum where it succeeds, %", solved, most, quantile(solved, 1.0)),
         ):
             count = int((~np.isnan(values)).sum())
-            cells.append(TableCell(row=label, measure=measure, published=known, measured=value, instances=count))
+            cells.append(TableCell(row=label, metric=metric, published=known, measured=value, instances=count))
     return Grid(title="Degradation from the best of the eight", heading="algorithm", cells=tuple(cells))
 
 
-def _below(sheet: Sheet) -> dict[str, Floats]:
-    return degradation({label: sheet.yields(label) for label in MULTI_CAPACITY})
+def _below(data: ResultTable) -> dict[str, Floats]:
+    return degradation({label: data.yields(label) for label in MULTI_CAPACITY})
 
 
-def _order(sheet: Sheet, published: Mapping[str, tuple[float, float]]) -> Claim:
-    averages = {label: mean(values) or 0.0 for label, values in _below(sheet).items()}
+def _order(data: ResultTable, published: Mapping[str, tuple[float, float]]) -> Claim:
+    averages = {label: mean(values) or 0.0 for label, values in _below(data).items()}
     ours, theirs = sorted(averages, key=lambda label: averages[label]), list(published)
     return Claim(
         claim="The order of the eight by their average",
         published=", ".join(theirs),
         measured=", ".join(ours),
         holds=ours == theirs,
-        instances=len(sheet),
+        instances=len(data),
     )
 
 
 def _content_small(results: Results) -> Content:
-    sheet = results["clusters"]
-    below = np.where(np.isnan(sheet.yields("MCB8")), np.nan, _below(sheet)["MCB8"])
+    data = results["clusters"]
+    below = np.where(np.isnan(data.yields("MCB8")), np.nan, _below(data)["MCB8"])
     solved = int((~np.isnan(below)).sum())
     shares = [100.0 * float((below > limit).sum()) / max(1, solved) for limit in (3.0, 10.0)]
     return Content(
-        grids=(_grid(sheet, SMALL),),
+        grids=(_grid(data, SMALL),),
         claims=(
-            _order(sheet, SMALL),
+            _order(data, SMALL),
             Claim(
                 claim="MCB8 is more than 3 % (10 %) below the best in few of the instances that it solves",
                 published="155 (19) of 1,379: 11.2 % (1.4 %)",
@@ -84,8 +84,8 @@ def _content_small(results: Results) -> Content:
 
 
 def _content_large(results: Results) -> Content:
-    sheet = results["clusters"]
-    return Content(grids=(_grid(sheet, LARGE),), claims=(_order(sheet, LARGE),))
+    data = results["clusters"]
+    return Content(grids=(_grid(data, LARGE),), claims=(_order(data, LARGE),))
 
 
 TABLE_1 = Exhibit(

@@ -6,10 +6,10 @@ from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan
+from dfrs_reproduction.metrics import ResultTable, mean, nan
 from dfrs_reproduction.sizes import Size, clusters, of
-from dfrs_reproduction.stillwell2008.clusters import MEASURES, average_at, grid, picture
-from dfrs_reproduction.studies import LOAD_GREEDY, ROUNDING, clusters_large, entries, with_average
+from dfrs_reproduction.stillwell2008.clusters import METRICS, average_at, grid, picture
+from dfrs_reproduction.studies import LOAD_GREEDY, ROUNDING, clusters_large, configurations, with_average
 
 _QUICK = ("MCB8", *LOAD_GREEDY)
 
@@ -22,33 +22,33 @@ def _needs(size: Size) -> Needs:
             name="clusters-rounding",
             sample=of(size.clusters_rounding, 10_800, "RRND and RRNZ, the same set"),
             sources=(clusters(size.clusters_rounding, large=True),),
-            entries=with_average(*ROUNDING),
+            configurations=with_average(*ROUNDING),
         ),
         "times": Study(
             name="clusters-large-times",
             sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
             sources=(clusters(count, large=True),),
-            entries=entries(*_QUICK),
+            configurations=configurations(*_QUICK),
             alone=True,
         ),
     }
 
 
 def _content(results: Results) -> Content:
-    sheet, rounding, times = results["clusters"], results["rounding"], results["times"]
-    curves = [*((label, sheet) for label in _QUICK), *((label, rounding) for label in ROUNDING)]
+    data, rounding, times = results["clusters"], results["rounding"], results["times"]
+    curves = [*((label, data) for label in _QUICK), *((label, rounding) for label in ROUNDING)]
     drawn = picture(
         "stillwell2008-figures-15-18",
         "All algorithms, large instances ([Stillwell2008] Figures 15 to 18)",
-        f"{len(sheet):,} instances of [Stillwell2008] section 4.1 ({len(rounding):,} for RRND and RRNZ, whose times "
+        f"{len(data):,} instances of [Stillwell2008] section 4.1 ({len(rounding):,} for RRND and RRNZ, whose times "
         "are not shown); yields over the instances that each algorithm solves; dashed: GB, SGB, RRNZ",
         curves,
         [(label, times) for label in _QUICK],
-        bound=sheet,
+        bound=data,
     )
     return Content(
-        grids=tuple(grid(curves, sheet, measure) for measure in MEASURES),
-        claims=(*_distances(sheet), *_failures(sheet, rounding), *_times(rounding, times)),
+        grids=tuple(grid(curves, data, metric) for metric in METRICS),
+        claims=(*_distances(data), *_failures(data, rounding), *_times(rounding, times)),
         pictures=(drawn,),
         notes=(
             "The published figures are pictures without numbers.",
@@ -57,29 +57,29 @@ def _content(results: Results) -> Content:
     )
 
 
-def _away(sheet: Sheet, label: str, slacks: tuple[float, ...]) -> tuple[float, float, int]:
+def _away(data: ResultTable, label: str, slacks: tuple[float, ...]) -> tuple[float, float, int]:
     """By how many percent an algorithm's curve is below that of the bound, and so on the instances it solves.
 
     As in the figure, its curve is the mean over the instances that it solves, that of the bound over all. What is
     left out are mostly instances of few, large tasks, whose bound is 1; the second number leaves them out of both.
     """
-    y = sheet.yields(label)
-    here = np.isin(sheet.parameter("slack"), slacks)
+    y = data.yields(label)
+    here = np.isin(data.parameter("slack"), slacks)
     solved = here & ~np.isnan(y)
     if not solved.any():
         return np.nan, np.nan, 0
-    low, high, same = y[solved].mean(), sheet.bound[here].mean(), sheet.bound[solved].mean()
+    low, high, same = y[solved].mean(), data.bound[here].mean(), data.bound[solved].mean()
     return 100.0 * float(1.0 - low / high), 100.0 * float(1.0 - low / same), int(here.sum())
 
 
-def _distances(sheet: Sheet) -> list[Claim]:
+def _distances(data: ResultTable) -> list[Claim]:
     claims: list[Claim] = []
     for slacks, said, least, most in (
         ((0.1,), "37 %", 25.0, 50.0),
         ((0.2,), "8 %", 4.0, 14.0),
         (tuple(s for s in SLACKS if s >= 0.3), "extremely close", 0.0, 2.0),
     ):
-        away, same, count = _away(sheet, "MCB8", slacks)
+        away, same, count = _away(data, "MCB8", slacks)
         where = f"slack {slacks[0]:g}" + (" and more" if len(slacks) > 1 else "")
         claims.append(
             Claim(
@@ -91,8 +91,8 @@ def _distances(sheet: Sheet) -> list[Claim]:
             )
         )
     above = tuple(s for s in SLACKS if s > 0.2)
-    greedy = {label: _away(sheet, label, above) for label in LOAD_GREEDY}
-    averages = {label: average_at(sheet, label, "average yield", above) for label in _QUICK}
+    greedy = {label: _away(data, label, above) for label in LOAD_GREEDY}
+    averages = {label: average_at(data, label, "average yield", above) for label in _QUICK}
     claims += [
         Claim(
             claim="Greedy algorithms are 20 % below the bound for slacks above 0.2",
@@ -112,8 +112,8 @@ def _distances(sheet: Sheet) -> list[Claim]:
     return claims
 
 
-def _failures(sheet: Sheet, rounding: Sheet) -> list[Claim]:
-    failed = {label: average_at(sheet, label, "failures, %", SLACKS) for label in _QUICK}
+def _failures(data: ResultTable, rounding: ResultTable) -> list[Claim]:
+    failed = {label: average_at(data, label, "failures, %", SLACKS) for label in _QUICK}
     failed |= {label: average_at(rounding, label, "failures, %", SLACKS) for label in ROUNDING}
     low = np.isin(rounding.parameter("slack"), (0.1, 0.2, 0.3))
     solved = int((~np.isnan(rounding.yields("RRND")[low])).sum())
@@ -132,7 +132,7 @@ def _failures(sheet: Sheet, rounding: Sheet) -> list[Claim]:
             published="about 40 % less",
             measured=told,
             holds=few < 0.8 * many,
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="... and more than 14 times less often than RRND",
@@ -146,12 +146,12 @@ def _failures(sheet: Sheet, rounding: Sheet) -> list[Claim]:
             published="nearly as many failures",
             measured=", ".join(f"{label} {failed[label]:.2f} %" for label in LOAD_GREEDY),
             holds=failed["GB"] > 0.7 * failed["GR"] and failed["SGB"] > 0.7 * failed["SG"],
-            instances=len(sheet),
+            instances=len(data),
         ),
     ]
 
 
-def _times(rounding: Sheet, times: Sheet) -> list[Claim]:
+def _times(rounding: ResultTable, times: ResultTable) -> list[Claim]:
     most = float(times.parameter("services").max())
     largest, programs = times.where(services=most), rounding.where(services=most)
     spent = {label: 1000.0 * nan(mean(largest.column(label, "runtime_s"))) for label in _QUICK}

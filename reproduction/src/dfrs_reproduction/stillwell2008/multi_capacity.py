@@ -9,10 +9,10 @@ from dfrs.placement.packing import MULTI_CAPACITY
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean
+from dfrs_reproduction.metrics import ResultTable, mean
 from dfrs_reproduction.sizes import Size, clusters
-from dfrs_reproduction.stillwell2008.clusters import MEASURES, average_at, grid, picture
-from dfrs_reproduction.studies import clusters_large, clusters_small, entries
+from dfrs_reproduction.stillwell2008.clusters import METRICS, average_at, grid, picture
+from dfrs_reproduction.studies import clusters_large, clusters_small, configurations
 
 DESCENDING = tuple(label for label, packing in MULTI_CAPACITY.items() if not packing.ascending)
 ASCENDING = tuple(label for label, packing in MULTI_CAPACITY.items() if packing.ascending)
@@ -24,7 +24,7 @@ def _times(size: Size, *, large: bool) -> Study:
         name="clusters-large-times-mcb" if large else "clusters-small-times-mcb",
         sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
         sources=(clusters(count, large=large),),
-        entries=entries(*MULTI_CAPACITY),
+        configurations=configurations(*MULTI_CAPACITY),
         alone=True,
     )
 
@@ -38,28 +38,28 @@ def _needs_large(size: Size) -> Needs:
 
 
 def _content(results: Results, name: str, title: str) -> Content:
-    sheet, times = results["clusters"], results["times"]
-    curves = [(label, sheet) for label in MULTI_CAPACITY]
+    data, times = results["clusters"], results["times"]
+    curves = [(label, data) for label in MULTI_CAPACITY]
     drawn = picture(
         name,
         title,
-        f"{len(sheet):,} instances of [Stillwell2008] section 4.1; yields over the instances that each algorithm "
+        f"{len(data):,} instances of [Stillwell2008] section 4.1; yields over the instances that each algorithm "
         "solves; dashed: sorted in ascending order",
         curves,
         [(label, times) for label in MULTI_CAPACITY],
-        bound=sheet,
+        bound=data,
     )
     return Content(
-        grids=tuple(grid(curves, sheet, measure) for measure in MEASURES),
-        claims=tuple(_claims(sheet)),
+        grids=tuple(grid(curves, data, metric) for metric in METRICS),
+        claims=tuple(_claims(data)),
         pictures=(drawn,),
         notes=("The published figures are pictures without numbers.",),
     )
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
-    yields = {label: average_at(sheet, label, "minimum yield", SLACKS) for label in MULTI_CAPACITY}
-    failures = {label: average_at(sheet, label, "failures, %", SLACKS) for label in MULTI_CAPACITY}
+def _claims(data: ResultTable) -> list[Claim]:
+    yields = {label: average_at(data, label, "minimum yield", SLACKS) for label in MULTI_CAPACITY}
+    failures = {label: average_at(data, label, "failures, %", SLACKS) for label in MULTI_CAPACITY}
     low, high = min(yields[a] for a in DESCENDING), max(yields[a] for a in ASCENDING)
     most, least = max(failures[a] for a in DESCENDING), min(failures[a] for a in ASCENDING)
     best = max(yields, key=lambda label: yields[label])
@@ -69,26 +69,26 @@ def _claims(sheet: Sheet) -> list[Claim]:
             published="all",
             measured=f"at least {low:.3f} against at most {high:.3f}",
             holds=low > high,
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="They also fail less often",
             published="all",
             measured=f"at most {most:.2f} % against at least {least:.2f} %",
             holds=most < least,
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="MCB8 has the largest minimum yield on average",
             published="MCB8",
             measured=f"{best} {yields[best]:.4f}, MCB8 {yields['MCB8']:.4f}",
             holds=best == "MCB8",
-            instances=len(sheet),
+            instances=len(data),
         ),
     ]
 
 
-def _time_claims(times: Sheet, said: str) -> tuple[Claim, ...]:
+def _time_claims(times: ResultTable, said: str) -> tuple[Claim, ...]:
     """About the largest number of tasks; not judged, since the machines differ."""
     most = float(times.parameter("services").max())
     part = times.where(services=most)

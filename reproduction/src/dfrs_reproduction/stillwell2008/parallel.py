@@ -6,10 +6,10 @@ from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan, relative_to
+from dfrs_reproduction.metrics import ResultTable, mean, nan, relative_to
 from dfrs_reproduction.sizes import Size, clusters, of
-from dfrs_reproduction.stillwell2008.clusters import MEASURES, average_at, grid, picture
-from dfrs_reproduction.studies import entries, with_average
+from dfrs_reproduction.stillwell2008.clusters import METRICS, average_at, grid, picture
+from dfrs_reproduction.studies import configurations, with_average
 
 _ALGORITHMS = ("MCB8", "SG")
 
@@ -25,46 +25,45 @@ def _needs(size: Size) -> Needs:
                 "[Stillwell2008]'s large set of parallel jobs (64 nodes; 100, 250, 500 tasks)",
             ),
             sources=(clusters(size.clusters_parallel, large=True, parallel=True),),
-            entries=with_average(*_ALGORITHMS),
+            configurations=with_average(*_ALGORITHMS),
         ),
         "times": Study(
             name="clusters-parallel-times",
             sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
             sources=(clusters(count, large=True, parallel=True),),
-            entries=entries(*_ALGORITHMS),
+            configurations=configurations(*_ALGORITHMS),
             alone=True,
         ),
     }
 
 
 def _content(results: Results) -> Content:
-    sheet, times = results["parallel"], results["times"]
-    curves = [(label, sheet) for label in _ALGORITHMS]
+    data, times = results["parallel"], results["times"]
+    curves = [(label, data) for label in _ALGORITHMS]
     drawn = picture(
         "stillwell2008-figures-19-22",
         "Parallel jobs, large instances ([Stillwell2008] Figures 19 to 22)",
-        f"{len(sheet):,} instances of [Stillwell2008] section 5.2; yields over the instances that each "
-        "algorithm solves",
+        f"{len(data):,} instances of [Stillwell2008] section 5.2; yields over the instances that each algorithm solves",
         curves,
         [(label, times) for label in _ALGORITHMS],
-        bound=sheet,
+        bound=data,
     )
     return Content(
-        grids=tuple(grid(curves, sheet, measure) for measure in MEASURES),
-        claims=tuple(_claims(sheet, times)),
+        grids=tuple(grid(curves, data, metric) for metric in METRICS),
+        claims=tuple(_claims(data, times)),
         pictures=(drawn,),
         notes=("The published figures are pictures without numbers. The average yield is over jobs, not tasks.",),
     )
 
 
-def _claims(sheet: Sheet, times: Sheet) -> list[Claim]:
+def _claims(data: ResultTable, times: ResultTable) -> list[Claim]:
     above = tuple(s for s in SLACKS if s > 0.3)
-    y = sheet.yields("MCB8")
-    chosen = np.isin(sheet.parameter("slack"), above) & ~np.isnan(y)
-    away = nan(mean(relative_to(sheet.bound, y)[chosen]))
-    low = {label: average_at(sheet, label, "minimum yield", SLACKS) for label in _ALGORITHMS}
-    average = {label: average_at(sheet, label, "average yield", above) for label in _ALGORITHMS}
-    failed = {label: average_at(sheet, label, "failures, %", SLACKS) for label in _ALGORITHMS}
+    y = data.yields("MCB8")
+    chosen = np.isin(data.parameter("slack"), above) & ~np.isnan(y)
+    away = nan(mean(relative_to(data.bound, y)[chosen]))
+    low = {label: average_at(data, label, "minimum yield", SLACKS) for label in _ALGORITHMS}
+    average = {label: average_at(data, label, "average yield", above) for label in _ALGORITHMS}
+    failed = {label: average_at(data, label, "failures, %", SLACKS) for label in _ALGORITHMS}
     most = float(times.parameter("services").max())
     part = times.where(services=most)
     spent = {label: 1000.0 * nan(mean(part.column(label, "runtime_s"))) for label in _ALGORITHMS}
@@ -74,7 +73,7 @@ def _claims(sheet: Sheet, times: Sheet) -> list[Claim]:
             published="yes",
             measured=f"{low['MCB8']:.3f} against {low['SG']:.3f}",
             holds=low["MCB8"] > low["SG"],
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="MCB8 is close to the bound for slacks above 0.3",
@@ -95,7 +94,7 @@ def _claims(sheet: Sheet, times: Sheet) -> list[Claim]:
             published="identical",
             measured=f"{failed['MCB8']:.2f} % and {failed['SG']:.2f} %",
             holds=abs(failed["MCB8"] - failed["SG"]) < 1.0,
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim=f"SG is about 32 times faster than MCB8 with {most:g} tasks",

@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Claim, Content
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, advantage, mean, percent, say
+from dfrs_reproduction.metrics import ResultTable, advantage, mean, percent, say
 from dfrs_reproduction.sizes import Size, clusters, of
-from dfrs_reproduction.stillwell2008.clusters import MEASURES, grid, picture
+from dfrs_reproduction.stillwell2008.clusters import METRICS, grid, picture
 from dfrs_reproduction.stillwell2010.figure_4_3 import proven
 from dfrs_reproduction.studies import (
     LOAD_GREEDY,
     PROGRAM_LIMIT_S,
     ROUNDING,
     clusters_small,
-    entries,
+    configurations,
     with_average,
 )
 
@@ -33,8 +33,8 @@ def _needs(size: Size) -> Needs:
             sample=of(size.clusters_exact, 1_440, "OPT, and all curves, the same set")
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each; what it has not proven by then is left out.",
             sources=(clusters(size.clusters_exact, large=False),),
-            entries=(
-                Entry(label="OPT", algorithm="OPT", options=limit, second_phase="average"),
+            configurations=(
+                OfflineConfiguration(label="OPT", algorithm="OPT", options=limit, second_phase="average"),
                 *with_average(*_HEURISTICS),
             ),
         ),
@@ -42,14 +42,14 @@ def _needs(size: Size) -> Needs:
             name="clusters-small-times",
             sample=f"Run times: {count} of these instances, at most one a setting; one run at a time.",
             sources=(clusters(count, large=False),),
-            entries=entries(*_HEURISTICS),
+            configurations=configurations(*_HEURISTICS),
             alone=True,
         ),
     }
 
 
 def _content(results: Results) -> Content:
-    sheet, exact, times = results["clusters"], results["exact"], results["times"]
+    data, exact, times = results["clusters"], results["exact"], results["times"]
     curves = [(label, exact) for label in ("OPT", *_HEURISTICS)]
     drawn = picture(
         "stillwell2008-figures-11-14",
@@ -61,8 +61,8 @@ def _content(results: Results) -> Content:
         bound=exact,
     )
     return Content(
-        grids=tuple(grid(curves, exact, measure) for measure in MEASURES),
-        claims=(*_distances(exact), *_failures(exact, sheet), *_times(exact, times)),
+        grids=tuple(grid(curves, exact, metric) for metric in METRICS),
+        claims=(*_distances(exact), *_failures(exact, data), *_times(exact, times)),
         pictures=(drawn,),
         notes=(
             "The published figures are pictures without numbers.",
@@ -71,7 +71,7 @@ def _content(results: Results) -> Content:
     )
 
 
-def _distances(exact: Sheet) -> list[Claim]:
+def _distances(exact: ResultTable) -> list[Claim]:
     optimum = np.where(proven(exact), exact.yields("OPT"), np.nan)
     solved = int((~np.isnan(optimum)).sum())
     bound = mean(advantage(exact.bound, optimum))
@@ -103,10 +103,10 @@ def _distances(exact: Sheet) -> list[Claim]:
     ]
 
 
-def _failures(exact: Sheet, sheet: Sheet) -> list[Claim]:
+def _failures(exact: ResultTable, data: ResultTable) -> list[Claim]:
     none = percent(np.isnan(exact.yields("OPT")), proven(exact))
-    feasible = sheet.solvable
-    failed = {label: int((np.isnan(sheet.yields(label)) & feasible).sum()) for label in _HEURISTICS}
+    feasible = data.solvable
+    failed = {label: int((np.isnan(data.yields(label)) & feasible).sum()) for label in _HEURISTICS}
     count = int(feasible.sum())
     scale = count / 1380.0
     order = sorted(failed, key=lambda label: failed[label], reverse=True)[:3]
@@ -149,7 +149,7 @@ def _failures(exact: Sheet, sheet: Sheet) -> list[Claim]:
     ]
 
 
-def _times(exact: Sheet, times: Sheet) -> list[Claim]:
+def _times(exact: ResultTable, times: ResultTable) -> list[Claim]:
     optimum = exact.column("OPT", "runtime_s")
     spent = {label: 1000.0 * (mean(times.column(label, "runtime_s")) or 0.0) for label in _HEURISTICS}
     quick = max(spent[label] for label in ("MCB8", *LOAD_GREEDY))

@@ -8,7 +8,7 @@ from dfrs.placement.greedy import GREEDIES
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, distance, nan, percent
+from dfrs_reproduction.metrics import ResultTable, distance, nan, percent
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 
@@ -24,47 +24,47 @@ def _needs(size: Size) -> Needs:
 
 
 def _content(results: Results) -> Content:
-    sheet = results["large"]
-    places = {name: _place(sheet, name) for name in GREEDIES}
-    top = _beat_or_equal(sheet)
+    data = results["large"]
+    places = {name: _place(data, name) for name in GREEDIES}
+    top = _beat_or_equal(data)
     cells = [
-        TableCell(row=name, measure=measure, measured=value, instances=count)
+        TableCell(row=name, metric=metric, measured=value, instances=count)
         for name, (failures, relative, solved) in places.items()
-        for measure, value, count in (
-            ("failures, % of all", failures, len(sheet)),
+        for metric, value, count in (
+            ("failures, % of all", failures, len(data)),
             ("dfb, %", relative, solved),
-            ("beats or equals all others, %", top[name], int(_solved(sheet).sum())),
+            ("beats or equals all others, %", top[name], int(_solved(data).sum())),
         )
     ]
     return Content(
         grids=(Grid(title="The 49", heading="algorithm", cells=tuple(cells)),),
-        claims=tuple(_claims(sheet, places, top)),
-        pictures=(_picture(sheet, places),),
+        claims=tuple(_claims(data, places, top)),
+        pictures=(_picture(data, places),),
         notes=("The published figure is a picture without numbers.",),
     )
 
 
-def _place(sheet: Sheet, name: str) -> tuple[float, float, int]:
-    y = sheet.yields(name)
-    d = distance(sheet.bound, y)
+def _place(data: ResultTable, name: str) -> tuple[float, float, int]:
+    y = data.yields(name)
+    d = distance(data.bound, y)
     return nan(percent(np.isnan(y), np.ones_like(y, dtype=np.bool_))), nan(d.relative), d.solved
 
 
-def _solved(sheet: Sheet) -> Bools:
-    return ~np.isnan(np.fmax.reduce([sheet.yields(name) for name in GREEDIES]))
+def _solved(data: ResultTable) -> Bools:
+    return ~np.isnan(np.fmax.reduce([data.yields(name) for name in GREEDIES]))
 
 
-def _beat_or_equal(sheet: Sheet) -> dict[str, float]:
+def _beat_or_equal(data: ResultTable) -> dict[str, float]:
     """In how many percent of the instances that any of the 49 solves each has the largest yield."""
-    best = np.fmax.reduce([sheet.yields(name) for name in GREEDIES])
-    solved = _solved(sheet)
+    best = np.fmax.reduce([data.yields(name) for name in GREEDIES])
+    solved = _solved(data)
     return {
-        name: 100.0 * float((sheet.yields(name)[solved] >= best[solved] - tolerances.CAPACITY).mean())
+        name: 100.0 * float((data.yields(name)[solved] >= best[solved] - tolerances.CAPACITY).mean())
         for name in GREEDIES
     }
 
 
-def _picture(sheet: Sheet, places: dict[str, tuple[float, float, int]]) -> Picture:
+def _picture(data: ResultTable, places: dict[str, tuple[float, float, int]]) -> Picture:
     def panel(title: str, groups: list[tuple[str, list[str]]]) -> Panel:
         return Panel(
             title=title,
@@ -82,12 +82,12 @@ def _picture(sheet: Sheet, places: dict[str, tuple[float, float, int]]) -> Pictu
     return Picture(
         name="stillwell2010-figure-4.1",
         title="The 49 greedy algorithms ([Stillwell2010] Figure 4.1)",
-        subtitle=f"{len(sheet):,} instances of [Stillwell2010] section 4.3; lower left is better",
+        subtitle=f"{len(data):,} instances of [Stillwell2010] section 4.3; lower left is better",
         panels=(panel("By choice of node, P1 to P7", by_rule), panel("By order of services, S1 to S7", by_sort)),
     )
 
 
-def _claims(sheet: Sheet, places: dict[str, tuple[float, float, int]], top: dict[str, float]) -> list[Claim]:
+def _claims(data: ResultTable, places: dict[str, tuple[float, float, int]], top: dict[str, float]) -> list[Claim]:
     def average(rules: tuple[int, ...]) -> float:
         return float(np.nanmean([places[f"GREEDY_S{x}_P{y}"][1] for x in _SORTS for y in rules]))
 
@@ -97,7 +97,7 @@ def _claims(sheet: Sheet, places: dict[str, tuple[float, float, int]], top: dict
     good = frozenset(name for name, share in top.items() if share > 15.0)
     by_sort = {x: float(np.nanmean([places[f"GREEDY_S{x}_P{y}"][0] for y in _RULES])) for x in _SORTS}
     least = sorted(by_sort, key=lambda x: by_sort[x])[:2]
-    count = len(sheet)
+    count = len(data)
     return [
         Claim(
             claim="Two clusters: P1, P2, P5, P6 are nearer to the bound than P3, P4, P7 by about 30 points or more",

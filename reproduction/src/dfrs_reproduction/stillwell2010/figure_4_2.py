@@ -8,7 +8,7 @@ from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan, quantile, relative_to
+from dfrs_reproduction.metrics import ResultTable, mean, nan, quantile, relative_to
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 
@@ -33,7 +33,7 @@ def _content(results: Results) -> Content:
     cells = [
         TableCell(
             row=f"slack {slack:g}",
-            measure=label,
+            metric=label,
             measured=_value(part, q),
             decimals=2,
             instances=int((~np.isnan(part.yields("VP_CPSUM"))).sum()),
@@ -69,8 +69,8 @@ def _content(results: Results) -> Content:
     )
 
 
-def _value(sheet: Sheet, q: float | None) -> float | None:
-    relative = relative_to(sheet.bound, sheet.yields("VP_CPSUM"))
+def _value(data: ResultTable, q: float | None) -> float | None:
+    relative = relative_to(data.bound, data.yields("VP_CPSUM"))
     return mean(relative) if q is None else quantile(relative, q)
 
 

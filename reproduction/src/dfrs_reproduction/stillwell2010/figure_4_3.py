@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.experiments.kinds.offline import Entry
+from dfrs.experiments.kinds.offline import OfflineConfiguration
 from dfrs.experiments.spec import Study
 from dfrs.model.allocation import Status
 from dfrs.model.instance import Bools, Floats
@@ -11,9 +11,9 @@ from dfrs.report.curves import Panel, Picture, Series, Style
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.workloads.services import SLACKS
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, nan, percent, quantile, relative_to, say
+from dfrs_reproduction.metrics import ResultTable, mean, nan, percent, quantile, relative_to, say
 from dfrs_reproduction.sizes import Size, dissertation, of
-from dfrs_reproduction.studies import PROGRAM_LIMIT_S, entries
+from dfrs_reproduction.studies import PROGRAM_LIMIT_S, configurations
 
 PUBLISHED: dict[str, float] = {
     "LPBOUND to OPT, average": 14.63,
@@ -37,26 +37,26 @@ def _needs(size: Size) -> Needs:
             sample=of(size.small, 72_900, "[Stillwell2010]'s small set (4 nodes; 8, 10, 12 services)")
             + f" OPT has {PROGRAM_LIMIT_S:g} s for each; what it has not proven by then is left out.",
             sources=(dissertation(size.small, small=True),),
-            entries=(
-                Entry(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
-                *entries("VP_CPSUM"),
+            configurations=(
+                OfflineConfiguration(label="OPT", algorithm="OPT", options=Options(time_limit_s=PROGRAM_LIMIT_S)),
+                *configurations("VP_CPSUM"),
             ),
         )
     }
 
 
-def proven(sheet: Sheet) -> Bools:
+def proven(data: ResultTable) -> Bools:
     """(I,) where OPT is the optimum, or it is proven that there is none."""
-    return np.array([status in {Status.OPTIMAL, Status.INFEASIBLE} for status in sheet.status("OPT")])
+    return np.array([status in {Status.OPTIMAL, Status.INFEASIBLE} for status in data.status("OPT")])
 
 
 def _content(results: Results) -> Content:
-    sheet = results["small"]
-    parts = {slack: part for slack in SLACKS for part in [sheet.where(slack=slack)] if part.labels}
+    data = results["small"]
+    parts = {slack: part for slack in SLACKS for part in [data.where(slack=slack)] if part.labels}
     cells = [
         TableCell(
             row=f"slack {slack:g}",
-            measure=label,
+            metric=label,
             measured=_value(part, label, q),
             instances=int((~np.isnan(_gap(part, label))).sum()),
             published=PUBLISHED.get(label) if slack == 0.1 else None,
@@ -77,35 +77,35 @@ def _content(results: Results) -> Content:
     picture = Picture(
         name="stillwell2010-figure-4.3",
         title="VP_CPSUM, OPT and LPBOUND on small instances ([Stillwell2010] Figure 4.3)",
-        subtitle=f"{len(sheet):,} instances with 4 nodes; what the solver has proven in {PROGRAM_LIMIT_S:g} s",
+        subtitle=f"{len(data):,} instances with 4 nodes; what the solver has proven in {PROGRAM_LIMIT_S:g} s",
         panels=(Panel(title="", x_label="slack", y_label="lower by, %", series=series),),
         columns=1,
     )
     return Content(
         grids=(Grid(title="Relative differences, %", heading="slack", cells=tuple(cells)),),
-        claims=tuple(_claims(sheet)),
+        claims=tuple(_claims(data)),
         pictures=(picture,),
         notes=("Instances where the larger of the two yields is 0 count as a difference of 0.",),
     )
 
 
-def _gap(sheet: Sheet, label: str) -> Floats:
-    optimum = np.where(proven(sheet), sheet.yields("OPT"), np.nan)
+def _gap(data: ResultTable, label: str) -> Floats:
+    optimum = np.where(proven(data), data.yields("OPT"), np.nan)
     if label.startswith("LPBOUND"):
-        return relative_to(sheet.bound, optimum)
-    return relative_to(optimum, sheet.yields("VP_CPSUM"))
+        return relative_to(data.bound, optimum)
+    return relative_to(optimum, data.yields("VP_CPSUM"))
 
 
-def _value(sheet: Sheet, label: str, q: float | None) -> float | None:
-    return mean(_gap(sheet, label)) if q is None else quantile(_gap(sheet, label), q)
+def _value(data: ResultTable, label: str, q: float | None) -> float | None:
+    return mean(_gap(data, label)) if q is None else quantile(_gap(data, label), q)
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
-    known = proven(sheet)
-    without = percent(np.isnan(sheet.yields("OPT")), known)
-    hard = np.isnan(sheet.yields("OPT")) & known
-    at_lowest = percent(sheet.parameter("slack") == 0.1, hard)
-    near, far = mean(_gap(sheet, "OPT to VP_CPSUM")), mean(_gap(sheet, "LPBOUND to OPT"))
+def _claims(data: ResultTable) -> list[Claim]:
+    known = proven(data)
+    without = percent(np.isnan(data.yields("OPT")), known)
+    hard = np.isnan(data.yields("OPT")) & known
+    at_lowest = percent(data.parameter("slack") == 0.1, hard)
+    near, far = mean(_gap(data, "OPT to VP_CPSUM")), mean(_gap(data, "LPBOUND to OPT"))
     return [
         Claim(
             claim="The solver finds no solution for ... of the instances",

@@ -1,10 +1,10 @@
 """Figure 5.1: degradation from bound against load, without and with a rescheduling penalty (section 5.4)."""
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.report.curves import Panel, Picture, Style
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell, mean_series
+from dfrs_reproduction.metrics import ResultTable, mean_cell, mean_series
 from dfrs_reproduction.sizes import LOADS, Size
 from dfrs_reproduction.stillwell2010.policies import (
     BATCH,
@@ -13,8 +13,8 @@ from dfrs_reproduction.stillwell2010.policies import (
     STRETCH,
     TOGETHER,
     average,
+    configurations,
     degradation,
-    entries,
     origins,
     studies,
     table_5_2,
@@ -37,10 +37,12 @@ _CURVES: dict[str, tuple[int, Style]] = {
 
 
 def _needs(size: Size) -> Needs:
-    free: tuple[Entry, ...] = entries((label for label in _CURVES if label not in BATCH), penalty_s=0.0)
+    free: tuple[OnlineConfiguration, ...] = configurations(
+        (label for label in _CURVES if label not in BATCH), penalty_s=0.0
+    )
     return {
         "penalty": table_5_2(size)["scaled"],
-        "thrashing": studies("thrashing", entries([_THRASHING]), scaled=size.scaled)["scaled"],
+        "thrashing": studies("thrashing", configurations([_THRASHING]), scaled=size.scaled)["scaled"],
         "free": studies("free", free, scaled=size.scaled)["scaled"],
     }
 
@@ -68,13 +70,13 @@ def _content(results: Results) -> Content:
     )
 
 
-def _at(sheet: Sheet, load: float) -> Sheet:
-    return sheet.where(target_load=load)
+def _at(data: ResultTable, load: float) -> ResultTable:
+    return data.where(target_load=load)
 
 
-def _loads(sheets: dict[str, Sheet]) -> list[float]:
+def _loads(datasets: dict[str, ResultTable]) -> list[float]:
     """Those of which there are traces."""
-    present = set(sheets["EASY"].parameter("target_load").tolist())
+    present = set(datasets["EASY"].parameter("target_load").tolist())
     return [load for load in LOADS if load in present]
 
 
@@ -82,16 +84,16 @@ def _short(label: str) -> str:
     return label.replace("/OPT=MIN", "")
 
 
-def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
+def _panel(title: str, datasets: dict[str, ResultTable]) -> Panel:
     series = tuple(
         mean_series(
             _short(label),
-            sheets[label].parameter("target_load"),
-            degradation(sheets[label], label),
+            datasets[label].parameter("target_load"),
+            degradation(datasets[label], label),
             style,
             colour,
             seed=f"[Stillwell2010] Figure 5.1/{title}/{label}",
-            clusters=origins(sheets[label]),
+            clusters=origins(datasets[label]),
         )
         for label, (colour, style) in _CURVES.items()
     )
@@ -100,27 +102,27 @@ def _panel(title: str, sheets: dict[str, Sheet]) -> Panel:
     )
 
 
-def _grid(title: str, sheets: dict[str, Sheet]) -> Grid:
+def _grid(title: str, datasets: dict[str, ResultTable]) -> Grid:
     cells = [
         mean_cell(
-            degradation(_at(sheet, load), label),
+            degradation(_at(data, load), label),
             report=f"[Stillwell2010] Figure 5.1/{title}",
             row=_short(label),
-            measure=f"load {load:g}",
+            metric=f"load {load:g}",
             decimals=1,
-            clusters=origins(_at(sheet, load)),
+            clusters=origins(_at(data, load)),
         )
-        for label, sheet in sheets.items()
-        for load in _loads(sheets)
+        for label, data in datasets.items()
+        for load in _loads(datasets)
     ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
 
-def _claims(penalised: dict[str, Sheet], free: dict[str, Sheet], count: int) -> list[Claim]:
+def _claims(penalised: dict[str, ResultTable], free: dict[str, ResultTable], count: int) -> list[Claim]:
     loads = _loads(penalised)
 
-    def mean_at(sheets: dict[str, Sheet], label: str, load: float) -> float:
-        return average(_at(sheets[label], load), label)
+    def mean_at(datasets: dict[str, ResultTable], label: str, load: float) -> float:
+        return average(_at(datasets[label], load), label)
 
     best = [mean_at(penalised, BEST, load) for load in loads]
     gain = [mean_at(penalised, "EASY", load) / b for load, b in zip(loads, best, strict=True)]

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.model.instance import Floats
 from dfrs.report.curves import Panel, Picture, Series
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean, mean_cell, nan
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell, nan
 from dfrs_reproduction.sizes import Size
-from dfrs_reproduction.stillwell2010.moves import MEASURES, MOVED
+from dfrs_reproduction.stillwell2010.moves import METRICS, MOVED
 from dfrs_reproduction.stillwell2010.policies import (
     BEST,
     NO_WEEKS,
@@ -37,39 +37,39 @@ def periods(count: int) -> list[float]:
 
 def _needs(size: Size) -> Needs:
     names = {f"{period_s:g}": BEST.replace("/per", f"/per={period_s:g}") for period_s in periods(size.periods)}
-    runs = [Entry(label=seconds, policy=name) for seconds, name in names.items()]
+    runs = [OnlineConfiguration(label=seconds, policy=name) for seconds, name in names.items()]
     return studies(
         "periods", runs, unscaled=size.periods_unscaled, scaled=size.periods_scaled, weeks=size.periods_weeks
     )
 
 
-def bandwidth(sheet: Sheet, label: str) -> Floats:
+def bandwidth(data: ResultTable, label: str) -> Floats:
     """(I,) GB/s of preemptions and migrations together."""
-    preempting, migrating = MEASURES["B4"]
-    return sheet.column(label, preempting) + sheet.column(label, migrating)
+    preempting, migrating = METRICS["B4"]
+    return data.column(label, preempting) + data.column(label, migrating)
 
 
 def _content(results: Results) -> Content:
     curves = {part: heavy(results["scaled"]) if part == "heavy" else results.get(part) for part in _CURVES}
-    sheets = {part: sheet for part, sheet in curves.items() if sheet is not None and sheet.labels}
-    measures = {"degradation from bound": degradation, "bandwidth, GB/s": bandwidth}
+    datasets = {part: data for part, data in curves.items() if data is not None and data.labels}
+    metrics = {"degradation from bound": degradation, "bandwidth, GB/s": bandwidth}
     panels: list[Panel] = []
     grids: list[Grid] = []
-    for measure, find in measures.items():
+    for metric, find in metrics.items():
         cells = [
             mean_cell(
-                find(sheet, label),
-                report=f"[Stillwell2010] Figure 6.1/{measure}",
+                find(data, label),
+                report=f"[Stillwell2010] Figure 6.1/{metric}",
                 row=label,
-                measure=_CURVES[part],
-                clusters=origins(sheet),
+                metric=_CURVES[part],
+                clusters=origins(data),
             )
-            for label in next(iter(sheets.values())).labels
-            for part, sheet in sheets.items()
+            for label in next(iter(datasets.values())).labels
+            for part, data in datasets.items()
         ]
-        series = tuple(_curve(cells, _CURVES[part]) for part in sheets)
-        panels.append(Panel(title="", x_label="rescheduling period, s", y_label=measure, series=series))
-        grids.append(Grid(title=measure[0].upper() + measure[1:], heading="period, s", cells=tuple(cells)))
+        series = tuple(_curve(cells, _CURVES[part]) for part in datasets)
+        panels.append(Panel(title="", x_label="rescheduling period, s", y_label=metric, series=series))
+        grids.append(Grid(title=metric[0].upper() + metric[1:], heading="period, s", cells=tuple(cells)))
     picture = Picture(
         name="stillwell2010-figure-6.1",
         title="The rescheduling period: stretch against bandwidth ([Stillwell2010] Figure 6.1)",
@@ -79,12 +79,12 @@ def _content(results: Results) -> Content:
     notes = [STRETCH, *MOVED]
     if "weeks" not in results:
         notes.append(NO_WEEKS)
-    return Content(grids=tuple(grids), claims=tuple(_claims(sheets)), pictures=(picture,), notes=tuple(notes))
+    return Content(grids=tuple(grids), claims=tuple(_claims(datasets)), pictures=(picture,), notes=tuple(notes))
 
 
 def _curve(cells: Iterable[TableCell], name: str) -> Series:
-    """The cells of one measure, whose rows are periods, as a curve in the band of their intervals."""
-    own = [cell for cell in cells if cell.measure == name]
+    """The cells of one metric, whose rows are periods, as a curve in the band of their intervals."""
+    own = [cell for cell in cells if cell.metric == name]
     return Series(
         label=name,
         x=[float(cell.row) for cell in own],
@@ -94,30 +94,30 @@ def _curve(cells: Iterable[TableCell], name: str) -> Series:
     )
 
 
-def periods_of(sheet: Sheet) -> list[float]:
+def periods_of(data: ResultTable) -> list[float]:
     """The periods, which are the labels."""
-    return [float(label) for label in sheet.labels]
+    return [float(label) for label in data.labels]
 
 
-def _claims(sheets: dict[str, Sheet]) -> list[Claim]:
+def _claims(datasets: dict[str, ResultTable]) -> list[Claim]:
     claims: list[Claim] = []
     for part, factor in (("scaled", 3.0), ("unscaled", 1.5), ("weeks", 2.0)):
-        if part not in sheets:
+        if part not in datasets:
             continue
-        sheet = sheets[part]
-        growth = average(sheet, sheet.labels[-1]) / average(sheet, sheet.labels[0])
+        data = datasets[part]
+        growth = average(data, data.labels[-1]) / average(data, data.labels[0])
         claims.append(
             Claim(
                 claim=f"{_CURVES[part]}: 20 times the period raises the degradation by less than a factor",
                 published=f"{factor:g}",
                 measured=f"{growth:.2f}",
                 holds=growth < factor,
-                instances=len(sheet),
+                instances=len(data),
             )
         )
-    for part, sheet in sheets.items():
-        used = [nan(mean(bandwidth(sheet, label))) for label in sheet.labels]
-        at = np.interp([600.0, 2000.0, 4000.0, 12_000.0], periods_of(sheet), used)
+    for part, data in datasets.items():
+        used = [nan(mean(bandwidth(data, label))) for label in data.labels]
+        at = np.interp([600.0, 2000.0, 4000.0, 12_000.0], periods_of(data), used)
         saved = 100.0 * -np.diff(at) / at[0] if at[0] > 0 else np.full(3, np.nan)
         claims.append(
             Claim(
@@ -125,7 +125,7 @@ def _claims(sheets: dict[str, Sheet]) -> list[Claim]:
                 published="no number",
                 measured=" %, ".join(f"{share:.0f}" for share in saved) + " % of it",
                 holds=bool(saved[0] > saved[1] > 0) if at[0] > 0 else None,
-                instances=len(sheet),
+                instances=len(data),
             )
         )
     return claims

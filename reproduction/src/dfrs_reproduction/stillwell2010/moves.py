@@ -1,13 +1,13 @@
-"""What Tables 6.1 and B.4 to B.6 measure: bandwidth and frequency of preemptions and migrations."""
+"""What Tables 6.1 and B.4 to B.6 metric: bandwidth and frequency of preemptions and migrations."""
 
 from collections.abc import Mapping
 
 from dfrs.report.tables import TableCell
-from dfrs_reproduction.measures import Sheet, mean_cell, quantile
+from dfrs_reproduction.metrics import ResultTable, mean_cell, quantile
 from dfrs_reproduction.stillwell2010.appendix_b import MOVES, Table, published
 from dfrs_reproduction.stillwell2010.policies import TOGETHER, known, origins
 
-MEASURES: Mapping[Table, tuple[str, str]] = {
+METRICS: Mapping[Table, tuple[str, str]] = {
     "B4": ("pause_and_resume_gb_per_s", "migration_gb_per_s"),
     "B5": ("pauses_per_hour", "migrations_per_hour"),
     "B6": ("pauses_per_job", "migrations_per_job"),
@@ -21,26 +21,26 @@ MOVED = (
 _HEADINGS = ("pmtn avg", "pmtn max", "mig avg", "mig max")
 
 
-def cells(sheet: Sheet, label: str, table: Table) -> list[TableCell]:
+def cells(data: ResultTable, label: str, table: Table) -> list[TableCell]:
     """One policy's row: averages and maxima over traces."""
     row: list[TableCell] = []
     for k, (heading, column) in enumerate(zip(_HEADINGS, MOVES, strict=True)):
-        values, theirs = sheet.column(label, MEASURES[table][k // 2]), published(table, column, label)
+        values, theirs = data.column(label, METRICS[table][k // 2]), published(table, column, label)
         if k % 2 == 0:
             row.append(
                 mean_cell(
                     values,
                     report=f"[Stillwell2010] Table {table}",
                     row=label,
-                    measure=heading,
+                    metric=heading,
                     published=theirs,
-                    clusters=origins(sheet),
+                    clusters=origins(data),
                 )
             )
             continue
         row.append(
             TableCell(
-                row=label, measure=heading, measured=quantile(values, 1.0), instances=known(values), published=theirs
+                row=label, metric=heading, measured=quantile(values, 1.0), instances=known(values), published=theirs
             )
         )
     return row

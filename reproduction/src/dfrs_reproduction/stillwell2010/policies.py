@@ -7,14 +7,14 @@ import numpy as np
 import polars as pl
 
 from dfrs.experiments.experiment import Source
-from dfrs.experiments.kinds.online import Entry
+from dfrs.experiments.kinds.online import OnlineConfiguration
 from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.policies.names import TABLE_5_2
 from dfrs.report.tables import Claim
 from dfrs_reproduction import sizes
-from dfrs_reproduction.measures import Sheet, mean, nan
+from dfrs_reproduction.metrics import ResultTable, mean, nan
 from dfrs_reproduction.sizes import LOADS, Size
 from dfrs_reproduction.stillwell2010.appendix_b import Table, algorithms, published
 
@@ -50,13 +50,13 @@ EASY = (
 """Notes of the pages."""
 
 
-def entries(policies: Iterable[str], penalty_s: float = PENALTY_S) -> tuple[Entry, ...]:
+def configurations(policies: Iterable[str], penalty_s: float = PENALTY_S) -> tuple[OnlineConfiguration, ...]:
     """Policies under their own names."""
-    return tuple(Entry(label=name, policy=name, penalty_s=penalty_s) for name in policies)
+    return tuple(OnlineConfiguration(label=name, policy=name, penalty_s=penalty_s) for name in policies)
 
 
 def studies(
-    name: str, runs: Sequence[Entry], *, unscaled: int = 0, scaled: int = 0, weeks: int = 0
+    name: str, runs: Sequence[OnlineConfiguration], *, unscaled: int = 0, scaled: int = 0, weeks: int = 0
 ) -> dict[str, Study]:
     """One study for each set of traces, of so many of them; without HPC2N where its trace is not there."""
     model = "Lublin model, 128 nodes, 1,000 jobs, trace k with seed k"
@@ -67,13 +67,13 @@ def studies(
         "unscaled": (sizes.unscaled, unscaled, 100, model + ": {} traces"),
         "scaled": (sizes.scaled, scaled, 900, f"{model}, scaled to load {told}: {{}} traces"),
     }
-    penalties = " or ".join(f"{seconds:g} s" for seconds in sorted({entry.penalty_s for entry in runs}))
+    penalties = " or ".join(f"{seconds:g} s" for seconds in sorted({configuration.penalty_s for configuration in runs}))
     return {
         part: Study(
             name=f"{name}-{part}",
             sample=f"{text.format(_share(count, whole))}; {_count(len(runs))}, penalty {penalties}.",
             sources=(source,),
-            entries=tuple(runs),
+            configurations=tuple(runs),
         )
         for part, (make, count, whole, text) in sets.items()
         if count and (source := make(count)) is not None
@@ -90,27 +90,27 @@ def _share(count: int, whole: int) -> str:
 
 def table_5_2(size: Size) -> dict[str, Study]:
     """The policies of Table 5.2 on the three sets."""
-    return studies("main", entries(TABLE_5_2), unscaled=size.unscaled, scaled=size.scaled, weeks=size.weeks)
+    return studies("main", configurations(TABLE_5_2), unscaled=size.unscaled, scaled=size.scaled, weeks=size.weeks)
 
 
-def degradation(sheet: Sheet, label: str, *, plain: bool = False) -> Floats:
+def degradation(data: ResultTable, label: str, *, plain: bool = False) -> Floats:
     """(I,) degradation from bound; NaN where the policy ended the run."""
-    return sheet.column(label, "degradation_from_bound" if plain else "bounded_degradation_from_bound")
+    return data.column(label, "degradation_from_bound" if plain else "bounded_degradation_from_bound")
 
 
-def origins(sheet: Sheet) -> Floats:
+def origins(data: ResultTable) -> Floats:
     """(I,) the number of the trace or week that each trace is made from: those made from one are not independent."""
-    return sheet.parameter("number")
+    return data.parameter("number")
 
 
-def average(sheet: Sheet, label: str) -> float:
+def average(data: ResultTable, label: str) -> float:
     """Average degradation from bound; NaN of nothing."""
-    return nan(mean(degradation(sheet, label)))
+    return nan(mean(degradation(data, label)))
 
 
-def heavy(sheet: Sheet) -> Sheet:
+def heavy(data: ResultTable) -> ResultTable:
     """The traces of load 0.7 and more."""
-    return Sheet(sheet.frame.filter(pl.col("target_load") >= HEAVY))
+    return ResultTable(data.frame.filter(pl.col("target_load") >= HEAVY))
 
 
 def known(values: Floats) -> int:
@@ -122,9 +122,9 @@ Averages = Mapping[str, float]
 """Policies' average degradation from bound on one set of traces."""
 
 
-def averages(sheet: Sheet) -> Averages:
+def averages(data: ResultTable) -> Averages:
     """Those measured."""
-    return {label: average(sheet, label) for label in sheet.labels}
+    return {label: average(data, label) for label in data.labels}
 
 
 def published_averages(part: str) -> Averages:
@@ -133,7 +133,7 @@ def published_averages(part: str) -> Averages:
 
 
 def claim_on(
-    sheets: Mapping[str, Sheet],
+    datasets: Mapping[str, ResultTable],
     claim: str,
     find: Callable[[Averages], float],
     *,
@@ -145,15 +145,15 @@ def claim_on(
 
     What the published averages give is told beside what ours give.
     """
-    ours = {part: find(averages(sheet)) for part, sheet in sheets.items()}
-    theirs = {part: find(published_averages(part)) for part in sheets}
+    ours = {part: find(averages(data)) for part, data in datasets.items()}
+    theirs = {part: find(published_averages(part)) for part in datasets}
     decided = [least <= number <= most for number in ours.values() if np.isfinite(number)]
     return Claim(
         claim=claim,
         published=_by_set(theirs, form),
         measured=_by_set(ours, form),
         holds=all(decided) if decided else None,
-        instances=sum(len(sheet) for sheet in sheets.values()),
+        instances=sum(len(data) for data in datasets.values()),
     )
 
 
@@ -161,11 +161,11 @@ def _by_set(numbers: Mapping[str, float], form: str) -> str:
     return "; ".join(f"{SETS[part]} {number:{form}}" for part, number in numbers.items())
 
 
-def order_claim(sheets: Mapping[str, Sheet], labels: Sequence[str]) -> Claim:
+def order_claim(datasets: Mapping[str, ResultTable], labels: Sequence[str]) -> Claim:
     """Whether pairs of policies stand in the order that the published averages put them in."""
     alike: dict[str, float] = {}
-    for part, sheet in sheets.items():
-        ours, theirs = averages(sheet), published_averages(part)
+    for part, data in datasets.items():
+        ours, theirs = averages(data), published_averages(part)
         differing = [(a, b) for a, b in combinations(labels, 2) if theirs[a] != theirs[b]]
         same = sum((ours[a] - ours[b]) * (theirs[a] - theirs[b]) > 0 for a, b in differing)
         alike[part] = 100.0 * same / len(differing)
@@ -174,5 +174,5 @@ def order_claim(sheets: Mapping[str, Sheet], labels: Sequence[str]) -> Claim:
         published="all pairs",
         measured=_by_set(alike, ".0f") + " %",
         holds=min(alike.values()) >= SAME_ORDER,
-        instances=sum(len(sheet) for sheet in sheets.values()),
+        instances=sum(len(data) for data in datasets.values()),
     )

@@ -6,9 +6,9 @@ from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import FAILURES, Published, Sheet, distance, distance_cells, percent, say
+from dfrs_reproduction.metrics import FAILURES, Published, ResultTable, distance, distance_cells, percent, say
 from dfrs_reproduction.sizes import Size, dissertation, of
-from dfrs_reproduction.studies import PROGRAM_LIMIT_S, entries
+from dfrs_reproduction.studies import PROGRAM_LIMIT_S, configurations
 
 PUBLISHED: dict[str, Published] = {
     "RRND": (0.58, 78.33, 0.86, 98.52, 66.56),
@@ -31,13 +31,13 @@ def _needs(size: Size) -> Needs:
             name="rounding",
             sample=of(size.rounding, 48_600, f"{what}, RRND, RRNDNZ and GREEDY"),
             sources=(dissertation(size.rounding, services=_SERVICES),),
-            entries=entries("RRND", "RRNDNZ", "GREEDY", options=limit),
+            configurations=configurations("RRND", "RRNDNZ", "GREEDY", options=limit),
         ),
         "diving": Study(
             name="diving",
             sample=of(size.diving, 48_600, f"{what}, FASTDIVING and SLOWDIVING, {PROGRAM_LIMIT_S:g} s at most each"),
             sources=(dissertation(size.diving, services=_SERVICES),),
-            entries=entries(*_DIVING, "GREEDY", options=limit),
+            configurations=configurations(*_DIVING, "GREEDY", options=limit),
         ),
     }
 
@@ -47,9 +47,9 @@ def _content(results: Results) -> Content:
     cells = [
         cell
         for label, published in PUBLISHED.items()
-        for sheet in [diving if label in _DIVING else rounding]
-        for cell in distance_cells(sheet, label, sheet.yields(label), published)
-        if cell.measure != FAILURES[2]
+        for data in [diving if label in _DIVING else rounding]
+        for cell in distance_cells(data, label, data.yields(label), published)
+        if cell.metric != FAILURES[2]
     ]
     over = sum(bool((diving.column(label, "runtime_s") >= PROGRAM_LIMIT_S).any()) for label in _DIVING)
     notes = ["Which vertex of the relaxed program the solver ends in decides what rounding makes of it: here HiGHS."]
@@ -62,11 +62,11 @@ def _content(results: Results) -> Content:
     )
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
-    greedy, rrnd, nonzero = (sheet.yields(label) for label in ("GREEDY", "RRND", "RRNDNZ"))
+def _claims(data: ResultTable) -> list[Claim]:
+    greedy, rrnd, nonzero = (data.yields(label) for label in ("GREEDY", "RRND", "RRNDNZ"))
     only = int((np.isnan(greedy) & ~(np.isnan(rrnd) & np.isnan(nonzero))).sum())
     lost = int((np.isnan(nonzero) & ~np.isnan(rrnd)).sum())
-    ours = {label: distance(sheet.bound, sheet.yields(label)).relative for label in ("GREEDY", "RRND", "RRNDNZ")}
+    ours = {label: distance(data.bound, data.yields(label)).relative for label in ("GREEDY", "RRND", "RRNDNZ")}
     known = [value for value in (ours["RRND"], ours["RRNDNZ"]) if value is not None]
     return [
         Claim(
@@ -74,35 +74,35 @@ def _claims(sheet: Sheet) -> list[Claim]:
             published="0 instances",
             measured=f"{only} instances",
             holds=only == 0,
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="RRNDNZ always succeeds when RRND does",
             published="0 exceptions",
             measured=f"{lost} exceptions",
             holds=lost == 0,
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="GREEDY is much nearer to the bound than rounding",
             published="29 % against 78 %",
             measured=f"{say(ours['GREEDY'])} against {', '.join(say(v) for v in known) or 'no success'}",
             holds=ours["GREEDY"] < min(known) / 2 if known and ours["GREEDY"] is not None else None,
-            instances=len(sheet),
+            instances=len(data),
         ),
     ]
 
 
-def _diving_claims(sheet: Sheet) -> list[Claim]:
-    everything = np.ones(len(sheet), dtype=np.bool_)
-    fast, slow = (percent(np.isnan(sheet.yields(label)), everything) for label in _DIVING)
+def _diving_claims(data: ResultTable) -> list[Claim]:
+    everything = np.ones(len(data), dtype=np.bool_)
+    fast, slow = (percent(np.isnan(data.yields(label)), everything) for label in _DIVING)
     return [
         Claim(
             claim="SLOWDIVING fails slightly less often than FASTDIVING",
             published="77.92 % against 78.02 %",
             measured=f"{say(slow)} against {say(fast)}",
             holds=None if slow is None or fast is None else slow <= fast,
-            instances=len(sheet),
+            instances=len(data),
         )
     ]
 

@@ -5,9 +5,9 @@ from dfrs.experiments.spec import Study
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean
+from dfrs_reproduction.metrics import ResultTable, mean
 from dfrs_reproduction.sizes import Size
-from dfrs_reproduction.studies import entries
+from dfrs_reproduction.studies import configurations
 
 SERVICES = (128, 256, 512)
 PUBLISHED: dict[str, tuple[float, float, float]] = {
@@ -50,14 +50,14 @@ def _needs(size: Size) -> Needs:
             sample=f"64 nodes, {named} services, 4 resources, slack 0.5, sigma 0.5, rho 0.25: {size.programs} of "
             f"the 100 instances for each number of services, {LIMIT_S:g} s at most a run; one run at a time.",
             sources=(_instances(64, sizes, size.programs),),
-            entries=entries(*PUBLISHED, options=limit),
+            configurations=configurations(*PUBLISHED, options=limit),
             alone=True,
         ),
         "text": Study(
             name="times-packing",
             sample="1,024 nodes, 8,192 services, otherwise the same: one of the 100 instances; one run at a time.",
             sources=(_instances(1024, (8192,), 1),),
-            entries=entries(*TEXT),
+            configurations=configurations(*TEXT),
             alone=True,
         ),
     }
@@ -68,21 +68,21 @@ def _content(results: Results) -> Content:
     cells = [
         TableCell(
             row=label,
-            measure=f"{count} services, s",
+            metric=f"{count} services, s",
             published=published,
-            measured=_seconds(sheet, label),
-            instances=len(sheet),
+            measured=_seconds(data, label),
+            instances=len(data),
             decimals=3 if label == "GREEDY" else 2,
         )
         for label, row in PUBLISHED.items()
         for count, published in zip(SERVICES, row, strict=True)
-        for sheet in [programs.where(services=count)]
-        if sheet.labels
+        for data in [programs.where(services=count)]
+        if data.labels
     ]
     large = [
         TableCell(
             row=label,
-            measure="seconds",
+            metric="seconds",
             published=published,
             measured=_seconds(text, label),
             instances=len(text),
@@ -109,15 +109,15 @@ def _faster(cell: TableCell) -> TableCell:
     """How many times less than published."""
     return TableCell(
         row=cell.row,
-        measure=f"{cell.measure.removesuffix(', s')}: times faster",
+        metric=f"{cell.metric.removesuffix(', s')}: times faster",
         measured=cell.published / cell.measured if cell.published and cell.measured else None,
         instances=cell.instances,
         decimals=0,
     )
 
 
-def _seconds(sheet: Sheet, label: str) -> float | None:
-    return mean(sheet.column(label, "runtime_s"))
+def _seconds(data: ResultTable, label: str) -> float | None:
+    return mean(data.column(label, "runtime_s"))
 
 
 EXHIBIT = Exhibit(

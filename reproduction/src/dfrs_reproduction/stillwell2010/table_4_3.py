@@ -5,9 +5,9 @@ import numpy as np
 from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import FAILURES, Published, advantage, distance_cells, mean, say
+from dfrs_reproduction.metrics import FAILURES, Published, advantage, distance_cells, mean, say
 from dfrs_reproduction.sizes import Size, dissertation, of
-from dfrs_reproduction.studies import entries
+from dfrs_reproduction.studies import configurations
 
 PUBLISHED: dict[str, Published] = {
     "GREEDY": (0.16, 30.06, 0.34, 56.25, 7.82),
@@ -22,17 +22,17 @@ def _needs(size: Size) -> Needs:
             name="genetic",
             sample=of(size.genetic, 72_900, "[Stillwell2010]'s large set (64 nodes; 100, 200, 500 services)"),
             sources=(dissertation(size.genetic),),
-            entries=entries("GREEDY", "GA"),
+            configurations=configurations("GREEDY", "GA"),
         )
     }
 
 
 def _content(results: Results) -> Content:
-    sheet = results["genetic"]
+    data = results["genetic"]
     cells = [
         cell
         for label, published in PUBLISHED.items()
-        for cell in distance_cells(sheet, label, sheet.yields(label), published)
+        for cell in distance_cells(data, label, data.yields(label), published)
     ]
     notes = f'"{FAILURES[2]}" means: by GREEDY or GA.'
     return Content(
@@ -44,8 +44,8 @@ def _content(results: Results) -> Content:
 
 def _wins(results: Results, winner: str, loser: str, often: float, by: float) -> Claim:
     """How often one yields more where both succeed, and by how much then."""
-    sheet = results["genetic"]
-    a, b = sheet.yields(winner), sheet.yields(loser)
+    data = results["genetic"]
+    a, b = data.yields(winner), data.yields(loser)
     both = ~np.isnan(a) & ~np.isnan(b)
     wins = both & (a > b)
     share = 100.0 * float(wins.sum()) / max(1, int(both.sum()))

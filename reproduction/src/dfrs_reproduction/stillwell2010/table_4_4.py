@@ -8,9 +8,9 @@ from dfrs.model.instance import Floats
 from dfrs.placement.registry import Options
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import UNPUBLISHED, Published, Sheet, distance_cells, percent, say
+from dfrs_reproduction.metrics import UNPUBLISHED, Published, ResultTable, distance_cells, percent, say
 from dfrs_reproduction.sizes import Size, dissertation, of
-from dfrs_reproduction.studies import BEST, IN_TEXT_ORDER, LIGHT_MEMBERS, PROGRAM_LIMIT_S, entries, packing
+from dfrs_reproduction.studies import BEST, IN_TEXT_ORDER, LIGHT_MEMBERS, PROGRAM_LIMIT_S, configurations, packing
 
 PUBLISHED: dict[str, Published] = {
     "GREEDYLIGHT": (0.16, 31.49, 0.35, 56.25, 8.16),
@@ -42,67 +42,67 @@ def _needs(size: Size) -> Needs:
             name="chekuri",
             sample=of(size.chekuri, 24_300, "For VP_CHEKURI, [Stillwell2010]'s large set with 100 services"),
             sources=(dissertation(size.chekuri, services=(100,)),),
-            entries=(
-                *entries(_CHEKURI, options=Options(search="midpoints", time_limit_s=PROGRAM_LIMIT_S)),
-                *entries(*(label for label in PUBLISHED if label.startswith("VP_"))),
+            configurations=(
+                *configurations(_CHEKURI, options=Options(search="midpoints", time_limit_s=PROGRAM_LIMIT_S)),
+                *configurations(*(label for label in PUBLISHED if label.startswith("VP_"))),
             ),
         ),
     }
 
 
-def best_of(sheet: Sheet, labels: tuple[str, ...]) -> Floats:
+def best_of(data: ResultTable, labels: tuple[str, ...]) -> Floats:
     """(I,) the largest yield of several algorithms; NaN where all fail."""
-    return np.fmax.reduce([sheet.yields(label) for label in labels])
+    return np.fmax.reduce([data.yields(label) for label in labels])
 
 
 def _content(results: Results) -> Content:
-    sheet = results["large"]
+    data = results["large"]
     rows: list[tuple[str, Floats, Published]] = [
-        (label, sheet.yields(label), published) for label, published in PUBLISHED.items()
+        (label, data.yields(label), published) for label, published in PUBLISHED.items()
     ]
     extra: list[tuple[str, Floats, Published]] = [
-        *((label, sheet.yields(label), UNPUBLISHED) for label in IN_TEXT_ORDER),
-        ("GREEDYLIGHT's members, the best of them", best_of(sheet, LIGHT_MEMBERS), UNPUBLISHED),
-        ("VP_CPSUM, the placement's own yield", sheet.yields("VP_CPSUM", exact=True), UNPUBLISHED),
-        (BEST, sheet.yields(BEST), UNPUBLISHED),
+        *((label, data.yields(label), UNPUBLISHED) for label in IN_TEXT_ORDER),
+        ("GREEDYLIGHT's members, the best of them", best_of(data, LIGHT_MEMBERS), UNPUBLISHED),
+        ("VP_CPSUM, the placement's own yield", data.yields("VP_CPSUM", exact=True), UNPUBLISHED),
+        (BEST, data.yields(BEST), UNPUBLISHED),
     ]
     return Content(
         grids=(
-            Grid(title="Distance from bound and failures", heading="algorithm", cells=_cells(sheet, rows)),
-            Grid(title="Not in the published table", heading="algorithm", cells=_cells(sheet, extra)),
+            Grid(title="Distance from bound and failures", heading="algorithm", cells=_cells(data, rows)),
+            Grid(title="Not in the published table", heading="algorithm", cells=_cells(data, extra)),
         ),
-        claims=(*_claims(sheet), *_chekuri_claims(results["chekuri"])),
+        claims=(*_claims(data), *_chekuri_claims(results["chekuri"])),
         notes=(
             "Yields of VP_* are those that the search reached, midpoints only, as published; the "
             "placement's own yield, a little higher, is shown for VP_CPSUM.",
             "VP_PP* try a node's lists in the order of their index, as the published figures do.",
-            f"No bound: requirements alone pass a resource's total ({_percent_without_bound(sheet)} of the instances). "
+            f"No bound: requirements alone pass a resource's total ({_percent_without_bound(data)} of the instances). "
             "The published rates leave out a fixed set of about 5.05 points.",
         ),
     )
 
 
-def _cells(sheet: Sheet, rows: list[tuple[str, Floats, Published]]) -> tuple[TableCell, ...]:
-    return tuple(cell for label, y, published in rows for cell in distance_cells(sheet, label, y, published))
+def _cells(data: ResultTable, rows: list[tuple[str, Floats, Published]]) -> tuple[TableCell, ...]:
+    return tuple(cell for label, y, published in rows for cell in distance_cells(data, label, y, published))
 
 
-def _percent_without_bound(sheet: Sheet) -> str:
-    return say(percent(np.isnan(sheet.bound), np.ones(len(sheet), dtype=np.bool_)))
+def _percent_without_bound(data: ResultTable) -> str:
+    return say(percent(np.isnan(data.bound), np.ones(len(data), dtype=np.bool_)))
 
 
-def _claims(sheet: Sheet) -> list[Claim]:
-    everything = np.ones(len(sheet), dtype=np.bool_)
-    greedy, light, s5p4 = (sheet.yields(label) for label in ("GREEDY", "GREEDYLIGHT", "GREEDY_S5_P4"))
-    unsolved = percent(~sheet.solvable, everything)
+def _claims(data: ResultTable) -> list[Claim]:
+    everything = np.ones(len(data), dtype=np.bool_)
+    greedy, light, s5p4 = (data.yields(label) for label in ("GREEDY", "GREEDYLIGHT", "GREEDY_S5_P4"))
+    unsolved = percent(~data.solvable, everything)
     lost = percent(np.isnan(light), ~np.isnan(greedy))
     rare = percent(np.isnan(s5p4), ~np.isnan(greedy))
     return [
         Claim(
             claim="No algorithm solves ... of the instances",
             published="5,320 (7.45 %)",
-            measured=f"{int((~sheet.solvable).sum())} ({say(unsolved)})",
+            measured=f"{int((~data.solvable).sum())} ({say(unsolved)})",
             holds=None,
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="GREEDYLIGHT fails on ... of the instances that GREEDY solves",
@@ -118,13 +118,13 @@ def _claims(sheet: Sheet) -> list[Claim]:
             holds=None if rare is None else rare < 1.0,
             instances=int((~np.isnan(greedy)).sum()),
         ),
-        _better_than_light("stopping at the first success", sheet, light),
-        _better_than_light("the best of its members", sheet, best_of(sheet, LIGHT_MEMBERS)),
+        _better_than_light("stopping at the first success", data, light),
+        _better_than_light("the best of its members", data, best_of(data, LIGHT_MEMBERS)),
     ]
 
 
-def _better_than_light(which: str, sheet: Sheet, light: Floats) -> Claim:
-    greedy = sheet.yields("GREEDY")
+def _better_than_light(which: str, data: ResultTable, light: Floats) -> Claim:
+    greedy = data.yields("GREEDY")
     both = ~np.isnan(greedy) & ~np.isnan(light)
     share = percent(greedy > light + tolerances.CAPACITY, both)
     return Claim(
@@ -136,29 +136,29 @@ def _better_than_light(which: str, sheet: Sheet, light: Floats) -> Claim:
     )
 
 
-def _chekuri_claims(sheet: Sheet) -> list[Claim]:
+def _chekuri_claims(data: ResultTable) -> list[Claim]:
     """The text of 4.4.4; its "N = 100" can only mean 100 services."""
-    others = [label for label in sheet.labels if label != _CHEKURI]
-    everything = np.ones(len(sheet), dtype=np.bool_)
-    ours = sheet.yields(_CHEKURI)
+    others = [label for label in data.labels if label != _CHEKURI]
+    everything = np.ones(len(data), dtype=np.bool_)
+    ours = data.yields(_CHEKURI)
     rate = percent(np.isnan(ours), everything)
-    worst = max((percent(np.isnan(sheet.yields(o)), everything) or 0.0, o) for o in others)
-    above = sum(int((ours > sheet.yields(o) + tolerances.CAPACITY).sum()) for o in others)
-    pairs = sum(int((~np.isnan(ours) & ~np.isnan(sheet.yields(o))).sum()) for o in others)
+    worst = max((percent(np.isnan(data.yields(o)), everything) or 0.0, o) for o in others)
+    above = sum(int((ours > data.yields(o) + tolerances.CAPACITY).sum()) for o in others)
+    pairs = sum(int((~np.isnan(ours) & ~np.isnan(data.yields(o))).sum()) for o in others)
     return [
         Claim(
             claim="VP_CHEKURI fails much more often than its competitors",
             published="no number",
             measured=f"{say(rate)}; the worst of the others, {worst[1]}: {say(worst[0])}",
             holds=None if rate is None else rate > worst[0],
-            instances=len(sheet),
+            instances=len(data),
         ),
         Claim(
             claim="VP_CHEKURI yields less than its competitors in all instances",
             published="all",
             measured=f"more than one of them in {above} of {pairs} comparisons",
             holds=above == 0,
-            instances=len(sheet),
+            instances=len(data),
         ),
     ]
 

@@ -6,7 +6,7 @@ from dfrs.model import tolerances
 from dfrs.model.instance import Floats
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, advantage, mean, percent, say
+from dfrs_reproduction.metrics import ResultTable, advantage, mean, percent, say
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 
@@ -31,27 +31,27 @@ SUBSETS = ((2, 4, 6), (2, 4), (4, 6), (2,), (4,), (6,))
 _SUCCESS, _YIELD = 0.5, 3.0
 
 
-def _yields(sheet: Sheet, label: str) -> Floats:
+def _yields(data: ResultTable, label: str) -> Floats:
     """The placements' own yields: with those that the searches reached, VP_FFSUM gains nothing over VP_CPSUM."""
-    return sheet.yields(label, exact=True)
+    return data.yields(label, exact=True)
 
 
-def success(sheet: Sheet, a: str, b: str) -> float:
+def success(data: ResultTable, a: str, b: str) -> float:
     """S: the percentage of instances that `a` solves and `b` does not."""
-    return 100.0 * float((~np.isnan(_yields(sheet, a)) & np.isnan(_yields(sheet, b))).mean())
+    return 100.0 * float((~np.isnan(_yields(data, a)) & np.isnan(_yields(data, b))).mean())
 
 
-def gain(sheet: Sheet, a: str, b: str) -> float | None:
+def gain(data: ResultTable, a: str, b: str) -> float | None:
     """Y: by how many percent the yield of `a` is above that of `b`, on average where both succeed."""
-    return mean(advantage(_yields(sheet, a), _yields(sheet, b)))
+    return mean(advantage(_yields(data, a), _yields(data, b)))
 
 
-def dominates(sheet: Sheet, a: str, b: str) -> bool:
-    """Whether `a` dominates `b`: clearly better in one of the two measures, not clearly worse in the other."""
-    ab, ba = gain(sheet, a, b), gain(sheet, b, a)
+def dominates(data: ResultTable, a: str, b: str) -> bool:
+    """Whether `a` dominates `b`: clearly better in one of the two metrics, not clearly worse in the other."""
+    ab, ba = gain(data, a, b), gain(data, b, a)
     if ab is None or ba is None:
         return False
-    return (success(sheet, a, b) >= _SUCCESS and ba <= _YIELD) or (success(sheet, b, a) <= _SUCCESS and ab >= _YIELD)
+    return (success(data, a, b) >= _SUCCESS and ba <= _YIELD) or (success(data, b, a) <= _SUCCESS and ab >= _YIELD)
 
 
 def _needs(size: Size) -> Needs:
@@ -59,20 +59,20 @@ def _needs(size: Size) -> Needs:
 
 
 def _content(results: Results) -> Content:
-    sheet = results["large"]
+    data = results["large"]
     cells: list[TableCell] = []
     for (a, b), (s, y) in PUBLISHED.items():
-        both = int((~np.isnan(_yields(sheet, a)) & ~np.isnan(_yields(sheet, b))).sum())
+        both = int((~np.isnan(_yields(data, a)) & ~np.isnan(_yields(data, b))).sum())
         row = f"{a} over {b}"
         cells += [
-            TableCell(row=row, measure="S, %", published=s, measured=success(sheet, a, b), instances=len(sheet)),
-            TableCell(row=row, measure="Y, %", published=y, measured=gain(sheet, a, b), instances=both),
+            TableCell(row=row, metric="S, %", published=s, measured=success(data, a, b), instances=len(data)),
+            TableCell(row=row, metric="Y, %", published=y, measured=gain(data, a, b), instances=both),
         ]
-    subsets = [_resources(sheet, dims) for dims in SUBSETS]
+    subsets = [_resources(data, dims) for dims in SUBSETS]
     return Content(
         grids=(Grid(title="Success and yield, one to one", heading="algorithms", cells=tuple(cells)),),
         claims=(
-            *(_outperformed(sheet, other) for other in OUTPERFORMED),
+            *(_outperformed(data, other) for other in OUTPERFORMED),
             *_domination([s for s in subsets if s.labels]),
         ),
         notes=(
@@ -86,12 +86,12 @@ def _content(results: Results) -> Content:
     )
 
 
-def _resources(sheet: Sheet, dims: tuple[int, ...]) -> Sheet:
-    return Sheet(sheet.frame.filter(sheet.frame["dims"].is_in(dims)))
+def _resources(data: ResultTable, dims: tuple[int, ...]) -> ResultTable:
+    return ResultTable(data.frame.filter(data.frame["dims"].is_in(dims)))
 
 
-def _outperformed(sheet: Sheet, other: str) -> Claim:
-    ours, theirs = _yields(sheet, "VP_CPSUM"), _yields(sheet, other)
+def _outperformed(data: ResultTable, other: str) -> Claim:
+    ours, theirs = _yields(data, "VP_CPSUM"), _yields(data, other)
     both = ~np.isnan(ours) & ~np.isnan(theirs)
     less = both & (ours < theirs - tolerances.CAPACITY)
     more = both & (ours > theirs + tolerances.CAPACITY)
@@ -107,7 +107,7 @@ def _outperformed(sheet: Sheet, other: str) -> Claim:
     )
 
 
-def _domination(subsets: list[Sheet]) -> list[Claim]:
+def _domination(subsets: list[ResultTable]) -> list[Claim]:
     total = len(subsets)
     instances = len(subsets[0])
 

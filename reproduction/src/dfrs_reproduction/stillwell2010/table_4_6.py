@@ -2,7 +2,7 @@
 
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import distance
+from dfrs_reproduction.metrics import distance
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import packing
 
@@ -25,7 +25,7 @@ PUBLISHED: dict[tuple[str, float], tuple[Row, Row]] = {
 """[Stillwell2010] Table 4.6: average dfb, relative, 90th percentile, relative; at slack 0.1 and at 0.4."""
 
 _NAMES = {"dims": "D", "rho": "rho", "services": "J", "sigma": "sigma"}
-_MEASURES = ("dfb", "dfb, %", "90th dfb", "90th dfb, %")
+_METRICS = ("dfb", "dfb, %", "90th dfb", "90th dfb, %")
 
 
 def _needs(size: Size) -> Needs:
@@ -33,19 +33,19 @@ def _needs(size: Size) -> Needs:
 
 
 def _content(results: Results) -> Content:
-    sheet = results["large"]
+    data = results["large"]
     grids: list[Grid] = []
     for k, slack in enumerate((0.1, 0.4)):
         cells: list[TableCell] = []
         for (name, value), rows in PUBLISHED.items():
-            part = sheet.where(slack=slack, **{name: value})
+            part = data.where(slack=slack, **{name: value})
             if not part.labels:
                 continue
             d = distance(part.bound, part.yields("VP_CPSUM"))
             measured = (d.average, d.relative, d.high, d.relative_high)
             cells += [
-                TableCell(row=f"{_NAMES[name]} = {value:g}", measure=m, published=p, measured=v, instances=d.solved)
-                for m, p, v in zip(_MEASURES, rows[k], measured, strict=True)
+                TableCell(row=f"{_NAMES[name]} = {value:g}", metric=m, published=p, measured=v, instances=d.solved)
+                for m, p, v in zip(_METRICS, rows[k], measured, strict=True)
             ]
         grids.append(Grid(title=f"Slack {slack:g}", heading="fixed", cells=tuple(cells)))
     return Content(

@@ -2,7 +2,7 @@
 
 from dfrs.report.tables import Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import mean
+from dfrs_reproduction.metrics import mean
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import WITH_SECOND_PHASE, packing
 
@@ -25,10 +25,10 @@ def _needs(size: Size) -> Needs:
 
 
 def _content(results: Results) -> Content:
-    sheet = results["large"]
+    data = results["large"]
     cells: list[TableCell] = []
     for (dims, services), published in PUBLISHED.items():
-        part = sheet.where(dims=dims, services=services)
+        part = data.where(dims=dims, services=services)
         if not part.labels:
             continue
         for when, known in zip(("before", "after"), published, strict=True):
@@ -37,7 +37,7 @@ def _content(results: Results) -> Content:
             cells.append(
                 TableCell(
                     row=f"D = {dims}, J = {services}",
-                    measure=f"{when}, %",
+                    metric=f"{when}, %",
                     published=known,
                     measured=None if value is None else 100.0 * value,
                     instances=int((use >= 0).sum()),

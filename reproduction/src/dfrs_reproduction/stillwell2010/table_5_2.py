@@ -6,7 +6,7 @@ from dfrs.policies.names import TABLE_5_2
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, drawn_as, mean_cell
+from dfrs_reproduction.metrics import ResultTable, drawn_as, mean_cell
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.stillwell2010.appendix_b import published
 from dfrs_reproduction.stillwell2010.policies import (
@@ -55,16 +55,16 @@ def _content(results: Results) -> Content:
 def _grid(results: Results, title: str, *, plain: bool) -> Grid:
     cells = [
         mean_cell(
-            degradation(sheet, label, plain=plain),
+            degradation(data, label, plain=plain),
             report=f"[Stillwell2010] Table 5.2, {title}",
             row=label,
-            measure=SETS[part],
+            metric=SETS[part],
             decimals=1,
             published=None if plain else published(PUBLISHED_SETS[part], "mean", label),
-            clusters=origins(sheet),
+            clusters=origins(data),
         )
         for label in TABLE_5_2
-        for part, sheet in results.items()
+        for part, data in results.items()
     ]
     return Grid(title=title, heading="policy", cells=tuple(cells))
 
@@ -74,17 +74,17 @@ def _against_best(results: Results) -> Grid:
         cell
         for label in TABLE_5_2
         if label != BEST
-        for part, sheet in results.items()
-        for cell in _against(sheet, label, SETS[part])
+        for part, data in results.items()
+        for cell in _against(data, label, SETS[part])
     ]
     return Grid(title=f"Against {BEST} on the same traces", heading="policy", cells=tuple(cells))
 
 
-def _against(sheet: Sheet, label: str, where: str) -> list[TableCell]:
+def _against(data: ResultTable, label: str, where: str) -> list[TableCell]:
     found = paired(
-        degradation(sheet, label),
-        degradation(sheet, BEST),
-        clusters=origins(sheet),
+        degradation(data, label),
+        degradation(data, BEST),
+        clusters=origins(data),
         seed=drawn_as(f"[Stillwell2010] Table 5.2, against {BEST}/{label}/{where}"),
     )
     ratio = found.ratio
@@ -92,7 +92,7 @@ def _against(sheet: Sheet, label: str, where: str) -> list[TableCell]:
     return [
         TableCell(
             row=label,
-            measure=f"{where}: ratio",
+            metric=f"{where}: ratio",
             measured=None if ratio is None else ratio.mean,
             low=None if ratio is None else ratio.low,
             high=None if ratio is None else ratio.high,
@@ -101,7 +101,7 @@ def _against(sheet: Sheet, label: str, where: str) -> list[TableCell]:
         *(
             TableCell(
                 row=label,
-                measure=f"{where}: {what}, %",
+                metric=f"{where}: {what}, %",
                 decimals=0,
                 instances=found.count,
                 measured=100.0 * count / found.count if found.count else None,
@@ -112,7 +112,7 @@ def _against(sheet: Sheet, label: str, where: str) -> list[TableCell]:
 
 
 def _claims(results: Results) -> list[Claim]:
-    synthetic = {part: sheet for part, sheet in results.items() if part != "weeks"}
+    synthetic = {part: data for part, data in results.items() if part != "weeks"}
     claims = [
         order_claim(results, TABLE_5_2),
         claim_on(results, "EASY outperforms FCFS: FCFS / EASY", lambda a: a["FCFS"] / a["EASY"], least=1.0),

@@ -5,9 +5,9 @@ import numpy as np
 from dfrs.policies.names import TABLE_5_2
 from dfrs.report.tables import Claim, Content, Grid
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import mean, quantile, say
+from dfrs_reproduction.metrics import mean, quantile, say
 from dfrs_reproduction.sizes import Size
-from dfrs_reproduction.stillwell2010.moves import MEASURES, MOVED, cells
+from dfrs_reproduction.stillwell2010.moves import METRICS, MOVED, cells
 from dfrs_reproduction.stillwell2010.policies import BEST, heavy, table_5_2
 
 _DFRS = TABLE_5_2[2:]
@@ -18,13 +18,13 @@ def _needs(size: Size) -> Needs:
 
 
 def _content(results: Results) -> Content:
-    sheet = heavy(results["scaled"])
-    labels = [label for label in _DFRS if label in sheet.labels]
+    data = heavy(results["scaled"])
+    labels = [label for label in _DFRS if label in data.labels]
     grid = Grid(
-        title="GB/s", heading="policy", cells=tuple(cell for label in labels for cell in cells(sheet, label, "B4"))
+        title="GB/s", heading="policy", cells=tuple(cell for label in labels for cell in cells(data, label, "B4"))
     )
-    preempting, migrating = MEASURES["B4"]
-    total = sheet.column(BEST, preempting) + sheet.column(BEST, migrating) if labels else np.zeros(0)
+    preempting, migrating = METRICS["B4"]
+    total = data.column(BEST, preempting) + data.column(BEST, migrating) if labels else np.zeros(0)
     average, peak = mean(total), quantile(total, 1.0)
     return Content(
         grids=(grid,),
@@ -34,14 +34,14 @@ def _content(results: Results) -> Content:
                 published="0.80 GB/s",
                 measured=say(average, unit=" GB/s"),
                 holds=None if average is None else abs(average - 0.8) <= 0.2,
-                instances=len(sheet),
+                instances=len(data),
             ),
             Claim(
                 claim="and at most ... in any trace",
                 published="under 2 GB/s",
                 measured=say(peak, unit=" GB/s"),
                 holds=None if peak is None else peak < 2.0,
-                instances=len(sheet),
+                instances=len(data),
             ),
         ),
         notes=MOVED,

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from dfrs.experiments.kinds.needs import ORACLE, Entry, NeedsSource
+from dfrs.experiments.kinds.discovery import ORACLE, DiscoveryConfiguration, DiscoverySource
 from dfrs.experiments.spec import Study
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs.runs.metrics.statistics import Paired, paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, drawn_as, mean, mean_cell, say
+from dfrs_reproduction.metrics import ResultTable, drawn_as, mean, mean_cell, say
 from dfrs_reproduction.sizes import Size
 
 XEN, DYNAMIC, MIGRATING, OBSERVE, OBSERVE_MIGRATING = (
@@ -20,13 +20,13 @@ XEN, DYNAMIC, MIGRATING, OBSERVE, OBSERVE_MIGRATING = (
 REMAPS, OURS_REMAPS = "MCB*/OPT=AVG/NEEDS=0.1", "MCB*/OPT=MIN/NEEDS=0.1"
 """What migrates: MCB, where the minimum yield gains more than 10 %."""
 ENTRIES = (
-    Entry(label=XEN, method="EQUAL"),
-    Entry(label=DYNAMIC, method="DYNAMIC"),
-    Entry(label=MIGRATING, method="DYNAMIC+MIGRATION", policy=REMAPS),
-    Entry(label=OBSERVE, method="OBSERVE"),
-    Entry(label=OBSERVE_MIGRATING, method="OBSERVE+MIGRATION", policy=OURS_REMAPS),
-    Entry(label="needs known", method=ORACLE),
-    Entry(label="needs known, migration", method=ORACLE, policy=OURS_REMAPS),
+    DiscoveryConfiguration(label=XEN, method="EQUAL"),
+    DiscoveryConfiguration(label=DYNAMIC, method="DYNAMIC"),
+    DiscoveryConfiguration(label=MIGRATING, method="DYNAMIC+MIGRATION", policy=REMAPS),
+    DiscoveryConfiguration(label=OBSERVE, method="OBSERVE"),
+    DiscoveryConfiguration(label=OBSERVE_MIGRATING, method="OBSERVE+MIGRATION", policy=OURS_REMAPS),
+    DiscoveryConfiguration(label="needs known", method=ORACLE),
+    DiscoveryConfiguration(label="needs known, migration", method=ORACLE, policy=OURS_REMAPS),
 )
 MINIMUM, AVERAGE = "average minimum yield", "minimum average yield"
 COLUMNS = {MINIMUM: "average_minimum_yield", AVERAGE: "minimum_average_yield"}
@@ -50,8 +50,8 @@ _SENTENCES = {
         (XEN, DYNAMIC, MINIMUM), (DYNAMIC, MIGRATING, MINIMUM), (MIGRATING, DYNAMIC, AVERAGE), (DYNAMIC, XEN, AVERAGE),
     ),
 }  # fmt: skip
-"""Better, worse, by which measure, as the text says."""
-_OURS = tuple((ours, XEN, measure) for ours in (OBSERVE, OBSERVE_MIGRATING) for measure in COLUMNS)
+"""Better, worse, by which metric, as the text says."""
+_OURS = tuple((ours, XEN, metric) for ours in (OBSERVE, OBSERVE_MIGRATING) for metric in COLUMNS)
 _NOTES = (
     "Published numbers are the means of two runs on real nodes, given beside as they are. Ours are simulated: sharing "
     "is without friction, and a migration takes 10 s on the source and 1 s in which the task runs nowhere.",
@@ -65,42 +65,44 @@ def _study(size: Size, hogs: int) -> Study:
     seeds = tuple(range(size.needs))
     hogging = f", and {hogs} hogs on different nodes" if hogs else ""
     sample = f"4 nodes, 3 tasks a node{hogging}; 12 hours, needs change after 20 minutes on average: {len(seeds)} runs."
-    return Study(name=name, sample=sample, sources=(NeedsSource(name=name, hogs=hogs, seeds=seeds),), entries=ENTRIES)
+    return Study(
+        name=name, sample=sample, sources=(DiscoverySource(name=name, hogs=hogs, seeds=seeds),), configurations=ENTRIES
+    )
 
 
-def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
+def _grids(data: ResultTable, published: Runs, number: str) -> list[Grid]:
     cells: list[TableCell] = []
     others: list[TableCell] = []
-    for label in sheet.labels:
-        for measure, column in COLUMNS.items():
-            runs = published.get(label, {}).get(measure)
+    for label in data.labels:
+        for metric, column in COLUMNS.items():
+            runs = published.get(label, {}).get(metric)
             known = None if runs is None else sum(runs) / len(runs)
             cells.append(
                 mean_cell(
-                    sheet.column(label, column),
+                    data.column(label, column),
                     report=f"[Stillwell2010] Table {number}",
                     row=label,
-                    measure=measure,
+                    metric=metric,
                     published=known,
                     decimals=3,
                 )
             )
             if runs is not None:
                 others += [
-                    TableCell(row=label, measure=f"{measure}, run {k + 1}", measured=value, instances=1, decimals=3)
+                    TableCell(row=label, metric=f"{metric}, run {k + 1}", measured=value, instances=1, decimals=3)
                     for k, value in enumerate(runs)
                 ]
     extra = {"estimate's error": "estimate_error", "migrations": "migrations", "times told": "told"}
     costs = [
         mean_cell(
-            sheet.column(label, column),
+            data.column(label, column),
             report=f"[Stillwell2010] Table {number} costs",
             row=label,
-            measure=measure,
-            decimals=3 if measure == "estimate's error" else 0,
+            metric=metric,
+            decimals=3 if metric == "estimate's error" else 0,
         )
-        for label in sheet.labels
-        for measure, column in extra.items()
+        for label in data.labels
+        for metric, column in extra.items()
     ]
     return [
         Grid(title="Yields", heading="method", cells=tuple(cells)),
@@ -109,21 +111,21 @@ def _grids(sheet: Sheet, published: Runs, number: str) -> list[Grid]:
     ]
 
 
-def _compared(sheet: Sheet, better: str, worse: str, measure: str, number: str) -> Paired:
-    column = COLUMNS[measure]
-    a, b = sheet.column(better, column), sheet.column(worse, column)
-    seed = drawn_as(f"[Stillwell2010] Table {number}/{better}/{worse}/{measure}")
+def _compared(data: ResultTable, better: str, worse: str, metric: str, number: str) -> Paired:
+    column = COLUMNS[metric]
+    a, b = data.column(better, column), data.column(worse, column)
+    seed = drawn_as(f"[Stillwell2010] Table {number}/{better}/{worse}/{metric}")
     return paired(a, b, seed=seed, lower_is_better=False)
 
 
-def _claim(sheet: Sheet, better: str, worse: str, measure: str, number: str, published: Runs) -> Claim:
-    found = _compared(sheet, better, worse, measure, number)
+def _claim(data: ResultTable, better: str, worse: str, metric: str, number: str, published: Runs) -> Claim:
+    found = _compared(data, better, worse, metric, number)
     shown = found.difference.shown
     around = "" if shown.low is None or shown.high is None else f" [{shown.low:+.3f}, {shown.high:+.3f}]"
-    runs = [published[label][measure] for label in (better, worse) if label in published]
+    runs = [published[label][metric] for label in (better, worse) if label in published]
     said = ["/".join(f"{value:.3f}" for value in both) for both in runs]
     return Claim(
-        claim=f"{measure}: {better} is better than {worse}",
+        claim=f"{metric}: {better} is better than {worse}",
         published=" against ".join(said) if len(said) > 1 else "ours",
         measured=f"{say(shown.mean, '+.3f', '')}{around}, better in {found.wins} of {found.count} runs",
         holds=None if shown.mean is None else shown.mean > 0.0,
@@ -131,10 +133,10 @@ def _claim(sheet: Sheet, better: str, worse: str, measure: str, number: str, pub
     )
 
 
-def _lost(sheet: Sheet, number: str) -> Claim:
+def _lost(data: ResultTable, number: str) -> Claim:
     """What is asked of OBSERVE: at most 5 % of the average minimum yield."""
     column = COLUMNS[MINIMUM]
-    ours, equal = mean(sheet.column(OBSERVE, column)), mean(sheet.column(XEN, column))
+    ours, equal = mean(data.column(OBSERVE, column)), mean(data.column(XEN, column))
     known = ours is not None and equal is not None and equal > 0
     change = 100.0 * (ours / equal - 1.0) if known and ours is not None and equal is not None else None
     return Claim(
@@ -142,16 +144,16 @@ def _lost(sheet: Sheet, number: str) -> Claim:
         published="ours",
         measured=say(change, "+.1f"),
         holds=None if change is None else change >= -5.0,
-        instances=len(sheet),
+        instances=len(data),
     )
 
 
 def _content(name: str, number: str, published: Runs) -> Callable[[Results], Content]:
     def content(results: Results) -> Content:
-        sheet = results[name]
-        claims = [_claim(sheet, *sentence, number, published) for sentence in (*_SENTENCES[number], *_OURS)]
+        data = results[name]
+        claims = [_claim(data, *sentence, number, published) for sentence in (*_SENTENCES[number], *_OURS)]
         return Content(
-            grids=tuple(_grids(sheet, published, number)), claims=(*claims, _lost(sheet, number)), notes=_NOTES
+            grids=tuple(_grids(data, published, number)), claims=(*claims, _lost(data, number)), notes=_NOTES
         )
 
     return content

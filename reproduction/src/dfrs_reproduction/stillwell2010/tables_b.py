@@ -8,7 +8,7 @@ from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.report.tables import Claim, Content, Grid, TableCell
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.measures import Sheet, mean_cell, quantile
+from dfrs_reproduction.metrics import ResultTable, mean_cell, quantile
 from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.stillwell2010.appendix_b import Table, algorithms, published
 from dfrs_reproduction.stillwell2010.moves import MOVED, cells
@@ -21,8 +21,8 @@ from dfrs_reproduction.stillwell2010.policies import (
     TOGETHER,
     Averages,
     claim_on,
+    configurations,
     degradation,
-    entries,
     heavy,
     known,
     order_claim,
@@ -47,7 +47,7 @@ _STATISTICS: Mapping[str, tuple[str, Callable[[Floats], float | None]]] = {
 
 def _studies(size: Size) -> dict[str, Study]:
     return studies(
-        "all", entries(algorithms()), unscaled=size.all_unscaled, scaled=size.all_scaled, weeks=size.all_weeks
+        "all", configurations(algorithms()), unscaled=size.all_unscaled, scaled=size.all_scaled, weeks=size.all_weeks
     )
 
 
@@ -58,11 +58,11 @@ def _needs_of(part: str) -> Callable[[Size], Needs]:
 def _degradations(results: Results, part: str) -> Content:
     if part not in results:
         return Content(notes=(NO_WEEKS,))
-    sheet = results[part]
-    row_cells = tuple(cell for label in algorithms() for cell in _row(sheet, label, part))
+    data = results[part]
+    row_cells = tuple(cell for label in algorithms() for cell in _row(data, label, part))
     return Content(
         grids=(Grid(title="Degradation from bound", heading="algorithm", cells=row_cells),),
-        claims=tuple(_claims({part: sheet})),
+        claims=tuple(_claims({part: data})),
         notes=(
             STRETCH,
             *((TOGETHER,) if part == "scaled" else ()),
@@ -72,21 +72,21 @@ def _degradations(results: Results, part: str) -> Content:
     )
 
 
-def _row(sheet: Sheet, label: str, part: str) -> list[TableCell]:
-    values, table = degradation(sheet, label), PUBLISHED_SETS[part]
+def _row(data: ResultTable, label: str, part: str) -> list[TableCell]:
+    values, table = degradation(data, label), PUBLISHED_SETS[part]
     average = mean_cell(
         values,
         report=f"[Stillwell2010] Table {table}",
         row=label,
-        measure="average",
+        metric="average",
         decimals=1,
         published=published(table, "mean", label),
-        clusters=origins(sheet),
+        clusters=origins(data),
     )
     others = [
         TableCell(
             row=label,
-            measure=heading,
+            metric=heading,
             measured=measured(values),
             decimals=1,
             instances=known(values),
@@ -152,9 +152,9 @@ def _share(averages: Averages, other: Callable[[str], str | None]) -> float:
 
 
 def _moves(results: Results, table: Table, unit: str) -> Content:
-    sheet = heavy(results["scaled"])
-    labels = [label for label in algorithms() if label in sheet.labels and label not in BATCH]
-    row_cells = tuple(cell for label in labels for cell in cells(sheet, label, table))
+    data = heavy(results["scaled"])
+    labels = [label for label in algorithms() if label in data.labels and label not in BATCH]
+    row_cells = tuple(cell for label in labels for cell in cells(data, label, table))
     return Content(
         grids=(Grid(title=unit, heading="algorithm", cells=row_cells),),
         notes=MOVED if table == "B4" else (TOGETHER,),

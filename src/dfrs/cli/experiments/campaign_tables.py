@@ -8,7 +8,7 @@ from rich.table import Table
 from dfrs.cli.console import out
 
 if TYPE_CHECKING:
-    from dfrs.experiments.cells import Cell
+    from dfrs.experiments.planned_runs import PlannedRun
     from dfrs.experiments.results import Progress
     from dfrs.experiments.summary import Summaries
     from dfrs.runs.metrics.statistics import Paired
@@ -23,40 +23,56 @@ def results_document(summaries: "Summaries") -> dict[str, object]:
         "campaign": summaries.campaign.name,
         "means": [
             {
-                "group": group.name, "entry": label, "measure": m.key, "mean": mean.mean, "low": mean.low,
-                "high": mean.high, "count": mean.count, "runs": runs, "independent": mean.clusters,
+                "group": group.name,
+                "entry": label,
+                "measure": m.key,
+                "mean": mean.mean,
+                "low": mean.low,
+                "high": mean.high,
+                "count": mean.count,
+                "runs": runs,
+                "independent": mean.clusters,
             }
             for group, label, m, mean, runs in summaries.means()
         ],
         "comparisons": [
             {
-                "group": group.name, "entry": label, "baseline": baseline, "measure": m.key, "count": found.count,
-                "wins": found.wins, "ties": found.ties, "losses": found.losses,
-                "ratio": found.ratio and found.ratio.mean, "ratio_low": found.ratio and found.ratio.shown.low,
-                "ratio_high": found.ratio and found.ratio.shown.high, "difference": found.difference.mean,
-                "difference_low": found.difference.shown.low, "difference_high": found.difference.shown.high,
+                "group": group.name,
+                "entry": label,
+                "baseline": baseline,
+                "measure": m.key,
+                "count": found.count,
+                "wins": found.wins,
+                "ties": found.ties,
+                "losses": found.losses,
+                "ratio": found.ratio and found.ratio.mean,
+                "ratio_low": found.ratio and found.ratio.shown.low,
+                "ratio_high": found.ratio and found.ratio.shown.high,
+                "difference": found.difference.mean,
+                "difference_low": found.difference.shown.low,
+                "difference_high": found.difference.shown.high,
                 "p_value": found.p_value,
             }
             for group, label, baseline, m, found in summaries.comparisons()
         ],
-    }  # fmt: skip
+    }
 
 
-def show_status(states: "list[Progress]", failed: "list[tuple[Cell, str]]") -> None:
+def show_status(states: "list[Progress]", failed: "list[tuple[PlannedRun, str]]") -> None:
     """A line a study, and the first of what failed."""
-    table = plain_table("study", "cells", "done", "failed", "to do", "core time")
+    table = plain_table("study", "runs", "done", "failed", "to do", "core time")
     for s in states:
-        numbers = (s.cells, s.done, s.failed, s.cells - s.done - s.failed)
+        numbers = (s.runs, s.done, s.failed, s.runs - s.done - s.failed)
         table.add_row(escape(s.study), *(f"{n:,}" for n in numbers), duration(s.seconds))
     out.print(table)
-    for cell, message in failed[:_SHOWN]:
-        out.print(f"failed: {cell.key} {cell.name}: {message}", markup=False, soft_wrap=True)
+    for run, message in failed[:_SHOWN]:
+        out.print(f"failed: {run.key} {run.name}: {message}", markup=False, soft_wrap=True)
     if len(failed) > _SHOWN:
         out.print(f"and {len(failed) - _SHOWN} more; --json has all")
 
 
 def show_results(summaries: "Summaries") -> None:
-    """For each group and measure a table of means, and one of comparisons with the baseline."""
+    """For each group and metric a table of means, and one of comparisons with the baseline."""
     means: dict[tuple[str, str], list[list[str]]] = {}
     for group, label, m, mean, runs in summaries.means():
         count = f"{mean.count:,}" + ("" if mean.count == runs else f" of {runs:,}")
@@ -67,13 +83,13 @@ def show_results(summaries: "Summaries") -> None:
     for group, label, _, m, found in summaries.comparisons():
         compared.setdefault((group.name, m.key), []).append([label, *_comparison(found)])
     for group in summaries.groups:
-        for m in summaries.measures_of(group):
+        for m in summaries.metrics_of(group):
             place = (group.name, m.key)
             title = f"{group.name}: {m.title}" + (f", {m.unit}" if m.unit else "")
-            _fitting(title, ["entry", "runs", "mean", "95 %"], means.get(place, []))
+            _fitting(title, ["configuration", "runs", "mean", "95 %"], means.get(place, []))
             if place in compared:
-                heading = ["entry", "ratio", "95 %", "better/same/worse", "p"]
-                _fitting(f"  against {summaries.baseline_of(group)}, on the same cases", heading, compared[place])
+                heading = ["configuration", "ratio", "95 %", "better/same/worse", "p"]
+                _fitting(f"  against {summaries.baseline_of(group)}, on the same scenarios", heading, compared[place])
     out.print("runs: those with a value, in brackets how many independent traces or seeds they are of", style="dim")
 
 

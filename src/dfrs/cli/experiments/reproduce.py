@@ -15,7 +15,7 @@ from dfrs.cli.verbs import MANY, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.experiments.exhibits import Exhibit, Sample
+    from dfrs.experiments.exhibits import PublishedExhibit, SampleSize
     from dfrs.experiments.runners import Runner
     from dfrs.experiments.spec import Campaign
     from dfrs.experiments.store import Store
@@ -86,7 +86,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _only_files(exhibits: "list[Exhibit]", size: "Sample", output: Path, as_json: bool) -> None:
+def _only_files(exhibits: "list[PublishedExhibit]", size: "SampleSize", output: Path, as_json: bool) -> None:
     written = [_write_campaign(exhibit.campaign(size), output) for exhibit in exhibits]
     if as_json:
         print_json(
@@ -98,7 +98,7 @@ def _only_files(exhibits: "list[Exhibit]", size: "Sample", output: Path, as_json
         out.print(told, markup=False, soft_wrap=True)
 
 
-def _list(exhibits: "list[Exhibit]", as_json: bool) -> None:
+def _list(exhibits: "list[PublishedExhibit]", as_json: bool) -> None:
     if as_json:
         print_json([{"name": exhibit.name, "title": exhibit.title, "source": exhibit.source} for exhibit in exhibits])
         return
@@ -111,26 +111,26 @@ def _list(exhibits: "list[Exhibit]", as_json: bool) -> None:
 
 
 def _reports(
-    exhibits: "list[Exhibit]", size: "Sample", output: Path, running: "Runner", retry_failed: bool
+    exhibits: "list[PublishedExhibit]", size: "SampleSize", output: Path, running: "Runner", retry_failed: bool
 ) -> "tuple[list[TableReport], int]":
     """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
-    from dfrs.experiments.engine import Engine
-    from dfrs.experiments.results import failed_cells, study_frame
+    from dfrs.experiments.campaign_engine import CampaignEngine
+    from dfrs.experiments.results import failed_runs, study_frame
     from dfrs.experiments.store import Store
     from dfrs.report.curves import draw
     from dfrs.report.dots import Dots, draw_dots
     from dfrs.report.tables import cells_csv, claims_csv, index, markdown
 
     campaigns = {exhibit.name: exhibit.campaign(size) for exhibit in exhibits}
-    every = {cell.key: cell for campaign in campaigns.values() for cell in campaign.cells}
+    every = {run.key: run for campaign in campaigns.values() for run in campaign.runs}
     reports: list[TableReport] = []
     store = Store(output / "results")
     with closing(store), progress(len(every), counted=True) as (bar, task):
-        engine = Engine(store, running, lambda cells: bar.advance(task, cells))
+        engine = CampaignEngine(store, running, lambda count: bar.advance(task, count))
         left = dict(every)
         for exhibit in exhibits:
             bar.update(task, description=exhibit.name)
-            mine = [left.pop(cell.key) for cell in campaigns[exhibit.name].cells if cell.key in left]
+            mine = [left.pop(run.key) for run in campaigns[exhibit.name].runs if run.key in left]
             engine.run(mine, retry_failed=retry_failed)
             _complete(exhibit, campaigns[exhibit.name], store)
             report = exhibit.report(size, lambda study: study_frame(study, store))
@@ -139,19 +139,19 @@ def _reports(
             for picture in report.content.pictures:
                 draw_dots(picture, output) if isinstance(picture, Dots) else draw(picture, output)
             reports.append(report)
-        failed = len(failed_cells(list(every.values()), store))
+        failed = len(failed_runs(list(every.values()), store))
     _write(output / "README.md", index(reports, size.name))
     _write(output / "cells.csv", cells_csv(reports))
     _write(output / "claims.csv", claims_csv(reports))
     return reports, failed
 
 
-def _complete(exhibit: "Exhibit", campaign: "Campaign", store: "Store") -> None:
-    """A table compares entries on the same cases: every cell must have been run. Raises InputError."""
+def _complete(exhibit: "PublishedExhibit", campaign: "Campaign", store: "Store") -> None:
+    """Raises InputError where a run has no result: a table compares configurations on the same scenarios."""
     known = {key for kind in campaign.kinds for key in store.known(kind)}
-    lacking = sum(cell.key not in known for cell in campaign.cells)
+    lacking = sum(run.key not in known for run in campaign.runs)
     if lacking:
-        raise InputError(f"{exhibit.name}: {lacking:,} cells have no result yet: run it without --retry-failed")
+        raise InputError(f"{exhibit.name}: {lacking:,} runs have no result yet: run it without --retry-failed")
 
 
 def _write_campaign(campaign: "Campaign", output: Path) -> Path | None:
@@ -190,7 +190,7 @@ def _show(report: "TableReport") -> None:
 
 
 def _show_grid(grid: "Grid") -> None:
-    """As many measures beside each other as the terminal has room for."""
+    """As many metrics beside each other as the terminal has room for."""
     from dfrs.report.tables import brief_table
 
     heading, *rows = brief_table(grid)

@@ -1,4 +1,4 @@
-"""What the verbs that run campaigns share: who runs the cells."""
+"""What the verbs that run campaigns share: who executes them."""
 
 import signal
 from collections.abc import Generator

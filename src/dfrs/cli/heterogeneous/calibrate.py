@@ -1,4 +1,4 @@
-"""`dfrs farm calibrate`: measure a sub-cluster's CPU and network, and enter them into a farm (003 section 7.3.1)."""
+"""`dfrs farm calibrate`: measure a sub-cluster's CPU and network, and enter them into a farm ([Atif2011] 7.3.1)."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`dfrs farm`: clusters of unequal sub-clusters, and what jobs would gain by moving between them (003)."""
+"""`dfrs farm`: clusters of unequal sub-clusters, and what jobs would gain by moving between them ([Atif2011])."""
 
 import typer
 

@@ -11,8 +11,8 @@ from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.experiments.farm_compare import Outcome
-    from dfrs.experiments.farm_runs import Prepared
+    from dfrs.experiments.farm_compare import FarmOutcome
+    from dfrs.experiments.farm_runs import PreparedStream
 
 
 def check_writable(output: Path | None, picture: Path | None, policies: "Sequence[str]" = ()) -> None:
@@ -50,7 +50,7 @@ def _there(directory: Path) -> Path:
     return next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path())
 
 
-def write_runs(outcomes: "Sequence[Outcome]", output: Path) -> None:
+def write_runs(outcomes: "Sequence[FarmOutcome]", output: Path) -> None:
     """A run directory for each policy; all of them, or none where one cannot be written."""
     from dfrs.runs.directory import slug, write_run
     from dfrs.runs.metrics.schedule import summarize
@@ -84,7 +84,7 @@ def _move(made: Path, run: Path) -> None:
         file.replace(run / file.name)
 
 
-def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Path, until_s: float) -> None:
+def write_pictures(made: "PreparedStream", outcomes: "Sequence[FarmOutcome]", picture: Path, until_s: float) -> None:
     """One panel a run."""
     from dfrs.report.partition_gantt import GanttPanel, draw_partitions
 
@@ -92,11 +92,16 @@ def write_pictures(made: "Prepared", outcomes: "Sequence[Outcome]", picture: Pat
     last_s = max(each.run.end_s for each in outcomes)
     part = f"the first {until_s:,.0f} s" if until_s < last_s else "the whole runs"
     draw_partitions(
-        panels, made.farm, made.names, picture, to_s=until_s, title=f"{made.workload.name} on the farm of 003: {part}"
+        panels,
+        made.farm,
+        made.names,
+        picture,
+        to_s=until_s,
+        title=f"{made.workload.name} on the farm of Atif 2011: {part}",
     )
 
 
-def _told(each: "Outcome") -> str:
+def _told(each: "FarmOutcome") -> str:
     moved = len(each.moves)
     what = "no job moved" if not moved else "1 job moved" if moved == 1 else f"{moved} jobs moved"
-    return f"{what}, average wait {each.measures['wait_s']:,.0f} s, done after {each.measures['total_s']:,.0f} s"
+    return f"{what}, average wait {each.metrics['wait_s']:,.0f} s, done after {each.metrics['total_s']:,.0f} s"

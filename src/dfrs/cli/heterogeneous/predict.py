@@ -1,4 +1,4 @@
-"""`dfrs farm predict`: what a profile says a job would take on every sub-cluster (003 sections 5.2 to 5.5)."""
+"""`dfrs farm predict`: what a profile says a job would take on every sub-cluster ([Atif2011] sections 5.2 to 5.5)."""
 
 import math
 from pathlib import Path
@@ -32,7 +32,7 @@ def predict(
         Path, typer.Option("--profile", "-p", help="Profile of a running job, dfrs-profile/1.", show_default=False)
     ],
     farm: Annotated[
-        Path | None, typer.Option("--farm", "-f", help="Farm, dfrs-farm/1.", show_default="that of 003 Table 1")
+        Path | None, typer.Option("--farm", "-f", help="Farm, dfrs-farm/1.", show_default="that of Atif 2011, Table 1")
     ] = None,
     elapsed: Annotated[float | None, typer.Option(help="Seconds for which the job has been running.", min=0)] = None,
     estimate: Annotated[
@@ -43,7 +43,7 @@ def predict(
     """Predict from a profile how long a job would take on every sub-cluster, with the parts of the prediction.
 
     A block is what the job does in tau seconds where it is. With --estimate also what is left of the run, and with
-    --elapsed what is left of that (003 equation 11).
+    --elapsed what is left of that (Atif 2011, equation 11).
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`dfrs farm profile`: run any MPI program unchanged, and see what it sends, waits for and uses (003 section 5)."""
+"""`dfrs farm profile`: run any MPI program unchanged, and see what it sends, waits for and uses ([Atif2011] 5)."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""`dfrs farm simulate`: a stream of jobs on the farm of 003, with and without migrations (003 section 8)."""
+"""`dfrs farm simulate`: a stream of jobs on the farm of [Atif2011], with and without migrations (section 8)."""
 
 import math
 from pathlib import Path
@@ -13,13 +13,13 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dfrs.experiments.farm_compare import Outcome
-    from dfrs.experiments.farm_runs import Prepared
+    from dfrs.experiments.farm_compare import FarmOutcome
+    from dfrs.experiments.farm_runs import PreparedStream
     from dfrs.workloads.programs import Programs, Stream
 
 BASE, MIGRATING = "FARM-EASY", "ARRIVE-F"
 DEFAULT_UNTIL_S = 2_000.0
-"""What 003 Figure 9 shows."""
+"""What [Atif2011] Figure 9 shows."""
 
 
 def simulate(
@@ -30,7 +30,7 @@ def simulate(
         ),
     ] = None,
     experiment: Annotated[
-        int | None, typer.Option("--experiment", "-e", help="Instead of a stream: 1, 2 or 3 of 003's appendix.")
+        int | None, typer.Option("--experiment", "-e", help="Instead of a stream: 1, 2 or 3 of Atif 2011, appendix.")
     ] = None,
     policies: Annotated[
         list[str] | None,
@@ -45,7 +45,9 @@ def simulate(
         int, typer.Option(help="0: times as the appendix has them; others change each by up to 1 %.", min=0)
     ] = 0,
     runs: Annotated[int, typer.Option(help="So many seeds, from --seed on.", min=1, max=1000)] = 1,
-    exact: Annotated[bool, typer.Option("--exact", help="Predictions without the errors that 003 measured.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Predictions without the errors that Atif 2011 measured.")
+    ] = False,
     order: Annotated[
         str, typer.Option(help="In which sub-clusters nodes for a job are looked for, first to last.")
     ] = "CBAD",
@@ -62,7 +64,7 @@ def simulate(
     until: Annotated[float, typer.Option(help="Seconds that the picture shows.", min=1)] = DEFAULT_UNTIL_S,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Simulate a stream of jobs on the farm of 003: what do migrations between its sub-clusters bring?
+    """Simulate a stream of jobs on the farm of Atif 2011: what do migrations between its sub-clusters bring?
 
     Shows waits, turnarounds and total times beside the published ones, and what became of each migration. Files are
     written when all runs are done. Time on a sub-cluster is known of NAS benchmarks CG, EP, FT, IS, LU and MG.
@@ -147,9 +149,9 @@ def _stream(path: Path | None, experiment: int | None, programs: "Programs", *, 
 
 def _prepared(
     programs: "Programs", given: "Stream", source: Path | str, seeds: range, *, order: str, exact: bool
-) -> "list[tuple[int, Prepared]]":
+) -> "list[tuple[int, PreparedStream]]":
     """Of each seed. `source` is a file, or the name of one of the measurements' own streams."""
-    from dfrs.experiments.farm_runs import prepared
+    from dfrs.experiments.farm_runs import prepare_stream
     from dfrs.experiments.kinds.farm import factors
 
     name = source if isinstance(source, str) else source.stem
@@ -157,7 +159,7 @@ def _prepared(
         return [
             (
                 seed,
-                prepared(
+                prepare_stream(
                     programs,
                     given.jobs,
                     name=name,
@@ -174,12 +176,12 @@ def _prepared(
 
 
 def _run_all(
-    made: "list[tuple[int, Prepared]]", names: "Sequence[str]", *, explain: bool
-) -> "dict[str, list[Outcome]]":
+    made: "list[tuple[int, PreparedStream]]", names: "Sequence[str]", *, explain: bool
+) -> "dict[str, list[FarmOutcome]]":
     """Of each policy one outcome a seed; what was looked at is kept of the first."""
-    from dfrs.experiments.farm_compare import outcome
+    from dfrs.experiments.farm_compare import run_stream
 
-    found: dict[str, list[Outcome]] = {name: [] for name in names}
+    found: dict[str, list[FarmOutcome]] = {name: [] for name in names}
     jobs = len(made[0][1].workload)
     with progress(jobs * len(made) * len(names)) as (bar, shown):
         finished = 0
@@ -191,13 +193,15 @@ def _run_all(
                     bar.update(shown, completed=base + done)
                     return True
 
-                found[name].append(outcome(each, name, seed, explain=explain and k == 0, watch=watch))
+                found[name].append(run_stream(each, name, seed, explain=explain and k == 0, watch=watch))
                 finished += jobs
                 bar.update(shown, completed=finished)
     return found
 
 
-def _write(made: "Prepared", firsts: "list[Outcome]", output: Path | None, picture: Path | None, until: float) -> None:
+def _write(
+    made: "PreparedStream", firsts: "list[FarmOutcome]", output: Path | None, picture: Path | None, until: float
+) -> None:
     from dfrs.cli.heterogeneous.files import write_pictures, write_runs
 
     if output is not None:

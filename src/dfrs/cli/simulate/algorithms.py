@@ -4,6 +4,7 @@ from fnmatch import filter as matching
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from dfrs.cli.console import out, print_json
@@ -55,7 +56,7 @@ def algorithms(
             continue
         name = "GREEDY_Sx_Py" if folded and a.name == "GREEDY_S1_P1" else a.name
         summary = "49: sort by x = 1..7, choose nodes by y = 1..7" if name == "GREEDY_Sx_Py" else a.summary
-        table.add_row(name, a.family, summary, a.source, a.complexity)
+        table.add_row(*(escape(cell) for cell in (name, a.family, summary, a.source, a.complexity)))
     out.print(table)
 
 

@@ -17,7 +17,7 @@ from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.experiments.simulations import Task
+    from dfrs.experiments.simulations import SimulationTask
     from dfrs.model.jobs import Workload
     from dfrs.simulator.simulation import SimulationSettings
 
@@ -107,7 +107,7 @@ def simulate(
 
         dfrs simulate --from-log day -p EASY -p FCFS
     """
-    from dfrs.experiments.simulations import Task, directories
+    from dfrs.experiments.simulations import SimulationTask, directories
     from dfrs.policies.names import find_policy
     from dfrs.workloads.load import load_workload
     from dfrs.workloads.weights import with_weights
@@ -139,7 +139,7 @@ def simulate(
     places = directories(workloads, names, output)
     with _stoppable() as stop:
         tasks = (
-            Task(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
+            SimulationTask(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
             for w, workload in enumerate(workloads)
             for p, name in enumerate(names)
         )
@@ -248,8 +248,8 @@ def _stoppable() -> Generator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _run_all(tasks: "Iterable[Task]", jobs: int, stop: threading.Event, resume: bool) -> list[dict[str, Any]]:
-    from dfrs.experiments.simulations import kept, perform
+def _run_all(tasks: "Iterable[SimulationTask]", jobs: int, stop: threading.Event, resume: bool) -> list[dict[str, Any]]:
+    from dfrs.experiments.simulations import perform, saved_summary
 
     rows: list[dict[str, Any]] = []
     with progress(jobs) as (bar, shown):
@@ -259,7 +259,7 @@ def _run_all(tasks: "Iterable[Task]", jobs: int, stop: threading.Event, resume: 
                 break
             label = f"{task.workload.name} {task.policy}"
             bar.update(shown, description=label)
-            document = kept(task) if resume else None
+            document = saved_summary(task) if resume else None
             if document is None:
                 base = finished
 

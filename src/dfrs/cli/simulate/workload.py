@@ -12,8 +12,8 @@ from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
     from dfrs.workloads.cwf import Cwf
-    from dfrs.workloads.oddities import Report
     from dfrs.workloads.swf import Swf
+    from dfrs.workloads.trace_warnings import TraceReport
 
 app = typer.Typer(help="Inspect and transform traces.", no_args_is_help=True, rich_markup_mode="rich")
 
@@ -269,9 +269,9 @@ def _show(d: dict[str, Any], annotate: str) -> None:
     out.print(table)
 
 
-def _show_odd(report: "Report") -> None:
-    lines = [] if report.oddities else ["nothing odd"]
-    for o in report.oddities:
+def _show_odd(report: "TraceReport") -> None:
+    lines = [] if report.warnings else ["nothing odd"]
+    for o in report.warnings:
         lines.append(f"{o.count:>9,}  {o.rule}: {o.handled}")
         shown = o.examples if o.handled.startswith("dropped") else o.examples[:1]
         lines += [f"           {example}" for example in shown]

@@ -11,8 +11,8 @@ from dfrs.cli.console import out
 from dfrs.cli.quantities import show_count
 
 if TYPE_CHECKING:
-    from dfrs.experiments.farm_compare import Outcome, Pair
-    from dfrs.experiments.farm_runs import Prepared
+    from dfrs.experiments.farm_compare import FarmOutcome, Pair
+    from dfrs.experiments.farm_runs import PreparedStream
     from dfrs.model.instance import Floats
     from dfrs.workloads.programs import Published
 
@@ -21,10 +21,10 @@ _MOST_LINES = 20
 
 
 def show(
-    outcomes: "Mapping[str, Sequence[Outcome]]",
+    outcomes: "Mapping[str, Sequence[FarmOutcome]]",
     pairs: "Sequence[Pair]",
     published: "Published | None",
-    made: "Prepared",
+    made: "PreparedStream",
 ) -> None:
     """Tables on standard output."""
     from dfrs.experiments.farm_compare import verdicts
@@ -51,7 +51,7 @@ def show(
             _show_moves(base[0], runs[0], names, several=seeds > 1)
 
 
-def _runs_table(outcomes: "Mapping[str, Sequence[Outcome]]", pairs: "Sequence[Pair]") -> Table:
+def _runs_table(outcomes: "Mapping[str, Sequence[FarmOutcome]]", pairs: "Sequence[Pair]") -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("policy", overflow="fold")
     for column in ("average\nwait, s", "turn-\naround, s", "total\ntime, s", "migra-\ntions", "jobs\nmoved"):
@@ -60,7 +60,7 @@ def _runs_table(outcomes: "Mapping[str, Sequence[Outcome]]", pairs: "Sequence[Pa
         table.add_column(column, justify="right", overflow="fold")
     by_name = {pair.policy: pair for pair in pairs}
     for name, runs in outcomes.items():
-        cells = [_mean([each.measures[key] for each in runs], ",.0f") for key in ("wait_s", "turnaround_s", "total_s")]
+        cells = [_mean([each.metrics[key] for each in runs], ",.0f") for key in ("wait_s", "turnaround_s", "total_s")]
         cells += [_mean([each.decisions for each in runs], ",.3g"), _mean([len(each.moves) for each in runs], ",.3g")]
         pair = by_name.get(name)
         if pair is not None:
@@ -70,7 +70,7 @@ def _runs_table(outcomes: "Mapping[str, Sequence[Outcome]]", pairs: "Sequence[Pa
 
 
 def _saved_table(pair: "Pair") -> Table:
-    from dfrs.experiments.farm_compare import MEASURES
+    from dfrs.experiments.farm_compare import METRICS
 
     table = Table(
         title=f"{pair.policy} saves of {pair.base}",
@@ -82,13 +82,13 @@ def _saved_table(pair: "Pair") -> Table:
     table.add_column("")
     for column in ("saved, s", "of the base run", "of the other run"):
         table.add_column(column, justify="right")
-    for key, title in MEASURES.items():
+    for key, title in METRICS.items():
         shares = [_mean(part[key].tolist(), "+.1f") + " %" for part in (pair.of_base, pair.of_other)]
         table.add_row(title.removesuffix(", s"), _interval(pair.saved[key], pair.policy, key), *shares)
     return table
 
 
-def _show_moves(base: "Outcome", other: "Outcome", names: Sequence[str], *, several: bool) -> None:
+def _show_moves(base: "FarmOutcome", other: "FarmOutcome", names: Sequence[str], *, several: bool) -> None:
     from dfrs.experiments.farm_compare import moved_lines
 
     table = Table(
@@ -123,7 +123,7 @@ def _move_cells(line: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def explain_text(each: "Outcome", made: "Prepared") -> None:
+def explain_text(each: "FarmOutcome", made: "PreparedStream") -> None:
     """Every pair looked at at every analysis, and why it was not taken."""
     from dfrs.policies.heterogeneous.rules import letter
 

@@ -1,4 +1,4 @@
-"""Throughput on a heterogeneous cluster: a stream of jobs under a policy, as cells (after [Atif2011] section 8).
+"""Throughput on a heterogeneous cluster: a stream of jobs under a policy (after [Atif2011] section 8).
 
 A stream says when jobs come and how long they are expected to take; how long they take on each sub-cluster is measured
 of their programs (`dfrs.workloads.programs`). As a second's difference in one job's time gave other allocations there,
@@ -18,10 +18,10 @@ import numpy as np
 import polars as pl
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, unusual
-from dfrs.experiments.farm_runs import Prepared, measured, moves_of, placed, prepared, simulation
+from dfrs.experiments.farm_runs import PreparedStream, measured, moves_of, placed, prepare_stream, simulation
 from dfrs.experiments.fields import Numbers, PolicyName, ProgramsName, Strict, named
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
 from dfrs.workloads.programs import GROUP, USUAL, check_order, find_programs
@@ -31,19 +31,30 @@ JITTER = 0.01
 _FEW = 20
 
 SCHEMA: Schema = {
-    "experiment": pl.Int64, "seed": pl.Int64, "jitter": pl.Float64, "order": pl.String, "printed": pl.Boolean,
+    "experiment": pl.Int64,
+    "seed": pl.Int64,
+    "jitter": pl.Float64,
+    "order": pl.String,
+    "printed": pl.Boolean,
     "exact": pl.Boolean,
-    "policy": pl.String, "jobs": pl.Int64, "wait_s": pl.Float64, "turnaround_s": pl.Float64, "total_s": pl.Float64,
-    "migrations": pl.Int64, "jobs_moved": pl.Int64, "tasks_moved": pl.Int64, "job_times": pl.String,
+    "policy": pl.String,
+    "jobs": pl.Int64,
+    "wait_s": pl.Float64,
+    "turnaround_s": pl.Float64,
+    "total_s": pl.Float64,
+    "migrations": pl.Int64,
+    "jobs_moved": pl.Int64,
+    "tasks_moved": pl.Int64,
+    "job_times": pl.String,
     "moves": pl.String,
-}  # fmt: skip
+}
 """`wait_s` and `turnaround_s` are averages, `total_s` is when the last job is done; `migrations` counts decisions, each
 of which may move several jobs. `job_times` is a JSON object: number of the job from 1 to its start, its end and its
 sub-clusters in turn; `moves` a JSON list of what was moved when, from where, to where, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class FarmScenario:
     """A stream, with the times of seed `seed`."""
 
     experiment: int
@@ -68,9 +79,13 @@ class Case:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "experiment": self.experiment, "seed": self.seed, "jitter": self.jitter, "order": self.order,
-            "printed": self.printed, "exact": self.exact,
-        }  # fmt: skip
+            "experiment": self.experiment,
+            "seed": self.seed,
+            "jitter": self.jitter,
+            "order": self.order,
+            "printed": self.printed,
+            "exact": self.exact,
+        }
 
 
 def factors(name: str, seed: int, jobs: int, jitter: float = JITTER) -> Floats:
@@ -82,7 +97,7 @@ def factors(name: str, seed: int, jobs: int, jitter: float = JITTER) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FarmConfiguration:
     """A policy."""
 
     label: str
@@ -99,25 +114,25 @@ class Entry:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case) -> Prepared:
-    """The case's workload on its farm."""
-    programs, name = find_programs(case.programs), f"experiment-{case.experiment}"
-    stream = programs.stream(case.experiment, printed=case.printed)
-    return prepared(
+def prepare(scenario: FarmScenario) -> PreparedStream:
+    """The scenario's workload on its farm."""
+    programs, name = find_programs(scenario.programs), f"experiment-{scenario.experiment}"
+    stream = programs.stream(scenario.experiment, printed=scenario.printed)
+    return prepare_stream(
         programs,
         stream.jobs,
         name=name,
         without=stream.without,
-        order=case.order,
-        factors=factors(name, case.seed, len(stream.jobs), case.jitter),
-        errors=not case.exact,
+        order=scenario.order,
+        factors=factors(name, scenario.seed, len(stream.jobs), scenario.jitter),
+        errors=not scenario.exact,
     )
 
 
-def run(made: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(made: PreparedStream, configuration: FarmConfiguration, seed: int, save_in: Path | None) -> Row:
     """Simulate it."""
-    del seed, keep  # nothing is drawn in a run, and its moves and times are in the row
-    done = simulation(made, entry.policy).run()
+    del seed, save_in  # nothing is drawn in a run, and its moves and times are in the row
+    done = simulation(made, configuration.policy).run()
     moves = moves_of(done, made.farm)
     times = placed(done, made.farm)
     return {
@@ -132,11 +147,11 @@ def run(made: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
     }
 
 
-def warm(entry: Entry) -> None:
+def warm(configuration: FarmConfiguration) -> None:
     """Simulate the first jobs of a stream."""
     programs = find_programs(USUAL)
     jobs = programs.stream(programs.streams[0]).jobs[:_FEW]
-    simulation(prepared(programs, jobs, name="warm"), entry.policy).run()
+    simulation(prepare_stream(programs, jobs, name="warm"), configuration.policy).run()
 
 
 def times_of(row: Mapping[str, object]) -> dict[int, tuple[float, float, str]]:
@@ -145,17 +160,27 @@ def times_of(row: Mapping[str, object]) -> dict[int, tuple[float, float, str]]:
     return {int(job): (value[0], value[1], value[2]) for job, value in document.items()}
 
 
-FARM = Kind(
+FARM = RunKind(
     name="farm",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "kernels", "runs", "model", "policies", "simulator", "workloads",
-        "experiments/farm_runs.py", "experiments/kinds/farm.py", f"group:{GROUP}",
+        "placement",
+        "bounds",
+        "engine",
+        "kernels",
+        "runs",
+        "model",
+        "policies",
+        "simulator",
+        "workloads",
+        "experiments/farm_runs.py",
+        "experiments/kinds/farm.py",
+        f"group:{GROUP}",
     ),
     prepare=prepare,
     run=run,
     warm=warm,
-)  # fmt: skip
+)
 
 
 class FarmSource(Strict):
@@ -189,20 +214,20 @@ class FarmSource(Strict):
                 raise ValueError(str(error).partition(": ")[2]) from None
         return value
 
-    def cases(self) -> tuple[Case, ...]:
+    def scenarios(self) -> tuple[FarmScenario, ...]:
         """In the order of the seeds."""
         own = self.model_dump(exclude={"model", "name", "seeds", "order"})
         order = self.order or find_programs(self.programs).order
-        return tuple(Case(seed=seed, order=order, **own) for seed in self.seeds)
+        return tuple(FarmScenario(seed=seed, order=order, **own) for seed in self.seeds)
 
 
-class PolicyItem(Strict):
+class FarmPolicySpec(Strict):
     """A policy of the farm."""
 
     policy: PolicyName
     label: str | None = None
 
-    def item(self) -> dict[str, Any]:
+    def labelled(self) -> dict[str, Any]:
         """What it says, with a label."""
         return {"label": self.policy} | self.model_dump(exclude_none=True)
 
@@ -211,26 +236,26 @@ class FarmStudy(StudyModel):
     """Every stream under every policy."""
 
     streams: Annotated[tuple[FarmSource, ...], Field(min_length=1)]
-    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[FarmPolicySpec, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
 
 
-def _entries(study: FarmStudy) -> Iterator[Entry]:
-    return (Entry(**item.item()) for item in study.policies)
+def _configurations(study: FarmStudy) -> Iterator[FarmConfiguration]:
+    return (FarmConfiguration(**table.labelled()) for table in study.policies)
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+def _unusual_settings(configuration: FarmConfiguration) -> dict[str, object]:
+    return unusual(configuration, FarmConfiguration(label=configuration.label, policy=configuration.policy))
 
 
 EXPERIMENT = Experiment(
     kind=FARM,
-    entry=Entry,
+    configuration=FarmConfiguration,
     study=FarmStudy,
     sources="streams",
-    entries="policies",
-    item="policy",
-    build=_entries,
-    said=_said,
-    measures=("wait_s", "turnaround_s", "total_s", "migrations"),
-    along=("experiment",),
+    configurations="policies",
+    named_by="policy",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("wait_s", "turnaround_s", "total_s", "migrations"),
+    x_columns=("experiment",),
 )

@@ -1,4 +1,4 @@
-"""Cells of policies on a heterogeneous cluster with random workloads (after [Atif2011] section 8).
+"""Runs of policies on a heterogeneous cluster with random workloads (after [Atif2011] section 8).
 
 Workloads are named, not stored: each process makes its own (`dfrs.workloads.farm_random`). All policies run in the same
 world; one that ignores sub-clusters may spread a job over several, where it is as slow as in the slowest. A study in a
@@ -19,7 +19,6 @@ import polars as pl
 from pydantic import BeforeValidator, Field
 
 import dfrs
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import (
     Count,
@@ -32,6 +31,7 @@ from dfrs.experiments.fields import (
     named,
     one_or_several,
 )
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Penalty, Run
@@ -49,9 +49,16 @@ RESUME_S = 40.0
 """Seconds without progress after a pause, what moving a job of four processes takes: ARRIVE-F never pauses."""
 
 METRICS = (
-    "stretch_max", "stretch_mean", "bounded_stretch_max", "bounded_stretch_mean", "wait_mean_s", "flow_mean_s",
-    "makespan_s", "migrations_per_job", "pauses_per_job",
-)  # fmt: skip
+    "stretch_max",
+    "stretch_mean",
+    "bounded_stretch_max",
+    "bounded_stretch_mean",
+    "wait_mean_s",
+    "flow_mean_s",
+    "makespan_s",
+    "migrations_per_job",
+    "pauses_per_job",
+)
 SCHEMA: Schema = {
     "seed": pl.Int64,
     "jobs": pl.Int64,
@@ -68,7 +75,7 @@ the log; `runtime_s` is the time of the simulation alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class FarmRandomScenario:
     """Random workload `seed` of programs on their farm."""
 
     seed: int
@@ -88,7 +95,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FarmRandomConfiguration:
     """A policy."""
 
     label: str
@@ -106,44 +113,46 @@ class Entry:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case) -> FarmWorkload:
-    """The case's workload on its farm."""
-    return farm_workload(find_programs(case.programs), seed=case.seed, jobs=case.jobs, load=case.load)
+def prepare(scenario: FarmRandomScenario) -> FarmWorkload:
+    """The scenario's workload on its farm."""
+    return farm_workload(find_programs(scenario.programs), seed=scenario.seed, jobs=scenario.jobs, load=scenario.load)
 
 
-def simulation(made: FarmWorkload, entry: Entry) -> Simulation:
+def simulation(made: FarmWorkload, configuration: FarmRandomConfiguration) -> Simulation:
     """Of the workload under the policy."""
     settings = SimulationSettings(
         capacity=hardware_capacity(made.farm),
-        penalty=Penalty(seconds=entry.resume_s),
+        penalty=Penalty(seconds=configuration.resume_s),
         hardware=HardwareSettings(truth=made.truth, prediction=made.predicted),
     )
-    return Simulation(made.workload, find_policy(entry.policy), entry.policy, settings)
+    return Simulation(made.workload, find_policy(configuration.policy), configuration.policy, settings)
 
 
-def run(made: FarmWorkload, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(made: FarmWorkload, configuration: FarmRandomConfiguration, seed: int, save_in: Path | None) -> Row:
     """Simulate, have the run checked, and measure. Raises InputError where the checker objects."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
     started = time.perf_counter()
-    done = simulation(made, entry).run()
+    done = simulation(made, configuration).run()
     seconds = time.perf_counter() - started
     metrics = summarize(done, tau_s=TAU_S)
     with tempfile.TemporaryDirectory(prefix="dfrs-farm-") as directory:
         write_run(done, Path(directory), metrics, dfrs.__version__)
-        _check(Path(directory), entry)
-    if keep is not None:
-        from dfrs.experiments.kept import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+        _check(Path(directory), configuration)
+    if save_in is not None:
+        from dfrs.experiments.saved_runs import save_run  # noqa: PLC0415 - most runs are not saved, and need no pictures
 
-        keep_run(done, metrics, keep)
+        save_run(done, metrics, save_in)
     row: Row = {"status": "complete", "jobs": len(done.workload), "spanning": spanning(done)}
     row |= {name: metrics[name] for name in METRICS if name in metrics}
     return row | {"decisions": len(done.events), "runtime_s": seconds}
 
 
-def _check(directory: Path, entry: Entry) -> None:
+def _check(directory: Path, configuration: FarmRandomConfiguration) -> None:
     problems = validate_run(directory).problems
     if problems:
-        raise InputError(f"policy {entry.policy}: the checker found {len(problems)} faults; the first: {problems[0]}")
+        raise InputError(
+            f"policy {configuration.policy}: the checker found {len(problems)} faults; the first: {problems[0]}"
+        )
 
 
 def spanning(done: Run) -> float:
@@ -156,25 +165,35 @@ def spanning(done: Run) -> float:
     return len(jobs) / len(done.workload)
 
 
-def warm(entry: Entry) -> None:
+def warm(configuration: FarmRandomConfiguration) -> None:
     """Simulate a few jobs."""
-    simulation(prepare(Case(seed=0, load=1.0, jobs=20)), entry).run()
+    simulation(prepare(FarmRandomScenario(seed=0, load=1.0, jobs=20)), configuration).run()
 
 
-HETERO = Kind(
+FARM_RANDOM = RunKind(
     name="hetero",
     schema=SCHEMA,
     code=(
-        "placement", "bounds", "engine", "kernels", "runs", "model", "policies", "simulator", "workloads",
-        "experiments/kinds/farm_random.py", "experiments/simulations.py", f"group:{GROUP}",
+        "placement",
+        "bounds",
+        "engine",
+        "kernels",
+        "runs",
+        "model",
+        "policies",
+        "simulator",
+        "workloads",
+        "experiments/kinds/farm_random.py",
+        "experiments/simulations.py",
+        f"group:{GROUP}",
     ),
     prepare=prepare,
     run=run,
     warm=warm,
-)  # fmt: skip
+)
 
 
-class HeteroSource(Strict):
+class FarmRandomSource(Strict):
     """Random workloads on a heterogeneous cluster: every seed at every load, or if `spread` each seed at one of them.
 
     With `spread` loads take turns, so that all workloads are of different jobs.
@@ -188,7 +207,7 @@ class HeteroSource(Strict):
     loads: Annotated[Loads, Field(min_length=1)] = (1.0,)
     spread: bool = False
 
-    def cases(self) -> tuple[Case, ...]:
+    def scenarios(self) -> tuple[FarmRandomScenario, ...]:
         """In the order of the seeds."""
         loads = self.loads
         pairs = (
@@ -196,52 +215,59 @@ class HeteroSource(Strict):
             if self.spread
             else list(product(self.seeds, loads))
         )
-        return tuple(Case(seed=seed, load=load, jobs=self.jobs, programs=self.programs) for seed, load in pairs)
+        return tuple(
+            FarmRandomScenario(seed=seed, load=load, jobs=self.jobs, programs=self.programs) for seed, load in pairs
+        )
 
 
-class HeteroSettings(Strict):
+class FarmRandomSettings(Strict):
     """Of all policies of a study that do not have their own."""
 
     resume_s: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (RESUME_S,)
 
 
-class PolicyItem(Strict):
+class FarmRandomPolicySpec(Strict):
     """A policy."""
 
     policy: PolicyName
     label: str | None = None
     resume_s: Seconds | None = None
 
-    def item(self) -> dict[str, Any]:
+    def labelled(self) -> dict[str, Any]:
         """What it says, with a label."""
         return {"label": self.policy} | self.model_dump(exclude_none=True)
 
 
-class HeteroStudy(StudyModel):
+class FarmRandomStudy(StudyModel):
     """Every workload under every policy."""
 
-    farms: Annotated[tuple[HeteroSource, ...], Field(min_length=1)]
-    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
-    settings: HeteroSettings = HeteroSettings()
+    farms: Annotated[tuple[FarmRandomSource, ...], Field(min_length=1)]
+    policies: Annotated[
+        tuple[Annotated[FarmRandomPolicySpec, BeforeValidator(named("policy"))], ...], Field(min_length=1)
+    ]
+    settings: FarmRandomSettings = FarmRandomSettings()
 
 
-def _entries(study: HeteroStudy) -> Iterator[Entry]:
-    return (Entry(**item) for item in combined((item.item() for item in study.policies), study.settings))
+def _configurations(study: FarmRandomStudy) -> Iterator[FarmRandomConfiguration]:
+    return (
+        FarmRandomConfiguration(**table)
+        for table in combined((table.labelled() for table in study.policies), study.settings)
+    )
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+def _unusual_settings(configuration: FarmRandomConfiguration) -> dict[str, object]:
+    return unusual(configuration, FarmRandomConfiguration(label=configuration.label, policy=configuration.policy))
 
 
 EXPERIMENT = Experiment(
-    kind=HETERO,
-    entry=Entry,
-    study=HeteroStudy,
+    kind=FARM_RANDOM,
+    configuration=FarmRandomConfiguration,
+    study=FarmRandomStudy,
     sources="farms",
-    entries="policies",
-    item="policy",
-    build=_entries,
-    said=_said,
-    measures=("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
-    along=("target_load",),
+    configurations="policies",
+    named_by="policy",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("bounded_stretch_max", "bounded_stretch_mean", "flow_mean_s", "migrations_per_job"),
+    x_columns=("target_load",),
 )

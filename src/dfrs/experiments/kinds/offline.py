@@ -1,4 +1,4 @@
-"""Cells of off-line algorithms: an instance under an algorithm (000 section 4.3, 001 section 4.1).
+"""Runs of off-line algorithms: an instance under an algorithm ([Stillwell2010] 4.3, [Stillwell2008] 4.1).
 
 A study in a campaign file has `instances` and `algorithms`.
 """
@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined
 from dfrs.experiments.fields import Count, Positive, Strict, named, one_or_several
-from dfrs.experiments.sources.instances import Case, FileCase, Instances
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
+from dfrs.experiments.sources.instances import InstanceFile, Instances, RandomInstance
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.errors import DfrsError, InfeasibleError
 from dfrs.model.instance import Instance
@@ -27,27 +27,51 @@ from dfrs.placement.second_phase import SecondPhase, maximize
 from dfrs.workloads.services import ServiceScenario
 
 SCHEMA: Schema = {
-    "nodes": pl.Int64, "services": pl.Int64, "dims": pl.Int64, "slack": pl.Float64, "sigma": pl.Float64,
-    "rho": pl.Float64, "memory_cov": pl.Float64, "cpu_cov": pl.Float64, "parallel": pl.Boolean, "seed": pl.Int64,
-    "file": pl.String, "method": pl.String, "settings": pl.String, "bound": pl.Float64, "minimum_yield": pl.Float64,
-    "searched_yield": pl.Float64, "average_before": pl.Float64, "average_after": pl.Float64,
-    "utilization_before": pl.Float64, "utilization_after": pl.Float64, "runtime_s": pl.Float64,
-}  # fmt: skip
+    "nodes": pl.Int64,
+    "services": pl.Int64,
+    "dims": pl.Int64,
+    "slack": pl.Float64,
+    "sigma": pl.Float64,
+    "rho": pl.Float64,
+    "memory_cov": pl.Float64,
+    "cpu_cov": pl.Float64,
+    "parallel": pl.Boolean,
+    "seed": pl.Int64,
+    "file": pl.String,
+    "method": pl.String,
+    "settings": pl.String,
+    "bound": pl.Float64,
+    "minimum_yield": pl.Float64,
+    "searched_yield": pl.Float64,
+    "average_before": pl.Float64,
+    "average_after": pl.Float64,
+    "utilization_before": pl.Float64,
+    "utilization_after": pl.Float64,
+    "runtime_s": pl.Float64,
+}
 """`bound` is LPBOUND, null where it is infeasible: nothing was run then. `minimum_yield` is null without a placement;
 `searched_yield` also for algorithms that do not search. `before` and `after` are about the second phase. `runtime_s`
 is the time of the algorithm alone."""
 
 _CODE = (
-    "placement", "bounds", "kernels", "model", "workloads/documents.py", "workloads/files.py", "workloads/services.py",
-    "experiments/files.py", "experiments/kinds/offline.py", "experiments/sources/instances.py",
-)  # fmt: skip
+    "placement",
+    "bounds",
+    "kernels",
+    "model",
+    "workloads/documents.py",
+    "workloads/files.py",
+    "workloads/services.py",
+    "experiments/files.py",
+    "experiments/kinds/offline.py",
+    "experiments/sources/instances.py",
+)
 OPTIONS = ("time_limit_s", "rounds", "window", "pair_order", "search", "dominance")
 """The options that a campaign may set."""
 _MOMENT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class OfflineConfiguration:
     """One algorithm with its options, under the label that tables give it."""
 
     label: str
@@ -78,7 +102,7 @@ def _short(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class BoundedInstance:
     """An instance and its LPBOUND, None where that is infeasible."""
 
     instance: Instance
@@ -86,23 +110,23 @@ class Prepared:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case | FileCase) -> Prepared:
+def prepare(scenario: RandomInstance | InstanceFile) -> BoundedInstance:
     """Generate or read the instance, and bound it."""
-    instance = case.instance()
+    instance = scenario.instance()
     try:
-        return Prepared(instance=instance, bound=lp_bound(instance))
+        return BoundedInstance(instance=instance, bound=lp_bound(instance))
     except InfeasibleError:
-        return Prepared(instance=instance, bound=None)
+        return BoundedInstance(instance=instance, bound=None)
 
 
-def run(prepared: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(prepared: BoundedInstance, configuration: OfflineConfiguration, seed: int, save_in: Path | None) -> Row:
     """One row. An instance without LPBOUND has no solution: nothing is run on it."""
     instance, bound = prepared.instance, prepared.bound
     shape: Row = {"nodes": len(instance.nodes), "services": len(instance.services), "dims": len(instance.resources)}
     outcome: Outcome | None = None
     seconds = None
     if bound is not None:
-        algorithm = find(entry.algorithm).build(entry.options)
+        algorithm = find(configuration.algorithm).build(configuration.options)
         rng = np.random.default_rng(seed)
         started = time.perf_counter()
         try:
@@ -110,17 +134,17 @@ def run(prepared: Prepared, entry: Entry, seed: int, keep: Path | None) -> Row:
             seconds = time.perf_counter() - started
         except InfeasibleError:
             pass
-    if keep is not None:
-        from dfrs.experiments.kept import keep_allocation  # noqa: PLC0415 - most are not kept, and need no pictures
+    if save_in is not None:
+        from dfrs.experiments.saved_runs import save_allocation  # noqa: PLC0415 - most are not saved, and need no pictures
 
-        keep_allocation(instance, outcome, entry.label, keep)
+        save_allocation(instance, outcome, configuration.label, save_in)
     if outcome is None:
         return shape | {"status": str(Status.INFEASIBLE), "bound": bound}
     told = {"status": str(outcome.status), "bound": bound, "runtime_s": seconds}
-    return shape | told | _measures(instance, entry, outcome)
+    return shape | told | _metrics(instance, configuration, outcome)
 
 
-def _measures(instance: Instance, entry: Entry, outcome: Outcome) -> Row:
+def _metrics(instance: Instance, configuration: OfflineConfiguration, outcome: Outcome) -> Row:
     before = outcome.allocation
     if before is None:
         return {}
@@ -131,21 +155,23 @@ def _measures(instance: Instance, entry: Entry, outcome: Outcome) -> Row:
         "average_before": before.average_yield,
         "utilization_before": before.utilization(instance),
     }
-    if entry.second_phase != "none":
-        after = maximize(instance, before, entry.second_phase)
+    if configuration.second_phase != "none":
+        after = maximize(instance, before, configuration.second_phase)
         row |= {"average_after": after.average_yield, "utilization_after": after.utilization(instance)}
     return row
 
 
-def warm(entry: Entry) -> None:
-    """Run the entry on a few services, for a moment."""
-    tiny = Case(scenario=ServiceScenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0)
-    limit_s = entry.options.time_limit_s
-    brief = replace(entry.options, time_limit_s=_MOMENT_S if limit_s is None else min(limit_s, _MOMENT_S))
-    run(prepare(tiny), replace(entry, options=brief), 0, None)
+def warm(configuration: OfflineConfiguration) -> None:
+    """Run the configuration on a few services, for a moment."""
+    tiny = RandomInstance(
+        parameters=ServiceScenario(nodes=2, services=4, dims=4, slack=0.5, sigma=0.25, rho=0.5), seed=0
+    )
+    limit_s = configuration.options.time_limit_s
+    brief = replace(configuration.options, time_limit_s=_MOMENT_S if limit_s is None else min(limit_s, _MOMENT_S))
+    run(prepare(tiny), replace(configuration, options=brief), 0, None)
 
 
-OFFLINE = Kind(name="offline", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
+OFFLINE = RunKind(name="offline", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
 
 Yes = Annotated[bool, Field(strict=True)]
 
@@ -170,7 +196,7 @@ class AlgorithmSettings(Strict):
     second_phase: Annotated[tuple[SecondPhase, ...], BeforeValidator(one_or_several)] = ("none",)
 
 
-class AlgorithmItem(Strict):
+class AlgorithmSpec(Strict):
     """An algorithm or a pattern of names, with settings of its own."""
 
     algorithm: Annotated[str, AfterValidator(_algorithm)]
@@ -189,50 +215,50 @@ class OfflineStudy(StudyModel):
 
     instances: Annotated[tuple[Instances, ...], Field(min_length=1)]
     algorithms: Annotated[
-        tuple[Annotated[AlgorithmItem, BeforeValidator(named("algorithm"))], ...], Field(min_length=1)
+        tuple[Annotated[AlgorithmSpec, BeforeValidator(named("algorithm"))], ...], Field(min_length=1)
     ]
     settings: AlgorithmSettings = AlgorithmSettings()
 
 
-def _entries(study: OfflineStudy) -> Iterator[Entry]:
-    return (_entry(item) for item in combined(_items(study.algorithms), study.settings))
+def _configurations(study: OfflineStudy) -> Iterator[OfflineConfiguration]:
+    return (_configuration(table) for table in combined(_labelled(study.algorithms), study.settings))
 
 
-def _items(given: Sequence[AlgorithmItem]) -> Iterator[dict[str, Any]]:
+def _labelled(given: Sequence[AlgorithmSpec]) -> Iterator[dict[str, Any]]:
     """Each algorithm with its label and its own settings."""
-    for item in given:
-        own = item.model_dump(exclude_none=True)
-        yield from ({"label": name} | own | {"algorithm": name} for name in expand([item.algorithm]))
+    for table in given:
+        own = table.model_dump(exclude_none=True)
+        yield from ({"label": name} | own | {"algorithm": name} for name in expand([table.algorithm]))
 
 
-def _entry(item: Mapping[str, Any]) -> Entry:
-    options = {name: item[name] for name in OPTIONS if name in item}
-    return Entry(
-        label=item["label"],
-        algorithm=item["algorithm"],
-        second_phase=item["second_phase"],
+def _configuration(table: Mapping[str, Any]) -> OfflineConfiguration:
+    options = {name: table[name] for name in OPTIONS if name in table}
+    return OfflineConfiguration(
+        label=table["label"],
+        algorithm=table["algorithm"],
+        second_phase=table["second_phase"],
         options=Options(**options),
     )
 
 
-def _said(entry: Entry) -> dict[str, object]:
+def _unusual_settings(configuration: OfflineConfiguration) -> dict[str, object]:
     usual = Options()
-    own = {name: getattr(entry.options, name) for name in OPTIONS}
+    own = {name: getattr(configuration.options, name) for name in OPTIONS}
     said: dict[str, object] = {name: value for name, value in own.items() if value != getattr(usual, name)}
-    if entry.second_phase != "none":
-        said["second_phase"] = entry.second_phase
+    if configuration.second_phase != "none":
+        said["second_phase"] = configuration.second_phase
     return said
 
 
 EXPERIMENT = Experiment(
     kind=OFFLINE,
-    entry=Entry,
+    configuration=OfflineConfiguration,
     study=OfflineStudy,
     sources="instances",
-    entries="algorithms",
-    item="algorithm",
-    build=_entries,
-    said=_said,
-    measures=("minimum_yield", "average_before", "utilization_before"),
-    along=("slack", "services", "nodes"),
+    configurations="algorithms",
+    named_by="algorithm",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("minimum_yield", "average_before", "utilization_before"),
+    x_columns=("slack", "services", "nodes"),
 )

@@ -1,4 +1,4 @@
-"""Cells of on-line policies: a workload under a policy (000 sections 5.3 and 5.4, chapter 6; 002 section V).
+"""Runs of on-line policies: a workload under a policy ([Stillwell2010] 5.3 and 5.4, chapter 6; [Kumar2011] V).
 
 A study in a campaign file has `workloads` and `policies`.
 """
@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Limit, Positive, Seconds, Strict, known_policy, named, one_or_several
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.experiments.simulations import measured
 from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
 from dfrs.model.jobs import Workload
@@ -25,7 +25,7 @@ from dfrs.simulator.clock import Order
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 
 NODE_GB = 8.0
-"""Memory of a node, for bandwidths (000 section 6.1)."""
+"""Memory of a node, for bandwidths ([Stillwell2010] section 6.1)."""
 GB = 1e9
 
 _FIGURES = ("max", "mean", "p50", "p90", "p95", "p99")
@@ -89,15 +89,27 @@ probabilities of the elastic workload model, are null for others. Metrics are nu
 the time of the simulation alone."""
 
 _CODE = (
-    "placement", "bounds", "engine", "kernels", "runs/metrics/elastic.py", "runs/metrics/speeds.py",
-    "runs/metrics/moves.py", "runs/metrics/schedule.py", "model", "policies", "simulator", "workloads",
-    "experiments/files.py", "experiments/kinds/online.py", "experiments/simulations.py",
+    "placement",
+    "bounds",
+    "engine",
+    "kernels",
+    "runs/metrics/elastic.py",
+    "runs/metrics/speeds.py",
+    "runs/metrics/moves.py",
+    "runs/metrics/schedule.py",
+    "model",
+    "policies",
+    "simulator",
+    "workloads",
+    "experiments/files.py",
+    "experiments/kinds/online.py",
+    "experiments/simulations.py",
     "experiments/sources/traces.py",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class OnlineConfiguration:
     """A policy with its settings, under the label that tables give it."""
 
     label: str
@@ -127,39 +139,43 @@ class Entry:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "policy": self.policy, "penalty_s": self.penalty_s, "bandwidth_gb_s": self.bandwidth_gb_s,
-            "node_memory_gb": self.node_memory_gb, "order": self.order, "command_limit": self.command_limit,
-        }  # fmt: skip
+            "policy": self.policy,
+            "penalty_s": self.penalty_s,
+            "bandwidth_gb_s": self.bandwidth_gb_s,
+            "node_memory_gb": self.node_memory_gb,
+            "order": self.order,
+            "command_limit": self.command_limit,
+        }
 
 
-def run(workload: Workload, entry: Entry, seed: int, keep: Path | None) -> Row:
-    """Simulate, and measure. Raises what the policy raises, StoppedError among it."""
+def run(workload: Workload, configuration: OnlineConfiguration, seed: int, save_in: Path | None) -> Row:
+    """Simulate and measure. Raises what the policy raises, StoppedError among it."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
-    simulation = Simulation(workload, find_policy(entry.policy), entry.policy, entry.settings)
+    simulation = Simulation(workload, find_policy(configuration.policy), configuration.policy, configuration.settings)
     started = time.perf_counter()
     result = simulation.run()
     seconds = time.perf_counter() - started
     metrics = measured(result, bound=True)
-    if keep is not None:
-        from dfrs.experiments.kept import keep_run  # noqa: PLC0415 - most runs are not kept, and need no pictures
+    if save_in is not None:
+        from dfrs.experiments.saved_runs import save_run  # noqa: PLC0415 - most runs are not saved, and need no pictures
 
-        keep_run(result, metrics, keep)
+        save_run(result, metrics, save_in)
     row: Row = {"status": "complete", "nodes": workload.nodes, "load": workload.load, "jobs": len(workload)}
     return row | {name: metrics[name] for name in METRICS if name in metrics} | {"runtime_s": seconds}
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Trace) -> Workload:
-    """The case's workload."""
-    return case.workload()
+def prepare(scenario: Trace) -> Workload:
+    """The scenario's workload."""
+    return scenario.workload()
 
 
-def warm(entry: Entry) -> None:
-    """Run the entry on a few jobs."""
-    run(prepare(LublinTrace(seed=1, jobs=20)), entry, 0, None)
+def warm(configuration: OnlineConfiguration) -> None:
+    """Run the configuration on a few jobs."""
+    run(prepare(LublinTrace(seed=1, jobs=20)), configuration, 0, None)
 
 
-ONLINE = Kind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
+ONLINE = RunKind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
 
 
 def _policy(name: str) -> str:
@@ -180,7 +196,7 @@ class PolicySettings(Strict):
     command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
 
 
-class PolicyItem(Strict):
+class OnlinePolicySpec(Strict):
     """A policy or a set of policies, with settings of its own."""
 
     policy: Annotated[str, AfterValidator(_policy)]
@@ -196,36 +212,36 @@ class OnlineStudy(StudyModel):
     """Every workload under every policy."""
 
     workloads: Annotated[tuple[Workloads, ...], Field(min_length=1)]
-    policies: Annotated[tuple[Annotated[PolicyItem, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
+    policies: Annotated[tuple[Annotated[OnlinePolicySpec, BeforeValidator(named("policy"))], ...], Field(min_length=1)]
     settings: PolicySettings = PolicySettings()
 
 
-def _entries(study: OnlineStudy) -> Iterator[Entry]:
-    return (Entry(**item) for item in combined(_items(study.policies), study.settings))
+def _configurations(study: OnlineStudy) -> Iterator[OnlineConfiguration]:
+    return (OnlineConfiguration(**table) for table in combined(_labelled(study.policies), study.settings))
 
 
-def _items(given: Sequence[PolicyItem]) -> Iterator[dict[str, Any]]:
+def _labelled(given: Sequence[OnlinePolicySpec]) -> Iterator[dict[str, Any]]:
     """Each policy with its label and its own settings."""
-    for item in given:
-        names = SETS[item.policy[1:]] if item.policy.startswith("@") else (item.policy,)
-        yield from ({"label": name} | item.model_dump(exclude_none=True) | {"policy": name} for name in names)
+    for table in given:
+        names = SETS[table.policy[1:]] if table.policy.startswith("@") else (table.policy,)
+        yield from ({"label": name} | table.model_dump(exclude_none=True) | {"policy": name} for name in names)
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, policy=entry.policy))
+def _unusual_settings(configuration: OnlineConfiguration) -> dict[str, object]:
+    return unusual(configuration, OnlineConfiguration(label=configuration.label, policy=configuration.policy))
 
 
 EXPERIMENT = Experiment(
     kind=ONLINE,
-    entry=Entry,
+    configuration=OnlineConfiguration,
     study=OnlineStudy,
     sources="workloads",
-    entries="policies",
-    item="policy",
-    build=_entries,
-    said=_said,
-    measures=("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
-    along=("target_load", "ps"),
-    usual=True,
-    drawn_by="number",
+    configurations="policies",
+    named_by="policy",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("bounded_degradation_from_bound", "bounded_stretch_mean", "minimum_yield_mean", "pauses_per_job"),
+    x_columns=("target_load", "ps"),
+    preferred=True,
+    cluster_by="number",
 )

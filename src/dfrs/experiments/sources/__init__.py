@@ -1,1 +1,1 @@
-"""What cells are run on: traces and instances, each with its table in a campaign file."""
+"""Sources of scenarios: traces and instances, each with its table in a campaign file."""

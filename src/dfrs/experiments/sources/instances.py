@@ -1,6 +1,6 @@
 """Instances for off-line algorithms: random ones, published sets, files; and their tables in a campaign file.
 
-A sample of a set, `first` of its cases, is contained in every larger one.
+A sample of a set, the `first` of its instances, is contained in every larger one.
 """
 
 from dataclasses import dataclass, field, fields
@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from dfrs.experiments.cells import Row
 from dfrs.experiments.fields import Count, Counts, Numbers, Parts, Strict, at_most, different, spread
 from dfrs.experiments.files import check_digest, directory_of, file_digest
+from dfrs.experiments.planned_runs import Row
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.workloads.files import read_instance
@@ -30,40 +30,43 @@ from dfrs.workloads.services import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One random instance: its scenario and seed."""
+class RandomInstance:
+    """A random instance: the parameters of its generator, and its seed."""
 
-    scenario: ServiceScenario | VirtualClusterScenario
+    parameters: ServiceScenario | VirtualClusterScenario
     seed: int
 
     @property
     def name(self) -> str:
         """Says all of it."""
-        said = " ".join(f"{f.name}={_short(getattr(self.scenario, f.name))}" for f in fields(self.scenario))
-        which = "services" if isinstance(self.scenario, ServiceScenario) else "virtual-clusters"
+        said = " ".join(f"{f.name}={_short(getattr(self.parameters, f.name))}" for f in fields(self.parameters))
+        which = "services" if isinstance(self.parameters, ServiceScenario) else "virtual-clusters"
         return f"{which}-{self.seed} {said}"
 
     def instance(self) -> Instance:
         """Generate it."""
-        if isinstance(self.scenario, ServiceScenario):
-            return dissertation_instance(self.scenario, self.seed)
-        return virtual_cluster_instance(self.scenario, self.seed)
+        if isinstance(self.parameters, ServiceScenario):
+            return dissertation_instance(self.parameters, self.seed)
+        return virtual_cluster_instance(self.parameters, self.seed)
 
     def columns(self) -> Row:
         """What names it in the results."""
-        s = self.scenario
+        s = self.parameters
         if isinstance(s, ServiceScenario):
             own: Row = {"services": s.services, "dims": s.dims, "sigma": s.sigma, "rho": s.rho, "parallel": False}
         else:
             own = {
-                "services": s.tasks, "dims": 2, "memory_cov": s.memory_cov, "cpu_cov": s.cpu_cov,
+                "services": s.tasks,
+                "dims": 2,
+                "memory_cov": s.memory_cov,
+                "cpu_cov": s.cpu_cov,
                 "parallel": s.parallel,
-            }  # fmt: skip
+            }
         return {"nodes": s.nodes, "slack": s.slack, "seed": self.seed} | own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileCase:
+class InstanceFile:
     """An instance file. `digest` is that of the file, which may move but not change."""
 
     path: Path = field(compare=False)
@@ -89,7 +92,7 @@ def _short(value: object) -> str:
 
 
 class ServicesSource(Strict):
-    """Random instances as those of 000 section 4.3, every combination of the settings with every seed."""
+    """Random instances as those of [Stillwell2010] section 4.3, every combination of the settings with every seed."""
 
     model: Literal["services"] = "services"
     name: str = "services"
@@ -101,18 +104,18 @@ class ServicesSource(Strict):
     rho: Parts = (0.0,)
     seeds: Numbers
 
-    def cases(self) -> tuple[Case, ...]:
+    def scenarios(self) -> tuple[RandomInstance, ...]:
         """Nodes in the slowest loop, seeds in the fastest. Raises InputError for a scenario that is none."""
         settings = product(self.nodes, self.services, self.dims, self.slack, self.sigma, self.rho)
-        scenarios = [
+        parameters = [
             ServiceScenario(nodes=nodes, services=services, dims=dims, slack=slack, sigma=sigma, rho=rho)
             for nodes, services, dims, slack, sigma, rho in settings
         ]
-        return tuple(Case(scenario=scenario, seed=seed) for scenario in scenarios for seed in self.seeds)
+        return tuple(RandomInstance(parameters=each, seed=seed) for each in parameters for seed in self.seeds)
 
 
 class DissertationSource(Strict):
-    """The `first` instances of the sets of 000: `large` (section 4.3: 64 nodes) or `small` (4.4.6: 4 nodes).
+    """The `first` instances of the sets of [Stillwell2010]: `large` (4.3: 64 nodes) or `small` (4.4.6: 4 nodes).
 
     Instances have the seeds of the whole set. Slack varies fastest, then services and resources: a multiple of their
     combinations has each equally often.
@@ -125,7 +128,7 @@ class DissertationSource(Strict):
     services: Counts | None = None
     """Only instances with so many."""
 
-    def cases(self) -> tuple[Case, ...]:
+    def scenarios(self) -> tuple[RandomInstance, ...]:
         """All scenarios once before any twice."""
         small = self.set == "small"
         whole = list(dissertation_scenarios(4 if small else 64, SMALL_SERVICES if small else LARGE_SERVICES))
@@ -135,13 +138,16 @@ class DissertationSource(Strict):
         at_most(self.first, 100 * len(kept))
         kept.sort(key=lambda k: (whole[k].rho, whole[k].sigma, whole[k].dims, whole[k].services, whole[k].slack))
         return tuple(
-            Case(scenario=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
+            RandomInstance(parameters=whole[kept[k]], seed=dissertation_sample(kept[k], sample))
             for k, sample in spread(len(kept), self.first)
         )
 
 
 class VirtualClusterSource(Strict):
-    """The `first` instances of the sets of 001 sections 4.1 and 5.2 (`parallel`). Slack varies fastest, then tasks."""
+    """The `first` instances of the sets of [Stillwell2008] sections 4.1 and 5.2 (`parallel`).
+
+    Slack varies fastest, then the number of tasks.
+    """
 
     model: Literal["001"] = "001"
     name: str = "001"
@@ -149,7 +155,7 @@ class VirtualClusterSource(Strict):
     first: Count
     parallel: bool = False
 
-    def cases(self) -> tuple[Case, ...]:
+    def scenarios(self) -> tuple[RandomInstance, ...]:
         """All settings once before any twice; the whole set has 10 samples a setting if small, 100 if large."""
         large = self.set == "large"
         whole = list(virtual_cluster_scenarios(large=large, parallel=self.parallel))
@@ -160,12 +166,12 @@ class VirtualClusterSource(Strict):
         samples = 100 if large else 10
         at_most(self.first, samples * len(whole))
         return tuple(
-            Case(scenario=whole[order[k]], seed=order[k] * samples + sample)
+            RandomInstance(parameters=whole[order[k]], seed=order[k] * samples + sample)
             for k, sample in spread(len(whole), self.first)
         )
 
 
-class InstanceFiles(Strict):
+class InstanceFilesSource(Strict):
     """Instance files."""
 
     model: Literal["files"] = "files"
@@ -178,11 +184,11 @@ class InstanceFiles(Strict):
         """Find the files, relative to the campaign's directory."""
         self._paths = tuple((directory_of(context) / name).absolute() for name in self.files)
 
-    def cases(self) -> tuple[FileCase, ...]:
+    def scenarios(self) -> tuple[InstanceFile, ...]:
         """In the order given. Raises InputError where one cannot be read."""
-        return tuple(FileCase(path=path, digest=file_digest(path)) for path in self._paths)
+        return tuple(InstanceFile(path=path, digest=file_digest(path)) for path in self._paths)
 
 
 Instances = Annotated[
-    ServicesSource | DissertationSource | VirtualClusterSource | InstanceFiles, Field(discriminator="model")
+    ServicesSource | DissertationSource | VirtualClusterSource | InstanceFilesSource, Field(discriminator="model")
 ]

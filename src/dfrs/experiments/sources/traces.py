@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
-from dfrs.experiments.cells import Row
 from dfrs.experiments.fields import (
     Annotate,
     Count,
@@ -27,6 +26,7 @@ from dfrs.experiments.fields import (
     at_most,
 )
 from dfrs.experiments.files import check_digest, directory_of, file_digest, find_trace
+from dfrs.experiments.planned_runs import Row
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.workloads import elastic_model
@@ -38,7 +38,7 @@ from dfrs.workloads.transform import scale_to_load, slice_jobs, week
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LublinTrace:
-    """Trace `seed` of the Lublin model, as it comes or scaled to an offered load (000 section 5.3.2).
+    """Trace `seed` of the Lublin model, as it comes or scaled to an offered load ([Stillwell2010] section 5.3.2).
 
     `seed` is that of both the model (its own generator, so the reference traces bit for bit) and the annotation.
     """
@@ -111,7 +111,7 @@ class TracePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticTrace:
-    """Trace `seed` of the elastic workload model, at an offered load or with its usual arrivals (002 section IV-D).
+    """Trace `seed` of the elastic workload model, at an offered load or with its usual arrivals ([Kumar2011] IV-D).
 
     The parameters are those of `ElasticModel`. Estimates are the run times.
     """
@@ -152,14 +152,20 @@ class ElasticTrace:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "trace": "cwf", "number": self.seed, "jobs": self.jobs, "target_load": self.load,
-            "ps": self.ps, "pd": self.pd, "pe": self.pe, "pr": self.pr,
-        }  # fmt: skip
+            "trace": "cwf",
+            "number": self.seed,
+            "jobs": self.jobs,
+            "target_load": self.load,
+            "ps": self.ps,
+            "pd": self.pd,
+            "pe": self.pe,
+            "pr": self.pr,
+        }
 
 
-def _treated(case: LublinTrace | TracePart) -> str:
-    load = "" if case.load is None else f"load={case.load:.12g} "
-    return f"{load}annotate={case.annotate} estimates={case.estimates}"
+def _treated(scenario: LublinTrace | TracePart) -> str:
+    load = "" if scenario.load is None else f"load={scenario.load:.12g} "
+    return f"{load}annotate={scenario.annotate} estimates={scenario.estimates}"
 
 
 def stem(path: Path) -> str:
@@ -190,7 +196,7 @@ class LublinSource(Strict):
     first: Count | None = None
     """Only so many of them."""
 
-    def cases(self) -> tuple[Trace, ...]:
+    def scenarios(self) -> tuple[Trace, ...]:
         """Seeds in the slow, loads in the fast loop."""
         loads: Sequence[float | None] = self.loads or (None,)
         every = (
@@ -231,7 +237,7 @@ class TraceSource(Strict):
         if not self.name:
             object.__setattr__(self, "name", stem(Path(self.file)))
 
-    def cases(self) -> tuple[Trace, ...]:
+    def scenarios(self) -> tuple[Trace, ...]:
         """Weeks in the slow loop, then seeds, then loads. Raises InputError where the file cannot be read."""
         digest = file_digest(self._path)
         weeks: Sequence[int | None] = self.weeks or (None,)
@@ -259,7 +265,7 @@ Mean = Annotated[float, Field(ge=1, le=1e9)]
 
 
 class CwfSource(Strict):
-    """Traces of the elastic workload model (002 section IV-D).
+    """Traces of the elastic workload model ([Kumar2011] section IV-D).
 
     Every seed at every share of small jobs, as it comes or at every load; seed by seed.
     """
@@ -289,7 +295,7 @@ class CwfSource(Strict):
     first: Count | None = None
     """Only so many of them."""
 
-    def cases(self) -> tuple[ElasticTrace, ...]:
+    def scenarios(self) -> tuple[ElasticTrace, ...]:
         """Seeds in the slowest loop, loads in the fastest. Raises InputError where the model has no such trace."""
         loads: Sequence[float | None] = self.loads or (None,)
         own = self.model_dump(exclude={"model", "name", "ps", "seeds", "loads", "annotate", "first"})
@@ -300,10 +306,10 @@ class CwfSource(Strict):
         )
         whole = len(self.seeds) * len(self.ps) * len(loads)
         at_most(whole if self.first is None else self.first, whole, "traces")
-        cases = tuple(islice(every, self.first))
-        for case in cases[: len(self.ps) * len(loads)]:
-            case.elastic_model()
-        return cases
+        scenarios = tuple(islice(every, self.first))
+        for scenario in scenarios[: len(self.ps) * len(loads)]:
+            scenario.elastic_model()
+        return scenarios
 
 
 Workloads = Annotated[LublinSource | TraceSource | CwfSource, Field(discriminator="model")]

@@ -1,4 +1,4 @@
-/* Latency by message size, as OSU's multi-pair latency test: rank k answers to rank k + pairs (003 section 7.3.1).
+/* Latency by message size, as OSU's multi-pair latency test: rank k answers to rank k + pairs ([Atif2011] 7.3.1).
  *
  * Usage: mpirun -n 2*PAIRS pingpong LARGEST_BYTES SECONDS_A_SIZE. Prints a line "BYTES SECONDS" for 1, 2, 4, ... bytes:
  * half of a round trip, the median over rounds (one that the operating system disturbed must not count), the mean over

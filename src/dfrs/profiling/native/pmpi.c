@@ -1,4 +1,4 @@
-/* The profiling interface of MPI (PMPI): counts what a rank sends, receives and waits for (003 sections 5.3 and 6).
+/* The profiling interface of MPI (PMPI): counts what a rank sends, receives and waits for ([Atif2011] 5.3, 6).
  *
  * Preloaded, it stands before the MPI library; every call goes on to the library under its PMPI name, with the same
  * arguments but for a status of our own where the program ignores it (the size of what came is read from it). Without

@@ -1,4 +1,4 @@
-/* Rates of one CPU: what an event costs there (003 section 7.3.1). Prints, a line each, a name and a number:
+/* Rates of one CPU: what an event costs there ([Atif2011] section 7.3.1). Prints, a line each, a name and a number:
  *
  *   hertz    cycles a second, by a chain of multiplications of three cycles each (x86-64)
  *   flops    floating-point operations a second, in about the mix of MFLOPS(3): of 29, 15 are additions, 13 are

@@ -1,4 +1,4 @@
-"""Cells that do as they are told, and leave a file for each time they are run.
+"""Runs that do as they are told, and leave a file for each time they are run.
 
 In a module of its own, so that worker processes find them.
 """
@@ -13,18 +13,18 @@ from pathlib import Path
 
 import polars as pl
 
-from dfrs.experiments.cells import Cell, Kind, code_digest
+from dfrs.experiments.planned_runs import PlannedRun, RunKind, code_digest
 from dfrs.experiments.spec import Study
 from dfrs.model.errors import InputError
 from dfrs.simulator.simulation import StoppedError
 
 SCHEMA = {"number": pl.Int64, "what": pl.String, "seed": pl.Int64, "value": pl.Float64, "run": pl.String}
 DIFFERENT = ("cell_s", "run")
-"""Columns that are otherwise when a cell is run again."""
+"""Columns that differ when a run is repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class FakeScenario:
     """`directory` takes the files that tell what was run; with a file `fixed` in it, nothing fails any more."""
 
     number: int
@@ -44,11 +44,11 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """`what` happens to the cells of the cases in `at`, or of all; `seconds` pass before."""
+class FakeConfiguration:
+    """`what` happens to the runs of the scenarios in `at`, or of all; `seconds` pass before."""
 
     what: str = "value"
-    label: str = "entry"
+    label: str = "configuration"
     at: tuple[int, ...] = ()
     seconds: float = 0.0
 
@@ -62,39 +62,41 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    cells: int
+    count: int
     directory: Path
     broken: tuple[int, ...] = ()
     name: str = "fake"
 
-    def cases(self):
-        return tuple(Case(number=k, directory=self.directory, broken=k in self.broken) for k in range(self.cells))
+    def scenarios(self):
+        return tuple(
+            FakeScenario(number=k, directory=self.directory, broken=k in self.broken) for k in range(self.count)
+        )
 
 
 class FakeStudy(Study):
     kind = property(lambda _: FAKE)
 
 
-def prepare(case):
-    if case.broken and not case.fixed:
-        raise InputError(f"{case.name}:\nthere is no such part")
-    return case
+def prepare(scenario):
+    if scenario.broken and not scenario.fixed:
+        raise InputError(f"{scenario.name}:\nthere is no such part")
+    return scenario
 
 
-def run(case, entry, seed, keep):
-    mark = f"{case.number}.{entry.label}.{os.getpid()}.{uuid.uuid4().hex}"
-    (case.directory / mark).touch()
-    time.sleep(entry.seconds)
-    if not entry.at or case.number in entry.at:
-        _happen(case, entry.what)
-    if keep is not None:
-        keep.mkdir(parents=True)
-    return {"status": "complete", "seed": seed, "value": case.number / 7, "run": mark}
+def run(scenario, configuration, seed, save_in):
+    mark = f"{scenario.number}.{configuration.label}.{os.getpid()}.{uuid.uuid4().hex}"
+    (scenario.directory / mark).touch()
+    time.sleep(configuration.seconds)
+    if not configuration.at or scenario.number in configuration.at:
+        _happen(scenario, configuration.what)
+    if save_in is not None:
+        save_in.mkdir(parents=True)
+    return {"status": "complete", "seed": seed, "value": scenario.number / 7, "run": mark}
 
 
-def _happen(case, what):
-    once = case.directory / f"once.{case.number}"
-    if what == "value" or case.fixed or (what == "kill once" and once.exists()):
+def _happen(scenario, what):
+    once = scenario.directory / f"once.{scenario.number}"
+    if what == "value" or scenario.fixed or (what == "kill once" and once.exists()):
         return
     if what.startswith("kill"):
         once.touch()
@@ -115,32 +117,36 @@ class MuteError(Exception):
         raise RuntimeError("no words")
 
 
-def warm(entry):
+def warm(configuration):
     pass
 
 
-FAKE = Kind(name="fake", schema=SCHEMA, code=("experiments/cells.py",), prepare=prepare, run=run, warm=warm)
+FAKE = RunKind(name="fake", schema=SCHEMA, code=("experiments/planned_runs.py",), prepare=prepare, run=run, warm=warm)
 
 
 def code():
     return code_digest(FAKE.code)
 
 
-def cells(directory, count, *entries, broken=(), alone=False):
-    """Case by case. `directory` is made."""
+def planned(directory, count, *configurations, broken=(), alone=False):
+    """FakeScenario by case. `directory` is made."""
     directory.mkdir(parents=True, exist_ok=True)
-    cases = Source(cells=count, directory=directory, broken=tuple(broken)).cases()
-    return [Cell(kind=FAKE, case=case, entry=entry, alone=alone) for case in cases for entry in entries or (Entry(),)]
+    scenarios = Source(count=count, directory=directory, broken=tuple(broken)).scenarios()
+    return [
+        PlannedRun(kind=FAKE, scenario=scenario, configuration=configuration, alone=alone)
+        for scenario in scenarios
+        for configuration in configurations or (FakeConfiguration(),)
+    ]
 
 
-def study(directory, count, *entries, broken=()):
-    """The same cells as a study."""
+def study(directory, count, *configurations, broken=()):
+    """The same runs as a study."""
     directory.mkdir(parents=True, exist_ok=True)
-    source = Source(cells=count, directory=directory, broken=tuple(broken))
-    return FakeStudy(name="fakes", sources=(source,), entries=entries or (Entry(),))
+    source = Source(count=count, directory=directory, broken=tuple(broken))
+    return FakeStudy(name="fakes", sources=(source,), configurations=configurations or (FakeConfiguration(),))
 
 
-def runs(directory):
+def executed(directory):
     """How often each (number, label) was run."""
     return Counter(tuple(mark.split(".")[:2]) for mark in _marks(directory))
 

@@ -1,7 +1,9 @@
-"""What campaigns are made of: cells, each a case (what is run on) under an entry (what is run, how).
+"""What campaigns are made of: runs, each one scenario under one configuration.
 
-A cell has a name that says everything its result depends on but the code. Its key and its seed are functions of that
-name, so that results repeat bit for bit wherever and in whatever order cells are run, but for times and for what a
+A scenario is a workload or an instance; a configuration is a policy or an algorithm with its options.
+
+A run has a name that says everything its result depends on but the code. Its key and its seed are functions of that
+name, so that results repeat bit for bit wherever and in whatever order they are executed, but for times and for what a
 time limit allows.
 """
 
@@ -25,9 +27,16 @@ Row = dict[str, object]
 Schema = Mapping[str, type[pl.DataType]]
 
 FAILED = "failed"
-"""Status of a cell that raised; its message is in the column `message`."""
-OWN: Schema = {"key": pl.String, "cell": pl.String, "status": pl.String, "message": pl.String, "cell_s": pl.Float64}
-"""Columns that the results of all kinds have: `cell` is the name, `cell_s` what the cell took with its preparation."""
+"""Status of a run that raised; its message is in the column `message`."""
+COMMON_COLUMNS: Schema = {
+    "key": pl.String,
+    "cell": pl.String,
+    "status": pl.String,
+    "message": pl.String,
+    "cell_s": pl.Float64,
+}
+"""Columns that the results of all kinds have: `cell` is the run's name, `cell_s` the seconds it took, with its share of
+preparing the scenario."""
 
 _MESSAGE = 500
 _GROUP = "group:"
@@ -39,16 +48,16 @@ _RULES = "cells/1"
 """Changes with how names, keys and seeds are made."""
 
 
-class NotKeptError(InputError):
-    """A run was to be kept and could not be written: what is wrong with the disk is not the cell's fault."""
+class NotSavedError(InputError):
+    """A run was to be saved and could not be written: a fault of the disk, not of the run."""
 
 
-class Case(Protocol):
-    """What is run on: equal cases have equal names."""
+class Scenario(Protocol):
+    """A workload or an instance to run on: equal scenarios have equal names."""
 
     @property
     def name(self) -> str:
-        """Says everything that the case is made from."""
+        """Says everything that the scenario is made from."""
         ...
 
     def columns(self) -> Row:
@@ -56,8 +65,8 @@ class Case(Protocol):
         ...
 
 
-class Entry(Protocol):
-    """What is run, how. `label` is how tables call it, and no part of the cell's name."""
+class Configuration(Protocol):
+    """A policy or an algorithm with its options. `label` is its name in tables, and no part of the run's name."""
 
     @property
     def label(self) -> str:
@@ -75,35 +84,35 @@ class Entry(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """How cells of one kind are run. All functions are of a module, so that other processes find them."""
+class RunKind:
+    """How runs of one kind are run. All functions are of a module, so that other processes find them."""
 
     name: str
     schema: Schema
-    """Columns of its results beside OWN."""
+    """Columns of its results beside COMMON_COLUMNS."""
     code: tuple[str, ...]
     """Source files and directories, relative to the package, that results depend on; `group:NAME` stands for the
     packages that the entry points of that group are in, with their data."""
     prepare: Callable[[Any], Any]
-    """From a case to what `run` takes: done once for several entries."""
+    """From a scenario to what `run` takes: done once for several configurations."""
     run: Callable[[Any, Any, int, Path | None], Row]
-    """Prepared case, entry, seed, and the directory that keeps the run itself, if it is to be kept."""
+    """Prepared scenario, configuration, seed, and the directory to save the run in, if it is to be saved."""
     warm: Callable[[Any], object]
-    """Load or compile what an entry needs."""
+    """Load or compile what a configuration needs."""
 
     @property
     def columns(self) -> Schema:
         """Of a row of results."""
-        return {**OWN, **self.schema}
+        return {**COMMON_COLUMNS, **self.schema}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
-    """One run. With `alone`, nothing else of ours runs beside it, as its time is what is asked for."""
+class PlannedRun:
+    """One scenario under one configuration. With `alone` no other run executes beside it: its time is measured."""
 
-    kind: Kind
-    case: Case
-    entry: Entry
+    kind: RunKind
+    scenario: Scenario
+    configuration: Configuration
     alone: bool = False
     key: str = field(init=False)
 
@@ -112,8 +121,8 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Stable: case and entry with everything the result depends on but the code."""
-        return f"{self.case.name} | {self.entry.name}" + (" | alone" if self.alone else "")
+        """Stable: scenario and configuration with everything the result depends on but the code."""
+        return f"{self.scenario.name} | {self.configuration.name}" + (" | alone" if self.alone else "")
 
     @property
     def seed(self) -> int:
@@ -123,82 +132,82 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """Cells of one case, to be run one after the other in one process.
+    """Runs of one scenario, to be executed one after the other in one process.
 
-    `source` is the digest of the source files that it is to be run by; `keep` is where runs themselves are kept.
+    `source` is the digest of the source files that are to execute them; `save_in` is where runs are saved.
     """
 
-    cells: tuple[Cell, ...]
+    runs: tuple[PlannedRun, ...]
     source: str
-    keep: Path | None = None
+    save_in: Path | None = None
 
 
 def perform(work: Work) -> list[Row]:
-    """One row a cell. A cell that raises gives a row that says so.
+    """One row for each run. A run that raises gives a row that says so.
 
     Raises InputError where this process has other code than the one that asks.
     """
-    kind, case = work.cells[0].kind, work.cells[0].case
+    kind, scenario = work.runs[0].kind, work.runs[0].scenario
     if source_digest(kind.code) != work.source:
         raise InputError(f"a worker has other code of dfrs {dfrs.__version__}: install the same on every machine")
-    for cell in work.cells:
-        _warm(kind, cell.entry)
+    for run in work.runs:
+        _warm(kind, run.configuration)
     started = time.perf_counter()
     try:
-        prepared = kind.prepare(case)
-    except (Exception, SystemExit) as error:  # whatever is wrong with one case must not end the others
-        return [failure(cell, error) for cell in work.cells]
-    preparing_s = (time.perf_counter() - started) / len(work.cells)
-    return [_run(cell, prepared, preparing_s, work.keep) for cell in work.cells]
+        prepared = kind.prepare(scenario)
+    except (Exception, SystemExit) as error:  # one bad scenario must not end the others
+        return [failure(run, error) for run in work.runs]
+    preparing_s = (time.perf_counter() - started) / len(work.runs)
+    return [_run(run, prepared, preparing_s, work.save_in) for run in work.runs]
 
 
-def _run(cell: Cell, prepared: object, preparing_s: float, keep: Path | None) -> Row:
+def _run(run: PlannedRun, prepared: object, preparing_s: float, save_in: Path | None) -> Row:
     started = time.perf_counter()
     try:
-        row = cell.kind.run(prepared, cell.entry, cell.seed, None if keep is None else keep / cell.key)
-    except NotKeptError:
+        row = run.kind.run(prepared, run.configuration, run.seed, None if save_in is None else save_in / run.key)
+    except NotSavedError:
         raise
     except (Exception, SystemExit) as error:  # a policy may raise anything
-        row = failure(cell, error)
+        row = failure(run, error)
     else:
-        row = _shared(cell) | row
+        row = _shared(run) | row
     return row | {"cell_s": preparing_s + time.perf_counter() - started}
 
 
-def failure(cell: Cell, error: BaseException | str) -> Row:
-    """The row of a cell that gave no result."""
+def failure(run: PlannedRun, error: BaseException | str) -> Row:
+    """The row of a run that gave no result."""
     try:
         told = str(error) if isinstance(error, DfrsError | str) else f"{type(error).__name__}: {error}"
     except Exception:  # of a policy's own kind, which may not even be told
         told = type(error).__name__
     # Names of files need not be text.
     message = " ".join(told.split())[:_MESSAGE].encode(errors="replace").decode()
-    return _shared(cell) | {"status": FAILED, "message": message}
+    return _shared(run) | {"status": FAILED, "message": message}
 
 
-def _shared(cell: Cell) -> Row:
-    names = {"key": cell.key, "cell": cell.name}
-    return dict.fromkeys(cell.kind.columns) | names | cell.case.columns() | cell.entry.columns()
+def _shared(run: PlannedRun) -> Row:
+    names = {"key": run.key, "cell": run.name}
+    return dict.fromkeys(run.kind.columns) | names | run.scenario.columns() | run.configuration.columns()
 
 
 _warmed: set[tuple[str, str]] = set()
 
 
-def _warm(kind: Kind, entry: Entry) -> None:
-    """Load or compile, once a process, what an entry needs. What fails here fails again where it is recorded."""
-    if (kind.name, entry.name) in _warmed:
+def _warm(kind: RunKind, configuration: Configuration) -> None:
+    """Load or compile what a configuration needs, once a process. Failures recur where they are recorded."""
+    if (kind.name, configuration.name) in _warmed:
         return
-    _warmed.add((kind.name, entry.name))
+    _warmed.add((kind.name, configuration.name))
     try:
-        kind.warm(entry)
+        kind.warm(configuration)
     except (Exception, SystemExit):
         return
 
 
-def warm(cells: Sequence[Cell]) -> None:
-    """Load or compile what these cells need in this process; others then find it compiled."""
-    for cell in cells:
-        _warm(cell.kind, cell.entry)
+def warm(runs: Sequence[PlannedRun]) -> None:
+    """Load or compile what these runs need in this process; others then find it compiled."""
+    for run in runs:
+        _warm(run.kind, run.configuration)
 
 
 @cache
@@ -224,7 +233,7 @@ def _digest(parts: tuple[str, ...], told: Callable[[bytes], bytes]) -> str:
             digest.update(name.encode())
             content = file.read_bytes()
             digest.update(told(content) if file.suffix == ".py" else content)
-    digest.update(f"{_RULES} {' '.join(OWN)}".encode())
+    digest.update(f"{_RULES} {' '.join(COMMON_COLUMNS)}".encode())
     for library in _LIBRARIES:
         digest.update(f"{library} {version(library)}".encode())
     return digest.hexdigest()[:12]
@@ -237,12 +246,12 @@ def _sources(root: Path, part: str) -> Iterator[tuple[str, Path]]:
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             yield file.relative_to(root).as_posix(), file
         return
-    for entry in sorted(entry_points(group=part.removeprefix(_GROUP)), key=lambda entry: entry.name):
-        package = entry.module.rpartition(".")[0] or entry.module
+    for point in sorted(entry_points(group=part.removeprefix(_GROUP)), key=lambda point: point.name):
+        package = point.module.rpartition(".")[0] or point.module
         found = find_spec(package)
         for folder in sorted(map(Path, (found and found.submodule_search_locations) or ())):
             for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix in _MEANT):
-                yield f"{entry.name}={package}/{file.relative_to(folder).as_posix()}", file
+                yield f"{point.name}={package}/{file.relative_to(folder).as_posix()}", file
 
 
 def _meaning(source: bytes) -> bytes:

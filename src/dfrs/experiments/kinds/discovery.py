@@ -1,4 +1,4 @@
-"""Discovery of needs on shared nodes, second by second, as cells of a campaign (000 section 7.3).
+"""Discovery of needs on shared nodes, second by second, in campaigns ([Stillwell2010] section 7.3).
 
 A study in a campaign file has `scenes` and `methods`.
 """
@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from dfrs.experiments.cells import Kind, Row, Schema
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Count, Limit, Numbers, Seconds, Strict, known_policy, named, one_or_several
+from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.model.errors import DfrsError
 from dfrs.model.needs import Discovery
 from dfrs.policies.discovery.methods import find_discovery
@@ -26,20 +26,32 @@ from dfrs.simulator.discovery import Costs, Oracle, Scene, share, traces
 ORACLE = "ORACLE"
 """The method that knows the needs."""
 MEMORY = 0.25
-"""Of a task, so that at most four are on a node (000 section 7.3)."""
+"""Of a task, so that at most four are on a node ([Stillwell2010] section 7.3)."""
 
 SCHEMA: Schema = {
-    "seed": pl.Int64, "nodes": pl.Int64, "tasks": pl.Int64, "hogs": pl.Int64, "seconds": pl.Int64,
-    "change_s": pl.Float64, "method": pl.String, "policy": pl.String, "migration_s": pl.Int64, "stop_s": pl.Int64,
-    "noise": pl.Float64, "average_minimum_yield": pl.Float64, "minimum_average_yield": pl.Float64,
-    "estimate_error": pl.Float64, "migrations": pl.Int64, "told": pl.Int64,
-}  # fmt: skip
-"""The two yields are those of 000 section 7.4; `estimate_error` is the mean distance of estimates from true needs;
+    "seed": pl.Int64,
+    "nodes": pl.Int64,
+    "tasks": pl.Int64,
+    "hogs": pl.Int64,
+    "seconds": pl.Int64,
+    "change_s": pl.Float64,
+    "method": pl.String,
+    "policy": pl.String,
+    "migration_s": pl.Int64,
+    "stop_s": pl.Int64,
+    "noise": pl.Float64,
+    "average_minimum_yield": pl.Float64,
+    "minimum_average_yield": pl.Float64,
+    "estimate_error": pl.Float64,
+    "migrations": pl.Int64,
+    "told": pl.Int64,
+}
+"""The two yields are those of [Stillwell2010] 7.4; `estimate_error` is the mean distance of estimates from true needs;
 `told` is how often the policy was told needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class DiscoveryScenario:
     """Trace `seed`: `tasks` on each node with needs that change after `change_s` on average, and hogs that need 1."""
 
     seed: int
@@ -67,13 +79,17 @@ class Case:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "seed": self.seed, "nodes": self.nodes, "tasks": self.tasks, "hogs": self.hogs, "seconds": self.seconds,
+            "seed": self.seed,
+            "nodes": self.nodes,
+            "tasks": self.tasks,
+            "hogs": self.hogs,
+            "seconds": self.seconds,
             "change_s": self.change_s,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DiscoveryConfiguration:
     """A method, the policy that migrates (none: nobody does), and what the host does."""
 
     label: str
@@ -92,17 +108,24 @@ class Entry:
     def columns(self) -> Row:
         """What names it in the results."""
         return {
-            "method": self.method, "policy": self.policy, "migration_s": self.migration_s, "stop_s": self.stop_s,
+            "method": self.method,
+            "policy": self.policy,
+            "migration_s": self.migration_s,
+            "stop_s": self.stop_s,
             "noise": self.noise,
-        }  # fmt: skip
+        }
 
 
-def run(scene: Scene, entry: Entry, seed: int, keep: Path | None) -> Row:
+def run(scene: Scene, configuration: DiscoveryConfiguration, seed: int, save_in: Path | None) -> Row:
     """Drive the method over the scene."""
-    del keep  # a run is its numbers: there is no log to keep
-    method: Discovery = Oracle(need=scene.need) if entry.method == ORACLE else find_discovery(entry.method)
-    policy = find_policy(entry.policy) if entry.policy else None
-    costs = Costs(migration_s=entry.migration_s, stop_s=entry.stop_s, noise=entry.noise, seed=seed)
+    del save_in  # a run is its numbers: there is no log to save
+    method: Discovery = (
+        Oracle(need=scene.need) if configuration.method == ORACLE else find_discovery(configuration.method)
+    )
+    policy = find_policy(configuration.policy) if configuration.policy else None
+    costs = Costs(
+        migration_s=configuration.migration_s, stop_s=configuration.stop_s, noise=configuration.noise, seed=seed
+    )
     found = share(scene, method, policy, costs)
     return {
         "status": "complete",
@@ -115,20 +138,20 @@ def run(scene: Scene, entry: Entry, seed: int, keep: Path | None) -> Row:
 
 
 @lru_cache(maxsize=2)
-def prepare(case: Case) -> Scene:
-    """The case's scene."""
-    return case.scene()
+def prepare(scenario: DiscoveryScenario) -> Scene:
+    """The scenario's scene."""
+    return scenario.scene()
 
 
-def warm(entry: Entry) -> None:
-    """Run the entry for some minutes."""
-    run(prepare(Case(seed=0, seconds=600)), entry, 0, None)
+def warm(configuration: DiscoveryConfiguration) -> None:
+    """Run the configuration for some minutes."""
+    run(prepare(DiscoveryScenario(seed=0, seconds=600)), configuration, 0, None)
 
 
-NEEDS = Kind(
+DISCOVERY = RunKind(
     name="needs",
     schema=SCHEMA,
-    code=("placement", "kernels", "model", "policies", "simulator/discovery.py", "experiments/kinds/needs.py"),
+    code=("placement", "kernels", "model", "policies", "simulator/discovery.py", "experiments/kinds/discovery.py"),
     prepare=prepare,
     run=run,
     warm=warm,
@@ -148,8 +171,8 @@ def _policy(name: str) -> str:
     return known_policy(name) if name else name
 
 
-class NeedsSource(Strict):
-    """Traces as those of 000 section 7.3, one for each seed."""
+class DiscoverySource(Strict):
+    """Traces as those of [Stillwell2010] section 7.3, one for each seed."""
 
     model: Literal["needs"] = "needs"
     name: str = "needs"
@@ -160,13 +183,13 @@ class NeedsSource(Strict):
     change_s: float = Field(default=1_200.0, gt=0, allow_inf_nan=False)
     seeds: Numbers
 
-    def cases(self) -> tuple[Case, ...]:
+    def scenarios(self) -> tuple[DiscoveryScenario, ...]:
         """In the order of the seeds."""
         own = self.model_dump(exclude={"model", "name", "seeds"})
-        return tuple(Case(seed=seed, **own) for seed in self.seeds)
+        return tuple(DiscoveryScenario(seed=seed, **own) for seed in self.seeds)
 
 
-class NeedsSettings(Strict):
+class DiscoverySettings(Strict):
     """Of all methods of a study that do not have their own."""
 
     migration_s: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] = (10,)
@@ -174,7 +197,7 @@ class NeedsSettings(Strict):
     noise: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (0.0,)
 
 
-class MethodItem(Strict):
+class MethodSpec(Strict):
     """A method, and the policy that migrates."""
 
     method: Annotated[str, AfterValidator(_method)]
@@ -184,36 +207,39 @@ class MethodItem(Strict):
     stop_s: Limit | None = None
     noise: Seconds | None = None
 
-    def item(self) -> dict[str, Any]:
+    def labelled(self) -> dict[str, Any]:
         """What it says, with a label."""
         return {"label": self.method} | self.model_dump(exclude_none=True)
 
 
-class NeedsStudy(StudyModel):
+class DiscoveryStudy(StudyModel):
     """Every scene under every method."""
 
-    scenes: Annotated[tuple[NeedsSource, ...], Field(min_length=1)]
-    methods: Annotated[tuple[Annotated[MethodItem, BeforeValidator(named("method"))], ...], Field(min_length=1)]
-    settings: NeedsSettings = NeedsSettings()
+    scenes: Annotated[tuple[DiscoverySource, ...], Field(min_length=1)]
+    methods: Annotated[tuple[Annotated[MethodSpec, BeforeValidator(named("method"))], ...], Field(min_length=1)]
+    settings: DiscoverySettings = DiscoverySettings()
 
 
-def _entries(study: NeedsStudy) -> Iterator[Entry]:
-    return (Entry(**item) for item in combined((item.item() for item in study.methods), study.settings))
+def _configurations(study: DiscoveryStudy) -> Iterator[DiscoveryConfiguration]:
+    return (
+        DiscoveryConfiguration(**table)
+        for table in combined((table.labelled() for table in study.methods), study.settings)
+    )
 
 
-def _said(entry: Entry) -> dict[str, object]:
-    return unusual(entry, Entry(label=entry.label, method=entry.method))
+def _unusual_settings(configuration: DiscoveryConfiguration) -> dict[str, object]:
+    return unusual(configuration, DiscoveryConfiguration(label=configuration.label, method=configuration.method))
 
 
 EXPERIMENT = Experiment(
-    kind=NEEDS,
-    entry=Entry,
-    study=NeedsStudy,
+    kind=DISCOVERY,
+    configuration=DiscoveryConfiguration,
+    study=DiscoveryStudy,
     sources="scenes",
-    entries="methods",
-    item="method",
-    build=_entries,
-    said=_said,
-    measures=("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
-    along=("hogs",),
+    configurations="methods",
+    named_by="method",
+    build=_configurations,
+    unusual_settings=_unusual_settings,
+    metrics=("average_minimum_yield", "minimum_average_yield", "estimate_error", "migrations"),
+    x_columns=("hogs",),
 )

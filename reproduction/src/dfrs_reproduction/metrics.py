@@ -1,4 +1,4 @@
-"""The documents' measures: distance from bound, failures, degradation from the best.
+"""The documents' metrics: distance from bound, failures, degradation from the best.
 
 The first two are of [Stillwell2010] section 4.3, the third is of [Stillwell2008] section 4.2.1.
 """
@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from dfrs.experiments.cells import FAILED
+from dfrs.experiments.planned_runs import FAILED
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats
 from dfrs.report.curves import Series, Style
@@ -26,7 +26,7 @@ DISTANCES = ("dfb", "dfb, %", "90th dfb", "90th dfb, %")
 FAILURES = ("failures, % of all", "% of those with a bound", "% of those that a published algorithm solves")
 
 
-class Sheet:
+class ResultTable:
     """A study's results as columns: one value per instance, instances in one order for all algorithms."""
 
     def __init__(self, frame: pl.DataFrame) -> None:
@@ -75,26 +75,26 @@ class Sheet:
         """(I,) whether any algorithm of the documents solved it."""
         return self.solved_by(label for label in self.labels if not label.startswith("BEST"))
 
-    def where(self, **parameters: float | bool) -> "Sheet":
+    def where(self, **parameters: float | bool) -> "ResultTable":
         """The instances with these parameters."""
-        return Sheet(self.frame.filter(*(pl.col(name) == value for name, value in parameters.items())))
+        return ResultTable(self.frame.filter(*(pl.col(name) == value for name, value in parameters.items())))
 
-    def first(self, count: int) -> "Sheet":
+    def first(self, count: int) -> "ResultTable":
         """The first `count` instances."""
-        return Sheet(self.frame.head(count * len(self.labels)))
+        return ResultTable(self.frame.head(count * len(self.labels)))
 
     def __len__(self) -> int:
         return len(self._parts[self.labels[0]]) if self.labels else 0
 
 
-def failures(sheets: Iterable[Sheet]) -> tuple[str, ...]:
+def failures(datasets: Iterable[ResultTable]) -> tuple[str, ...]:
     """A note on each entry with failed runs, with the first message."""
     notes: list[str] = []
-    for sheet in sheets:
-        for label in sheet.labels:
-            messages = sheet.messages(label)
+    for data in datasets:
+        for label in data.labels:
+            messages = data.messages(label)
             if messages:
-                notes.append(f"{label}: {len(messages)} of {len(sheet)} runs failed; the first: {messages[0]}")
+                notes.append(f"{label}: {len(messages)} of {len(data)} runs failed; the first: {messages[0]}")
     return tuple(notes)
 
 
@@ -130,33 +130,33 @@ def distance(bound: Floats, yields: Floats) -> Distance:
     )
 
 
-def distance_cells(sheet: Sheet, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[TableCell]:
+def distance_cells(data: ResultTable, row: str, yields: Floats, published: Published = UNPUBLISHED) -> list[TableCell]:
     """One row of Tables 4.1, 4.3 and 4.4: dfb, and failures on three bases."""
-    d = distance(sheet.bound, yields)
-    averages = (sheet.bound - yields, relative_to(sheet.bound, yields))
+    d = distance(data.bound, yields)
+    averages = (data.bound - yields, relative_to(data.bound, yields))
     cells = [
         mean_cell(
-            values, report="distance", row=row, measure=measure, published=known, decimals=2 if "%" in measure else 3
+            values, report="distance", row=row, metric=metric, published=known, decimals=2 if "%" in metric else 3
         )
-        for measure, known, values in zip(DISTANCES[:2], published[:2], averages, strict=True)
+        for metric, known, values in zip(DISTANCES[:2], published[:2], averages, strict=True)
     ]
     cells += [
         TableCell(
             row=row,
-            measure=measure,
+            metric=metric,
             published=known,
             measured=value,
             instances=d.solved,
-            decimals=2 if "%" in measure else 3,
+            decimals=2 if "%" in metric else 3,
         )
-        for measure, known, value in zip(DISTANCES[2:], published[2:4], (d.high, d.relative_high), strict=True)
+        for metric, known, value in zip(DISTANCES[2:], published[2:4], (d.high, d.relative_high), strict=True)
     ]
     failed = np.isnan(yields)
-    bases = (np.ones_like(failed), ~np.isnan(sheet.bound), sheet.solvable)
-    for measure, base, known in zip(FAILURES, bases, (published[4], None, None), strict=True):
+    bases = (np.ones_like(failed), ~np.isnan(data.bound), data.solvable)
+    for metric, base, known in zip(FAILURES, bases, (published[4], None, None), strict=True):
         cells.append(
             TableCell(
-                row=row, measure=measure, published=known, measured=percent(failed, base), instances=int(base.sum())
+                row=row, metric=metric, published=known, measured=percent(failed, base), instances=int(base.sum())
             )
         )
     return cells
@@ -182,14 +182,18 @@ def mean(values: Floats) -> float | None:
 def interval(values: Floats, *seed: str, clusters: Labels | None = None) -> Interval:
     """The mean of what is not NaN with its 95 % confidence interval, unless that is of too few to be shown.
 
-    `seed` says which it is: report, row, measure. The instances of one of (I,) `clusters` are drawn together.
+    `seed` says which it is: report, row, metric. The instances of one of (I,) `clusters` are drawn together.
     """
     return mean_interval(values, seed=drawn_as("/".join(seed)), clusters=clusters).shown
 
 
 _DRAWN_AS = {
-    "[Stillwell2010]": "000", "[Stillwell2008]": "001", "[Kumar2011]": "002", "[Atif2011]": "003", "kumar2011-": "002-",
-}  # fmt: skip
+    "[Stillwell2010]": "000",
+    "[Stillwell2008]": "001",
+    "[Kumar2011]": "002",
+    "[Atif2011]": "003",
+    "kumar2011-": "002-",
+}
 """How seeds spell documents: under other names the intervals in `results` would be drawn otherwise."""
 
 
@@ -206,16 +210,16 @@ def mean_cell(
     *,
     report: str,
     row: str,
-    measure: str,
+    metric: str,
     decimals: int = 2,
     published: float | None = None,
     clusters: Labels | None = None,
 ) -> TableCell:
     """The mean of (I,) `values` with its interval, over the instances on which they are not NaN."""
-    found = interval(values, report, row, measure, clusters=clusters)
+    found = interval(values, report, row, metric, clusters=clusters)
     return TableCell(
         row=row,
-        measure=measure,
+        metric=metric,
         measured=found.mean,
         low=found.low,
         high=found.high,

@@ -1,4 +1,4 @@
-"""What was odd in a trace, where, and what was done about it."""
+"""Warnings about a trace: which rules it breaks, where, and what was done about it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Oddity:
+class TraceWarning:
     """All places where one rule was not met, and how they were handled."""
 
     rule: str
@@ -45,17 +45,17 @@ class Oddity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class TraceReport:
     """What the reader of a trace, and whoever made a workload of it, noticed."""
 
     source: str = ""
     lines: int = 0
     """Lines that should have been jobs."""
-    oddities: tuple[Oddity, ...] = ()
+    warnings: tuple[TraceWarning, ...] = ()
 
-    def and_(self, oddities: Iterable[Oddity]) -> Self:
-        """The report with more oddities; those that never occurred are left out."""
-        return replace(self, oddities=(*self.oddities, *(o for o in oddities if o.count)))
+    def and_(self, warnings: Iterable[TraceWarning]) -> Self:
+        """The report with more warnings; rules that were never broken are left out."""
+        return replace(self, warnings=(*self.warnings, *(o for o in warnings if o.count)))
 
     def document(self) -> dict[str, object]:
         """The report in JSON's types."""
@@ -69,15 +69,15 @@ class Report:
                     "count": o.count,
                     "examples": [{"line": e.line, "field": e.field, "value": e.value} for e in o.examples],
                 }
-                for o in self.oddities
+                for o in self.warnings
             ],
         }
 
 
-def oddity(rule: str, handled: str, bad: Bools, line: Ints, field: str, values: np.ndarray) -> Oddity:
-    """The oddity of the rows where `bad` (J,), which stood in lines `line` (J,) with `values` (J,) in `field`."""
+def trace_warning(rule: str, handled: str, bad: Bools, line: Ints, field: str, values: np.ndarray) -> TraceWarning:
+    """The warning about the rows where `bad` (J,), which stood in lines `line` (J,) with `values` (J,) in `field`."""
     rows = np.flatnonzero(bad)
     examples = [
         Example(line=int(line[k]), field=field, value=f"{float(values[k]):.17g}") for k in islice(rows.tolist(), SHOWN)
     ]
-    return Oddity(rule=rule, handled=handled, count=len(rows), examples=tuple(examples))
+    return TraceWarning(rule=rule, handled=handled, count=len(rows), examples=tuple(examples))

@@ -1,4 +1,4 @@
-"""Runs that a campaign keeps: what `dfrs simulate` or `dfrs allocate` would have written, with a page or a picture."""
+"""Runs that a campaign saves: what `dfrs simulate` or `dfrs allocate` would have written, with a page or a picture."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import dfrs
-from dfrs.experiments.cells import NotKeptError
+from dfrs.experiments.planned_runs import NotSavedError
 from dfrs.model.allocation import Outcome
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
@@ -21,19 +21,19 @@ from dfrs.runs.directory import write_run
 from dfrs.workloads.files import instance_document
 
 FRONTS = ("page.html", "allocation.png", "summary.json", "instance.json")
-"""What to open first of a kept run: the first of these that is there."""
+"""What to open first of a saved run: the first of these that is there."""
 
 
-def keep_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
-    """A run directory, with a page to explore unless the run is too large for one. Raises NotKeptError."""
+def save_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
+    """A run directory, with a page to explore unless the run is too large for one. Raises NotSavedError."""
     with _whole(directory) as made:
         write_run(run, made, metrics, dfrs.__version__)
         if fits_a_page(run):
             write_page(run, made / "page.html", metrics)
 
 
-def keep_allocation(instance: Instance, outcome: Outcome | None, label: str, directory: Path) -> None:
-    """The instance, and where there is one the allocation with its picture. Raises NotKeptError."""
+def save_allocation(instance: Instance, outcome: Outcome | None, label: str, directory: Path) -> None:
+    """The instance, and where there is one the allocation with its picture. Raises NotSavedError."""
     with _whole(directory) as made:
         write_text(made / "instance.json", json.dumps(instance_document(instance), indent=1) + "\n")
         if outcome is None or outcome.allocation is None:
@@ -57,9 +57,9 @@ def _whole(directory: Path) -> Generator[Path]:
             made.replace(directory)
     except (OSError, InputError) as error:
         cause = error.strerror if isinstance(error, OSError) else str(error).rpartition(": ")[2]
-        raise NotKeptError(f"{directory}: cannot keep the run: {cause}; what is done is kept: run again") from None
+        raise NotSavedError(f"{directory}: cannot keep the run: {cause}; what is done is kept: run again") from None
 
 
 def front(directory: Path) -> Path | None:
-    """What to open first of a kept run; None where nothing is kept."""
+    """What to open first of a saved run; None where nothing is saved."""
     return next((path for name in FRONTS if (path := directory / name).is_file()), None)
