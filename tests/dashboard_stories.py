@@ -94,6 +94,7 @@ def node_of(name: str, now: float, tasks: Sequence[NodeTask] = (), *, cpus: floa
             "caps": True,
             "pause_frees_memory": False,
             "notes": (),
+            "connected": True,
             "seen_at": now,
             "version": "0.1.0",
             **more,

@@ -103,6 +103,7 @@ class FakeService:
             caps=False,
             pause_frees_memory=False,
             notes=(),
+            connected=True,
             seen_at=0.0,
             version="1",
         )

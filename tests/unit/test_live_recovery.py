@@ -241,6 +241,26 @@ def test_another_policy_takes_over_and_what_was_decided_before_stays_decided(tmp
     run(story())
 
 
+def test_until_its_agent_is_back_a_node_is_what_was_last_known(tmp_path):
+    async def story():
+        world = InMemoryHosts()
+        world.node("n1", cpus=2.0)
+        first = await begin(tmp_path, world)
+        await until(first.nodes)
+        await first.stop()
+        del world.nodes["n1"]
+        second = await begin(tmp_path, world)
+        (node,) = second.nodes()
+        assert not node.connected
+        assert node.cpus == 2.0
+        world.node("n1", cpus=1.0).attach(second)
+        await until(lambda: second.nodes()[0].connected)
+        assert second.nodes()[0].cpus == 1.0
+        await second.stop()
+
+    run(story())
+
+
 def test_a_policy_that_takes_over_is_asked_at_once(tmp_path):
     async def story():
         world = InMemoryHosts()

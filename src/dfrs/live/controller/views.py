@@ -265,6 +265,7 @@ def node(state: State, record: NodeRecord) -> Node:
         caps=hello.abilities.caps,
         pause_frees_memory=hello.abilities.pause_frees_memory,
         notes=hello.abilities.notes,
+        connected=record.link is not None,
         seen_at=seen_at,
         version=hello.version,
     )

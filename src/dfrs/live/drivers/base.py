@@ -55,7 +55,7 @@ class TaskSpec(Wire):
     output_bytes: int = Field(default=16 << 20, gt=0)
     """Size at which an output file is rotated; one older file is kept."""
     profile: bool = False
-    """Whether its MPI programs are profiled (003 sections 5.2 to 5.4)."""
+    """Whether its MPI programs are profiled ([Atif2011] sections 5.2 to 5.4)."""
 
 
 class TaskState(StrEnum):

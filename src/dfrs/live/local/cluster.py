@@ -225,7 +225,8 @@ class LocalCluster:
         def up() -> list[Node] | None:
             self._children.must_live()
             nodes = [node for node in client.nodes() if node.name in wanted]
-            ready = [node for node in nodes if node.state in {NodeState.UP, NodeState.DRAINING}]
+            # Of a node of a former start, the controller knows the state and the size of then.
+            ready = [node for node in nodes if node.connected and node.state in {NodeState.UP, NodeState.DRAINING}]
             tell(f"{len(ready)} of {len(wanted)} nodes are up")
             return ready if len(ready) == len(wanted) else None
 

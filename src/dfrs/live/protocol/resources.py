@@ -191,6 +191,8 @@ class Node(ApiModel):
     caps: bool
     pause_frees_memory: bool
     notes: tuple[str, ...]
+    connected: bool
+    """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float
     version: str
 
