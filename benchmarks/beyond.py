@@ -20,10 +20,12 @@ from dfrs.runs.metrics.schedule import Metrics
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 
 COLUMNS = (
-    ("degradation", "bounded_degradation_from_bound", ",.2f"), ("mean stretch", "stretch_mean", ",.2f"),
-    ("pauses/job", "pauses_per_job", ",.2f"), ("moves/job", "migrations_per_job", ",.2f"),
+    ("degradation", "bounded_degradation_from_bound", ",.2f"),
+    ("mean stretch", "stretch_mean", ",.2f"),
+    ("pauses/job", "pauses_per_job", ",.2f"),
+    ("moves/job", "migrations_per_job", ",.2f"),
     ("moved GB/s", "migration_gb_per_s", ",.3f"),
-)  # fmt: skip
+)
 
 
 def run(workload: Workload, policy: str, capacity: np.ndarray | None = None) -> Run:

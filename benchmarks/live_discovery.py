@@ -64,10 +64,14 @@ METHODS = (
 SECONDS_OF = {
     "DYNAMIC": {"discovery_s": 60.0, "allocation_s": 60.0, "execution_s": 60.0, "step_s": 10.0},
     "OBSERVE": {
-        "step_s": 10.0, "change_s": 600.0, "probe_every_s": 300.0, "probe_s": 10.0, "memory_s": 14_400.0,
+        "step_s": 10.0,
+        "change_s": 600.0,
+        "probe_every_s": 300.0,
+        "probe_s": 10.0,
+        "memory_s": 14_400.0,
         "tell_s": 10.0,
     },
-}  # fmt: skip
+}
 """Settings in seconds of the traces. OBSERVE's probes take as long, and as large a
 part of the time as by default."""
 

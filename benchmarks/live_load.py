@@ -17,10 +17,13 @@ from dfrs.testing.in_memory import GIB
 NODES, JOBS, CLIENTS = 1_000, 10_000, 20
 DECISION_GOAL_S = 1.0
 WORDS = {
-    "submissions_per_s": "submissions of 20 clients, without HTTP", "decision_s": "slowest of 5 decisions",
-    "submit_to_decided_s": "from submission to decision", "slowest_turn_s": "longest the API waits, while filling",
-    "slowest_turn_later_s": "longest the API waits, afterwards", "memory_mib": "memory, agents included",
-}  # fmt: skip
+    "submissions_per_s": "submissions of 20 clients, without HTTP",
+    "decision_s": "slowest of 5 decisions",
+    "submit_to_decided_s": "from submission to decision",
+    "slowest_turn_s": "longest the API waits, while filling",
+    "slowest_turn_later_s": "longest the API waits, afterwards",
+    "memory_mib": "memory, agents included",
+}
 PATIENCE_S = 600.0
 
 
@@ -70,10 +73,12 @@ async def _load(path, nodes, jobs):
     await until(lambda: controller.cluster().jobs[JobState.RUNNING] == jobs, "all jobs run", PATIENCE_S)
     running_s = time.perf_counter() - begin_s
     result = {
-        "submissions_per_s": jobs / submitted_s, "all_running_s": running_s,
-        "decisions": controller.state.core.decisions, "slowest_turn_s": max(turns),
+        "submissions_per_s": jobs / submitted_s,
+        "all_running_s": running_s,
+        "decisions": controller.state.core.decisions,
+        "slowest_turn_s": max(turns),
         "commit_s": controller.database.commit_s,
-    }  # fmt: skip
+    }
     turns.clear()
     decisions, steps = [], []
     for _ in range(5):
@@ -86,9 +91,11 @@ async def _load(path, nodes, jobs):
     watch.cancel()
     reports.cancel()
     result |= {
-        "decision_s": max(decisions), "submit_to_decided_s": max(steps), "slowest_turn_later_s": max(turns),
+        "decision_s": max(decisions),
+        "submit_to_decided_s": max(steps),
+        "slowest_turn_later_s": max(turns),
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }  # fmt: skip
+    }
     await controller.stop()
     return result
 

@@ -58,7 +58,12 @@ __all__ = [
 
 _HOMES = {
     "dfrs.api": (
-        "allocate", "generate_services", "generate_virtual_clusters", "read_instance", "read_workload", "simulate",
+        "allocate",
+        "generate_services",
+        "generate_virtual_clusters",
+        "read_instance",
+        "read_workload",
+        "simulate",
     ),
     "dfrs.bounds.stretch": ("stretch_bound",),
     "dfrs.placement.bounds": ("lp_bound", "upper_bound"),
@@ -71,7 +76,7 @@ _HOMES = {
     "dfrs.model.resources": ("Kind", "Resource"),
     "dfrs.model.run": ("Penalty", "Run"),
     "dfrs.version": ("__version__",),
-}  # fmt: skip
+}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 # Hidden from type checkers, for which every name would exist otherwise.

@@ -27,11 +27,20 @@ from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
 
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {
-        "submit": Submit, "change": Change, "complete": Complete, "wake": Wake, "ready": Ready, "node": NodeChange,
-        "revise": Revise, "join": Join, "capacity": Capacity, "hold": Hold, "unhold": Unhold,
+        "submit": Submit,
+        "change": Change,
+        "complete": Complete,
+        "wake": Wake,
+        "ready": Ready,
+        "node": NodeChange,
+        "revise": Revise,
+        "join": Join,
+        "capacity": Capacity,
+        "hold": Hold,
+        "unhold": Unhold,
         "predicted": Predicted,
     }
-)  # fmt: skip
+)
 """Events by what a document calls them."""
 
 _NAMES = {kind: name for name, kind in KINDS.items()}

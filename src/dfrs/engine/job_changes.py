@@ -9,9 +9,14 @@ from dfrs.model.elastic import LEAST_S, Answer, Answers, CommandKind
 from dfrs.model.instance import Floats, Ints
 
 _COLUMNS = {
-    "time_s": "f8", "job_id": "i8", "kind": "i8", "amount": "f8", "answer": "i8", "change_s": "f8",
+    "time_s": "f8",
+    "job_id": "i8",
+    "kind": "i8",
+    "amount": "f8",
+    "answer": "i8",
+    "change_s": "f8",
     "change_tasks": "i8",
-}  # fmt: skip
+}
 
 
 def change_time(job: np.void, command: Change) -> tuple[Answer, float]:

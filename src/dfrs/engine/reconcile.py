@@ -10,10 +10,13 @@ from dfrs.model.decisions import Cause, PolicyError, Reason, Snapshot, Target
 from dfrs.model.instance import Ints
 
 _USUAL = {
-    Cause.SUBMISSION: int(Reason.ROOM), Cause.COMPLETION: int(Reason.FREED), Cause.WAKE: int(Reason.PACKED),
-    Cause.NODES: int(Reason.FREED), Cause.COMMAND: int(Reason.FREED),
+    Cause.SUBMISSION: int(Reason.ROOM),
+    Cause.COMPLETION: int(Reason.FREED),
+    Cause.WAKE: int(Reason.PACKED),
+    Cause.NODES: int(Reason.FREED),
+    Cause.COMMAND: int(Reason.FREED),
     Cause.NEEDS: int(Reason.REVISED),
-}  # fmt: skip
+}
 """What is said where the policy says nothing."""
 
 

@@ -188,9 +188,7 @@ class PredictedSpeeds:
 
     def state(self) -> dict[str, np.ndarray]:
         """What was predicted, as arrays, for `restore`."""
-        return {
-            "serials": self._serials, "speed": self._speed, "required": self._required, "swapping": self._swapping,
-        }  # fmt: skip
+        return {"serials": self._serials, "speed": self._speed, "required": self._required, "swapping": self._swapping}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken; from a core of nodes that were alike, nothing is known yet."""

@@ -140,9 +140,14 @@ class State:
     @property
     def _parts(self) -> Mapping[str, Rows | NodeTable | Held | LastIslands | EventLog | AnswerLog | SpeedsKept]:
         return {
-            "rows": self.rows, "cluster": self.cluster, "held": self.held, "last_islands": self.last_islands,
-            "event_log": self.event_log, "answers": self.answers, "speeds": self.speeds,
-        }  # fmt: skip
+            "rows": self.rows,
+            "cluster": self.cluster,
+            "held": self.held,
+            "last_islands": self.last_islands,
+            "event_log": self.event_log,
+            "answers": self.answers,
+            "speeds": self.speeds,
+        }
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -355,9 +355,15 @@ class Client:
             known = "Authorization" in self._http.headers
             raise DeniedError(f"{self.url}: {detail if known else 'wants a token: name its file with --token-file'}")
         kinds: dict[int, type[DfrsError]] = {
-            400: InputError, 403: DeniedError, 404: NotFoundError, 409: ConflictError, 413: InputError,
-            422: InputError, 429: UnavailableError, 503: UnavailableError,
-        }  # fmt: skip
+            400: InputError,
+            403: DeniedError,
+            404: NotFoundError,
+            409: ConflictError,
+            413: InputError,
+            422: InputError,
+            429: UnavailableError,
+            503: UnavailableError,
+        }
         if kind := kinds.get(status):
             raise kind(detail)
         raise DfrsError(f"{self.url}: status {status}: {detail}")

@@ -24,14 +24,31 @@ WAITING, RUNNING, PAUSED = range(3)
 
 JOB = np.dtype(
     [
-        ("id", "i8"), ("serial", "i8"), ("user", "i8"), ("state", "i8"), ("tasks", "i8"),
-        ("need", "f8"), ("memory", "f8"), ("weight", "f8"), ("estimate_s", "f8"),
-        ("submit_s", "f8"), ("virtual_s", "f8"), ("yield_", "f8"),
-        ("start_s", "f8"), ("since_s", "f8"), ("ready_s", "f8"), ("pauses", "i8"), ("migrations", "i8"),
-        ("requested_start_s", "f8"), ("policy_state", "i8"), ("changes", "i8"), ("extensions", "i8"),
-        ("minimum", "f8"), ("speed", "f8"),
+        ("id", "i8"),
+        ("serial", "i8"),
+        ("user", "i8"),
+        ("state", "i8"),
+        ("tasks", "i8"),
+        ("need", "f8"),
+        ("memory", "f8"),
+        ("weight", "f8"),
+        ("estimate_s", "f8"),
+        ("submit_s", "f8"),
+        ("virtual_s", "f8"),
+        ("yield_", "f8"),
+        ("start_s", "f8"),
+        ("since_s", "f8"),
+        ("ready_s", "f8"),
+        ("pauses", "i8"),
+        ("migrations", "i8"),
+        ("requested_start_s", "f8"),
+        ("policy_state", "i8"),
+        ("changes", "i8"),
+        ("extensions", "i8"),
+        ("minimum", "f8"),
+        ("speed", "f8"),
     ]
-)  # fmt: skip
+)
 """What is known of a job. `id` is the user's name for it, `serial` counts submissions from 0; `need` and `memory` are
 per task; `estimate_s` is NaN where the user gave none; `virtual_s` is its virtual time now; `yield_` its yield at
 present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when it came to where it is now;

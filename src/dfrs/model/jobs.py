@@ -26,8 +26,17 @@ class Workload:
     """
 
     COLUMNS: ClassVar[tuple[str, ...]] = (
-        "job_id", "submit_s", "tasks", "need", "memory", "run_s", "estimate_s", "user", "weight", "requested_start_s",
-    )  # fmt: skip
+        "job_id",
+        "submit_s",
+        "tasks",
+        "need",
+        "memory",
+        "run_s",
+        "estimate_s",
+        "user",
+        "weight",
+        "requested_start_s",
+    )
     """The fields that hold a value for each job."""
 
     job_id: Ints

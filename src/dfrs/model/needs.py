@@ -27,13 +27,30 @@ WEIGHTS = 100.0
 
 TASK = np.dtype(
     [
-        ("job", "i8"), ("rank", "i8"), ("node", "i8"), ("declared", "i8"), ("most", "f8"),
-        ("estimate", "f8"), ("error", "f8"), ("discovered_s", "f8"), ("told", "f8"), ("told_s", "f8"),
-        ("weight", "f8"), ("phase", "i8"), ("chosen", "i8"), ("used_s", "f8"), ("seen_s", "f8"),
-        ("low", "f8"), ("high", "f8"), ("trust", "f8"), ("usage", "f8"), ("noise", "f8"),
-        ("changes", "f8"), ("age_s", "f8"),
+        ("job", "i8"),
+        ("rank", "i8"),
+        ("node", "i8"),
+        ("declared", "i8"),
+        ("most", "f8"),
+        ("estimate", "f8"),
+        ("error", "f8"),
+        ("discovered_s", "f8"),
+        ("told", "f8"),
+        ("told_s", "f8"),
+        ("weight", "f8"),
+        ("phase", "i8"),
+        ("chosen", "i8"),
+        ("used_s", "f8"),
+        ("seen_s", "f8"),
+        ("low", "f8"),
+        ("high", "f8"),
+        ("trust", "f8"),
+        ("usage", "f8"),
+        ("noise", "f8"),
+        ("changes", "f8"),
+        ("age_s", "f8"),
     ]
-)  # fmt: skip
+)
 """One task on a node. Of use to all: `job` and `rank` name it; `node` is the index of its node; `declared` 1 where the
 user gave the need, which is then never revised, else 0; `most` is the largest need it can have, as a fraction of the
 reference node; `estimate` its need as known now, `error` the half-width of its error bar (one standard deviation);
@@ -42,9 +59,8 @@ told, at `told_s`; `weight` its weight in force, 0 before the first. The rest is
 its own."""
 
 USAGE = np.dtype(
-    [("seconds", "f8"), ("used_s", "f8"), ("share", "f8"), ("throttled_s", "f8"), ("waiting_s", "f8"),
-     ("idle_s", "f8")]
-)  # fmt: skip
+    [("seconds", "f8"), ("used_s", "f8"), ("share", "f8"), ("throttled_s", "f8"), ("waiting_s", "f8"), ("idle_s", "f8")]
+)
 """What a task did since the last step, in the order of the table: `seconds` it was observed (0: not at all, or it was
 moved in between), `used_s` CPU seconds, of the reference node, `share` the fraction of the reference node that its
 weight guaranteed it, `throttled_s` seconds stopped by a quota, `waiting_s` seconds ready to run but not running, summed

@@ -67,13 +67,25 @@ class Algorithm:
 
 
 _SORTS = (
-    "", "at random", "by largest fluid need", "by total fluid need", "by largest requirement",
-    "by total requirement", "by largest need of any kind", "by total need",
-)  # fmt: skip
+    "",
+    "at random",
+    "by largest fluid need",
+    "by total fluid need",
+    "by largest requirement",
+    "by total requirement",
+    "by largest need of any kind",
+    "by total need",
+)
 _RULES = (
-    "", "least largest fluid need", "least total fluid need", "best fit by largest requirement",
-    "best fit by total requirement", "worst fit by largest requirement", "worst fit by total requirement", "first fit",
-)  # fmt: skip
+    "",
+    "least largest fluid need",
+    "least total fluid need",
+    "best fit by largest requirement",
+    "best fit by total requirement",
+    "worst fit by largest requirement",
+    "worst fit by total requirement",
+    "first fit",
+)
 _METHODS = {"FF": "first fit", "BF": "best fit", "CP": "choose pack", "PP": "permutation pack"}
 
 

@@ -338,9 +338,14 @@ class Family(Generic[S]):
         for each in self.names:
             if each.meaning:
                 yield Entry(
-                    name=each.name, group=each.group or self.group, meaning=each.meaning, source=each.source,
-                    value="", default="", policies=(),
-                )  # fmt: skip
+                    name=each.name,
+                    group=each.group or self.group,
+                    meaning=each.meaning,
+                    source=each.source,
+                    value="",
+                    default="",
+                    policies=(),
+                )
         for option in self.options:
             if option.hidden:
                 continue
@@ -354,9 +359,14 @@ class Family(Generic[S]):
                 ]
             for name, meaning, source, rule in rows:
                 yield Entry(
-                    name=name, group=option.group or self.group, meaning=meaning, source=source,
-                    value=rule, default=option.default, policies=owners,
-                )  # fmt: skip
+                    name=name,
+                    group=option.group or self.group,
+                    meaning=meaning,
+                    source=source,
+                    value=rule,
+                    default=option.default,
+                    policies=owners,
+                )
 
 
 def nearest(word: str, known: Sequence[str], *, cutoff: float) -> list[str]:

@@ -20,21 +20,45 @@ FAMILIES: tuple[Family[Any], ...] = (WHOLE_NODES, LOS, FARM_EASY, ARRIVE_F, DFRS
 _FAMILY_OF: Mapping[str, Family[Any]] = {each.name: family for family in FAMILIES for each in family.names}
 
 TABLE_5_1 = (
-    "Greedy*", "GreedyP*", "GreedyPM*", "Greedy/per", "GreedyP/per", "GreedyPM/per", "Greedy*/per", "GreedyP*/per",
-    "GreedyPM*/per", "MCB*", "MCB/per", "MCB*/per", "/per", "/stretch-per",
-)  # fmt: skip
+    "Greedy*",
+    "GreedyP*",
+    "GreedyPM*",
+    "Greedy/per",
+    "GreedyP/per",
+    "GreedyPM/per",
+    "Greedy*/per",
+    "GreedyP*/per",
+    "GreedyPM*/per",
+    "MCB*",
+    "MCB/per",
+    "MCB*/per",
+    "/per",
+    "/stretch-per",
+)
 """The combinations of [Stillwell2010] Table 5.1."""
 
 TABLE_5_2 = (
-    "FCFS", "EASY",
-    "Greedy*/OPT=MIN", "GreedyP*/OPT=MIN", "GreedyPM*/OPT=MIN",
-    "Greedy/per/OPT=MIN", "GreedyP/per/OPT=MIN", "GreedyPM/per/OPT=MIN",
-    "Greedy*/per/OPT=MIN", "GreedyP*/per/OPT=MIN", "GreedyPM*/per/OPT=MIN",
-    "GreedyP/per/OPT=MIN/MVT=600", "GreedyPM/per/OPT=MIN/MVT=600",
-    "GreedyP*/per/OPT=MIN/MVT=600", "GreedyPM*/per/OPT=MIN/MVT=600",
-    "MCB*/OPT=MIN/MVT=600", "MCB/per/OPT=MIN/MVT=600", "MCB*/per/OPT=MIN/MVT=600",
-    "/per/OPT=MIN/MVT=600", "/stretch-per/OPT=MAX/MVT=600",
-)  # fmt: skip
+    "FCFS",
+    "EASY",
+    "Greedy*/OPT=MIN",
+    "GreedyP*/OPT=MIN",
+    "GreedyPM*/OPT=MIN",
+    "Greedy/per/OPT=MIN",
+    "GreedyP/per/OPT=MIN",
+    "GreedyPM/per/OPT=MIN",
+    "Greedy*/per/OPT=MIN",
+    "GreedyP*/per/OPT=MIN",
+    "GreedyPM*/per/OPT=MIN",
+    "GreedyP/per/OPT=MIN/MVT=600",
+    "GreedyPM/per/OPT=MIN/MVT=600",
+    "GreedyP*/per/OPT=MIN/MVT=600",
+    "GreedyPM*/per/OPT=MIN/MVT=600",
+    "MCB*/OPT=MIN/MVT=600",
+    "MCB/per/OPT=MIN/MVT=600",
+    "MCB*/per/OPT=MIN/MVT=600",
+    "/per/OPT=MIN/MVT=600",
+    "/stretch-per/OPT=MAX/MVT=600",
+)
 """The policies of [Stillwell2010] Table 5.2, in its order."""
 
 PUBLISHED_AGES = ("", "/MFT=300", "/MFT=600", "/MVT=300", "/MVT=600")
@@ -52,9 +76,19 @@ def all_published() -> list[str]:
 
 
 TABLE_III = (
-    "EASY", "EASY-D", "EASY-E", "EASY-DE", "LOS", "LOS-D", "LOS-E", "LOS-DE", "Delayed-LOS", "Hybrid-LOS",
-    "Delayed-LOS-E", "Hybrid-LOS-E",
-)  # fmt: skip
+    "EASY",
+    "EASY-D",
+    "EASY-E",
+    "EASY-DE",
+    "LOS",
+    "LOS-D",
+    "LOS-E",
+    "LOS-DE",
+    "Delayed-LOS",
+    "Hybrid-LOS",
+    "Delayed-LOS-E",
+    "Hybrid-LOS-E",
+)
 """The policies of [Kumar2011] Table III, in its order."""
 
 

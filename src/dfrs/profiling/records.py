@@ -20,10 +20,26 @@ KINDS = ("", "alltoall", "bcast", "allreduce", "barrier", "reduce", "allgather")
 """Kinds of collective calls by their number."""
 
 _WORDS = (
-    "magic", "rank", "size", "pid", "state", "start_ns", "start_ticks", "end_ns", "end_ticks", "start_cpu_ns", "cpu_ns",
-    "minor_faults", "major_faults", "voluntary", "involuntary", "peak_rss_kb", "untracked", "mpi_ticks",
+    "magic",
+    "rank",
+    "size",
+    "pid",
+    "state",
+    "start_ns",
+    "start_ticks",
+    "end_ns",
+    "end_ticks",
+    "start_cpu_ns",
+    "cpu_ns",
+    "minor_faults",
+    "major_faults",
+    "voluntary",
+    "involuntary",
+    "peak_rss_kb",
+    "untracked",
+    "mpi_ticks",
     "network_namespace",
-)  # fmt: skip
+)
 _HEADER = np.dtype(
     {
         "names": [*_WORDS, "tick_ns", "host"],

@@ -20,8 +20,12 @@ def summary(moment: Moment, profile: Profile | None, counted: str) -> dict[str, 
         "profile": None if profile is None else profile_document(profile),
         "messages": [
             {
-                "bytes": size, "sent": seen.sent, "received": seen.received, "isent": seen.isent,
-                "ireceived": seen.ireceived, "waited_s": seen.waited_s,
+                "bytes": size,
+                "sent": seen.sent,
+                "received": seen.received,
+                "isent": seen.isent,
+                "ireceived": seen.ireceived,
+                "waited_s": seen.waited_s,
             }
             for size, seen in messages.items()
         ],
@@ -31,11 +35,17 @@ def summary(moment: Moment, profile: Profile | None, counted: str) -> dict[str, 
         ],
         "ranks": [
             {
-                "rank": rank.figures.rank, "host": rank.figures.host, "elapsed_s": rank.figures.elapsed_s,
-                "cpu_s": rank.cpu_s, "mpi_s": rank.figures.mpi_s, "memory_bytes": rank.use.rss_bytes,
-                "swap_bytes": rank.use.swap_bytes, "faults": rank.use.faults, "switches": rank.use.switches,
+                "rank": rank.figures.rank,
+                "host": rank.figures.host,
+                "elapsed_s": rank.figures.elapsed_s,
+                "cpu_s": rank.cpu_s,
+                "mpi_s": rank.figures.mpi_s,
+                "memory_bytes": rank.use.rss_bytes,
+                "swap_bytes": rank.use.swap_bytes,
+                "faults": rank.use.faults,
+                "switches": rank.use.switches,
                 "finished": rank.figures.finished,
             }
             for rank in moment.ranks
         ],
-    }  # fmt: skip
+    }

@@ -201,13 +201,18 @@ def _commands_frame(answers: Answers) -> pl.DataFrame:
 def _speeds_document(names: Sequence[int], speeds: TrueSpeeds) -> dict[str, object]:
     jobs = zip(names, speeds.rate.tolist(), speeds.memory.tolist(), speeds.thrash.tolist(), strict=True)
     return {
-        "format": SPEEDS_FORMAT, "name": speeds.name, "clusters": list(speeds.partitions),
-        "cluster": speeds.partition.tolist(), "machine": speeds.machine.tolist(), "stretch_s": speeds.stretch_s,
-        "copy_s": speeds.copy_s, "parallel": speeds.parallel,
+        "format": SPEEDS_FORMAT,
+        "name": speeds.name,
+        "clusters": list(speeds.partitions),
+        "cluster": speeds.partition.tolist(),
+        "machine": speeds.machine.tolist(),
+        "stretch_s": speeds.stretch_s,
+        "copy_s": speeds.copy_s,
+        "parallel": speeds.parallel,
         "jobs": [
             {"job_id": name, "rate": rate, "memory": memory, "thrash": thrash} for name, rate, memory, thrash in jobs
         ],
-    }  # fmt: skip
+    }
 
 
 def _read_speeds(directory: Path, names: Sequence[int], nodes: int) -> EqualSpeeds | TrueSpeeds:
@@ -292,11 +297,18 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
     jobs = _read_csv(
         directory / "jobs.csv",
         {
-            "job_id": integer, "submission_time": real, "requested_number_of_resources": integer,
-            "requested_time": real, "processing_time": real, "cpu_need": real, "memory": real, "weight": real,
-            "user": integer, "requested_start_time": real,
+            "job_id": integer,
+            "submission_time": real,
+            "requested_number_of_resources": integer,
+            "requested_time": real,
+            "processing_time": real,
+            "cpu_need": real,
+            "memory": real,
+            "weight": real,
+            "user": integer,
+            "requested_start_time": real,
         },
-    )  # fmt: skip
+    )
     rows = _read_csv(
         directory / "events.csv",
         {"time_s": real, "job_id": integer, "action": text, "nodes": text, "yield": real, "why": text},
@@ -351,10 +363,15 @@ def _read_answers(directory: Path, document: Mapping[str, Any]) -> Answers:
     rows = _read_csv(
         directory / COMMANDS,
         {
-            "time_s": real, "job_id": integer, "command": text, "amount": real, "answer": text, "change_s": real,
+            "time_s": real,
+            "job_id": integer,
+            "command": text,
+            "amount": real,
+            "answer": text,
+            "change_s": real,
             "change_tasks": integer,
         },
-    )  # fmt: skip
+    )
     return Answers(
         time_s=rows["time_s"].to_numpy(),
         job_id=rows["job_id"].to_numpy(),

@@ -16,9 +16,14 @@ from dfrs.runs.metrics.schedule import penalties
 from dfrs.runs.metrics.speeds import speeds
 
 _STAGE: dict[int, int] = {
-    Action.FINISH: 0, Action.LOST: 0, Action.RESIZE: 0, Action.PAUSE: 1, Action.MIGRATE: 2, Action.START: 3,
+    Action.FINISH: 0,
+    Action.LOST: 0,
+    Action.RESIZE: 0,
+    Action.PAUSE: 1,
+    Action.MIGRATE: 2,
+    Action.START: 3,
     Action.RESUME: 3,
-}  # fmt: skip
+}
 """The order in which the steps of one decision are performed; changes of yields come before and after."""
 
 

@@ -13,11 +13,8 @@ from dfrs.model.run import Penalty
 from dfrs.simulator.heterogeneous import EQUAL, EqualHardwareWorld, HardwareWorld
 
 JOB = np.dtype(
-    [
-        (name, "f8")
-        for name in ("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s", "speed")
-    ]
-)  # fmt: skip
+    [(name, "f8") for name in ("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s", "speed")]
+)
 """See `dfrs.kernels.progress`."""
 
 _HARDWARE = "hardware_"

@@ -38,9 +38,13 @@ MOST_ACTIONS = 10
 """From any state to any other."""
 LIVE = (TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED)
 _USUAL: dict[str, Any] = {
-    "shares": "cgroup-v1", "caps": True, "memory_limits": True, "pause_frees_memory": True,
-    "moves_on_host": True, "measures_waiting": False,
-}  # fmt: skip
+    "shares": "cgroup-v1",
+    "caps": True,
+    "memory_limits": True,
+    "pause_frees_memory": True,
+    "moves_on_host": True,
+    "measures_waiting": False,
+}
 
 
 @dataclass

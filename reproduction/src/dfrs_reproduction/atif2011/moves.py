@@ -202,13 +202,18 @@ def _table_11(results: Results) -> Content:
 
 
 _TITLES: Mapping[int, tuple[str, str]] = {
-    7: ("migration by computational requirement", "7.5.1"), 8: ("migration by communication requirement", "7.5.2"),
-    9: ("migration by memory requirement", "7.5.3"), 11: ("job allocation in the base run", "8.1"),
-    12: ("experiment 1, migration 1", "8.1"), 13: ("experiment 1, migration 2", "8.1"),
-    14: ("experiment 1, migration 3", "8.1"), 16: ("experiment 2, migration 1", "8.2"),
-    18: ("experiment 3, migration 1", "8.3"), 19: ("experiment 3, migration 2", "8.3"),
+    7: ("migration by computational requirement", "7.5.1"),
+    8: ("migration by communication requirement", "7.5.2"),
+    9: ("migration by memory requirement", "7.5.3"),
+    11: ("job allocation in the base run", "8.1"),
+    12: ("experiment 1, migration 1", "8.1"),
+    13: ("experiment 1, migration 2", "8.1"),
+    14: ("experiment 1, migration 3", "8.1"),
+    16: ("experiment 2, migration 1", "8.2"),
+    18: ("experiment 3, migration 1", "8.3"),
+    19: ("experiment 3, migration 2", "8.3"),
     20: ("experiment 3, migration 3", "8.3"),
-}  # fmt: skip
+}
 
 
 def _item(table: int) -> Exhibit:

@@ -203,8 +203,13 @@ def _content_11(results: Results) -> Content:
 
 
 EXHIBITS = tuple(
-    Exhibit(name=f"kumar2011-figure-{number}", title=f"[Kumar2011] Figure {number}: {title}",
-         source=f"[Kumar2011] section {section}, Figure {number}", needs=needs, content=content)
+    Exhibit(
+        name=f"kumar2011-figure-{number}",
+        title=f"[Kumar2011] Figure {number}: {title}",
+        source=f"[Kumar2011] section {section}, Figure {number}",
+        needs=needs,
+        content=content,
+    )
     for number, title, section, needs, content in (
         (7, "batch jobs against the load, P_S = 0.2", "V-A", _needs_7, _content_7),
         (8, "batch jobs against the load, P_S = 0.5 and 0.8", "V-A", _needs_8, _content_8),
@@ -212,4 +217,4 @@ EXHIBITS = tuple(
         (10, "batch and dedicated jobs against the load, P_S = 0.5, P_D = 0.9", "V-B", _needs_10, _content_10),
         (11, "users' commands, P_S = 0.5", "V-C", _needs_11, _content_11),
     )
-)  # fmt: skip
+)

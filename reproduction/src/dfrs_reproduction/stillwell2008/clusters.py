@@ -14,11 +14,18 @@ METRICS = ("minimum yield", "average yield", "failures, %")
 
 LOOKS: dict[str, tuple[int, Style]] = {
     "OPT": (4, "line"),
-    "GR": (1, "line"), "GB": (1, "dashed"), "SG": (2, "line"), "SGB": (2, "dashed"),
-    "RRND": (3, "line"), "RRNZ": (3, "dashed"),
-    **{f"MCB{k + 4 * descending}": (colour, "line" if descending else "dashed")
-       for k, colour in ((1, 1), (2, 2), (3, 3), (4, 0)) for descending in (False, True)},
-}  # fmt: skip
+    "GR": (1, "line"),
+    "GB": (1, "dashed"),
+    "SG": (2, "line"),
+    "SGB": (2, "dashed"),
+    "RRND": (3, "line"),
+    "RRNZ": (3, "dashed"),
+    **{
+        f"MCB{k + 4 * descending}": (colour, "line" if descending else "dashed")
+        for k, colour in ((1, 1), (2, 2), (3, 3), (4, 0))
+        for descending in (False, True)
+    },
+}
 """Colour and style of each curve: what differs in one respect only has one colour."""
 
 _RELAXED = {"minimum yield": "LP bound", "average yield": "LP solution"}

@@ -13,14 +13,26 @@ from dfrs_reproduction.sizes import Size
 from dfrs_reproduction.studies import clusters_large, clusters_small
 
 SMALL: dict[str, tuple[float, float]] = {
-    "MCB8": (1.06, 40.45), "MCB5": (1.60, 38.67), "MCB6": (1.83, 37.61), "MCB7": (3.91, 40.71),
-    "MCB3": (11.76, 55.73), "MCB2": (14.21, 48.30), "MCB1": (14.90, 55.84), "MCB4": (17.32, 46.95),
-}  # fmt: skip
+    "MCB8": (1.06, 40.45),
+    "MCB5": (1.60, 38.67),
+    "MCB6": (1.83, 37.61),
+    "MCB7": (3.91, 40.71),
+    "MCB3": (11.76, 55.73),
+    "MCB2": (14.21, 48.30),
+    "MCB1": (14.90, 55.84),
+    "MCB4": (17.32, 46.95),
+}
 """[Stillwell2008] Table 1: average and maximum, percent."""
 LARGE: dict[str, tuple[float, float]] = {
-    "MCB8": (0.09, 3.16), "MCB5": (0.25, 3.50), "MCB6": (0.46, 16.68), "MCB7": (1.04, 48.39),
-    "MCB3": (4.07, 64.71), "MCB2": (8.68, 46.68), "MCB1": (10.97, 73.33), "MCB4": (14.80, 61.20),
-}  # fmt: skip
+    "MCB8": (0.09, 3.16),
+    "MCB5": (0.25, 3.50),
+    "MCB6": (0.46, 16.68),
+    "MCB7": (1.04, 48.39),
+    "MCB3": (4.07, 64.71),
+    "MCB2": (8.68, 46.68),
+    "MCB1": (10.97, 73.33),
+    "MCB4": (14.80, 61.20),
+}
 """[Stillwell2008] Figure 7, a table."""
 
 

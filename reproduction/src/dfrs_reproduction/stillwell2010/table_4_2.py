@@ -19,9 +19,7 @@ PUBLISHED: dict[str, tuple[float, float, float]] = {
 }
 """[Stillwell2010] Table 4.2, seconds; its caption says 64, its columns 128."""
 
-TEXT: dict[str, float] = {
-    "VP_CPSUM": 1.38, "VP_FFSUM": 1.50, "VP_BFSUM": 1.62, "GREEDYLIGHT": 1.75, "GREEDY": 54.56,
-}  # fmt: skip
+TEXT: dict[str, float] = {"VP_CPSUM": 1.38, "VP_FFSUM": 1.50, "VP_BFSUM": 1.62, "GREEDYLIGHT": 1.75, "GREEDY": 54.56}
 """[Stillwell2010] section 4.4.4, seconds with 8,192 services on 1,024 nodes."""
 
 LIMIT_S = 20.0

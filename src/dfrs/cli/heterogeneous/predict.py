@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 _SHAPES = ("spread", "co-located")
 _LONGEST_S = 1e9
 _BLOCK = {
-    "CPU, s": "cpu_s", "blocking,\ns": "blocking_s", "non-block-\ning, s": "non_blocking_s",
-    "saved a\nblock, s": "saved_per_block_s", "block, s": "block_s",
-}  # fmt: skip
+    "CPU, s": "cpu_s",
+    "blocking,\ns": "blocking_s",
+    "non-block-\ning, s": "non_blocking_s",
+    "saved a\nblock, s": "saved_per_block_s",
+    "block, s": "block_s",
+}
 _WHOLE = {"saved in all, s": "saved_s", "left, s": "left_s"}
 """Columns of the two tables."""
 

@@ -141,18 +141,29 @@ def _document(found: "ProfiledRun", seen: dict[str, Any]) -> dict[str, Any]:
 def _message_rows(found: "ProfiledRun") -> list[dict[str, Any]]:
     return [
         {
-            "rank": rank.figures.rank, "bytes": size, "sent": seen.sent, "received": seen.received,
-            "isent": seen.isent, "ireceived": seen.ireceived, "waited_s": seen.waited_s,
+            "rank": rank.figures.rank,
+            "bytes": size,
+            "sent": seen.sent,
+            "received": seen.received,
+            "isent": seen.isent,
+            "ireceived": seen.ireceived,
+            "waited_s": seen.waited_s,
         }
         for rank in found.moment.ranks
         for size, seen in sorted(rank.figures.messages.items())
-    ]  # fmt: skip
+    ]
 
 
 def _call_rows(found: "ProfiledRun") -> list[dict[str, Any]]:
     return [
-        {"rank": rank.figures.rank, "kind": kind, "bytes": size, "processes": processes, "count": done.count,
-         "seconds": done.seconds}
+        {
+            "rank": rank.figures.rank,
+            "kind": kind,
+            "bytes": size,
+            "processes": processes,
+            "count": done.count,
+            "seconds": done.seconds,
+        }
         for rank in found.moment.ranks
         for (kind, size, processes), done in sorted(rank.figures.calls.items())
-    ]  # fmt: skip
+    ]

@@ -117,8 +117,16 @@ def _show_answer(found: "WitnessAnswer") -> None:
 
 
 def _show_story(story: "Story") -> None:
-    colours = {"pause": "red", "lost": "red", "refused": "red", "resume": "green", "start": "green",
-               "finish": "bold", "migrate": "yellow", "shares": "dim"}  # fmt: skip
+    colours = {
+        "pause": "red",
+        "lost": "red",
+        "refused": "red",
+        "resume": "green",
+        "start": "green",
+        "finish": "bold",
+        "migrate": "yellow",
+        "shares": "dim",
+    }
     tasks = f"{story.tasks} tasks" if story.tasks > 1 else "1 task"
     each = " each" if story.tasks > 1 else ""
     out.print(f"job {story.job_id} under {story.policy}", style="bold", markup=False)

@@ -29,14 +29,39 @@ KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL")
 shown to whoever may see it, and a job that depends on it runs today and fails tomorrow."""
 
 _OPTIONS = {
-    "tasks": "--tasks", "cpu_cores": "--cpu", "memory_bytes": "--memory", "minimum_yield": "--min-yield",
-    "name": "--name", "user": "--user", "estimate_s": "--time", "time_limit_s": "--limit", "after": "--after",
-    "start_at": "--at", "array": "--array", "environment": "--env", "directory": "--directory", "command": "command",
-}  # fmt: skip
+    "tasks": "--tasks",
+    "cpu_cores": "--cpu",
+    "memory_bytes": "--memory",
+    "minimum_yield": "--min-yield",
+    "name": "--name",
+    "user": "--user",
+    "estimate_s": "--time",
+    "time_limit_s": "--limit",
+    "after": "--after",
+    "start_at": "--at",
+    "array": "--array",
+    "environment": "--env",
+    "directory": "--directory",
+    "command": "command",
+}
 _OF_JOB = {
-    "tasks", "cpu_cores", "memory", "min_yield", "name", "user", "estimate", "limit", "after", "at", "array", "restart",
-    "hold", "profile", "env", "directory",
-}  # fmt: skip
+    "tasks",
+    "cpu_cores",
+    "memory",
+    "min_yield",
+    "name",
+    "user",
+    "estimate",
+    "limit",
+    "after",
+    "at",
+    "array",
+    "restart",
+    "hold",
+    "profile",
+    "env",
+    "directory",
+}
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
 _NUMBERS = {"tasks", "cpu_cores", "min_yield", "after", "array"}
 _RULES = {

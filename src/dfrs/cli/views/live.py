@@ -13,13 +13,27 @@ WIDE = 100
 """Columns from which on there is room for whole names."""
 _COLOURS = ("blue", "magenta", "cyan", "green", "yellow", "bright_blue", "bright_magenta", "bright_cyan")
 _STATES = {
-    JobState.RUNNING: "green", JobState.STARTING: "green", JobState.WAITING: "yellow", JobState.PENDING: "dim",
-    JobState.HELD: "dim", JobState.PAUSED: "red", JobState.ENDING: "yellow", JobState.FAILED: "red",
+    JobState.RUNNING: "green",
+    JobState.STARTING: "green",
+    JobState.WAITING: "yellow",
+    JobState.PENDING: "dim",
+    JobState.HELD: "dim",
+    JobState.PAUSED: "red",
+    JobState.ENDING: "yellow",
+    JobState.FAILED: "red",
     JobState.CANCELLED: "dim",
-}  # fmt: skip
+}
 _NODE_STATES = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.SILENT: "red", NodeState.LOST: "red"}
-_ACTIONS = {"pause": "red", "fail": "red", "lost": "red", "finish": "bold", "start": "green", "resume": "green",
-            "migrate": "yellow", "share": "dim"}  # fmt: skip
+_ACTIONS = {
+    "pause": "red",
+    "fail": "red",
+    "lost": "red",
+    "finish": "bold",
+    "start": "green",
+    "resume": "green",
+    "migrate": "yellow",
+    "share": "dim",
+}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 

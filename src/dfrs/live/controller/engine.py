@@ -36,9 +36,12 @@ RETRY_S, DISCOVERY_RETRY_S = 1.0, 10.0
 NODES_SHOWN = 64
 
 _WORDS = {
-    int(Action.START): "start", int(Action.RESUME): "resume", int(Action.MIGRATE): "migrate",
-    int(Action.PAUSE): "pause", int(Action.LOST): "lost",
-}  # fmt: skip
+    int(Action.START): "start",
+    int(Action.RESUME): "resume",
+    int(Action.MIGRATE): "migrate",
+    int(Action.PAUSE): "pause",
+    int(Action.LOST): "lost",
+}
 _MOVES = (int(Action.START), int(Action.RESUME), int(Action.MIGRATE))
 
 log = structlog.get_logger(__name__)

@@ -21,11 +21,16 @@ async def lines(state: State, database: Database) -> AsyncIterator[str]:
     settings = state.settings
     yield json.dumps(
         {
-            "format": "dfrs-log/1", "policy": settings.policy, "discovery": settings.discovery, "epoch": state.epoch,
-            "reference_cores": state.reference_cores, "reference_bytes": state.reference_bytes,
-            "command_limit": settings.command_limit, "version": views.VERSION,
+            "format": "dfrs-log/1",
+            "policy": settings.policy,
+            "discovery": settings.discovery,
+            "epoch": state.epoch,
+            "reference_cores": state.reference_cores,
+            "reference_bytes": state.reference_bytes,
+            "command_limit": settings.command_limit,
+            "version": views.VERSION,
         }
-    )  # fmt: skip
+    )
     after, last = 0, state.sequence
     while rows := await database.read(partial(_events, after=after, last=last)):
         after = rows[-1].sequence

@@ -361,8 +361,15 @@ class Planner:
 
 
 _RANK: Mapping[type[Event], int] = {
-    NodeChange: 1, Complete: 2, Unhold: 3, Submit: 4, Hold: 5, Revise: 6, Ready: 7, Wake: 8,
-}  # fmt: skip
+    NodeChange: 1,
+    Complete: 2,
+    Unhold: 3,
+    Submit: 4,
+    Hold: 5,
+    Revise: 6,
+    Ready: 7,
+    Wake: 8,
+}
 
 
 def in_order(events: Sequence[Event]) -> list[Event]:

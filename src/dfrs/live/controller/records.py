@@ -158,10 +158,19 @@ class JobRecord:
     def new_row(self) -> Mapping[str, Any]:
         """Its first row in the database."""
         return {
-            "id": self.id, "request": self.request_id, "owner": self.user, "array_index": self.array_index,
-            "submitted_at": self.submitted_at, "registered": False, "held": self.held, "started_at": None,
-            "outcome": None, "ended_at": None, "state": "open", "final": None,
-        }  # fmt: skip
+            "id": self.id,
+            "request": self.request_id,
+            "owner": self.user,
+            "array_index": self.array_index,
+            "submitted_at": self.submitted_at,
+            "registered": False,
+            "held": self.held,
+            "started_at": None,
+            "outcome": None,
+            "ended_at": None,
+            "state": "open",
+            "final": None,
+        }
 
     def columns(self, *, ended_at: float | None = None, final: Job | None = None) -> Mapping[str, Any]:
         """Its row in the database, for the statement that changes it."""
@@ -205,9 +214,13 @@ class NodeRecord:
     def row(self) -> Mapping[str, Any]:
         """As a row of the database."""
         return {
-            "number": self.number, "name": self.name, "island": self.island, "condition": self.condition.value,
-            "drained": self.drained, "hello": self.hello.model_dump_json(),
-        }  # fmt: skip
+            "number": self.number,
+            "name": self.name,
+            "island": self.island,
+            "condition": self.condition.value,
+            "drained": self.drained,
+            "hello": self.hello.model_dump_json(),
+        }
 
 
 def order_of(status: StatusMessage) -> tuple[int, float]:

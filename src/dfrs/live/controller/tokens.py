@@ -50,9 +50,14 @@ class Tokens:
         )
         self._next += 1
         row = {
-            "id": made.id, "hash": hashed(secret), "owner": made.user, "role": made.role,
-            "created_at": made.created_at, "expires_at": made.expires_at, "revoked": False,
-        }  # fmt: skip
+            "id": made.id,
+            "hash": hashed(secret),
+            "owner": made.user,
+            "role": made.role,
+            "created_at": made.created_at,
+            "expires_at": made.expires_at,
+            "revoked": False,
+        }
         return made, row
 
     def check(self, token: int) -> None:

@@ -121,24 +121,33 @@ WHOLE_NODES: Family[Policy] = Family(
     group="batch",
     names=(
         Name(
-            name="FCFS", start=Fcfs(), source="[Stillwell2010] 5.3.1",
+            name="FCFS",
+            start=Fcfs(),
+            source="[Stillwell2010] 5.3.1",
             meaning="first come, first served: jobs get whole nodes, strictly in the order of submission",
         ),
         Name(
-            name="EASY", start=Easy(), source="[Stillwell2010] 5.3.1",
+            name="EASY",
+            start=Easy(),
+            source="[Stillwell2010] 5.3.1",
             meaning="FCFS with backfilling that does not delay the first job of the queue; needs estimates",
         ),
         Name(
-            name="CONSERVATIVE", start=Conservative(), source="common practice",
+            name="CONSERVATIVE",
+            start=Conservative(),
+            source="common practice",
             meaning="FCFS with backfilling that delays no job's reservation; needs estimates",
         ),
         Name(
-            name="EQUIPARTITION", start=Equipartition(), source="[Stillwell2010] 5.1.2", group="equal shares",
+            name="EQUIPARTITION",
+            start=Equipartition(),
+            source="[Stillwell2010] 5.1.2",
+            group="equal shares",
             meaning="all jobs run at once, with equal shares of CPU",
         ),
     ),
     build=lambda _, policy: policy,
-)  # fmt: skip
+)
 """The policies of this module."""
 
 _Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]

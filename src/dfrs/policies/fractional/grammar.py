@@ -162,35 +162,54 @@ def _period(field: str) -> Number:
 
 _PERIOD, _AGE = "the period", "the age below which jobs are not moved"
 _WHEN, _REST, _PINNED, _PRIORITY, _PACKING, _EXTENSIONS = (
-    "periodically", "remaining CPU", "jobs that MCB does not move", "priority", "packing", "extensions",
-)  # fmt: skip
+    "periodically",
+    "remaining CPU",
+    "jobs that MCB does not move",
+    "priority",
+    "packing",
+    "extensions",
+)
 
 _OPTIONS = (
     Option(
-        key="per", group=_WHEN, about=_PERIOD, values=_period(""), default=f"never; {PERIOD_S:g} without a value",
-        meaning="MCB repacks all jobs every S seconds", source="[Stillwell2010] 5.2.4",
+        key="per",
+        group=_WHEN,
+        about=_PERIOD,
+        values=_period(""),
+        default=f"never; {PERIOD_S:g} without a value",
+        meaning="MCB repacks all jobs every S seconds",
+        source="[Stillwell2010] 5.2.4",
     ),
     Option(
-        key="stretch-per", group=_WHEN, about=_PERIOD, values=_period("stretch"),
+        key="stretch-per",
+        group=_WHEN,
+        about=_PERIOD,
+        values=_period("stretch"),
         default=f"never; {PERIOD_S:g} without a value",
         meaning="MCB repacks all jobs every S seconds to minimise the maximum estimated stretch",
         source="[Stillwell2010] 5.2.6",
     ),
     Option(
-        key="OPT", group=_REST, about="the OPT", values=Choice(
+        key="OPT",
+        group=_REST,
+        about="the OPT",
+        values=Choice(
             field="share",
             must="OPT=MIN, AVG or NONE, with stretch-per OPT=MAX, AVG or NONE",
             values={
                 "MIN": (
-                    "MIN", "max-min: raises the smallest yields, then the next smallest (default)",
+                    "MIN",
+                    "max-min: raises the smallest yields, then the next smallest (default)",
                     "[Stillwell2010] 5.2.5",
                 ),
                 "AVG": (
-                    "AVG", "maximises the average yield; with /stretch-per minimises the average stretch",
+                    "AVG",
+                    "maximises the average yield; with /stretch-per minimises the average stretch",
                     "[Stillwell2010] 5.2.5, 5.2.6",
                 ),
                 "MAX": (
-                    "MAX", "with /stretch-per: lowers the largest stretches, then the next largest (default)",
+                    "MAX",
+                    "with /stretch-per: lowers the largest stretches, then the next largest (default)",
                     "[Stillwell2010] 5.2.6",
                 ),
                 "NONE": ("NONE", "raises no yield above the minimum yield", "[Stillwell2010] 5.2.5"),
@@ -198,62 +217,97 @@ _OPTIONS = (
         ),
     ),
     Option(
-        key="MVT", group=_PINNED, about=_AGE, values=_seconds("mvt_s"), default="none",
-        meaning="running jobs with less than S seconds of virtual time", source="[Stillwell2010] 5.2.4",
+        key="MVT",
+        group=_PINNED,
+        about=_AGE,
+        values=_seconds("mvt_s"),
+        default="none",
+        meaning="running jobs with less than S seconds of virtual time",
+        source="[Stillwell2010] 5.2.4",
     ),
     Option(
-        key="MFT", group=_PINNED, about=_AGE, values=_seconds("mft_s"), default="none",
-        meaning="running jobs submitted less than S seconds ago", source="[Stillwell2010] 5.2.4",
+        key="MFT",
+        group=_PINNED,
+        about=_AGE,
+        values=_seconds("mft_s"),
+        default="none",
+        meaning="running jobs submitted less than S seconds ago",
+        source="[Stillwell2010] 5.2.4",
     ),
     Option(
-        key="PRIO", group=_PRIORITY, values=Choice(
+        key="PRIO",
+        group=_PRIORITY,
+        values=Choice(
             field="priority",
             values={
                 "VT": (Priority.VIRTUAL, "1 / virtual time", "[Stillwell2010] 5.2.3"),
                 "FLOW/VT": (Priority.FLOW_VIRTUAL, "flow time / virtual time", "[Stillwell2010] 5.2.3"),
                 "FLOW/VT^2": (
-                    Priority.FLOW_VIRTUAL_SQUARED, "flow time / virtual time squared (default)",
+                    Priority.FLOW_VIRTUAL_SQUARED,
+                    "flow time / virtual time squared (default)",
                     "[Stillwell2010] 5.2.3",
                 ),
             },
         ),
     ),
     Option(
-        key="due", group=_EXTENSIONS, about=_PERIOD, values=_period("due"),
+        key="due",
+        group=_EXTENSIONS,
+        about=_PERIOD,
+        values=_period("due"),
         default=f"never; {PERIOD_S:g} without a value",
         meaning="MCB repacks all jobs when the stretch of one has doubled, at a multiple of S seconds",
         source="[Stillwell2010] 8.3.1",
     ),
     Option(
-        key="WEIGHT", group=_EXTENSIONS, values=Flag(field="weighted", why="weights come with the jobs"),
-        meaning="yields up to 1 are in proportion to the jobs' weights", source="[Stillwell2010] 8.3.1",
+        key="WEIGHT",
+        group=_EXTENSIONS,
+        values=Flag(field="weighted", why="weights come with the jobs"),
+        meaning="yields up to 1 are in proportion to the jobs' weights",
+        source="[Stillwell2010] 8.3.1",
     ),
     Option(
-        key="DECAY", group=_EXTENSIONS, values=_seconds("decay_s"), default="none",
+        key="DECAY",
+        group=_EXTENSIONS,
+        values=_seconds("decay_s"),
+        default="none",
         meaning="long-running jobs get less: half the yield after S seconds of virtual time",
         source="[Stillwell2010] 8.3.1",
     ),
     Option(
-        key="NEEDS", group=_EXTENSIONS, values=Number(field="needs", unit="share", example="0.1"), default="never",
+        key="NEEDS",
+        group=_EXTENSIONS,
+        values=Number(field="needs", unit="share", example="0.1"),
+        default="never",
         meaning="MCB repacks all jobs when needs are revised, if that raises the minimum yield by more than X",
         source="[Stillwell2010] 7.2.2",
     ),
     Option(
-        key="BUDGET", group=_EXTENSIONS, values=Number(field="budget", unit="nodes", example="5"), default="no limit",
+        key="BUDGET",
+        group=_EXTENSIONS,
+        values=Number(field="budget", unit="nodes", example="5"),
+        default="no limit",
         meaning="MCB migrates at most the memory of X nodes an hour; ADAPT chooses which jobs",
         source="[Stillwell2010] 6.2, 8.3.1",
     ),
     *(
         Option(
-            key=packing, group=_PACKING, about="the packing", values=Flag(field="packing", value=packing),
-            listed="/VP_CPSUM, /MCB8, …", hidden=packing != DEFAULT_PACKING, default=DEFAULT_PACKING,
+            key=packing,
+            group=_PACKING,
+            about="the packing",
+            values=Flag(field="packing", value=packing),
+            listed="/VP_CPSUM, /MCB8, …",
+            hidden=packing != DEFAULT_PACKING,
+            default=DEFAULT_PACKING,
             meaning="MCB packs by another algorithm: dfrs algorithms",
             source="[Stillwell2010] 4.2.5, [Stillwell2008] 3.4",
         )
         for packing in PACKINGS
     ),
     Option(
-        key="WINDOW", group=_PACKING, values=Choice(
+        key="WINDOW",
+        group=_PACKING,
+        values=Choice(
             field="window",
             values={
                 "1": (1, "the packing keeps one list of tasks for each resource (default)", "[Stillwell2010] 4.2.5"),
@@ -261,7 +315,7 @@ _OPTIONS = (
             },
         ),
     ),
-)  # fmt: skip
+)
 
 _MEANINGS = {
     "Greedy": (
@@ -269,11 +323,9 @@ _MEANINGS = {
         "[Stillwell2010] 5.2.1",
     ),
     "GreedyP": ("Greedy, but without room it pauses jobs of lower priority", "[Stillwell2010] 5.2.3"),
-    "GreedyPM": (
-        "GreedyP, but it moves those jobs where another node has room for them", "[Stillwell2010] 5.2.3"
-    ),
+    "GreedyPM": ("GreedyP, but it moves those jobs where another node has room for them", "[Stillwell2010] 5.2.3"),
     "MCB": ("repacks all jobs to maximise the minimum yield", "[Stillwell2010] 5.2.2"),
-}  # fmt: skip
+}
 
 FRACTIONAL: Family[Spec] = Family(
     group="on submission",

@@ -21,9 +21,7 @@ DEFAULT_PACKING = "VP_CPMAX"
 PACKINGS = VECTOR_PACKINGS | MULTI_CAPACITY
 
 _METHODS = {"FF": kernels.FIRST_FIT, "BF": kernels.BEST_FIT, "CP": kernels.BY_LISTS, "PP": kernels.BY_LISTS}
-_CRITERIA = {
-    "SUM": kernels.SUM, "MAX": kernels.MAX, "LEX": kernels.LEX, "DIFF": kernels.DIFF, "RATIO": kernels.RATIO,
-}  # fmt: skip
+_CRITERIA = {"SUM": kernels.SUM, "MAX": kernels.MAX, "LEX": kernels.LEX, "DIFF": kernels.DIFF, "RATIO": kernels.RATIO}
 _LEXICOGRAPHIC = np.arange(2)
 
 

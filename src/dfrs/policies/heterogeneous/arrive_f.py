@@ -264,11 +264,13 @@ ARRIVE_F: Family[Rules] = Family(
     group="on a farm",
     names=(
         Name(
-            name="ARRIVE-F", start=Rules(), source="[Atif2011] 5.6, 5.7",
+            name="ARRIVE-F",
+            start=Rules(),
+            source="[Atif2011] 5.6, 5.7",
             meaning="FARM-EASY, and running jobs move to the sub-cluster where they are predicted to run best",
         ),
     ),
     options=OPTIONS,
     build=lambda name, rules: ArriveF(name=name, rules=rules),
-)  # fmt: skip
+)
 """ARRIVE-F."""

@@ -204,10 +204,12 @@ FARM_EASY: Family[PartitionEasy] = Family(
     group="on a farm",
     names=(
         Name(
-            name="FARM-EASY", start=PartitionEasy(), source="[Atif2011] 6.1",
+            name="FARM-EASY",
+            start=PartitionEasy(),
+            source="[Atif2011] 6.1",
             meaning="EASY with each job within one sub-cluster; needs estimates",
         ),
     ),
     build=lambda _, policy: policy,
-)  # fmt: skip
+)
 """FARM-EASY."""

@@ -234,21 +234,30 @@ DFRS_FARM: Family[PartitionDfrs] = Family(
     group="on a farm",
     names=(
         Name(
-            name=NAME, start=PartitionDfrs(), source="[Stillwell2010] 5, [Atif2011] 4",
+            name=NAME,
+            start=PartitionDfrs(),
+            source="[Stillwell2010] 5, [Atif2011] 4",
             meaning="nodes shared in fractions: maximises the minimum yield, weighted by predicted speeds",
         ),
     ),
     options=(
         Option(
-            key="PERIOD", values=Number(field="period_s", unit="seconds", letter="S", example="600"), of=(NAME,),
-            default=f"{PERIOD_S:g}", source="[Stillwell2010] 5.2.4", meaning="all jobs are repacked every S seconds",
+            key="PERIOD",
+            values=Number(field="period_s", unit="seconds", letter="S", example="600"),
+            of=(NAME,),
+            default=f"{PERIOD_S:g}",
+            source="[Stillwell2010] 5.2.4",
+            meaning="all jobs are repacked every S seconds",
         ),
         Option(
-            key="MVT", values=Number(field="mvt_s", unit="seconds", letter="S", zero=True, example="600"), of=(NAME,),
-            default=f"{MVT_S:g}", source="[Stillwell2010] 5.2.4",
+            key="MVT",
+            values=Number(field="mvt_s", unit="seconds", letter="S", zero=True, example="600"),
+            of=(NAME,),
+            default=f"{MVT_S:g}",
+            source="[Stillwell2010] 5.2.4",
             meaning="repacking does not move running jobs with less than S seconds of virtual time",
         ),
     ),
     build=lambda name, policy: replace(policy, name=name),
-)  # fmt: skip
+)
 """DFRS-FARM."""

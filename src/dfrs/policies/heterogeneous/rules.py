@@ -90,24 +90,39 @@ OPTIONS = (
     _number("TAU", "tau_s", "seconds", "S", "length of a profile", "5.2, 8", _DEFAULT.tau_s),
     _number("BETA", "beta", "profiles", "N", "time within which a migration must pay off", "5.6, 8", _DEFAULT.beta),
     _number(
-        "THRESH", "threshold", "share of that time", "X", "least predicted gain for each process that moves", "5.6, 8",
-        _DEFAULT.threshold, zero=True,
+        "THRESH",
+        "threshold",
+        "share of that time",
+        "X",
+        "least predicted gain for each process that moves",
+        "5.6, 8",
+        _DEFAULT.threshold,
+        zero=True,
     ),
     _number(
-        "STRETCH", "stretch_s", "seconds", "S", "wall clock that moving one process costs its job", "5.6",
-        _DEFAULT.stretch_s, zero=True,
+        "STRETCH",
+        "stretch_s",
+        "seconds",
+        "S",
+        "wall clock that moving one process costs its job",
+        "5.6",
+        _DEFAULT.stretch_s,
+        zero=True,
     ),
     _number(
-        "COPY", "copy_s", "seconds", "S", "time to move one process; meanwhile no job starts in its two sub-clusters",
-        "6.1", _DEFAULT.copy_s,
+        "COPY",
+        "copy_s",
+        "seconds",
+        "S",
+        "time to move one process; meanwhile no job starts in its two sub-clusters",
+        "6.1",
+        _DEFAULT.copy_s,
     ),
     _number("EVERY", "every", "profiles", "N", "time between two analyses of the running jobs", "8", _DEFAULT.every),
-    _flag(
-        "PARALLEL", "parallel", "machines copy at the same time, and so do plans that have no sub-cluster in common"
-    ),
+    _flag("PARALLEL", "parallel", "machines copy at the same time, and so do plans that have no sub-cluster in common"),
     _flag("HEAD", "head", "a job may be moved to make room for the first job of the queue"),
     _flag("ONE", "one", "only one job of a plan, not all, must run longer than the time in which the plan pays off"),
-)  # fmt: skip
+)
 """Of ARRIVE-F."""
 
 

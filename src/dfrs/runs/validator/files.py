@@ -18,11 +18,28 @@ from typing import Any, NamedTuple, TypeGuard
 from dfrs.model.errors import InputError
 
 JOBS = (
-    "job_id", "submission_time", "requested_number_of_resources", "requested_time", "success", "starting_time",
-    "execution_time", "finish_time", "waiting_time", "turnaround_time", "stretch", "allocated_resources",
-    "processing_time", "cpu_need", "memory", "weight", "user", "virtual_time", "pauses", "migrations",
+    "job_id",
+    "submission_time",
+    "requested_number_of_resources",
+    "requested_time",
+    "success",
+    "starting_time",
+    "execution_time",
+    "finish_time",
+    "waiting_time",
+    "turnaround_time",
+    "stretch",
+    "allocated_resources",
+    "processing_time",
+    "cpu_need",
+    "memory",
+    "weight",
+    "user",
+    "virtual_time",
+    "pauses",
+    "migrations",
     "requested_start_time",
-)  # fmt: skip
+)
 EVENTS = ("time_s", "job_id", "action", "nodes", "yield", "why")
 COMMANDS = ("time_s", "job_id", "command", "amount", "answer", "change_s", "change_tasks")
 PLACING = ("start", "resume", "migrate", "resize")
@@ -32,12 +49,23 @@ ACTIONS = (*PLACING, "pause", "share", "finish", "lost")
 CONDITIONS = ("down", "drain", "up")
 
 _INTEGERS = {
-    "job_id": None, "requested_number_of_resources": 1, "success": 0, "user": None, "pauses": 0, "migrations": 0,
-}  # fmt: skip
+    "job_id": None,
+    "requested_number_of_resources": 1,
+    "success": 0,
+    "user": None,
+    "pauses": 0,
+    "migrations": 0,
+}
 _OPTIONAL = (
-    "requested_time", "starting_time", "execution_time", "finish_time", "waiting_time", "turnaround_time", "stretch",
+    "requested_time",
+    "starting_time",
+    "execution_time",
+    "finish_time",
+    "waiting_time",
+    "turnaround_time",
+    "stretch",
     "requested_start_time",
-)  # fmt: skip
+)
 _RANGES = (("processing_time", math.inf), ("cpu_need", 1.0), ("weight", math.inf))
 _TOKEN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?(?:\*([1-9][0-9]{0,17}))?")
 _MOST_NODES = 10_000_000

@@ -16,9 +16,15 @@ from dfrs.runs.validator.hardware import EqualNodes, RecordedHardware
 from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, PAUSED, RUNNING, UNIT, WAITING, RecordedJob
 
 _FROM = {
-    "start": WAITING, "pause": RUNNING, "resume": PAUSED, "migrate": RUNNING, "resize": RUNNING, "share": RUNNING,
-    "finish": RUNNING, "lost": RUNNING,
-}  # fmt: skip
+    "start": WAITING,
+    "pause": RUNNING,
+    "resume": PAUSED,
+    "migrate": RUNNING,
+    "resize": RUNNING,
+    "share": RUNNING,
+    "finish": RUNNING,
+    "lost": RUNNING,
+}
 _SLACK = int(FORGIVEN * UNIT)
 
 
