@@ -156,6 +156,18 @@ def host(tmp_path):
 
 
 __all__ = [
-    "BUSY", "CPUS", "MIB", "PYTHON", "ExitKind", "Host", "TaskState", "alone", "ended", "host", "state", "task",
-    "until", "used",
-]  # fmt: skip
+    "BUSY",
+    "CPUS",
+    "MIB",
+    "PYTHON",
+    "ExitKind",
+    "Host",
+    "TaskState",
+    "alone",
+    "ended",
+    "host",
+    "state",
+    "task",
+    "until",
+    "used",
+]

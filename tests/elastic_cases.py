@@ -179,9 +179,12 @@ class ElasticFcfs:
 
 
 POLICIES: dict[str, Policy] = {
-    "shifty": Shifty(), "calm": Shifty(calm=True), "late": Shifty(dedicated=False, calm=True), "batch": ElasticFcfs(),
+    "shifty": Shifty(),
+    "calm": Shifty(calm=True),
+    "late": Shifty(dedicated=False, calm=True),
+    "batch": ElasticFcfs(),
     "rigid": Fcfs(),
-}  # fmt: skip
+}
 """`late` is told of dedicated jobs at their requested start; `rigid` processes no commands."""
 
 

@@ -34,11 +34,30 @@ def nodes_of(shape, memory=None):
 
 def job_row(k, tasks, estimate_s, **given):
     values = {
-        "id": 100 + k, "serial": k, "user": -1, "state": WAITING, "tasks": tasks, "need": 1.0, "memory": 0.0,
-        "weight": 1.0, "estimate_s": estimate_s, "submit_s": 0.0, "virtual_s": 0.0, "yield_": 0.0, "start_s": np.nan,
-        "since_s": 0.0, "ready_s": 0.0, "pauses": 0, "migrations": 0, "requested_start_s": np.nan, "policy_state": 0,
-        "changes": 0, "extensions": 0, "minimum": 0.0, "speed": 1.0,
-    }  # fmt: skip
+        "id": 100 + k,
+        "serial": k,
+        "user": -1,
+        "state": WAITING,
+        "tasks": tasks,
+        "need": 1.0,
+        "memory": 0.0,
+        "weight": 1.0,
+        "estimate_s": estimate_s,
+        "submit_s": 0.0,
+        "virtual_s": 0.0,
+        "yield_": 0.0,
+        "start_s": np.nan,
+        "since_s": 0.0,
+        "ready_s": 0.0,
+        "pauses": 0,
+        "migrations": 0,
+        "requested_start_s": np.nan,
+        "policy_state": 0,
+        "changes": 0,
+        "extensions": 0,
+        "minimum": 0.0,
+        "speed": 1.0,
+    }
     values |= given
     return tuple(values[name] for name in JOB.names)
 
@@ -149,11 +168,15 @@ class Toy:
 
     def submit(self) -> None:
         most = max(machines * cores for machines, cores in self.shape)
-        self.jobs.append({
-            "id": 100 + self.made, "serial": self.made, "tasks": self.source.integer(1, most),
-            "estimate_s": self.source.pick((100.0, 400.0, 1500.0, 3000.0, 20_000.0, 50_000.0)),
-            "wants": self.source.pick((0.05, 0.1, 0.2, 0.4, 0.9)),
-        })  # fmt: skip
+        self.jobs.append(
+            {
+                "id": 100 + self.made,
+                "serial": self.made,
+                "tasks": self.source.integer(1, most),
+                "estimate_s": self.source.pick((100.0, 400.0, 1500.0, 3000.0, 20_000.0, 50_000.0)),
+                "wants": self.source.pick((0.05, 0.1, 0.2, 0.4, 0.9)),
+            }
+        )
         self.made += 1
 
     def round(self) -> None:

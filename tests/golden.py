@@ -26,16 +26,40 @@ DEMO = ROOT / "examples" / "demo.swf.gz"
 
 BATCH = ("FCFS", "EASY", "CONSERVATIVE", "EQUIPARTITION")
 SETS = (
-    "LOS", "Delayed-LOS", "Delayed-LOS/CS=3", "Hybrid-LOS", "EASY-D", "LOS-D", "EASY-E", "LOS-E", "Delayed-LOS-E",
-    "EASY-DE", "LOS-DE", "Hybrid-LOS-E",
-)  # fmt: skip
+    "LOS",
+    "Delayed-LOS",
+    "Delayed-LOS/CS=3",
+    "Hybrid-LOS",
+    "EASY-D",
+    "LOS-D",
+    "EASY-E",
+    "LOS-E",
+    "Delayed-LOS-E",
+    "EASY-DE",
+    "LOS-DE",
+    "Hybrid-LOS-E",
+)
 FRACTIONAL = (
-    "Greedy*/OPT=MIN", "GreedyP*/OPT=MIN", "GreedyPM*/OPT=MIN", "Greedy/per/OPT=MIN", "GreedyP/per/OPT=MIN/MVT=300",
-    "GreedyPM/per/OPT=AVG/MFT=300", "GreedyPM*/per/OPT=MIN", "GreedyPM*/per/OPT=MIN/MVT=600",
-    "GreedyPM*/per/OPT=AVG/MVT=600", "GreedyPM*/due/OPT=MIN", "GreedyPM*/stretch-per/OPT=MAX", "MCB*/OPT=MIN",
-    "MCB*/per/OPT=MIN", "MCB/per/OPT=AVG/MVT=300", "/per/OPT=MIN", "/stretch-per/OPT=AVG", "/per/OPT=AVG/MFT=600",
-    "GreedyPM*/per/OPT=MIN/MVT=600/BUDGET=5", "MCB*/OPT=MIN/NEEDS=0.1",
-)  # fmt: skip
+    "Greedy*/OPT=MIN",
+    "GreedyP*/OPT=MIN",
+    "GreedyPM*/OPT=MIN",
+    "Greedy/per/OPT=MIN",
+    "GreedyP/per/OPT=MIN/MVT=300",
+    "GreedyPM/per/OPT=AVG/MFT=300",
+    "GreedyPM*/per/OPT=MIN",
+    "GreedyPM*/per/OPT=MIN/MVT=600",
+    "GreedyPM*/per/OPT=AVG/MVT=600",
+    "GreedyPM*/due/OPT=MIN",
+    "GreedyPM*/stretch-per/OPT=MAX",
+    "MCB*/OPT=MIN",
+    "MCB*/per/OPT=MIN",
+    "MCB/per/OPT=AVG/MVT=300",
+    "/per/OPT=MIN",
+    "/stretch-per/OPT=AVG",
+    "/per/OPT=AVG/MFT=600",
+    "GreedyPM*/per/OPT=MIN/MVT=600/BUDGET=5",
+    "MCB*/OPT=MIN/NEEDS=0.1",
+)
 HETEROGENEOUS = ("FARM-EASY", "ARRIVE-F", "ARRIVE-F/HEAD", "DFRS-FARM")
 DEMONSTRATED = ("EASY", "CONSERVATIVE", "EQUIPARTITION", "GreedyPM*/per/OPT=MIN/MVT=600", "MCB*/OPT=MIN", "Delayed-LOS")
 """On the committed trace: kept as a test for good."""

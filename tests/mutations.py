@@ -23,13 +23,19 @@ from tests import cases
 from tests.naive import compare
 
 CASES = 200
-_COMPARISONS = {
-    "<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE, "==": ast.Eq, "!=": ast.NotEq,
-}  # fmt: skip
+_COMPARISONS = {"<": ast.Lt, "<=": ast.LtE, ">": ast.Gt, ">=": ast.GtE, "==": ast.Eq, "!=": ast.NotEq}
 _ARITHMETIC = {
-    "+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "//": ast.FloorDiv, "<<": ast.LShift, ">>": ast.RShift,
-    "|": ast.BitOr, "^": ast.BitXor, "&": ast.BitAnd,
-}  # fmt: skip
+    "+": ast.Add,
+    "-": ast.Sub,
+    "*": ast.Mult,
+    "/": ast.Div,
+    "//": ast.FloorDiv,
+    "<<": ast.LShift,
+    ">>": ast.RShift,
+    "|": ast.BitOr,
+    "^": ast.BitXor,
+    "&": ast.BitAnd,
+}
 _OPERATORS = {**_COMPARISONS, **_ARITHMETIC, "and": ast.And, "or": ast.Or}
 
 
@@ -173,9 +179,16 @@ class Condition(Mutation):
 
 
 _KINDS = {
-    "arithmetic": ast.BinOp, "comparison": ast.Compare, "logic": ast.BoolOp, "call": ast.Call, "sign": ast.UnaryOp,
-    "choice": ast.IfExp, "element": ast.Subscript, "assignment": ast.Assign | ast.AugAssign, "name": ast.Name,
-}  # fmt: skip
+    "arithmetic": ast.BinOp,
+    "comparison": ast.Compare,
+    "logic": ast.BoolOp,
+    "call": ast.Call,
+    "sign": ast.UnaryOp,
+    "choice": ast.IfExp,
+    "element": ast.Subscript,
+    "assignment": ast.Assign | ast.AugAssign,
+    "name": ast.Name,
+}
 
 
 def _of_kind(tree, kind, nth):

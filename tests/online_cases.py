@@ -201,11 +201,13 @@ def progress_case(source: Source) -> ProgressCase:
         time_s += source.pick((0.0, 0.1, 1.0, 7.5, 30.0, 1 / 3))
         commands = tuple(
             (
-                source.pick((0, 0, 1, 2, 3, 4, 4, 6, 10)), source.integer(0, jobs - 1),
-                source.pick((0.0, 0.1, 0.25, 1 / 3, 0.7, 1.0)), source.integer(1, 4),
+                source.pick((0, 0, 1, 2, 3, 4, 4, 6, 10)),
+                source.integer(0, jobs - 1),
+                source.pick((0.0, 0.1, 0.25, 1 / 3, 0.7, 1.0)),
+                source.integer(1, 4),
             )
             for _ in range(source.integer(0, 4))
-        )  # fmt: skip
+        )
         instants.append((time_s, commands))
     return ProgressCase(
         run_s=np.array([source.pick((0.1, 1.0, 5.0, 10.0, 1 / 3, 40.0)) for _ in range(jobs)]),

@@ -70,8 +70,13 @@ def done(tmp_path_factory):
     )
     assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), ran.stderr
     assert json.loads(ran.stdout) == {
-        "campaign": "small", "cells": 12, "kept": 0, "run": 12, "failed": 0, "store": "c.results",
-    }  # fmt: skip
+        "campaign": "small",
+        "cells": 12,
+        "kept": 0,
+        "run": 12,
+        "failed": 0,
+        "store": "c.results",
+    }
     return folder
 
 

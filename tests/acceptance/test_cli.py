@@ -42,9 +42,17 @@ def test_json_has_every_promised_field(tmp_path):
     assert done.returncode == 0
     document = json.loads(done.stdout)
     assert set(document) >= {
-        "algorithm", "status", "minimum_yield", "average_yield", "bound", "gap", "utilization", "runtime_s",
-        "placement", "yields",
-    }  # fmt: skip
+        "algorithm",
+        "status",
+        "minimum_yield",
+        "average_yield",
+        "bound",
+        "gap",
+        "utilization",
+        "runtime_s",
+        "placement",
+        "yields",
+    }
     assert document["algorithm"] == "VP_CPSUM"
     assert 0 < document["minimum_yield"] <= document["bound"] <= 1
 

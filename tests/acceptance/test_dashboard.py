@@ -18,10 +18,32 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed (apt-get install chromium)")
 MODULES = sorted(PAGE.glob("*.js"))
 READ = (
-    "h1", "h2", ".quiet", ".hint", ".tile span", ".tile small", ".hero b", ".node .state", ".figures span", ".free",
-    ".block:not(.paused) span", "#chart text", "td", "th", ".state", "a", "button", "select", "label", "dt", "dd",
-    "pre", "li time", "li b", ".time-axis text",
-)  # fmt: skip
+    "h1",
+    "h2",
+    ".quiet",
+    ".hint",
+    ".tile span",
+    ".tile small",
+    ".hero b",
+    ".node .state",
+    ".figures span",
+    ".free",
+    ".block:not(.paused) span",
+    "#chart text",
+    "td",
+    "th",
+    ".state",
+    "a",
+    "button",
+    "select",
+    "label",
+    "dt",
+    "dd",
+    "pre",
+    "li time",
+    "li b",
+    ".time-axis text",
+)
 
 
 @pytest.fixture(scope="module")

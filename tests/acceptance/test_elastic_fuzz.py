@@ -8,10 +8,21 @@ from tests.cases import Seeded
 from tests.elastic_cases import elastic_run, fast_directory, problems_of, random_elastic_workload, random_settings
 
 POLICIES = (
-    "EASY-E", "EASY-DE", "LOS-E", "LOS-DE/LOOKAHEAD=3", "Delayed-LOS-E/CS=2", "Hybrid-LOS-E", "Hybrid-LOS-E/CS=AUTO",
-    "Delayed-LOS-E/UNIT=2", "GreedyPM*/per=10/OPT=MIN/MVT=5", "GreedyP*", "Greedy*/OPT=AVG", "MCB*/per=10",
-    "/stretch-per=10", "Hybrid-LOS",
-)  # fmt: skip
+    "EASY-E",
+    "EASY-DE",
+    "LOS-E",
+    "LOS-DE/LOOKAHEAD=3",
+    "Delayed-LOS-E/CS=2",
+    "Hybrid-LOS-E",
+    "Hybrid-LOS-E/CS=AUTO",
+    "Delayed-LOS-E/UNIT=2",
+    "GreedyPM*/per=10/OPT=MIN/MVT=5",
+    "GreedyP*",
+    "Greedy*/OPT=AVG",
+    "MCB*/per=10",
+    "/stretch-per=10",
+    "Hybrid-LOS",
+)
 STREAMS, CHUNKS = 10_000, 20
 ALWAYS = 3
 """So many chunks are part of `make test`; all are of `make test-slow`."""

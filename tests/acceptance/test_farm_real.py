@@ -39,9 +39,11 @@ def environment(place):
     source = Path(__file__).parents[1] / "mpi" / "patient.c"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(patient), str(source)], check=True)
     return os.environ | {
-        "LD_PRELOAD": str(patient), "OMPI_MCA_mca_base_env_list": "LD_PRELOAD", "OMPI_MCA_mpi_yield_when_idle": "1",
+        "LD_PRELOAD": str(patient),
+        "OMPI_MCA_mca_base_env_list": "LD_PRELOAD",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
         "XDG_CACHE_HOME": str(place / "cache"),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -139,11 +141,17 @@ def test_a_program_in_fortran_is_seen_and_not_changed(place, environment):
     for entry in document["calls"]:
         found[entry["kind"], entry["bytes"]] += entry["count"]
     both = {
-        "sent": {48: 2, 52: 2, 64: 2, 40: 1, 44: 1}, "received": {48: 2, 40: 1, 44: 1},
-        "isent": {4: 100, 56: 2, 60: 2}, "ireceived": {4: 100, 52: 2, 56: 2, 60: 2, 64: 2},
-        "bcast": {68: 2}, "allreduce": {72: 2}, "reduce": {76: 2, 4: 2}, "alltoall": {4: 4}, "allgather": {4: 2},
+        "sent": {48: 2, 52: 2, 64: 2, 40: 1, 44: 1},
+        "received": {48: 2, 40: 1, 44: 1},
+        "isent": {4: 100, 56: 2, 60: 2},
+        "ireceived": {4: 100, 52: 2, 56: 2, 60: 2, 64: 2},
+        "bcast": {68: 2},
+        "allreduce": {72: 2},
+        "reduce": {76: 2, 4: 2},
+        "alltoall": {4: 4},
+        "allgather": {4: 2},
         "barrier": {0: 2},
-    }  # fmt: skip
+    }
     assert +found == {(name, size): count for name, sizes in both.items() for size, count in sizes.items()}
     assert document["untracked"] == 0
 
@@ -239,9 +247,7 @@ def test_calibrate_this_machine(place, environment):
     assert cluster.latency.seconds[22] > cluster.latency.seconds[0]
 
 
-CASES = {
-    "latency": (100, 1000), "bandwidth": (12, 1000), "nonblocking": (50, 500), "allreduce": (100, 1000),
-}  # fmt: skip
+CASES = {"latency": (100, 1000), "bandwidth": (12, 1000), "nonblocking": (50, 500), "allreduce": (100, 1000)}
 """Program, steps and microseconds of work in a step."""
 
 

@@ -156,11 +156,14 @@ def test_a_broken_checkpoint_is_one_line(folder, content):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["-p", "NOBODY"], "NOBODY"), (["-p", "FCFS", "--order", "random"], "--order"),
-        (["-p", "FCFS", "--bandwidth", 0], "--bandwidth"), (["-p", "FCFS", "--node-file", "none.csv"], "none.csv"),
-        (["-p", "FCFS", "--node-events", "far.csv"], "node"), (["-p", "FCFS", "-p", "FCFS"], "same directory"),
+        (["-p", "NOBODY"], "NOBODY"),
+        (["-p", "FCFS", "--order", "random"], "--order"),
+        (["-p", "FCFS", "--bandwidth", 0], "--bandwidth"),
+        (["-p", "FCFS", "--node-file", "none.csv"], "none.csv"),
+        (["-p", "FCFS", "--node-events", "far.csv"], "node"),
+        (["-p", "FCFS", "-p", "FCFS"], "same directory"),
     ],
-)  # fmt: skip
+)
 def test_bad_settings_are_one_line_and_status_two(folder, arguments, word):
     (folder / "far.csv").write_text("time_s,node,condition\n1e4,99,down\n")
     done = simulate(folder, *arguments, "-o", "runs")

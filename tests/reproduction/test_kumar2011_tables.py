@@ -62,9 +62,21 @@ def test_the_name_says_every_parameter_and_stays_what_it_is():
         "amount_mean_s=1800 annotate=unit:32"
     )
     other = {
-        "seed": 2, "jobs": 61, "procs": 640, "unit": 16, "ps": 0.2, "load": None, "pd": 0.4, "pe": 0.3, "pr": 0.3,
-        "pep": 0.1, "prp": 0.1, "start_mean_s": 60.0, "amount_mean_s": 60.0, "annotate": "unit:16",
-    }  # fmt: skip
+        "seed": 2,
+        "jobs": 61,
+        "procs": 640,
+        "unit": 16,
+        "ps": 0.2,
+        "load": None,
+        "pd": 0.4,
+        "pe": 0.3,
+        "pr": 0.3,
+        "pep": 0.1,
+        "prp": 0.1,
+        "start_mean_s": 60.0,
+        "amount_mean_s": 60.0,
+        "annotate": "unit:16",
+    }
     names = {replace(SMALL, **{field: value}).name for field, value in other.items()}
     assert len(names | {SMALL.name}) == len(other) + 1
 
@@ -121,13 +133,15 @@ def test_what_is_no_source_is_one_line_with_its_place(match, source):
 
 def test_a_campaign_is_read_as_it_is_written(tmp_path):
     document = {
-        "name": "c", "policies": ["EASY-DE", {"policy": "Hybrid-LOS-E", "command_limit": 2}],
-        "settings": {"command_limit": [0, 1]}, "report": {"measures": ["slowdown_of_means"], "x": "ps"},
+        "name": "c",
+        "policies": ["EASY-DE", {"policy": "Hybrid-LOS-E", "command_limit": 2}],
+        "settings": {"command_limit": [0, 1]},
+        "report": {"measures": ["slowdown_of_means"], "x": "ps"},
         "workloads": [
             CWF | {"ps": [0.2, 0.5], "loads": 0.9, "pd": 0.5, "pe": 0.2, "pr": 0.1, "pep": 0.1, "prp": 0.1},
             CWF | {"name": "other", "start_mean_s": 60, "amount_mean_s": 600, "annotate": "none", "first": 1},
         ],
-    }  # fmt: skip
+    }
     campaign = build_campaign(document, tmp_path)
     assert [entry.command_limit for entry in campaign.studies[0].configurations] == [0, 1, 2]
     assert campaign.studies[0].configurations[0].name.endswith("completions-first command_limit=0")
@@ -140,11 +154,12 @@ def test_a_campaign_is_read_as_it_is_written(tmp_path):
 def test_a_cwf_file_is_a_trace_of_which_loads_move_starts_and_commands(tmp_path):
     write_cwf(tmp_path / "t.cwf.gz", generate(ElasticModel(jobs=40, pd=0.5, pe=0.5), seed=3))
     document = {
-        "name": "c", "policies": ["EASY-DE"],
+        "name": "c",
+        "policies": ["EASY-DE"],
         "workloads": [
             {"model": "swf", "file": "t.cwf.gz", "annotate": "unit:32", "loads": [0.5, 0.25], "jobs": "0:20"}
         ],
-    }  # fmt: skip
+    }
     campaign = build_campaign(document, tmp_path)
     assert campaign.studies[0].sources[0].name == "t"
     one, other = (cell.scenario.workload() for cell in campaign.runs)

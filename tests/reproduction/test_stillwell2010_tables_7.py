@@ -41,9 +41,12 @@ def test_what_is_wrong_is_refused(said, match):
 
 def test_settings_are_combined_and_a_run_repeats():
     document = {
-        "format": "dfrs-campaign/1", "name": "c", "settings": {"noise": [0.0, 0.01]},
-        "methods": ["OBSERVE"], "scenes": [{"seeds": 3, "seconds": 300}],
-    }  # fmt: skip
+        "format": "dfrs-campaign/1",
+        "name": "c",
+        "settings": {"noise": [0.0, 0.01]},
+        "methods": ["OBSERVE"],
+        "scenes": [{"seeds": 3, "seconds": 300}],
+    }
     campaign = build_campaign(document, Path())
     assert [cell.configuration.label for cell in campaign.runs] == ["OBSERVE noise=0", "OBSERVE noise=0.01"]
     cell = campaign.runs[1]

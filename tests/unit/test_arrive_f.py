@@ -418,7 +418,7 @@ def test_names():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("ARRIVE-F/TAU", "part \"TAU\": must be given as a number above 0, as in TAU=10"),
+        ("ARRIVE-F/TAU", 'part "TAU": must be given as a number above 0, as in TAU=10'),
         ("ARRIVE-F/BETA=0", "above 0"),
         ("ARRIVE-F/COPY=nan", "above 0"),
         ("ARRIVE-F/THRESH=-1", "of at least 0"),
@@ -431,7 +431,7 @@ def test_names():
         ("ARIVE-F", "did you mean ARRIVE-F"),
         ("FARM-EAZY", "FARM-EASY"),
     ],
-)  # fmt: skip
+)
 def test_names_that_are_none(name, words):
     with pytest.raises(InputError, match="policy") as caught:
         find_policy(name)

@@ -130,7 +130,7 @@ MUTATIONS = (
     (farm_search, "left = [n for r in leaving for n in board.nodes[r]]", "left = sum(board.nodes, [])"),
     (farm_special, "min(done.shadow_s, now_s + rules.horizon_s)", "now_s + 2 * rules.horizon_s"),
     (arrive_f, "now.locks |= dict.fromkeys", "dict.fromkeys"),
-)  # fmt: skip
+)
 
 
 def test_as_they_stand_the_rules_keep_all_promises():

@@ -103,10 +103,15 @@ def test_a_file_is_read_as_it_is_written(tmp_path):
 @pytest.mark.parametrize(
     ("said", "numbers"),
     [
-        ("1-3, 7", [1, 2, 3, 7]), (7, [7]), ("0", [0]), ([5, 1], [5, 1]), (" 4 - 5 ,2", [4, 5, 2]),
-        ("9-9", [9]), ("10-12,1-2", [10, 11, 12, 1, 2]),
+        ("1-3, 7", [1, 2, 3, 7]),
+        (7, [7]),
+        ("0", [0]),
+        ([5, 1], [5, 1]),
+        (" 4 - 5 ,2", [4, 5, 2]),
+        ("9-9", [9]),
+        ("10-12,1-2", [10, 11, 12, 1, 2]),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_one_several_or_ranges(said, numbers):
     assert [scenario.seed for scenario in cases_of(online_study({"seeds": said}))] == numbers
 
@@ -174,9 +179,11 @@ def test_settings_of_algorithms_reach_their_options():
         settings={"window": [1, 2], "search": "midpoints", "second_phase": "average", "time_limit_s": 0.5},
     )
     assert [(e.label, e.options.window, e.options.rounds) for e in study.configurations] == [
-        ("VP_CPSUM window=1", 1, None), ("VP_CPSUM window=2", 2, None),
-        ("three rounds window=1", 1, 3), ("three rounds window=2", 2, 3),
-    ]  # fmt: skip
+        ("VP_CPSUM window=1", 1, None),
+        ("VP_CPSUM window=2", 2, None),
+        ("three rounds window=1", 1, 3),
+        ("three rounds window=2", 2, 3),
+    ]
     for entry in study.configurations:
         assert (entry.options.search, entry.second_phase, entry.options.time_limit_s) == ("midpoints", "average", 0.5)
     assert len(study.runs) == 2 * 4
@@ -305,39 +312,42 @@ GOLDEN = (
     (
         "lublin-1 jobs=1000 nodes=128 annotate=dfrs estimates=perfect | GreedyPM*/per/OPT=MIN/MVT=600 | "
         "penalty_s=300 bandwidth_gb_s=0.5 node_memory_gb=4 completions-first",
-        "d1502c7044142161", 143_109_568_673_002,
+        "d1502c7044142161",
+        143_109_568_673_002,
     ),
     (
         "lublin-3 jobs=60 nodes=8 load=0.7 annotate=dfrs estimates=user | EASY | penalty_s=0 "
         "node_memory_gb=8 submissions-first",
-        "b72a23bd136eebc3", 146_439_294_372_671,
+        "b72a23bd136eebc3",
+        146_439_294_372_671,
     ),
     (
         "HPC2N-2002-2.2-cln week=7 nodes=120 annotate=hpc2n estimates=perfect seed=0 sha256=0123abcd0123 "
         "| GreedyPM*/per/OPT=MIN/MVT=600 | penalty_s=300 bandwidth_gb_s=0.5 node_memory_gb=4 "
         "completions-first",
-        "33d583d56eaeb953", 60_445_203_371_946,
+        "33d583d56eaeb953",
+        60_445_203_371_946,
     ),
     (
         "t jobs=0:100 load=0.7 annotate=dfrs estimates=perfect seed=3 sha256=ffffffffffff | EASY | "
         "penalty_s=0 node_memory_gb=8 submissions-first | alone",
-        "96bcf1f6b753a28e", 39_394_106_761_496,
+        "96bcf1f6b753a28e",
+        39_394_106_761_496,
     ),
     (
         "services-12 nodes=64 services=100 dims=2 slack=0.1 sigma=0.25 rho=0 mu=0.5 qos=0.5 | BEST | "
         "rounds=5 pair_order=index search=midpoints second_phase=none | alone",
-        "0b8aef32001ce536", 281_259_404_070_740,
+        "0b8aef32001ce536",
+        281_259_404_070_740,
     ),
     (
         "virtual-clusters-0 nodes=4 tasks=6 slack=0.1 memory_cov=0.25 cpu_cov=0.25 parallel=False | "
         "VP_CPSUM | second_phase=average",
-        "af7a6fd7a87ff54f", 147_356_180_477_702,
+        "af7a6fd7a87ff54f",
+        147_356_180_477_702,
     ),
-    (
-        "i.json sha256=000000000000 | VP_CPSUM | second_phase=average",
-        "036f3065ac1ed44a", 268_269_514_045_779,
-    ),
-)  # fmt: skip
+    ("i.json sha256=000000000000 | VP_CPSUM | second_phase=average", "036f3065ac1ed44a", 268_269_514_045_779),
+)
 """Names, keys and seeds of these."""
 
 
@@ -586,7 +596,8 @@ def test_so_does_one_of_files_and_its_report(traced):
         "report": {"measures": ["stretch_max", "minimum_yield"], "x": "target_load", "baseline": "FCFS"},
         "studies": [
             {
-                "name": "a", "policies": ["EASY", {"policy": "FCFS", "penalty_s": 7}],
+                "name": "a",
+                "policies": ["EASY", {"policy": "FCFS", "penalty_s": 7}],
                 "workloads": [
                     {"model": "swf", "file": "t.swf", "weeks": "1-2"},
                     {"model": "swf", "file": "t.swf", "name": "part", "jobs": "0:5", "loads": [0.5], "nodes": 16},
@@ -594,7 +605,7 @@ def test_so_does_one_of_files_and_its_report(traced):
             },
             {"name": "b", "algorithms": ["VP_*"], "instances": [{"model": "files", "files": ["i.json"]}]},
         ],
-    }  # fmt: skip
+    }
     campaign = build_campaign(document, traced)
     assert [source.name for source in campaign.studies[0].sources] == ["t", "part"]
     again = build_campaign(tomllib.loads(campaign_toml(campaign)), traced)

@@ -159,13 +159,23 @@ def test_a_script_says_its_options_and_the_command_line_wins(dfrs, cluster, tmp_
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("--tasks none", "--tasks"), ("--frobnicate", "--frobnicate"), ("--memory 512", "--memory"),
-        ("--cpu 'x", "No closing quotation"), ("--tasks 2 ./prog", "must hold options only"),
-        ("--limit soon", "--limit"), ("--server http://127.0.0.1:1", "--server: says nothing of the job"),
-        ("--token-file t", "--token-file"), ("--ca c", "--ca"), ("--json", "--json"), ("--wait", "--wait"),
-        ("--cpu 1 -w", "--wait"), ("--help", "--help"), ("-h", "--help"), ("--tasks ４", "--tasks"),
+        ("--tasks none", "--tasks"),
+        ("--frobnicate", "--frobnicate"),
+        ("--memory 512", "--memory"),
+        ("--cpu 'x", "No closing quotation"),
+        ("--tasks 2 ./prog", "must hold options only"),
+        ("--limit soon", "--limit"),
+        ("--server http://127.0.0.1:1", "--server: says nothing of the job"),
+        ("--token-file t", "--token-file"),
+        ("--ca c", "--ca"),
+        ("--json", "--json"),
+        ("--wait", "--wait"),
+        ("--cpu 1 -w", "--wait"),
+        ("--help", "--help"),
+        ("-h", "--help"),
+        ("--tasks ４", "--tasks"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, line, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.sh").write_text(f"#!/bin/sh\n\n#DFRS {line}\ntrue\n")
@@ -179,13 +189,28 @@ def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, l
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--memory", "12", "x"], ["--memory", "1K", "x"], ["--time", "-3h", "x"], ["--at", "yesterday", "x"],
-        ["--tasks", "0", "x"], ["--min-yield", "1.5", "x"], ["--env", "1A=x", "x"], ["--env", "DFRS_X=1", "x"],
-        ["--env", "NOT_SET_ANYWHERE", "x"], ["--restart", "maybe", "x"], ["--cpu", "nan", "x"], ["--name", "a\nb", "x"],
-        ["--tasks", "４", "x"], ["--cpu", "１", "x"], ["--after", "1_0", "x"], ["--name", "n" * 100_000, "x"],
-        ["--array", "99999", "x"], [], ["--user", "o'hara", "x"], ["--cpu", "0", "x"],
+        ["--memory", "12", "x"],
+        ["--memory", "1K", "x"],
+        ["--time", "-3h", "x"],
+        ["--at", "yesterday", "x"],
+        ["--tasks", "0", "x"],
+        ["--min-yield", "1.5", "x"],
+        ["--env", "1A=x", "x"],
+        ["--env", "DFRS_X=1", "x"],
+        ["--env", "NOT_SET_ANYWHERE", "x"],
+        ["--restart", "maybe", "x"],
+        ["--cpu", "nan", "x"],
+        ["--name", "a\nb", "x"],
+        ["--tasks", "４", "x"],
+        ["--cpu", "１", "x"],
+        ["--after", "1_0", "x"],
+        ["--name", "n" * 100_000, "x"],
+        ["--array", "99999", "x"],
+        [],
+        ["--user", "o'hara", "x"],
+        ["--cpu", "0", "x"],
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_submitted_is_one_line_and_status_2(dfrs, cluster, arguments):
     status, out, err = dfrs("submit", *arguments)
     assert (status, out) == (2, "")
@@ -207,10 +232,12 @@ def test_a_refusal_repeats_what_was_written(dfrs, cluster):
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"state": JobState.DONE, "exit_code": 0}, 0), ({"state": JobState.FAILED, "exit_code": 7}, 7),
-        ({"state": JobState.FAILED, "exit_code": 137}, 137), ({"state": JobState.CANCELLED, "exit_code": None}, 1),
+        ({"state": JobState.DONE, "exit_code": 0}, 0),
+        ({"state": JobState.FAILED, "exit_code": 7}, 7),
+        ({"state": JobState.FAILED, "exit_code": 137}, 137),
+        ({"state": JobState.CANCELLED, "exit_code": None}, 1),
     ],
-)  # fmt: skip
+)
 def test_waiting_ends_with_the_status_of_the_job(dfrs, cluster, monkeypatch, fields, expected):
     monkeypatch.setattr(shared.time, "sleep", lambda _: cluster.change(1, ended_at=1.0, exit="as it ended", **fields))
     status, out, err = dfrs("submit", "--wait", "x")
@@ -548,9 +575,24 @@ def test_the_log_comes_line_by_line(cluster, transport):
 
 @pytest.mark.parametrize(
     "verb",
-    ["submit", "queue", "show", "explain", "logs", "cancel", "hold", "release", "nodes", "drain", "undrain", "top",
-     "history", "up", "down"],
-)  # fmt: skip
+    [
+        "submit",
+        "queue",
+        "show",
+        "explain",
+        "logs",
+        "cancel",
+        "hold",
+        "release",
+        "nodes",
+        "drain",
+        "undrain",
+        "top",
+        "history",
+        "up",
+        "down",
+    ],
+)
 def test_every_verb_has_help_with_an_example_and_json(dfrs, verb):
     status, out, _ = dfrs(verb, "--help")
     assert status == 0

@@ -23,12 +23,17 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", ["memory", ":1"]), ("cpu\n1\n", ["memory"]), ("cpu,memory\n", ["at least one"]),
-        ("cpu,memory\n1,1\n1\n", [":3", "memory"]), ("cpu,memory\n1,x\n", [":2", "memory", '"x"']),
-        ("cpu,memory\n-1,1\n", [":2", "cpu", '"-1"']), ("cpu,memory\nnan,1\n", ["nan"]),
-        ("cpu,memory\ninf,1\n", ["inf"]), (b"cpu,memory\n\xff,1\n", ["cannot be read"]),
+        ("", ["memory", ":1"]),
+        ("cpu\n1\n", ["memory"]),
+        ("cpu,memory\n", ["at least one"]),
+        ("cpu,memory\n1,1\n1\n", [":3", "memory"]),
+        ("cpu,memory\n1,x\n", [":2", "memory", '"x"']),
+        ("cpu,memory\n-1,1\n", [":2", "cpu", '"-1"']),
+        ("cpu,memory\nnan,1\n", ["nan"]),
+        ("cpu,memory\ninf,1\n", ["inf"]),
+        (b"cpu,memory\n\xff,1\n", ["cannot be read"]),
     ],
-)  # fmt: skip
+)
 def test_broken_capacities_are_input_errors(tmp_path, text, words):
     with pytest.raises(InputError) as caught:
         read_capacity(file(tmp_path, text))
@@ -39,9 +44,11 @@ def test_broken_capacities_are_input_errors(tmp_path, text, words):
 def test_events_are_sorted_by_time_and_stable(tmp_path):
     path = file(tmp_path, "time_s,node,condition\n20,1,up\n10,1,down\n10,0,drain\n-5.5,3,down\n")
     assert read_node_events(path) == [
-        (-5.5, NodeChange(3, Condition.DOWN)), (10.0, NodeChange(1, Condition.DOWN)),
-        (10.0, NodeChange(0, Condition.DRAIN)), (20.0, NodeChange(1, Condition.UP)),
-    ]  # fmt: skip
+        (-5.5, NodeChange(3, Condition.DOWN)),
+        (10.0, NodeChange(1, Condition.DOWN)),
+        (10.0, NodeChange(0, Condition.DRAIN)),
+        (20.0, NodeChange(1, Condition.UP)),
+    ]
 
 
 def test_no_events_are_none(tmp_path):
@@ -51,11 +58,18 @@ def test_no_events_are_none(tmp_path):
 @pytest.mark.parametrize(
     ("row", "word"),
     [
-        ("x,1,up", "time_s"), ("nan,1,up", "time_s"), ("inf,1,up", "time_s"), ("1,-1,up", "node"), ("1,0.5,up", "node"),
-        ("1,inf,up", "node"), ("1,,up", "node"), ("1,1,broken", "condition"), ("1,1,", "condition"),
+        ("x,1,up", "time_s"),
+        ("nan,1,up", "time_s"),
+        ("inf,1,up", "time_s"),
+        ("1,-1,up", "node"),
+        ("1,0.5,up", "node"),
+        ("1,inf,up", "node"),
+        ("1,,up", "node"),
+        ("1,1,broken", "condition"),
+        ("1,1,", "condition"),
         ("1,1", "condition"),
     ],
-)  # fmt: skip
+)
 def test_broken_events_are_input_errors(tmp_path, row, word):
     path = file(tmp_path, f"time_s,node,condition\n0,0,up\n{row}\n")
     with pytest.raises(InputError, match=f":3: {word} = ") as caught:

@@ -62,8 +62,12 @@ def test_every_event_has_a_name():
 def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers():
     assert decode({"event": "complete", "job_id": 3}) == Complete(3)
     assert encode(Join(np.float64(0.5), 1.0, np.int64(2), np.bool_(False))) == {  # type: ignore[arg-type]
-        "event": "join", "cpu": 0.5, "memory": 1.0, "island": 2, "pause_frees_memory": False,
-    }  # fmt: skip
+        "event": "join",
+        "cpu": 0.5,
+        "memory": 1.0,
+        "island": 2,
+        "pause_frees_memory": False,
+    }
 
 
 @pytest.mark.parametrize(

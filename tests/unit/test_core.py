@@ -353,9 +353,13 @@ def test_the_cause_the_subject_and_the_wake_are_what_happened():
     core.handle(Complete(5), 4.0)
     core.handle(Submit(6, 1, 0.5, 0.5), 5.0)
     assert seen == [
-        (1.0, Cause.SUBMISSION, 0), (1.0, Cause.SUBMISSION, 1), (2.0, Cause.WAKE, -1), (3.0, Cause.NODES, -1),
-        (4.0, Cause.COMPLETION, -1), (5.0, Cause.SUBMISSION, 1),
-    ]  # fmt: skip
+        (1.0, Cause.SUBMISSION, 0),
+        (1.0, Cause.SUBMISSION, 1),
+        (2.0, Cause.WAKE, -1),
+        (3.0, Cause.NODES, -1),
+        (4.0, Cause.COMPLETION, -1),
+        (5.0, Cause.SUBMISSION, 1),
+    ]
     assert core.snapshot().flow_s.tolist() == [4.0, 0.0]
 
 

@@ -16,6 +16,8 @@ from dfrs.workloads.swf import COLUMNS, Swf, read_swf
 from tests.unit.test_swf import line, rules, swfs, written
 
 ET, RT, EP, RP = CommandKind
+NUMBER, KIND, AMOUNT = "field 1 (job_id)", "field 20 (request)", "field 21 (amount)"
+POSITIVE = "a command's amount must be above 0"
 REQUEST = "the request must be one of S, ET, RT, EP, RP"
 UNKNOWN = "kept: will be answered as on an unknown job"
 
@@ -109,29 +111,17 @@ def test_jobs_and_commands_stand_in_one_file_by_time(tmp_path):
 
 LINES = {
     "no job's fields but 18": (line(job_id=2), "a line must have 21 fields", "dropped", "number of fields", "18"),
-    "unknown request": (
-        job(request="XT", job_id=2), REQUEST, "dropped", "field 20 (request)", "XT",
-    ),
-    "a number for a request": (
-        job(request="0", job_id=2), REQUEST, "dropped", "field 20 (request)", "0",
-    ),
-    "not a number": (job(amount="x", job_id=2), "fields must be finite numbers", "dropped", "field 21 (amount)", "x"),
-    "not a number in a command": (
-        command("2.5", 1), "this field must be a whole number", "dropped", "field 1 (job_id)", "2.5",
-    ),
-    "number twice": (job(), "job number must be unique", "dropped, one line of each kept", "field 1 (job_id)", "1"),
-    "amount of nothing": (
-        command(1, 1, amount=0), "a command's amount must be above 0", "dropped", "field 21 (amount)", "0",
-    ),
-    "amount unknown": (
-        command(1, 1, amount=-1), "a command's amount must be above 0", "dropped", "field 21 (amount)", "-1",
-    ),
-    "part of a processor": (
-        command(1, 1, "EP", 1.5), "processors must be a whole number", "dropped", "field 21 (amount)", "1.5",
-    ),
+    "unknown request": (job(request="XT", job_id=2), REQUEST, "dropped", KIND, "XT"),
+    "a number for a request": (job(request="0", job_id=2), REQUEST, "dropped", KIND, "0"),
+    "not a number": (job(amount="x", job_id=2), "fields must be finite numbers", "dropped", AMOUNT, "x"),
+    "not a number in a command": (command("2.5", 1), "this field must be a whole number", "dropped", NUMBER, "2.5"),
+    "number twice": (job(), "job number must be unique", "dropped, one line of each kept", NUMBER, "1"),
+    "amount of nothing": (command(1, 1, amount=0), POSITIVE, "dropped", AMOUNT, "0"),
+    "amount unknown": (command(1, 1, amount=-1), POSITIVE, "dropped", AMOUNT, "-1"),
+    "part of a processor": (command(1, 1, "EP", 1.5), "processors must be a whole number", "dropped", AMOUNT, "1.5"),
     "early command": (command(1, -3), "a command's time must be at least 0", "dropped", "field 2 (submit_s)", "-3"),
-    "unknown job": (command(7, 3), "a command must be on a job of the trace", UNKNOWN, "field 1 (job_id)", "7"),
-}  # fmt: skip
+    "unknown job": (command(7, 3), "a command must be on a job of the trace", UNKNOWN, NUMBER, "7"),
+}
 
 
 @pytest.mark.parametrize("case", LINES)

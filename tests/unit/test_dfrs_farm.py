@@ -68,11 +68,16 @@ def test_names():
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("DFRS-FARM/PERIOD=0", "above 0"), ("DFRS-FARM/MVT=-1", "at least 0"), ("DFRS-FARM/MVT=inf", "at least 0"),
-        ("DFRS-FARM/PERIOD=nan", "above 0"), ("DFRS-FARM/MVT=1/MVT=2", "another part for MVT"),
-        ("DFRS-FARM/OPT=MIN", "parts are PERIOD=…"), ("DFRS-FARM/", "parts are PERIOD=…"), ("DFRS-FRM", "did you mean"),
+        ("DFRS-FARM/PERIOD=0", "above 0"),
+        ("DFRS-FARM/MVT=-1", "at least 0"),
+        ("DFRS-FARM/MVT=inf", "at least 0"),
+        ("DFRS-FARM/PERIOD=nan", "above 0"),
+        ("DFRS-FARM/MVT=1/MVT=2", "another part for MVT"),
+        ("DFRS-FARM/OPT=MIN", "parts are PERIOD=…"),
+        ("DFRS-FARM/", "parts are PERIOD=…"),
+        ("DFRS-FRM", "did you mean"),
     ],
-)  # fmt: skip
+)
 def test_bad_names(name, told):
     with pytest.raises(InputError, match=told):
         find_policy(name)
@@ -141,9 +146,7 @@ def test_a_small_gain_is_not_worth_a_migration():
 
 
 def test_a_thrashing_job_leaves_the_nodes_that_have_too_little_memory():
-    row = {
-        "tasks": 2, "nodes": [24, 26], "virtual_s": 900.0, "memory": 0.1, "required": 0.8, "swapping": True,
-    }  # fmt: skip
+    row = {"tasks": 2, "nodes": [24, 26], "virtual_s": 900.0, "memory": 0.1, "required": 0.8, "swapping": True}
     shot = snapshot([row])
     assert 3 not in clusters_of(shot, PartitionDfrs().decide(shot), 0)
     young = snapshot([{**row, "virtual_s": 10.0}])

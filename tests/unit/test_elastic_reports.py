@@ -49,9 +49,12 @@ def test_a_job_waits_from_its_requested_start_and_has_its_tasks_of_each_time():
         )
     )
     assert told == [
-        (0, 0, 4, RUNNING, 1), (0, 4, 11, RUNNING, 2), (1, 8, 9, WAITING, 0), (1, 9, 10, RUNNING, 2),
+        (0, 0, 4, RUNNING, 1),
+        (0, 4, 11, RUNNING, 2),
+        (1, 8, 9, WAITING, 0),
+        (1, 9, 10, RUNNING, 2),
         (1, 10, 12, RUNNING, 1),
-    ]  # fmt: skip
+    ]
     use = utilisation_timeline(run)
     assert dict(zip(use.time_s.tolist(), use.cpu.tolist(), strict=False)) == pytest.approx(
         {0: 0.5, 4: 1.0, 8: 1.0, 9: 2.0, 10: 1.5, 11: 0.5}
@@ -62,9 +65,18 @@ def test_a_job_waits_from_its_requested_start_and_has_its_tasks_of_each_time():
 def test_the_story_has_the_requested_start_the_delay_and_the_commands():
     story = tell(run_by_hand(), 1)
     assert [(step.time_s, step.action) for step in story.steps] == [
-        (0.5, "command"), (1, "submit"), (2, "command"), (9, "start"), (9.5, "command"), (10, "command"),
-        (10, "resize"), (10.5, "command"), (12, "command"), (12, "finish"), (12, "command"),
-    ]  # fmt: skip
+        (0.5, "command"),
+        (1, "submit"),
+        (2, "command"),
+        (9, "start"),
+        (9.5, "command"),
+        (10, "command"),
+        (10, "resize"),
+        (10.5, "command"),
+        (12, "command"),
+        (12, "finish"),
+        (12, "command"),
+    ]
     early, submit, more, start, large, fewer, resize, room, cut, finish, late = (step.text for step in story.steps)
     assert early == "command ET, 1 s more: refused: the job was not known yet"
     assert submit == "submitted, to start at 0+00:00:08"
@@ -82,11 +94,14 @@ def test_the_story_has_the_requested_start_the_delay_and_the_commands():
 @pytest.mark.parametrize(
     ("time_s", "state", "words"),
     [
-        (5.0, "booked", "to start at 0+00:00:08"), (8.5, "waiting", "waiting, for 0+00:00:00"),
-        (8.5, "waiting", "memory was free for 2 of its 2 tasks"), (9.5, "running", "on nodes 0-1"),
-        (11.5, "running", "Resized there at 0+00:00:10: a command changed its size"), (12.0, "finished", "finished"),
+        (5.0, "booked", "to start at 0+00:00:08"),
+        (8.5, "waiting", "waiting, for 0+00:00:00"),
+        (8.5, "waiting", "memory was free for 2 of its 2 tasks"),
+        (9.5, "running", "on nodes 0-1"),
+        (11.5, "running", "Resized there at 0+00:00:10: a command changed its size"),
+        (12.0, "finished", "finished"),
     ],
-)  # fmt: skip
+)
 def test_what_the_job_was_doing(time_s, state, words):
     found = answer(run_by_hand(), 1, time_s)
     assert found.state == state

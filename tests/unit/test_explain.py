@@ -29,9 +29,14 @@ def test_the_story_of_a_job_that_gave_way():
     story = tell(story_run(), 0)
     told = [(s.time_s, s.action, s.virtual_s) for s in story.steps]
     assert told == [
-        (0, "submit", 0), (0, "start", 0), (1000, "shares", 1000), (1500, "pause", 1250), (2100, "resume", 1250),
-        (3000, "migrate", 1550), (3750, "finish", 2000),
-    ]  # fmt: skip
+        (0, "submit", 0),
+        (0, "start", 0),
+        (1000, "shares", 1000),
+        (1500, "pause", 1250),
+        (2100, "resume", 1250),
+        (3000, "migrate", 1550),
+        (3750, "finish", 2000),
+    ]
     start, share, pause, resume, move = story.steps[1:6]
     assert "on nodes 0-1 at yield 1.000, at once" in start.text
     assert share.text == "yield 1.000 → 0.500, when job 20 started"
@@ -61,12 +66,16 @@ def test_who_is_left_out_of_a_packing_is_compared_with_all_that_were_there():
     run = run_of(
         load,
         [
-            (0, 0, a.START, [0], 1.0, ""), (100, 0, a.PAUSE, [], 0.0, "gave way to a submitted job"),
-            (100, 1, a.START, [0], 1.0, ""), (300, 1, a.PAUSE, [], 0.0, "no packing of all jobs; lowest priority"),
-            (300, 0, a.RESUME, [0], 1.0, "all jobs were packed anew"), (1400, 0, a.FINISH, [], nan, ""),
+            (0, 0, a.START, [0], 1.0, ""),
+            (100, 0, a.PAUSE, [], 0.0, "gave way to a submitted job"),
+            (100, 1, a.START, [0], 1.0, ""),
+            (300, 1, a.PAUSE, [], 0.0, "no packing of all jobs; lowest priority"),
+            (300, 0, a.RESUME, [0], 1.0, "all jobs were packed anew"),
+            (1400, 0, a.FINISH, [], nan, ""),
         ],
-        end_s=1400.0, complete=False,
-    )  # fmt: skip
+        end_s=1400.0,
+        complete=False,
+    )
     (pause,) = [step.pause for step in tell(run, 1).steps if step.pause is not None]
     assert pause.cause == "packing"
     assert pause.for_jobs == (10,)

@@ -46,10 +46,17 @@ def perform(world, now_s, *rows):
 @pytest.mark.parametrize(
     ("nodes", "rate"),
     [
-        ((0, 1), 0.8), ((2, 3), 0.4), ((2, 4), 0.25), ((6, 7), 1.0), ((6, 6), 1.0), ((0, 6), 0.5), ((0, 2), 0.25),
-        ((2,), 0.4), ((4, 5, 6), 0.25),
+        ((0, 1), 0.8),
+        ((2, 3), 0.4),
+        ((2, 4), 0.25),
+        ((6, 7), 1.0),
+        ((6, 6), 1.0),
+        ((0, 6), 0.5),
+        ((0, 2), 0.25),
+        ((2,), 0.4),
+        ((4, 5, 6), 0.25),
     ],
-)  # fmt: skip
+)
 def test_a_jobs_rate_is_that_of_the_slowest_sub_cluster_it_is_in(nodes, rate):
     assert truth().rate_on(0, nodes, CAPACITY[:, 1]) == rate
 
@@ -170,9 +177,10 @@ def test_select_keeps_rows_together():
     assert (part.memory[1], part.thrash[1]) == (whole.memory[2], whole.thrash[2])
 
 
-@pytest.mark.parametrize(("need", "tasks", "exclusive", "fits"), [
-    (0.25, 4, True, True), (0.25, 5, True, False), (0.25, 5, False, True), (1.0, 4, True, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("need", "tasks", "exclusive", "fits"),
+    [(0.25, 4, True, True), (0.25, 5, True, False), (0.25, 5, False, True), (1.0, 4, True, True)],
+)
 def test_an_exclusive_job_fits_a_sub_cluster_with_a_node_a_task(need, tasks, exclusive, fits):
     jobs = plain_workload([(0, tasks, need, 0.1, 10.0)], nodes=9)
     assert fits_a_partition(jobs, CAPACITY, FARM.partition, exclusive=exclusive).tolist() == [fits]

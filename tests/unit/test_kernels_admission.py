@@ -11,12 +11,15 @@ from tests.policy_cases import crowded_case, drawn, policy_case
 @pytest.mark.parametrize(
     ("kernel", "comparison"),
     [
-        (loads.node_use, compare.node_use), (loads.largest_load, compare.largest_load),
-        (loads.by_priority, compare.by_priority), (admission.count_room, compare.count_room),
-        (admission.admit, compare.admit), (admission.readmit, compare.readmit),
+        (loads.node_use, compare.node_use),
+        (loads.largest_load, compare.largest_load),
+        (loads.by_priority, compare.by_priority),
+        (admission.count_room, compare.count_room),
+        (admission.admit, compare.admit),
+        (admission.readmit, compare.readmit),
     ],
     ids=lambda value: value.__name__,
-)  # fmt: skip
+)
 @given(case=drawn(policy_case))
 def test_the_kernel_equals_its_twin(kernel, comparison, case):
     got, expected = comparison(kernel, case)

@@ -281,7 +281,7 @@ MUTATIONS = (
     ("times[m] < times[at] + estimate_s", "times[m] <= times[at] + estimate_s"),
     ("least[k] = min(least[k], profile[m, k])", "least[k] = profile[m, k]"),
     ("at = m + 1 if holds(profile[m], per) < tasks else at + 1", "at = m + 1"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.slow

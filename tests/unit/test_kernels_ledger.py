@@ -16,13 +16,17 @@ def online(draw):
 @pytest.mark.parametrize(
     ("kernel", "comparison"),
     [
-        (ledger.advance, compare.advance), (ledger.row_of, compare.row_of), (ledger.remove_row, compare.remove_row),
-        (ledger.resize_row, compare.resize_row), (ledger.set_ready, compare.set_ready),
+        (ledger.advance, compare.advance),
+        (ledger.row_of, compare.row_of),
+        (ledger.remove_row, compare.remove_row),
+        (ledger.resize_row, compare.resize_row),
+        (ledger.set_ready, compare.set_ready),
         (ledger.lose_node, compare.lose_node),
-        (columns.append_commands, compare.append_commands), (columns.write_rows, compare.write_rows),
+        (columns.append_commands, compare.append_commands),
+        (columns.write_rows, compare.write_rows),
     ],
     ids=lambda value: value.__name__,
-)  # fmt: skip
+)
 @given(case=online())
 def test_the_kernel_equals_its_twin(kernel, comparison, case):
     got, expected = comparison(kernel, case)

@@ -79,9 +79,11 @@ def los_case(source):
         0.0,
     )
     return frozen(snapshot), {
-        "skips": source.pick(list(SKIPS)), "lookahead": source.pick([1, 2, 4, 99, 99]),
-        "unit": source.pick([1, 1, 1, 2, 3]), "dedicated": bool(source.integer(0, 3)),
-    }  # fmt: skip
+        "skips": source.pick(list(SKIPS)),
+        "lookahead": source.pick([1, 2, 4, 99, 99]),
+        "unit": source.pick([1, 1, 1, 2, 3]),
+        "dedicated": bool(source.integer(0, 3)),
+    }
 
 
 @st.composite

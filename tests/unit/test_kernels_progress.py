@@ -15,12 +15,16 @@ def progressing(draw):
 @pytest.mark.parametrize(
     ("kernel", "comparison"),
     [
-        (progress._account, compare.account), (progress._predict, compare.predict), (progress.perform, compare.perform),
-        (progress.drop, compare.drop), (progress.delay, compare.delay), (progress.amend, compare.amend),
+        (progress._account, compare.account),
+        (progress._predict, compare.predict),
+        (progress.perform, compare.perform),
+        (progress.drop, compare.drop),
+        (progress.delay, compare.delay),
+        (progress.amend, compare.amend),
         (progress.next_completion, compare.next_completion),
     ],
     ids=lambda value: value.__name__,
-)  # fmt: skip
+)
 @given(case=progressing())
 def test_the_kernel_equals_its_twin(kernel, comparison, case):
     got, expected = comparison(kernel, case)

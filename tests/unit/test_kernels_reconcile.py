@@ -43,12 +43,17 @@ def seeded(count, build=online_cases.reconcile_case):
 @pytest.mark.parametrize(
     ("kernel", "comparison"),
     [
-        (kernels.closed_arrival, compare.closed_arrival), (kernels.keep_slots, compare.keep_slots),
-        (kernels.classify, compare.classify), (kernels._add, compare.add), (kernels._fits, compare.fits),
-        (kernels.order_moves, compare.order_moves), (kernels.plan, compare.plan), (kernels.commit, compare.commit),
+        (kernels.closed_arrival, compare.closed_arrival),
+        (kernels.keep_slots, compare.keep_slots),
+        (kernels.classify, compare.classify),
+        (kernels._add, compare.add),
+        (kernels._fits, compare.fits),
+        (kernels.order_moves, compare.order_moves),
+        (kernels.plan, compare.plan),
+        (kernels.commit, compare.commit),
     ],
     ids=lambda value: value.__name__,
-)  # fmt: skip
+)
 @given(case=online())
 def test_the_kernel_equals_its_twin(kernel, comparison, case):
     got, expected = comparison(kernel, case)
@@ -319,9 +324,13 @@ def test_a_task_that_comes_to_a_closed_node_is_refused_but_those_there_may_stay(
 
 @pytest.mark.parametrize(
     ("cause", "reason"),
-    [(Cause.SUBMISSION, Reason.ROOM), (Cause.COMPLETION, Reason.FREED), (Cause.WAKE, Reason.PACKED),
-     (Cause.NODES, Reason.FREED)],
-)  # fmt: skip
+    [
+        (Cause.SUBMISSION, Reason.ROOM),
+        (Cause.COMPLETION, Reason.FREED),
+        (Cause.WAKE, Reason.PACKED),
+        (Cause.NODES, Reason.FREED),
+    ],
+)
 def test_where_the_policy_gives_no_reason_the_cause_gives_one(pair, cause, reason):
     case = replace(pair, after=np.array([-1, 0]), yields=np.array([0.0, 1.0]))
     commands = reconcile(case.snapshot(cause), case.target())[0]

@@ -192,10 +192,17 @@ def test_nonsense_is_passed_over():
                 await talk.welcome(desired(RUNNING, 1))
                 await talk.status(state=RUNNING)
                 nonsense = (
-                    "", "{", "[]", "null", '{"kind": "desire"}', '{"kind": "hello"}', b"\xff\x00", '{"kind": 7}',
+                    "",
+                    "{",
+                    "[]",
+                    "null",
+                    '{"kind": "desire"}',
+                    '{"kind": "hello"}',
+                    b"\xff\x00",
+                    '{"kind": 7}',
                     '{"kind": "desire", "tasks": [{"task": {"job": 0, "rank": 0, "attempt": 0}}]}',
                     '{"kind":"welcome","report_s":NaN,"desired":[]}',
-                )  # fmt: skip
+                )
                 for text in nonsense:
                     await talk.say(text)
                 await talk.desire(desired(PAUSED, 2))

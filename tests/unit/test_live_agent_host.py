@@ -180,13 +180,16 @@ def groups_removed(tmp_path):
                 path.rmdir()
 
 
-@pytest.mark.parametrize(("mode", "text", "says"), [
-    (0o644, "s3cret", "must be readable by its owner only: chmod 600"),
-    (0o640, "s3cret", "must be readable by its owner only: chmod 600"),
-    (0o600, "", "must hold one token"),
-    (0o600, "s3cret and more", "must hold one token"),
-    (0o600, "\x00", "must hold one token"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("mode", "text", "says"),
+    [
+        (0o644, "s3cret", "must be readable by its owner only: chmod 600"),
+        (0o640, "s3cret", "must be readable by its owner only: chmod 600"),
+        (0o600, "", "must hold one token"),
+        (0o600, "s3cret and more", "must hold one token"),
+        (0o600, "\x00", "must hold one token"),
+    ],
+)
 def test_token_files_that_will_not_do(tmp_path, mode, text, says):
     path = tmp_path / "token"
     path.write_text(text)

@@ -81,9 +81,7 @@ def test_a_fenced_task_is_stopped_and_its_end_is_kept(state):
     assert planned == (DONE if state in {A, E} else step(Verb.STOP, grace_s=10.0))
 
 
-EFFECTS = {
-    Verb.START: R, Verb.TAKE: R, Verb.HAND: H, Verb.PAUSE: P, Verb.RESUME: R, Verb.STOP: E, Verb.FORGET: A,
-}  # fmt: skip
+EFFECTS = {Verb.START: R, Verb.TAKE: R, Verb.HAND: H, Verb.PAUSE: P, Verb.RESUME: R, Verb.STOP: E, Verb.FORGET: A}
 
 
 @given(

@@ -57,10 +57,25 @@ def line(answer):
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize(
     "path",
-    ["jobs/{}", "jobs/{}/explain", "jobs/{}/output", "jobs?before={}", "jobs?limit={}", "jobs?state={}", "jobs?user={}",
-     "jobs/1/output?offset={}", "jobs/1/output?rank={}", "jobs/1/output?limit={}", "points?since={}", "bars?since={}",
-     "activity?after={}", "activity?job={}", "shadow?limit={}", "{}"],
-)  # fmt: skip
+    [
+        "jobs/{}",
+        "jobs/{}/explain",
+        "jobs/{}/output",
+        "jobs?before={}",
+        "jobs?limit={}",
+        "jobs?state={}",
+        "jobs?user={}",
+        "jobs/1/output?offset={}",
+        "jobs/1/output?rank={}",
+        "jobs/1/output?limit={}",
+        "points?since={}",
+        "bars?since={}",
+        "activity?after={}",
+        "activity?job={}",
+        "shadow?limit={}",
+        "{}",
+    ],
+)
 def test_odd_values_are_refused_in_one_line_and_never_upset_it(path, odd):
     async def test(service, client):
         await service.submit(JobRequest(command=("true",)), "root", "root")
@@ -115,9 +130,17 @@ def test_what_is_wrong_with_a_job_is_named_by_field_and_rule(body, words):
 
 @pytest.mark.parametrize(
     ("content_type", "status"),
-    [("application/json", 201), ("application/json; charset=utf-8", 201), (None, 201), ("text/plain", 415),
-     ("multipart/form-data; boundary=x", 415), ("application/x-www-form-urlencoded", 415), ("é", 415), (";;;", 415)],
-)  # fmt: skip
+    [
+        ("application/json", 201),
+        ("application/json; charset=utf-8", 201),
+        (None, 201),
+        ("text/plain", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("é", 415),
+        (";;;", 415),
+    ],
+)
 def test_only_json_is_taken(content_type, status):
     async def test(service, client):
         headers = [] if content_type is None else [(b"content-type", content_type.encode())]

@@ -134,9 +134,14 @@ def test_a_message_of_the_longest_length_passes_and_a_longer_one_does_not():
 
 @pytest.mark.parametrize(
     ("first", "words"),
-    [(REPORT, "hello"), ("{", "Invalid JSON"), (hello(protocol=99), "protocol 99"), ('{"kind": "hello"}', "required"),
-     ("[" * 5000, "")],
-)  # fmt: skip
+    [
+        (REPORT, "hello"),
+        ("{", "Invalid JSON"),
+        (hello(protocol=99), "protocol 99"),
+        ('{"kind": "hello"}', "required"),
+        ("[" * 5000, ""),
+    ],
+)
 def test_a_first_message_that_is_no_hello_is_refused(first, words):
     async def test(service, url, token, _app):
         async with connect(url, additional_headers=bearer(token)) as socket:

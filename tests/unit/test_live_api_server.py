@@ -200,10 +200,17 @@ def test_what_no_client_library_would_send(raw, status):
 
 @pytest.mark.parametrize(
     ("text", "host", "port", "loopback"),
-    [("127.0.0.1:7070", "127.0.0.1", 7070, True), ("[::1]:0", "::1", 0, True), ("localhost:1", "localhost", 1, True),
-     ("0.0.0.0:7070", "0.0.0.0", 7070, False), ("[::]:7070", "::", 7070, False), ("head:7070", "head", 7070, False),
-     ("127.0.0.1.example:7070", "127.0.0.1.example", 7070, False), ("127.9.9.9:1", "127.9.9.9", 1, True)],
-)  # fmt: skip
+    [
+        ("127.0.0.1:7070", "127.0.0.1", 7070, True),
+        ("[::1]:0", "::1", 0, True),
+        ("localhost:1", "localhost", 1, True),
+        ("0.0.0.0:7070", "0.0.0.0", 7070, False),
+        ("[::]:7070", "::", 7070, False),
+        ("head:7070", "head", 7070, False),
+        ("127.0.0.1.example:7070", "127.0.0.1.example", 7070, False),
+        ("127.9.9.9:1", "127.9.9.9", 1, True),
+    ],
+)
 def test_addresses(text, host, port, loopback):
     address = read_address(text)
     assert (address.host, address.port, address.loopback) == (host, port, loopback)

@@ -248,12 +248,23 @@ def test_numbers_on_the_wire_are_bounded():
 
     for field, value in (("memory_bytes", 10**400), ("cpus", 1e300)):
         hello = {
-            "kind": "hello", "protocol": 1, "node": "n", "host": "h", "address": "a", "cpus": 1.0, "memory_bytes": 1,
-            "version": "1", "abilities": {
-                "shares": "nice", "caps": False, "memory_limits": False, "pause_frees_memory": False,
-                "moves_on_host": False, "measures_waiting": False,
+            "kind": "hello",
+            "protocol": 1,
+            "node": "n",
+            "host": "h",
+            "address": "a",
+            "cpus": 1.0,
+            "memory_bytes": 1,
+            "version": "1",
+            "abilities": {
+                "shares": "nice",
+                "caps": False,
+                "memory_limits": False,
+                "pause_frees_memory": False,
+                "moves_on_host": False,
+                "measures_waiting": False,
             },
-        } | {field: value}  # fmt: skip
+        } | {field: value}
         import json
 
         with pytest.raises(InputError, match=field):

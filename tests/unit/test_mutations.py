@@ -43,7 +43,10 @@ def load_case(source: cases.Source) -> cases.GreedyCase:
 
 SUBJECTS = (
     Subject(
-        sorting, "stable_order", compare.stable_order, cases.key_case,
+        sorting,
+        "stable_order",
+        compare.stable_order,
+        cases.key_case,
         (
             Swap("choice", 0),
             Keep("arithmetic", 2, 0),
@@ -56,7 +59,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        packing, "sort_order", compare.sort_order, cases.packing_case,
+        packing,
+        "sort_order",
+        compare.sort_order,
+        cases.packing_case,
         (
             Backwards(0),
             Rewrite("lexicographic[k]", "k"),
@@ -69,7 +75,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        packing, "pack_first_fit", compare.pack_first_fit, cases.packing_case,
+        packing,
+        "pack_first_fit",
+        compare.pack_first_fit,
+        cases.packing_case,
         (
             Operator("<=", "<"),
             Operator(">=", ">"),
@@ -84,7 +93,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        packing, "pack_best_fit", compare.pack_best_fit, cases.packing_case,
+        packing,
+        "pack_best_fit",
+        compare.pack_best_fit,
+        cases.packing_case,
         (
             Operator(">", ">="),
             Operator(">=", ">"),
@@ -97,23 +109,24 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        packing, "_code", compare.list_code, cases.packing_case,
-        (
-            Backwards(0),
-            Condition(0),
-            Rewrite("code |= 1 << dims_chosen[p]", "code += 2 << dims_chosen[p]"),
-        ),
+        packing,
+        "_code",
+        compare.list_code,
+        cases.packing_case,
+        (Backwards(0), Condition(0), Rewrite("code |= 1 << dims_chosen[p]", "code += 2 << dims_chosen[p]")),
     ),
     Subject(
-        packing, "_largest", compare.largest, cases.packing_case,
-        (
-            Operator(">", ">="),
-            Operator(">", "<"),
-            Shift(2, 0, -1),
-        ),
+        packing,
+        "_largest",
+        compare.largest,
+        cases.packing_case,
+        (Operator(">", ">="), Operator(">", "<"), Shift(2, 0, -1)),
     ),
     Subject(
-        packing, "_group", compare.group, cases.packing_case,
+        packing,
+        "_group",
+        compare.group,
+        cases.packing_case,
         (
             Rewrite("order[k]", "k"),
             Keep("arithmetic", 1, 0),
@@ -123,16 +136,17 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        packing, "_block_low", compare.block_low, cases.packing_case,
-        (
-            Shift(1, 1, -1),
-            Shift(1, 0, 1),
-            Condition(0, True),
-            Call("min", "max"),
-        ),
+        packing,
+        "_block_low",
+        compare.block_low,
+        cases.packing_case,
+        (Shift(1, 1, -1), Shift(1, 0, 1), Condition(0, True), Call("min", "max")),
     ),
     Subject(
-        packing, "_first_that_fits", compare.first_that_fits, cases.packing_case,
+        packing,
+        "_first_that_fits",
+        compare.first_that_fits,
+        cases.packing_case,
         (
             Rewrite("cursor", "begin"),
             Keep("arithmetic", 1, 0),
@@ -144,7 +158,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        packing, "pack_by_lists", compare.pack_by_lists, cases.packing_case,
+        packing,
+        "pack_by_lists",
+        compare.pack_by_lists,
+        cases.packing_case,
         (
             Operator(">", ">=", 4),
             Operator(">", "<", 4),
@@ -163,7 +180,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        packing, "pack", compare.pack, cases.packing_case,
+        packing,
+        "pack",
+        compare.pack,
+        cases.packing_case,
         (
             Rewrite("FIRST_FIT", "BEST_FIT"),
             Rewrite("BEST_FIT", "BY_LISTS"),
@@ -172,7 +192,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        search, "dominance_order", compare.dominance_order, cases.packing_case,
+        search,
+        "dominance_order",
+        compare.dominance_order,
+        cases.packing_case,
         (
             Constant("right", "left"),
             Operator(">=", ">"),
@@ -182,7 +205,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        search, "search_yield", compare.search_yield, cases.search_case,
+        search,
+        "search_yield",
+        compare.search_yield,
+        cases.search_case,
         (
             Rewrite("0.5 * (low + high)", "0.75 * low + 0.25 * high"),
             Keep("choice", 0, 1),
@@ -196,15 +222,12 @@ SUBJECTS = (
             Rewrite("size", "base", 1),
         ),
     ),
+    Subject(greedy, "_argmax", compare.argmax, cases.greedy_case, (Operator(">", ">="), Value("assignment", 1, 0))),
     Subject(
-        greedy, "_argmax", compare.argmax, cases.greedy_case,
-        (
-            Operator(">", ">="),
-            Value("assignment", 1, 0),
-        ),
-    ),
-    Subject(
-        greedy, "place_greedily", compare.place_greedily, cases.greedy_case,
+        greedy,
+        "place_greedily",
+        compare.place_greedily,
+        cases.greedy_case,
         (
             Operator("<=", "<"),
             Rewrite("HIGH_SUM", "LOW_SUM"),
@@ -220,7 +243,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        greedy, "place_by_load", compare.place_by_load, load_case,
+        greedy,
+        "place_by_load",
+        compare.place_by_load,
+        load_case,
         (
             Negate("call", 5, 0),
             Keep("choice", 1, 1),
@@ -232,15 +258,12 @@ SUBJECTS = (
             Operator("+", "-"),
         ),
     ),
+    Subject(yields, "node_loads", compare.node_loads, cases.yield_case, (Assign(0), Rewrite("slope", "base"))),
     Subject(
-        yields, "node_loads", compare.node_loads, cases.yield_case,
-        (
-            Assign(0),
-            Rewrite("slope", "base"),
-        ),
-    ),
-    Subject(
-        yields, "minimum_yield", compare.minimum_yield, cases.yield_case,
+        yields,
+        "minimum_yield",
+        compare.minimum_yield,
+        cases.yield_case,
         (
             Keep("sign", 0, 0),
             Keep("arithmetic", 1, 0),
@@ -250,7 +273,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        yields, "fill_average", compare.fill_average, cases.average_case,
+        yields,
+        "fill_average",
+        compare.fill_average,
+        cases.average_case,
         (
             Value("arithmetic", 12, 0.0),
             Keep("arithmetic", 6, 0),
@@ -260,7 +286,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        yields, "fill_max_min", compare.fill_max_min, parallel_yield_case,
+        yields,
+        "fill_max_min",
+        compare.fill_max_min,
+        parallel_yield_case,
         (
             Operator("<", ">"),
             Condition(4, True),
@@ -270,7 +299,7 @@ SUBJECTS = (
             Value("arithmetic", 5, 0.5),
         ),
     ),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

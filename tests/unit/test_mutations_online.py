@@ -30,7 +30,10 @@ pytestmark = pytest.mark.slow
 
 SUBJECTS = (
     Subject(
-        ledger, "advance", compare.advance, cases.reconcile_case,
+        ledger,
+        "advance",
+        compare.advance,
+        cases.reconcile_case,
         (
             Rewrite("rows", "jobs.size"),
             Condition(0, True),
@@ -42,15 +45,17 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        ledger, "row_of", compare.row_of, cases.reconcile_case,
-        (
-            Rewrite("rows", "jobs.size"),
-            Rewrite("jobs[r].id", "jobs[r].serial"),
-            Rewrite("NOT_FOUND", "0"),
-        ),
+        ledger,
+        "row_of",
+        compare.row_of,
+        cases.reconcile_case,
+        (Rewrite("rows", "jobs.size"), Rewrite("jobs[r].id", "jobs[r].serial"), Rewrite("NOT_FOUND", "0")),
     ),
     Subject(
-        ledger, "remove_row", compare.remove_row, cases.reconcile_case,
+        ledger,
+        "remove_row",
+        compare.remove_row,
+        cases.reconcile_case,
         (
             Value("arithmetic", 0, 1),
             Shift(0, 0, 1),
@@ -61,7 +66,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        ledger, "resize_row", compare.resize_row, cases.reconcile_case,
+        ledger,
+        "resize_row",
+        compare.resize_row,
+        cases.reconcile_case,
         (
             Keep("arithmetic", 0, 0),
             Rewrite("shift > 0", "shift >= 2"),
@@ -72,7 +80,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        ledger, "set_ready", compare.set_ready, cases.reconcile_case,
+        ledger,
+        "set_ready",
+        compare.set_ready,
+        cases.reconcile_case,
         (
             Rewrite("rows", "rows - 2"),
             Operator("<", "<=", 1),
@@ -82,7 +93,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        ledger, "lose_node", compare.lose_node, cases.reconcile_case,
+        ledger,
+        "lose_node",
+        compare.lose_node,
+        cases.reconcile_case,
         (
             Assign(0),
             Rewrite("-1", "task_nodes[s] if task_nodes[s] != node else -1"),
@@ -94,7 +108,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        reconcile, "admissible", compare.admissible, cases.broken_case,
+        reconcile,
+        "admissible",
+        compare.admissible,
+        cases.broken_case,
         (
             Rewrite("0.0 <= yields[r] <= 1.0", "yields[r] <= 1.0"),
             Rewrite("0.0 <= yields[r] <= 1.0", "0.0 <= yields[r]"),
@@ -112,26 +129,24 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        reconcile, "closed_arrival", compare.closed_arrival, cases.reconcile_case,
-        (
-            Omit(0, 1),
-            Keep("sign", 0, 0),
-            Rewrite("r", "s", 3),
-        ),
+        reconcile,
+        "closed_arrival",
+        compare.closed_arrival,
+        cases.reconcile_case,
+        (Omit(0, 1), Keep("sign", 0, 0), Rewrite("r", "s", 3)),
     ),
     Subject(
-        reconcile, "keep_slots", compare.keep_slots, cases.reconcile_case,
-        (
-            Keep("logic", 0, 0),
-            Keep("logic", 0, 1),
-            Drop(3),
-            Assign(2),
-            Condition(3, False),
-            Drop(10),
-        ),
+        reconcile,
+        "keep_slots",
+        compare.keep_slots,
+        cases.reconcile_case,
+        (Keep("logic", 0, 0), Keep("logic", 0, 1), Drop(3), Assign(2), Condition(3, False), Drop(10)),
     ),
     Subject(
-        reconcile, "classify", compare.classify, cases.reconcile_case,
+        reconcile,
+        "classify",
+        compare.classify,
+        cases.reconcile_case,
         (
             Rewrite("jobs[r].state == RUNNING", "before[begin] >= -1"),
             Rewrite("keep_slots(before, after, begin, end, count)", "end - begin"),
@@ -145,23 +160,24 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        reconcile, "_add", compare.add, cases.reconcile_case,
-        (
-            Keep("arithmetic", 2, 1),
-            Keep("arithmetic", 1, 0),
-            Rewrite("sign", "0.5 * sign", 1),
-        ),
+        reconcile,
+        "_add",
+        compare.add,
+        cases.reconcile_case,
+        (Keep("arithmetic", 2, 1), Keep("arithmetic", 1, 0), Rewrite("sign", "0.5 * sign", 1)),
     ),
     Subject(
-        reconcile, "_fits", compare.fits, cases.reconcile_case,
-        (
-            Constant(2, 1),
-            Keep("arithmetic", 1, 0),
-            Rewrite("first[r + 1]", "first[r] + 1"),
-        ),
+        reconcile,
+        "_fits",
+        compare.fits,
+        cases.reconcile_case,
+        (Constant(2, 1), Keep("arithmetic", 1, 0), Rewrite("first[r + 1]", "first[r] + 1")),
     ),
     Subject(
-        reconcile, "order_moves", compare.order_moves, cases.reconcile_case,
+        reconcile,
+        "order_moves",
+        compare.order_moves,
+        cases.reconcile_case,
         (
             Keep("logic", 0, 0),
             Call("min", "max"),
@@ -179,7 +195,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        reconcile, "plan", compare.plan, cases.reconcile_case,
+        reconcile,
+        "plan",
+        compare.plan,
+        cases.reconcile_case,
         (
             Assign(0),
             Operator("<", ">"),
@@ -191,7 +210,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        reconcile, "commit", compare.commit, cases.reconcile_case,
+        reconcile,
+        "commit",
+        compare.commit,
+        cases.reconcile_case,
         (
             Rewrite("DETACH", "PAUSE"),
             Value("element", 3, 1.0),
@@ -206,7 +228,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        columns, "append_commands", compare.append_commands, cases.reconcile_case,
+        columns,
+        "append_commands",
+        compare.append_commands,
+        cases.reconcile_case,
         (
             Constant(0, 1, 1),
             Rewrite("jobs[r].serial", "r"),
@@ -220,17 +245,17 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        columns, "write_rows", compare.write_rows, cases.reconcile_case,
-        (
-            Condition(0, False),
-            Rewrite("k", "0", 3),
-            Value("element", 7, 0.5),
-            Shift(1, 0, 1),
-            Exchange(10),
-        ),
+        columns,
+        "write_rows",
+        compare.write_rows,
+        cases.reconcile_case,
+        (Condition(0, False), Rewrite("k", "0", 3), Value("element", 7, 0.5), Shift(1, 0, 1), Exchange(10)),
     ),
     Subject(
-        progress, "_account", compare.account, cases.progress_case,
+        progress,
+        "_account",
+        compare.account,
+        cases.progress_case,
         (
             Operator("<=", "<"),
             Condition(0, False),
@@ -242,7 +267,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        progress, "_predict", compare.predict, cases.progress_case,
+        progress,
+        "_predict",
+        compare.predict,
+        cases.progress_case,
         (
             Keep("arithmetic", 0, 0),
             Operator("<=", "<"),
@@ -252,7 +280,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        progress, "perform", compare.perform, cases.progress_case,
+        progress,
+        "perform",
+        compare.perform,
+        cases.progress_case,
         (
             Rewrite("(SHARE, PAUSE, MIGRATE)", "(SHARE, MIGRATE)"),
             Rewrite("(SHARE, PAUSE, MIGRATE)", "(PAUSE, MIGRATE)"),
@@ -276,41 +307,25 @@ SUBJECTS = (
             Keep("arithmetic", 0, 0),
         ),
     ),
+    Subject(progress, "delay", compare.delay, cases.progress_case, (Drop(0), Drop(1))),
     Subject(
-        progress, "delay", compare.delay, cases.progress_case,
-        (
-            Drop(0),
-            Drop(1),
-        ),
+        progress,
+        "amend",
+        compare.amend,
+        cases.progress_case,
+        (Drop(0), Keep("call", 2, 0), Keep("call", 1, 0), Drop(4), Rewrite("least - before", "amount_s")),
     ),
     Subject(
-        progress, "amend", compare.amend, cases.progress_case,
-        (
-            Drop(0),
-            Keep("call", 2, 0),
-            Keep("call", 1, 0),
-            Drop(4),
-            Rewrite("least - before", "amount_s"),
-        ),
+        progress, "drop", compare.drop, cases.progress_case, (Operator("==", ">="), Drop(0), Keep("arithmetic", 1, 0))
     ),
     Subject(
-        progress, "drop", compare.drop, cases.progress_case,
-        (
-            Operator("==", ">="),
-            Drop(0),
-            Keep("arithmetic", 1, 0),
-        ),
+        progress,
+        "next_completion",
+        compare.next_completion,
+        cases.progress_case,
+        (Operator("<", "<="), Operator("<", ">", 1), Part("logic", 0, 1, False), Rewrite("count", "running.size")),
     ),
-    Subject(
-        progress, "next_completion", compare.next_completion, cases.progress_case,
-        (
-            Operator("<", "<="),
-            Operator("<", ">", 1),
-            Part("logic", 0, 1, False),
-            Rewrite("count", "running.size"),
-        ),
-    ),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

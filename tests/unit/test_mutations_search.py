@@ -27,7 +27,10 @@ pytestmark = pytest.mark.slow
 
 SUBJECTS = (
     Subject(
-        exact, "branch_and_bound", compare.branch_and_bound, cases.exact_case,
+        exact,
+        "branch_and_bound",
+        compare.branch_and_bound,
+        cases.exact_case,
         (
             Value("element", 5, 0.0),
             Value("element", 7, 0.0),
@@ -53,7 +56,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        local_search, "_draw", compare.draw, cases.climb_case,
+        local_search,
+        "_draw",
+        compare.draw,
+        cases.climb_case,
         (
             Constant(13, 12),
             Operator(">>", "<<"),
@@ -63,7 +69,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        local_search, "_overload", compare.overload, cases.climb_case,
+        local_search,
+        "_overload",
+        compare.overload,
+        cases.climb_case,
         (
             Part("call", 0, 0, 1),
             Operator("-", "+", 1),
@@ -73,7 +82,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        local_search, "_aimed_partner", compare.aimed_partner, cases.climb_case,
+        local_search,
+        "_aimed_partner",
+        compare.aimed_partner,
+        cases.climb_case,
         (
             Keep("arithmetic", 1, 0),
             Operator(">", "<"),
@@ -86,7 +98,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        local_search, "_fill", compare.fill, cases.climb_case,
+        local_search,
+        "_fill",
+        compare.fill,
+        cases.climb_case,
         (
             Constant(0.0, 1.0),
             Keep("arithmetic", 1, 1),
@@ -97,7 +112,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        local_search, "climb", compare.climb, cases.climb_case,
+        local_search,
+        "climb",
+        compare.climb,
+        cases.climb_case,
         (
             Constant(16, 15),
             Keep("logic", 0, 1),
@@ -130,35 +148,55 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        genetic, "uniform", compare.uniform, cases.genetic_case,
+        genetic,
+        "uniform",
+        compare.uniform,
+        cases.genetic_case,
         (Rewrite("_30", "_31"), Rewrite("_MIX_2", "_MIX_1"), Rewrite("_11", "_27"), Rewrite("_WEYL", "_MIX_1")),
     ),
     Subject(
-        genetic, "below", compare.below, cases.genetic_case,
+        genetic,
+        "below",
+        compare.below,
+        cases.genetic_case,
         (Rewrite("count", "count + 1"), Part("arithmetic", 0, 0, 0.5)),
     ),
     Subject(
-        genetic, "shuffle", compare.shuffle, cases.genetic_case,
+        genetic,
+        "shuffle",
+        compare.shuffle,
+        cases.genetic_case,
         (Constant(0, 1), Keep("arithmetic", 1, 0), Rewrite("(items[other], items[k])", "(k, other)")),
     ),
     Subject(
-        genetic, "_overloaded", compare.is_overloaded, cases.genetic_case,
+        genetic,
+        "_overloaded",
+        compare.is_overloaded,
+        cases.genetic_case,
         (Assign(0), Operator("<", "<="), Part("comparison", 0, 1, 0.0)),
     ),
     Subject(
-        genetic, "_count_fitting", compare.count_fitting, cases.genetic_case,
+        genetic,
+        "_count_fitting",
+        compare.count_fitting,
+        cases.genetic_case,
         (Condition(0), Assign(0), Part("call", 0, 0, 1)),
     ),
     Subject(
-        genetic, "_sum_by_node", compare.sum_by_node, cases.genetic_case,
-        (Drop(0), Assign(0), Rewrite("i", "0", 1)),
+        genetic, "_sum_by_node", compare.sum_by_node, cases.genetic_case, (Drop(0), Assign(0), Rewrite("i", "0", 1))
     ),
     Subject(
-        genetic, "_load", compare.load, cases.genetic_case,
+        genetic,
+        "_load",
+        compare.load,
+        cases.genetic_case,
         (Call("max", "min"), Constant(0.0, 1.0, 1), Keep("arithmetic", 0, 0)),
     ),
     Subject(
-        genetic, "_least_loaded", compare.least_loaded, cases.genetic_case,
+        genetic,
+        "_least_loaded",
+        compare.least_loaded,
+        cases.genetic_case,
         (
             Operator("<", "<="),
             Keep("logic", 0, 0),
@@ -168,7 +206,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        genetic, "repair", compare.repair, cases.genetic_case,
+        genetic,
+        "repair",
+        compare.repair,
+        cases.genetic_case,
         (
             Drop(8),
             Backwards(0),
@@ -180,7 +221,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        genetic, "settle", compare.settle, cases.genetic_case,
+        genetic,
+        "settle",
+        compare.settle,
+        cases.genetic_case,
         (
             Rewrite("base", "slope", 1),
             Value("call", 5, 0.0),
@@ -191,20 +235,24 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        genetic, "_select", compare.select, cases.genetic_case,
+        genetic,
+        "_select",
+        compare.select,
+        cases.genetic_case,
         (Value("sign", 0, 0), Value("arithmetic", 1, 0), Part("arithmetic", 0, 0, 0.5)),
     ),
     Subject(
-        genetic, "_mutate", compare.mutate, cases.genetic_case,
-        (
-            Part("call", 0, 0, 1),
-            Rewrite("place[i] != place[j]", "i != j"),
-            Rewrite("i", "j", 3),
-            Constant(False, True),
-        ),
+        genetic,
+        "_mutate",
+        compare.mutate,
+        cases.genetic_case,
+        (Part("call", 0, 0, 1), Rewrite("place[i] != place[j]", "i != j"), Rewrite("i", "j", 3), Constant(False, True)),
     ),
     Subject(
-        genetic, "_cross", compare.cross, cases.genetic_case,
+        genetic,
+        "_cross",
+        compare.cross,
+        cases.genetic_case,
         (
             Keep("arithmetic", 0, 0),
             Rewrite("mother", "father", 1),
@@ -213,7 +261,10 @@ SUBJECTS = (
         ),
     ),
     Subject(
-        genetic, "evolve", compare.evolve, cases.genetic_case,
+        genetic,
+        "evolve",
+        compare.evolve,
+        cases.genetic_case,
         (
             Call("np.argmax", "np.argmin"),
             Keep("arithmetic", 1, 1),
@@ -231,7 +282,7 @@ SUBJECTS = (
             Drop(24),
         ),
     ),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

@@ -15,13 +15,21 @@ from dfrs.policies.names import TABLE_5_1, all_published, complete_policy, find_
 ACTIONS = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
 
 TABLE = {
-    "Greedy*": ("Greedy", "Greedy", None), "GreedyP*": ("GreedyP", "Greedy", None),
-    "GreedyPM*": ("GreedyPM", "Greedy", None), "Greedy/per": ("Greedy", None, "MCB"),
-    "GreedyP/per": ("GreedyP", None, "MCB"), "GreedyPM/per": ("GreedyPM", None, "MCB"),
-    "Greedy*/per": ("Greedy", "Greedy", "MCB"), "GreedyP*/per": ("GreedyP", "Greedy", "MCB"),
-    "GreedyPM*/per": ("GreedyPM", "Greedy", "MCB"), "MCB*": ("MCB", "MCB", None), "MCB/per": ("MCB", None, "MCB"),
-    "MCB*/per": ("MCB", "MCB", "MCB"), "/per": (None, None, "MCB"), "/stretch-per": (None, None, "MCB-stretch"),
-}  # fmt: skip
+    "Greedy*": ("Greedy", "Greedy", None),
+    "GreedyP*": ("GreedyP", "Greedy", None),
+    "GreedyPM*": ("GreedyPM", "Greedy", None),
+    "Greedy/per": ("Greedy", None, "MCB"),
+    "GreedyP/per": ("GreedyP", None, "MCB"),
+    "GreedyPM/per": ("GreedyPM", None, "MCB"),
+    "Greedy*/per": ("Greedy", "Greedy", "MCB"),
+    "GreedyP*/per": ("GreedyP", "Greedy", "MCB"),
+    "GreedyPM*/per": ("GreedyPM", "Greedy", "MCB"),
+    "MCB*": ("MCB", "MCB", None),
+    "MCB/per": ("MCB", None, "MCB"),
+    "MCB*/per": ("MCB", "MCB", "MCB"),
+    "/per": (None, None, "MCB"),
+    "/stretch-per": (None, None, "MCB-stretch"),
+}
 """Table 5.1 of [Stillwell2010]: actions on submission, on completion, periodic."""
 
 

@@ -233,16 +233,32 @@ def test_a_booking_that_is_extended_waits_for_those_that_are_not():
 @pytest.mark.parametrize(
     ("rows", "changes", "events", "why"),
     [
-        ([(0.0, 3, 9.0, 10.0)], [(5.0, 1, "EP", 7.0), (12.0, 1, "RP", 5.0)], [(8.0, 0, "DOWN"), (11.0, 0, "UP")],
-         "late: too many nodes were closed"),
-        ([(0.0, 4, 5.0, 10.0), (1.0, 8, 9.0, 12.0)], [], [(10.0, 0, "DRAIN"), (11.0, 0, "UP")],
-         "late: other dedicated jobs had the nodes"),
-        ([(0.0, 9, 9.0, 10.0)], [], [(9.0, 0, "DRAIN"), (9.0, 1, "DRAIN"), (13.0, 0, "UP")],
-         "late: too many nodes were closed"),
-        ([(0.0, 4, 12.0, 5.0), (1.0, 8, 9.0, 20.0)], [(6.0, 1, "ET", 9.0)], [],
-         "late: jobs past their estimates, or extended, had the nodes"),
+        (
+            [(0.0, 3, 9.0, 10.0)],
+            [(5.0, 1, "EP", 7.0), (12.0, 1, "RP", 5.0)],
+            [(8.0, 0, "DOWN"), (11.0, 0, "UP")],
+            "late: too many nodes were closed",
+        ),
+        (
+            [(0.0, 4, 5.0, 10.0), (1.0, 8, 9.0, 12.0)],
+            [],
+            [(10.0, 0, "DRAIN"), (11.0, 0, "UP")],
+            "late: other dedicated jobs had the nodes",
+        ),
+        (
+            [(0.0, 9, 9.0, 10.0)],
+            [],
+            [(9.0, 0, "DRAIN"), (9.0, 1, "DRAIN"), (13.0, 0, "UP")],
+            "late: too many nodes were closed",
+        ),
+        (
+            [(0.0, 4, 12.0, 5.0), (1.0, 8, 9.0, 20.0)],
+            [(6.0, 1, "ET", 9.0)],
+            [],
+            "late: jobs past their estimates, or extended, had the nodes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_reason_of_a_late_start_is_the_true_one(rows, changes, events, why):
     nodes = [(at_s, NodeChange(node, Condition[name])) for at_s, node, name in events]
     made = {"commands": commands(*changes)} if changes else {}

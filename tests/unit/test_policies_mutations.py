@@ -77,24 +77,25 @@ def fill(name, *mutations):
 
 SUBJECTS = (
     Inner(
-        loads, "largest_load", compare.largest_load, cases.policy_case,
-        (
-            Constant(0.0, 0.75),
-            Keep("arithmetic", 0, 0),
-            Part("choice", 0, 1, 0.0),
-        ),
+        loads,
+        "largest_load",
+        compare.largest_load,
+        cases.policy_case,
+        (Constant(0.0, 0.75), Keep("arithmetic", 0, 0), Part("choice", 0, 1, 0.0)),
     ),
     Inner(
-        loads, "add_use", compare.node_use, cases.policy_case,
-        (
-            Rewrite("sign * jobs[r].need", "jobs[r].memory"),
-            Assign(1),
-            Shift(0, 0, 1),
-        ),
+        loads,
+        "add_use",
+        compare.node_use,
+        cases.policy_case,
+        (Rewrite("sign * jobs[r].need", "jobs[r].memory"), Assign(1), Shift(0, 0, 1)),
         "node_use",
     ),
     Inner(
-        loads, "priority", compare.by_priority, cases.policy_case,
+        loads,
+        "priority",
+        compare.by_priority,
+        cases.policy_case,
         (
             Rewrite("np.inf", "0.0"),
             Part("arithmetic", 0, 0, 1.0),
@@ -104,15 +105,12 @@ SUBJECTS = (
         ),
         "by_priority",
     ),
+    Inner(loads, "by_priority", compare.by_priority, cases.policy_case, (Operator(">", ">=", 2), Keep("sign", 0, 0))),
     Inner(
-        loads, "by_priority", compare.by_priority, cases.policy_case,
-        (
-            Operator(">", ">=", 2),
-            Keep("sign", 0, 0),
-        ),
-    ),
-    Inner(
-        admission, "_room_at", compare.count_room, cases.policy_case,
+        admission,
+        "_room_at",
+        compare.count_room,
+        cases.policy_case,
         (
             Keep("logic", 0, 1),
             Keep("logic", 0, 0),
@@ -130,12 +128,7 @@ SUBJECTS = (
         Drop(13),
         Keep("call", 4, 1),
     ),
-    admit(
-        "_shift",
-        Rewrite("sign", "0.5 * sign", 1),
-        Operator("+", "-", 2),
-        Constant(0, 1),
-    ),
+    admit("_shift", Rewrite("sign", "0.5 * sign", 1), Operator("+", "-", 2), Constant(0, 1)),
     admit(
         "choose_to_pause",
         Backwards(0),
@@ -154,7 +147,10 @@ SUBJECTS = (
         Rewrite("slots[first[marked[k]]:first[marked[k] + 1]]", "slots[first[marked[0]]:first[marked[0] + 1]]"),
     ),
     Inner(
-        admission, "readmit", compare.readmit, cases.policy_case,
+        admission,
+        "readmit",
+        compare.readmit,
+        cases.policy_case,
         (
             Rewrite("idle == 0", "idle < 2"),
             Keep("call", 7, 1),
@@ -164,31 +160,15 @@ SUBJECTS = (
         ),
     ),
     Inner(
-        repack, "find_pinned", compare.find_pinned, cases.policy_case,
-        (
-            Rewrite("PIN_VIRTUAL", "PIN_FLOW"),
-            Omit(0, 0),
-            Omit(0, 1),
-            Rewrite("age < pin_s", "age <= 0.5 * pin_s"),
-        ),
+        repack,
+        "find_pinned",
+        compare.find_pinned,
+        cases.policy_case,
+        (Rewrite("PIN_VIRTUAL", "PIN_FLOW"), Omit(0, 0), Omit(0, 1), Rewrite("age < pin_s", "age <= 0.5 * pin_s")),
     ),
-    mcb(
-        "sort_down",
-        Keep("logic", 1, 1),
-        Operator(">", "<", 1),
-    ),
-    mcb(
-        "_next",
-        Omit(1, 0),
-        Rewrite("memory", "cpu"),
-        Omit(1, 2),
-    ),
-    mcb(
-        "_same_node",
-        Omit(0, 3),
-        Omit(0, 2),
-        Value("comparison", 0, True),
-    ),
+    mcb("sort_down", Keep("logic", 1, 1), Operator(">", "<", 1)),
+    mcb("_next", Omit(1, 0), Rewrite("memory", "cpu"), Omit(1, 2)),
+    mcb("_same_node", Omit(0, 3), Omit(0, 2), Value("comparison", 0, True)),
     mcb(
         "_fill_node",
         Operator("<=", "<"),
@@ -216,13 +196,7 @@ SUBJECTS = (
         Rewrite("size[p, 0]", "2.0 * size[p, 0]"),
         Rewrite("capacity[n, 1] - preload[n, 1]", "0.5 * capacity[n, 1]"),
     ),
-    mcb(
-        "yields_at",
-        Omit(0, 0),
-        Drop(2),
-        Keep("call", 1, 0),
-        Omit(0, 2),
-    ),
+    mcb("yields_at", Omit(0, 0), Drop(2), Keep("call", 1, 0), Omit(0, 2)),
     mcb(
         "_preload",
         Keep("arithmetic", 1, 0),
@@ -230,22 +204,13 @@ SUBJECTS = (
         Rewrite("fixed[r]", "before[first[r]] >= 0"),
         Rewrite("fits", "True", 2),
     ),
-    mcb(
-        "pack_at",
-        Omit(0, 1),
-        Keep("arithmetic", 0, 1),
-        Operator(">", ">="),
-        Drop(4),
-    ),
-    mcb(
-        "uncrowded",
-        Drop(9),
-        Constant(2.0, 4.0),
-        Constant(0.0, 0.5, 1),
-        Assign(1),
-    ),
+    mcb("pack_at", Omit(0, 1), Keep("arithmetic", 0, 1), Operator(">", ">="), Drop(4)),
+    mcb("uncrowded", Drop(9), Constant(2.0, 4.0), Constant(0.0, 0.5, 1), Assign(1)),
     Inner(
-        repack, "upper_end", compare.upper_end, cases.policy_case,
+        repack,
+        "upper_end",
+        compare.upper_end,
+        cases.policy_case,
         (
             Keep("logic", 0, 0),
             Keep("call", 1, 1),
@@ -263,41 +228,13 @@ SUBJECTS = (
         Drop(14),
         Rewrite("0.5 * (low + high)", "0.3 * low + 0.7 * high"),
     ),
-    mcb(
-        "_sorted_rows",
-        Keep("sign", 0, 0),
-        Rewrite("some", "np.arange(count)", 3),
-    ),
-    mcb(
-        "settle",
-        Keep("choice", 0, 0),
-        Condition(2, False),
-        Drop(3),
-    ),
-    fill(
-        "fill",
-        Value("arithmetic", 0, 0.5),
-        Rewrite("capacity[n, 0]", "2.0 * capacity[n, 0]"),
-        Operator("<", ">"),
-    ),
-    fill(
-        "_turn",
-        Keep("arithmetic", 5, 1),
-        Value("arithmetic", 0, 0.9),
-        Constant(1.0, 0.0, 1),
-    ),
-    fill(
-        "_leave",
-        Drop(1),
-        Part("arithmetic", 3, 1, 0.5),
-    ),
-    fill(
-        "_freeze_full",
-        Rewrite("level", "1000000000.0 * level"),
-        Keep("call", 4, 0),
-        Constant(1, 2, 1),
-    ),
-)  # fmt: skip
+    mcb("_sorted_rows", Keep("sign", 0, 0), Rewrite("some", "np.arange(count)", 3)),
+    mcb("settle", Keep("choice", 0, 0), Condition(2, False), Drop(3)),
+    fill("fill", Value("arithmetic", 0, 0.5), Rewrite("capacity[n, 0]", "2.0 * capacity[n, 0]"), Operator("<", ">")),
+    fill("_turn", Keep("arithmetic", 5, 1), Value("arithmetic", 0, 0.9), Constant(1.0, 0.0, 1)),
+    fill("_leave", Drop(1), Part("arithmetic", 3, 1, 0.5)),
+    fill("_freeze_full", Rewrite("level", "1000000000.0 * level"), Keep("call", 4, 0), Constant(1, 2, 1)),
+)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)

@@ -163,8 +163,12 @@ def dfrs(folder, *words):
     environment = os.environ | {"PYTHONPATH": str(folder / "site")}
     return subprocess.run(
         [sys.executable, "-m", "dfrs.cli.main", *words],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def test_the_command_line_simulates_them(site):

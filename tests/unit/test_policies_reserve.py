@@ -23,10 +23,20 @@ from tests.policy_cases import crowded_case, drawn, policy_case
 STILL = ("Greedy*", "GreedyP*", "GreedyP*/PRIO=VT")
 """Never migrate."""
 MIGRATING = (
-    "GreedyPM*", "Greedy*/due", "GreedyPM*/per/OPT=MIN/MVT=600", "MCB*/per", "/per", "/stretch-per", "MCB*",
-    "GreedyP/per/OPT=AVG", "Greedy*/per/BUDGET=1", "/stretch-per/OPT=AVG/MVT=600", "GreedyPM*/due/WEIGHT",
-    "MCB*/per/MCB8/MFT=600", "GreedyPM*/per/VP_CPSUM/MVT=600",
-)  # fmt: skip
+    "GreedyPM*",
+    "Greedy*/due",
+    "GreedyPM*/per/OPT=MIN/MVT=600",
+    "MCB*/per",
+    "/per",
+    "/stretch-per",
+    "MCB*",
+    "GreedyP/per/OPT=AVG",
+    "Greedy*/per/BUDGET=1",
+    "/stretch-per/OPT=AVG/MVT=600",
+    "GreedyPM*/due/WEIGHT",
+    "MCB*/per/MCB8/MFT=600",
+    "GreedyPM*/per/VP_CPSUM/MVT=600",
+)
 NAMES = (*STILL, *MIGRATING)
 LATE = (Reason.LATE_DEDICATED, Reason.LATE_CLOSED)
 
@@ -331,9 +341,12 @@ def test_who_does_not_migrate_does_not_resume_at_once_elsewhere(name):
 def test_who_had_to_leave_is_packed_with_the_others_where_it_is_time_for_that():
     """Without room for the youngest, which weighs nothing, on node 1, until one of the two there moves to node 0."""
     rows = [
-        (0.0, 1, 1.0, 0.9, 10.0, None), (1.0, 1, 0.25, 0.3, 2000.0, None), (2.0, 1, 0.25, 0.3, 2000.0, None),
-        (300.0, 1, 0.25, 0.5, 2000.0, None), (301.0, 1, 0.1, 0.6, 100.0, 600.0),
-    ]  # fmt: skip
+        (0.0, 1, 1.0, 0.9, 10.0, None),
+        (1.0, 1, 0.25, 0.3, 2000.0, None),
+        (2.0, 1, 0.25, 0.3, 2000.0, None),
+        (300.0, 1, 0.25, 0.5, 2000.0, None),
+        (301.0, 1, 0.1, 0.6, 100.0, 600.0),
+    ]
     work = at(*rows).with_columns(weight=np.array([1.0, 1.0, 1.0, 1e-9, 1.0]))
     run = run_of("Greedy/per/MVT=550", work)
     now = run.events.time_s == 600.0
@@ -355,9 +368,12 @@ def test_who_has_to_leave_is_chosen_by_the_policy_s_priority():
 
 def test_dedicated_jobs_go_by_requested_start_then_submission():
     rows = [
-        (0.0, 2, 1.0, 0.1, 100.0, 10.0), (1.0, 2, 1.0, 0.1, 50.0, 40.0), (2.0, 2, 1.0, 0.1, 50.0, 30.0),
-        (3.0, 2, 1.0, 0.1, 50.0, 30.0), (4.0, 2, 1.0, 1.0, 1.0, None),
-    ]  # fmt: skip
+        (0.0, 2, 1.0, 0.1, 100.0, 10.0),
+        (1.0, 2, 1.0, 0.1, 50.0, 40.0),
+        (2.0, 2, 1.0, 0.1, 50.0, 30.0),
+        (3.0, 2, 1.0, 0.1, 50.0, 30.0),
+        (4.0, 2, 1.0, 1.0, 1.0, None),
+    ]
     run = run_of("GreedyPM*", at(*rows))
     assert run.start_s.tolist() == [10.0, 210.0, 110.0, 160.0, 4.0]
     assert run.count(Action.PAUSE).tolist() == [0, 0, 0, 0, 0]

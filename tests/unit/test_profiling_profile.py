@@ -51,9 +51,20 @@ def cluster(name="A", flops=2e9, seconds=(1e-3, 2e-3)):
 
 @pytest.mark.parametrize(
     ("kind", "processes", "expected"),
-    [("alltoall", 8, 16), ("alltoall", 2, 4), ("allgather", 3, 6), ("bcast", 2, 1), ("bcast", 5, 3), ("bcast", 8, 3),
-     ("reduce", 9, 4), ("allreduce", 4, 2), ("barrier", 8, 0), ("alltoall", 1, 0), ("bcast", 1, 0)],
-)  # fmt: skip
+    [
+        ("alltoall", 8, 16),
+        ("alltoall", 2, 4),
+        ("allgather", 3, 6),
+        ("bcast", 2, 1),
+        ("bcast", 5, 3),
+        ("bcast", 8, 3),
+        ("reduce", 9, 4),
+        ("allreduce", 4, 2),
+        ("barrier", 8, 0),
+        ("alltoall", 1, 0),
+        ("bcast", 1, 0),
+    ],
+)
 def test_messages_of_a_collective_call(kind, processes, expected):
     assert messages_of(kind, processes) == expected
 

@@ -82,10 +82,13 @@ def digested(entries, policy, restarts=()):
 def test_yields_are_told_in_the_last_need(tmp_path):
     join = {"event": "join", "cpu": 1.0, "memory": 1.0}
     entries = [
-        (0.0, join), (10.0, submit(1, 1.0)), (10.0, submit(2, 1.0)),
+        (0.0, join),
+        (10.0, submit(1, 1.0)),
+        (10.0, submit(2, 1.0)),
         (20.0, {"event": "revise", "job_id": 1, "need": 0.25}),
-        (50.0, {"event": "complete", "job_id": 1}), (60.0, {"event": "complete", "job_id": 2}),
-    ]  # fmt: skip
+        (50.0, {"event": "complete", "job_id": 1}),
+        (60.0, {"event": "complete", "job_id": 2}),
+    ]
     policy = "Greedy*/OPT=MIN"
     run = decide_again(read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy).run
     # Job 1 had half a node for 10 s, which is more than its last need; then both had 0.8 of their needs until it ended.
@@ -95,12 +98,18 @@ def test_yields_are_told_in_the_last_need(tmp_path):
 
 def test_each_event_is_decided_by_the_policy_of_its_time(tmp_path, dfrs):
     entries = [
-        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}), (10.0, submit(1, 1.0)), (10.0, submit(2, 1.0)),
-        (20.0, submit(3, 1.0)), (50.0, {"event": "complete", "job_id": 1}),
-        (60.0, {"event": "complete", "job_id": 2}), (70.0, submit(4, 1.0)), (75.0, submit(5, 1.0)),
-        (80.0, {"event": "complete", "job_id": 3}), (90.0, {"event": "complete", "job_id": 4}),
+        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}),
+        (10.0, submit(1, 1.0)),
+        (10.0, submit(2, 1.0)),
+        (20.0, submit(3, 1.0)),
+        (50.0, {"event": "complete", "job_id": 1}),
+        (60.0, {"event": "complete", "job_id": 2}),
+        (70.0, submit(4, 1.0)),
+        (75.0, submit(5, 1.0)),
+        (80.0, {"event": "complete", "job_id": 3}),
+        (90.0, {"event": "complete", "job_id": 4}),
         (99.0, {"event": "complete", "job_id": 5}),
-    ]  # fmt: skip
+    ]
     restarts = [
         (0, "Greedy*/OPT=MIN"),
         (2, "Greedy*/OPT=MIN"),
@@ -132,9 +141,12 @@ def test_each_event_is_decided_by_the_policy_of_its_time(tmp_path, dfrs):
 
 def test_a_job_submitted_anew_counts_from_there(tmp_path):
     entries = [
-        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}), (1.0, submit(7, 1.0)),
-        (5.0, {"event": "complete", "job_id": 7}), (5.0, submit(7, 1.0)), (8.0, {"event": "complete", "job_id": 7}),
-    ]  # fmt: skip
+        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}),
+        (1.0, submit(7, 1.0)),
+        (5.0, {"event": "complete", "job_id": 7}),
+        (5.0, submit(7, 1.0)),
+        (8.0, {"event": "complete", "job_id": 7}),
+    ]
     policy = "Greedy*/OPT=MIN"
     recorded = decide_again(read_live_log(write_log(tmp_path / "day", digested(entries, policy), policy)), find_policy)
     assert recorded.mismatch is None
@@ -191,12 +203,19 @@ def test_the_verb_says_whether_decisions_are_the_same(tmp_path, dfrs):
 def test_other_policies_get_the_same_jobs(tmp_path, dfrs):
     join = {"event": "join", "cpu": 1.0, "memory": 1.0}
     entries = [
-        (0.0, join), (1.0, submit(1, 1.0)), (2.0, submit(2, 0.5)), (3.0, join), (4.0, submit(3, 1.0)),
-        (5.0, {"event": "hold", "job_id": 3}), (6.0, {"event": "node", "node": 0, "condition": "down"}),
-        (9.0, {"event": "node", "node": 0, "condition": "up"}), (20.0, {"event": "unhold", "job_id": 3}),
-        (30.0, {"event": "complete", "job_id": 1}), (40.0, {"event": "complete", "job_id": 2}),
+        (0.0, join),
+        (1.0, submit(1, 1.0)),
+        (2.0, submit(2, 0.5)),
+        (3.0, join),
+        (4.0, submit(3, 1.0)),
+        (5.0, {"event": "hold", "job_id": 3}),
+        (6.0, {"event": "node", "node": 0, "condition": "down"}),
+        (9.0, {"event": "node", "node": 0, "condition": "up"}),
+        (20.0, {"event": "unhold", "job_id": 3}),
+        (30.0, {"event": "complete", "job_id": 1}),
+        (40.0, {"event": "complete", "job_id": 2}),
         (50.0, {"event": "complete", "job_id": 3}),
-    ]  # fmt: skip
+    ]
     policy = POLICIES[0]
     directory = write_log(tmp_path / "day", digested(entries, policy), policy)
     recorded = decide_again(read_live_log(directory), find_policy)

@@ -175,10 +175,13 @@ def test_every_number_and_every_word_survives(tmp_path_factory, values, words):
 @pytest.mark.parametrize(
     ("policy", "name"),
     [
-        ("GreedyPM*/per/OPT=MIN/MVT=600", "GreedyPM+_per_OPT=MIN_MVT=600"), ("EASY", "EASY"),
-        ("Hybrid-LOS-E", "Hybrid-LOS-E"), ("a b:c\\d", "a_b_c_d"), ("ü.x", "_.x"),
+        ("GreedyPM*/per/OPT=MIN/MVT=600", "GreedyPM+_per_OPT=MIN_MVT=600"),
+        ("EASY", "EASY"),
+        ("Hybrid-LOS-E", "Hybrid-LOS-E"),
+        ("a b:c\\d", "a_b_c_d"),
+        ("ü.x", "_.x"),
     ],
-)  # fmt: skip
+)
 def test_slugs(policy, name):
     assert slug(policy) == name
 
@@ -197,10 +200,16 @@ def test_a_set_of_nodes_and_its_text_are_inverse(nodes):
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
-        ([], ""), ([7], "7"), ([7, 7], "7*2"), ([0, 1, 2, 3], "0-3"), ([0, 1, 2, 3, 0, 1, 2, 3, 7], "0-3*2 7"),
-        ([3, 1, 0], "0-1 3"), ([0, 0, 1, 2, 2], "0*2 1 2*2"), ([0, 1], "0-1"),
+        ([], ""),
+        ([7], "7"),
+        ([7, 7], "7*2"),
+        ([0, 1, 2, 3], "0-3"),
+        ([0, 1, 2, 3, 0, 1, 2, 3, 7], "0-3*2 7"),
+        ([3, 1, 0], "0-1 3"),
+        ([0, 0, 1, 2, 2], "0*2 1 2*2"),
+        ([0, 1], "0-1"),
     ],
-)  # fmt: skip
+)
 def test_texts_of_sets_of_nodes(nodes, text):
     assert node_set(np.array(nodes, dtype=np.int64)) == text
 

@@ -90,9 +90,11 @@ def test_nodes_that_are_down_are_grey():
     load = workload([(1, 0, 1, 1.0, 0.5, 50)], nodes=2)
     nan = float("nan")
     rows = [
-        (0, 0, Action.START, [0], 1.0, ""), (10, -1, Action.DOWN, [1], nan, ""), (20, -1, Action.UP, [1], nan, ""),
+        (0, 0, Action.START, [0], 1.0, ""),
+        (10, -1, Action.DOWN, [1], nan, ""),
+        (20, -1, Action.UP, [1], nan, ""),
         (50, 0, Action.FINISH, [], nan, ""),
-    ]  # fmt: skip
+    ]
     run = run_of(load, rows)
     window = Window(from_s=0.0, to_s=50.0, nodes=2)
     image = paint(run, *fill(run, window, 50, 10), window, 10)
@@ -285,12 +287,16 @@ def test_several_run_directories_are_compared(directories, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("one", "--from", "noon"), "--from"), (("one", "--title", "x"), "for an allocation"),
-        (("one", "two", "--nodes", "2"), "for one run"), (("x.json", "--to", "1:00"), "for a run directory"),
-        (("x.json", "y.json"), "one allocation at a time"), (("one", "--from", "9:00"), "outside of the run"),
-        (("one", "absent"), "absent"), ((".",), "run directory"),
+        (("one", "--from", "noon"), "--from"),
+        (("one", "--title", "x"), "for an allocation"),
+        (("one", "two", "--nodes", "2"), "for one run"),
+        (("x.json", "--to", "1:00"), "for a run directory"),
+        (("x.json", "y.json"), "one allocation at a time"),
+        (("one", "--from", "9:00"), "outside of the run"),
+        (("one", "absent"), "absent"),
+        ((".",), "run directory"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_drawn_is_said(directories, tmp_path, monkeypatch, arguments, words):
     monkeypatch.chdir(tmp_path)
     done = cli(*arguments)

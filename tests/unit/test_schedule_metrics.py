@@ -244,14 +244,25 @@ def test_a_story_computed_by_hand():
     metrics = schedule.summarize(story_run(), stretch_bound=1.5)
     span_s = 3750.0
     known = {
-        "jobs_finished": 3, "makespan_s": span_s, "stretch_max": 1.875, "degradation_from_bound": 1.25,
-        "stretch_mean": (1.875 + 1.75 + 725 / 600) / 3, "wait_max_s": 0.0, "flow_mean_s": (3750 + 875 + 725) / 3,
+        "jobs_finished": 3,
+        "makespan_s": span_s,
+        "stretch_max": 1.875,
+        "degradation_from_bound": 1.25,
+        "stretch_mean": (1.875 + 1.75 + 725 / 600) / 3,
+        "wait_max_s": 0.0,
+        "flow_mean_s": (3750 + 875 + 725) / 3,
         "minimum_yield_mean": (1000 + 500 * 0.5 + 375 * 2 / 3 + 225 + 900 * 0.5 + 750) / span_s,
         "cpu_utilisation": (2 * 1000 + 2 * 500 + 2 * 375 + 225 + 2 * 125 + 775 + 2 * 750) / (3 * span_s),
         "memory_utilisation": (0.8 * (1500 + 1650) + 0.6 * 875 + 1.4 * 725) / (3 * span_s),
-        "pauses": 1, "migrations": 1, "pauses_per_hour": 3600 / span_s, "pause_gb": 6.4, "pause_and_resume_gb": 12.8,
-        "migration_gb": 3.2, "migration_of_whole_jobs_gb": 6.4, "migration_gb_per_s": 3.2 / span_s,
-    }  # fmt: skip
+        "pauses": 1,
+        "migrations": 1,
+        "pauses_per_hour": 3600 / span_s,
+        "pause_gb": 6.4,
+        "pause_and_resume_gb": 12.8,
+        "migration_gb": 3.2,
+        "migration_of_whole_jobs_gb": 6.4,
+        "migration_gb_per_s": 3.2 / span_s,
+    }
     assert {name: metrics[name] for name in known} == pytest.approx(known)
     assert schedule.virtual_time(story_run()).tolist() == pytest.approx([2000, 500, 600])
 

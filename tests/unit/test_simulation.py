@@ -26,9 +26,13 @@ POLICIES = {
     "mover": Mover,
 }
 NODE_EVENTS = (
-    (50.0, NodeChange(1, Condition.DOWN)), (50.0, NodeChange(2, Condition.DRAIN)), (230.5, NodeChange(1, Condition.UP)),
-    (300.0, NodeChange(2, Condition.UP)), (400.0, NodeChange(0, Condition.DOWN)), (401.0, NodeChange(0, Condition.UP)),
-)  # fmt: skip
+    (50.0, NodeChange(1, Condition.DOWN)),
+    (50.0, NodeChange(2, Condition.DRAIN)),
+    (230.5, NodeChange(1, Condition.UP)),
+    (300.0, NodeChange(2, Condition.UP)),
+    (400.0, NodeChange(0, Condition.DOWN)),
+    (401.0, NodeChange(0, Condition.UP)),
+)
 SETTINGS = {
     "plain": SimulationSettings(),
     "penalty": SimulationSettings(penalty=Penalty(seconds=13.7)),
@@ -260,9 +264,16 @@ def test_a_failed_node_costs_all_work_and_a_drained_one_none():
     )
     run = Simulation(workload, BATCH["FCFS"](), "FCFS", SimulationSettings(node_events=changes)).run()
     assert rows(run) == [
-        (0.0, 0, "START"), (0.0, 1, "START"), (60.0, -1, "DOWN"), (60.0, 0, "LOST"), (60.0, -1, "DRAIN"),
-        (80.0, -1, "UP"), (80.0, 0, "START"), (100.0, 1, "FINISH"), (180.0, 0, "FINISH"),
-    ]  # fmt: skip
+        (0.0, 0, "START"),
+        (0.0, 1, "START"),
+        (60.0, -1, "DOWN"),
+        (60.0, 0, "LOST"),
+        (60.0, -1, "DRAIN"),
+        (80.0, -1, "UP"),
+        (80.0, 0, "START"),
+        (100.0, 1, "FINISH"),
+        (180.0, 0, "FINISH"),
+    ]
 
 
 def test_a_node_event_for_a_node_that_is_not_there_is_refused_before_the_run():

@@ -149,10 +149,18 @@ SCENARIO = ServiceScenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, r
 CLUSTERS = VirtualClusterScenario(nodes=2, tasks=4, slack=0.5, memory_cov=0.25, cpu_cov=0.5)
 PART = TracePart(path=Path("t.swf"), digest="0" * 64, first=2, end=8)
 OTHER = {
-    "annotate": "google", "estimates": "factor:2", "order": "submissions-first", "search": "midpoints",
-    "pair_order": "index", "second_phase": "average", "options": Options(rounds=3), "algorithm": "GREEDY",
-    "policy": "FCFS", "digest": "1" * 64, "scenario": replace(SCENARIO, slack=0.6),
-}  # fmt: skip
+    "annotate": "google",
+    "estimates": "factor:2",
+    "order": "submissions-first",
+    "search": "midpoints",
+    "pair_order": "index",
+    "second_phase": "average",
+    "options": Options(rounds=3),
+    "algorithm": "GREEDY",
+    "policy": "FCFS",
+    "digest": "1" * 64,
+    "scenario": replace(SCENARIO, slack=0.6),
+}
 
 
 def changed(name, value):

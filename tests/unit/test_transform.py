@@ -80,8 +80,12 @@ def test_slices_by_jobs_and_by_time():
     assert part.job_id.tolist() == [2, 3]
     assert part.submit_s.tolist() == [20, 30]
     assert part.header == {
-        "MaxProcs": "4", "UnixStartTime": "1000", "MaxJobs": "2", "MaxRecords": "2", "Note": "jobs 1 to 2 of t",
-    }  # fmt: skip
+        "MaxProcs": "4",
+        "UnixStartTime": "1000",
+        "MaxJobs": "2",
+        "MaxRecords": "2",
+        "Note": "jobs 1 to 2 of t",
+    }
     assert transform.slice_jobs(swf, 3, 99).job_id.tolist() == [4]
     part = transform.slice_time(swf, 20, 40)
     assert part.job_id.tolist() == [2, 3]

@@ -29,16 +29,22 @@ def shop():
                 ],
                 "nodes": [{"name": "a"}, {"name": "b", "capacity": {"cpu": 2.0, "memory": 1.5}}, {"name": "c"}],
                 "services": [
-                    {"name": "shop", "minimum_yield": 0.3, "needs": {"cpu": 0.5, "memory": 0.1, "io": 0.2},
-                     "components": [{"name": "web", "tasks": 2},
-                                    {"name": "db", "factor": 0.5, "needs": {"memory": 0.4}}]},
+                    {
+                        "name": "shop",
+                        "minimum_yield": 0.3,
+                        "needs": {"cpu": 0.5, "memory": 0.1, "io": 0.2},
+                        "components": [
+                            {"name": "web", "tasks": 2},
+                            {"name": "db", "factor": 0.5, "needs": {"memory": 0.4}},
+                        ],
+                    },
                     {"name": "mail", "needs": {"cpu": 0.9, "memory": 0.2, "io": 0.7}, "kinds": {"io": "rigid"}},
                     {"name": "batch", "tasks": 3, "needs": {"cpu": 0.8, "memory": 0.1}},
                     {"name": "sure", "needs": {"cpu": 0.2}, "minimum_yield": 1.0},
                 ],
             }
         )
-    )  # fmt: skip
+    )
 
 
 INSTANCES = {

@@ -52,11 +52,13 @@ def elastic_run(rows=ROWS):
         [(1, 0, 1, 0.5, 0.5, 10), (2, 1, 1, 0.5, 0.5, 4), (3, 2, 9, 0.5, 0.5, 1)], nodes=2, name="elastic"
     ).with_columns(requested_start_s=np.array([math.nan, 8.0, math.nan]), commands=commands)
     log = [
-        (0, 0, Action.START, [0], 1.0, ""), (4, 0, Action.RESIZE, [0, 1], 1.0, "a command changed its size"),
+        (0, 0, Action.START, [0], 1.0, ""),
+        (4, 0, Action.RESIZE, [0, 1], 1.0, "a command changed its size"),
         (9, 1, Action.START, [0, 1], 1.0, "late: jobs from before its submission had the nodes"),
-        (10, 1, Action.RESIZE, [1], 1.0, "a command changed its size"), (11, 0, Action.FINISH, [], math.nan, ""),
+        (10, 1, Action.RESIZE, [1], 1.0, "a command changed its size"),
+        (11, 0, Action.FINISH, [], math.nan, ""),
         (12, 1, Action.FINISH, [], math.nan, ""),
-    ]  # fmt: skip
+    ]
     return run_of(
         load,
         log,
@@ -82,13 +84,23 @@ def test_a_run_written_by_hand_is_valid(tmp_path):
 def test_its_figures_are_those_computed_by_hand():
     metrics = summarize(elastic_run(), stretch_bound=1.0)
     known = {
-        "stretch_max": 4 / 3, "stretch_mean": (1 + 4 / 3) / 2, "wait_mean_s": 0.5, "run_mean_s": 7.0,
-        "slowdown_of_means": 7.5 / 7, "flow_mean_s": 7.5, "makespan_s": 12.0, "dedicated_jobs": 1,
-        "dedicated_on_time": 0, "dedicated_delay_mean_s": 1.0, "dedicated_delay_max_s": 1.0, "commands": 14,
-        "commands_granted": 6, "commands_refused": 8,
+        "stretch_max": 4 / 3,
+        "stretch_mean": (1 + 4 / 3) / 2,
+        "wait_mean_s": 0.5,
+        "run_mean_s": 7.0,
+        "slowdown_of_means": 7.5 / 7,
+        "flow_mean_s": 7.5,
+        "makespan_s": 12.0,
+        "dedicated_jobs": 1,
+        "dedicated_on_time": 0,
+        "dedicated_delay_mean_s": 1.0,
+        "dedicated_delay_max_s": 1.0,
+        "commands": 14,
+        "commands_granted": 6,
+        "commands_refused": 8,
         "cpu_utilisation": (0.5 * 4 + 1.0 * 7 + 1.0 * 1 + 0.5 * 2) / 24,
         "memory_utilisation": (0.5 * 4 + 1.0 * 7 + 1.0 * 1 + 0.5 * 2) / 24,
-    }  # fmt: skip
+    }
     assert {name: metrics[name] for name in known} == pytest.approx(known)
 
 

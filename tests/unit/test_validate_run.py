@@ -44,9 +44,14 @@ time_s,job_id,action,nodes,yield,why
 155.0,1,finish,,,
 """
 NO_ELASTIC = {
-    "dedicated_jobs": 0, "dedicated_on_time": 0, "dedicated_delay_mean_s": None, "dedicated_delay_max_s": None,
-    "commands": 0, "commands_granted": 0, "commands_refused": 0,
-}  # fmt: skip
+    "dedicated_jobs": 0,
+    "dedicated_on_time": 0,
+    "dedicated_delay_mean_s": None,
+    "dedicated_delay_max_s": None,
+    "commands": 0,
+    "commands_granted": 0,
+    "commands_refused": 0,
+}
 SUMMARY = {
     "format": "dfrs-run/1",
     "version": "0",
@@ -54,7 +59,11 @@ SUMMARY = {
     "policy": "by hand",
     "workload": {"name": "tiny", "jobs": 4, "nodes": 2, "load": None, "sha256": ""},
     "configuration": {
-        "nodes": 2, "capacity": None, "penalty": {"model": "fixed", "seconds": 10.0}, "tau_s": 10.0, "node_bytes": 8e9,
+        "nodes": 2,
+        "capacity": None,
+        "penalty": {"model": "fixed", "seconds": 10.0},
+        "tau_s": 10.0,
+        "node_bytes": 8e9,
     },
     "seed": 0,
     "refused": [4],
@@ -79,7 +88,7 @@ SUMMARY = {
         **NO_ELASTIC,
     },
     "end_s": 155.0,
-}  # fmt: skip
+}
 
 
 def write(folder, jobs=JOBS, events=EVENTS, summary=SUMMARY):

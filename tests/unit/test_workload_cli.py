@@ -125,10 +125,22 @@ def test_dropped_lines_are_told_when_a_part_is_written(tmp_path):
     )
 
 
-OPTIONS = (
-    "--jobs", 60, "--procs", 640, "--unit", 16, "--ps", 0.2, "--load", 0.7, "--pd", 0.5, "--pe", 0.3, "--pr", 0.4,
-    "--pep", 0.25, "--prp", 0.35, "--start-mean", 70, "--amount-mean", 80, "--amount-mean-units", 2,
-)  # fmt: skip
+GIVEN = {
+    "--jobs": 60,
+    "--procs": 640,
+    "--unit": 16,
+    "--ps": 0.2,
+    "--load": 0.7,
+    "--pd": 0.5,
+    "--pe": 0.3,
+    "--pr": 0.4,
+    "--pep": 0.25,
+    "--prp": 0.35,
+    "--start-mean": 70,
+    "--amount-mean": 80,
+    "--amount-mean-units": 2,
+}
+OPTIONS = tuple(word for option in GIVEN.items() for word in option)
 MODEL = ElasticModel(
     jobs=60,
     procs=640,
