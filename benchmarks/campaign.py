@@ -25,7 +25,7 @@ TRIVIAL_CELLS = 2_000
 
 
 def dask() -> Runner:
-    from dfrs.experiments.dask_runner import DaskRunner
+    from dfrs.experiments.dask_runner import DaskRunner  # noqa: PLC0415 - Dask is an extra
 
     return DaskRunner(local=2)
 

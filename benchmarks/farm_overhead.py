@@ -17,6 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import console, machine
+from dfrs.profiling.build import profiler, toolchain
+from dfrs.profiling.preload import environment
+from dfrs.profiling.reader import ProfileReader
 
 SOURCE = Path(__file__).parents[1] / "tests" / "mpi" / "messages.c"
 MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2")
@@ -40,8 +43,6 @@ class Overhead:
 
 def measure(pairs=30, messages=100_000, size=1024, mode="blocking", work=0, seed=1):
     """Overhead on a program of `messages` messages of `size` bytes, and about `work` nanoseconds of work for each."""
-    from dfrs.profiling.build import profiler, toolchain
-
     library = profiler(toolchain())
     rng = np.random.default_rng(seed)
     quiet, whole, plain_s = [], [], []
@@ -70,9 +71,6 @@ def measure(pairs=30, messages=100_000, size=1024, mode="blocking", work=0, seed
 
 def _run(command, library):
     """Seconds in all and of a message; with a reader that looks on, where a library is given."""
-    from dfrs.profiling.preload import environment
-    from dfrs.profiling.reader import ProfileReader
-
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         env = os.environ if library is None else environment(os.environ, library, Path(place))
         process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from numpy.random import default_rng
 from rich.table import Table
 
 from benchmarks.common import best_of, console, peak_memory_mib
@@ -31,8 +32,6 @@ LARGE = (
 
 
 def timed(name: str, instance: Instance, repeats: int = 3) -> float:
-    from numpy.random import default_rng
-
     run = find(name).build(Options())
     return best_of(lambda: run(instance, default_rng(0)), repeats)
 

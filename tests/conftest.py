@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """What belongs together stays together (with `--no-loadscope-reorder`, in the order above)."""
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - may be missing, or not in use
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):

@@ -14,8 +14,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from benchmarks.farm_overhead import measure
 
 from dfrs.model.hardware_files import read_hardware, read_profile
+from dfrs.profiling.build import profiler, toolchain
+from dfrs.profiling.calibrate import address_in, over_tcp
 from dfrs.profiling.predict import predict
 from tests.mpi_links import compiled, link, missing
 
@@ -157,8 +160,6 @@ def test_a_program_in_fortran_is_seen_and_not_changed(place, environment):
 
 
 def test_a_program_is_unchanged_without_the_variable(place, environment):
-    from dfrs.profiling.build import profiler, toolchain
-
     library = profiler(toolchain())
     program = compiled("mix", place)
     counts = []
@@ -291,8 +292,6 @@ def two_links(place, environment):
 
 def _over(place, names):
     """A launcher between two namespaces, as a user would write it."""
-    from dfrs.profiling.calibrate import address_in, over_tcp
-
     agent = place / "agent"
     agent.write_text(f'#!/bin/sh\nshift\nexec ip netns exec {names[1]} /bin/sh -c "$*"\n')
     agent.chmod(0o700)
@@ -330,8 +329,6 @@ def test_a_program_takes_on_another_link_what_was_predicted(place, two_links, ca
 
 
 def test_the_benchmark_of_the_overhead_runs():
-    from benchmarks.farm_overhead import measure
-
     found = measure(pairs=2, messages=2000)
     assert len(found.ratios) == 2
     assert found.low <= found.middle <= found.high

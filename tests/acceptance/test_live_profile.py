@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from dfrs.live.drivers.processes.directory import TaskDirectory
+from dfrs.live.drivers.processes.profiles import Profiles
 from dfrs.model.hardware_files import read_profile
 from tests.live_processes import LiveCluster, wait_until
 from tests.mpi_links import compiled
@@ -40,9 +42,6 @@ def programs(cluster):
 
 def kept(cluster):
     """Directories of profiled tasks of this cluster, in shared memory."""
-    from dfrs.live.drivers.processes.directory import TaskDirectory
-    from dfrs.live.drivers.processes.profiles import Profiles
-
     host = cluster.directory / "host"
     return list(Path("/dev/shm").glob(f"{Profiles(host, TaskDirectory(host)).prefix}*"))
 

@@ -4,6 +4,7 @@ A placement is a dictionary from rows to the nodes of their tasks; loads are lis
 """
 
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from math import inf, isnan
 from typing import Any
 
@@ -397,8 +398,6 @@ def exhaustive(case: FarmCase) -> float:
 
 
 def _all_places(case: FarmCase, r: int) -> list[list[int]]:
-    from itertools import combinations_with_replacement
-
     return [
         list(nodes)
         for c in range(case.clusters)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dfrs.model.errors import InputError
 from dfrs.model.hardware_files import write_hardware, write_profile
+from dfrs.runs import directory as runs
 from dfrs_reproduction.atif2011.predictions import cpu_profiles, message_profiles
 from dfrs_reproduction.atif2011.programs import arrive_f
 
@@ -203,9 +205,6 @@ def test_a_file_in_the_place_of_a_run_directory_is_told_before_anything_is_writt
 
 
 def test_run_directories_are_replaced_all_or_none(folder, dfrs, monkeypatch):
-    from dfrs.model.errors import InputError
-    from dfrs.runs import directory as runs
-
     assert dfrs("farm", "simulate", "few.csv", "--out", "runs")[0] == 0
     (folder / "runs/ARRIVE-F/own.txt").write_text("mine")
     before = (folder / "runs/ARRIVE-F/jobs.csv").read_text()

@@ -18,7 +18,7 @@ from dfrs.live import client as clients
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
 from dfrs.live.protocol.resources import Activity, JobRequest, JobState, NodeTask, OutputPart
-from tests.live_service import FakeService
+from tests.live_service import FakeService, _job
 
 URL = "http://127.0.0.1:7070"
 
@@ -289,8 +289,6 @@ def some_jobs(cluster):
 
 
 def _made(cluster, name):
-    from tests.live_service import _job
-
     return _job(len(cluster.by_id) + 1, JobRequest(command=("x",), name=name), "ann")
 
 

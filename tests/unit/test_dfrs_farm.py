@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from dfrs.bounds.heterogeneous import effective_yield_bound
 from dfrs.engine.check import check
-from dfrs.experiments.kinds.farm_random import FarmRandomConfiguration, FarmRandomScenario, prepare, run, spanning
+from dfrs.experiments.kinds.farm_random import (
+    FarmRandomConfiguration,
+    FarmRandomScenario,
+    prepare,
+    run,
+    simulation,
+    spanning,
+)
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.hardware import HardwareView
@@ -269,8 +276,6 @@ def test_a_run_passes_the_checker(policy):
 
 
 def test_spanning_counts_jobs_in_several_sub_clusters():
-    from dfrs.experiments.kinds.farm_random import simulation
-
     done = simulation(
         prepare(FarmRandomScenario(seed=3, load=1.3, jobs=50)), FarmRandomConfiguration(label="", policy="EASY")
     ).run()

@@ -37,7 +37,7 @@ def two():
 
 @pytest.fixture(scope="module")
 def three():
-    from dfrs.experiments.dask_runner import DaskRunner
+    from dfrs.experiments.dask_runner import DaskRunner  # noqa: PLC0415 - Dask may be missing
 
     with closing(DaskRunner(local=3)) as runner:
         yield runner

@@ -5,6 +5,7 @@ import json
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from dfrs.live.api.answers import BODY_BYTES
 from dfrs.live.api.routes import ApiSettings, create_app
@@ -247,8 +248,6 @@ def test_health_needs_no_token_and_says_what_is_wrong():
 
 
 def test_metrics_are_what_prometheus_reads():
-    from prometheus_client.parser import text_string_to_metric_families
-
     async def test(service, client):
         await client.post("/api/v1/jobs", json={"command": ["a"]})
         answer = await client.get("/metrics")

@@ -4,7 +4,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from dfrs.live.api.routes import create_app
+from dfrs.live.api.routes import ApiSettings, create_app
 from dfrs.live.protocol.resources import JobRequest
 from tests.live_http import asked, bearer
 from tests.live_service import FakeService
@@ -174,8 +174,6 @@ def test_a_token_is_made_used_and_ended():
     [(False, "127.0.0.1", 401), (True, "127.0.0.1", 200), (True, "192.0.2.7", 401)],
 )
 def test_metrics_without_a_token_only_where_chosen_and_from_loopback(open_metrics, client_host, status):
-    from dfrs.live.api.routes import ApiSettings
-
     async def test(service, client):
         transport = httpx.ASGITransport(client._transport.app, client=(client_host, 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://dfrs") as other:

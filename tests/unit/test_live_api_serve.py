@@ -14,9 +14,11 @@ import httpx
 import pytest
 import structlog
 
-from dfrs.cli.live.serve import database_url, machine_names
+from dfrs.cli.live.serve import _Plan, database_url, machine_names
+from dfrs.live.api.certificates import own_certificates
 from dfrs.live.api.server import bind, read_address
 from dfrs.live.client import Client, DeniedError, Endpoint, read_client_file
+from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import InputError
 from tests.live_http import bearer
@@ -142,8 +144,6 @@ def test_a_port_in_use_and_odd_options_are_one_line(tmp_path, refused, monkeypat
 
 
 def test_tls_where_certificates_are_given(tmp_path):
-    from dfrs.live.api.certificates import own_certificates
-
     made = own_certificates(tmp_path / "tls", ["localhost", "127.0.0.1"])
     options = ("--certificate", made.certificate, "--key", made.key, "--host", "localhost")
     with serving(tmp_path / "state", *options) as (_, endpoint):
@@ -153,9 +153,6 @@ def test_tls_where_certificates_are_given(tmp_path):
 
 
 def test_beyond_loopback_there_are_certificates_of_its_own_and_on_it_none(tmp_path):
-    from dfrs.cli.live.serve import _Plan
-    from dfrs.live.controller.settings import ControllerSettings
-
     def certificates(listen):
         plan = _Plan(
             state=tmp_path,

@@ -6,7 +6,7 @@ import ssl
 import pytest
 from cryptography import x509
 
-from dfrs.live.api.certificates import own_certificates
+from dfrs.live.api.certificates import Certificates, own_certificates
 from dfrs.model.errors import InputError
 
 NAMES = ("localhost", "127.0.0.1", "::1", "head.example")
@@ -108,8 +108,6 @@ def test_a_client_that_trusts_the_authority_believes_only_these_names(tmp_path):
 
 
 def test_own_files_that_do_not_fit_are_refused_in_one_line(made, tmp_path):
-    from dfrs.live.api.certificates import Certificates
-
     for certificate, key in ((made.certificate, made.authority), (tmp_path / "none", made.key)):
         with pytest.raises(InputError) as refused:
             Certificates(certificate=certificate, key=key, authority=None).context()

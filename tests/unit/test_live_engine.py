@@ -10,6 +10,8 @@ from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import JobRequest, JobState, NodeState
 from dfrs.live.protocol.wire import Desire, Welcome
 from dfrs.model.errors import InputError
+from dfrs.policies.discovery.methods import find_discovery
+from dfrs.policies.names import find_policy
 from dfrs.testing import InMemoryCluster, InMemoryHosts, until
 from dfrs.testing.in_memory import GIB
 
@@ -547,8 +549,6 @@ class Broken:
 
 
 def test_the_shadow_says_what_it_would_do(tmp_path):
-    from dfrs.policies.names import find_policy
-
     async def story():
         async with InMemoryCluster(directory=tmp_path, nodes=1, shadow=find_policy("FCFS")) as live:
             jobs = [await live.submit(cpu_cores=3.0) for _ in range(2)]
@@ -586,8 +586,6 @@ def test_welcome_names_all_that_a_node_has(tmp_path):
 
 @pytest.mark.parametrize("discovery", ["OBSERVE", "DYNAMIC"])
 def test_needs_that_nobody_declared_are_found_out(tmp_path, discovery):
-    from dfrs.policies.discovery.methods import find_discovery
-
     async def story():
         found = find_discovery(discovery)
         async with InMemoryCluster(directory=tmp_path, nodes=1, discovery=found) as live:

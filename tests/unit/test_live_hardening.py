@@ -1,6 +1,7 @@
 """What must not shake the controller: clocks that are set, defects of its own parts, nodes that blink or lie."""
 
 import asyncio
+import json
 import time
 
 import numpy as np
@@ -8,11 +9,12 @@ import pytest
 
 from dfrs.engine.core import RETRY_S, Core
 from dfrs.engine.events import Submit, Wake
+from dfrs.live.agent.agent import host_identity
 from dfrs.live.controller.records import TaskRecord
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobState, NodeState
-from dfrs.live.protocol.wire import Output, StatusMessage
+from dfrs.live.protocol.wire import Output, StatusMessage, from_agent
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Join
@@ -244,8 +246,6 @@ def test_a_policy_that_fails_is_asked_again_but_not_at_once():
 
 
 def test_numbers_on_the_wire_are_bounded():
-    from dfrs.live.protocol.wire import from_agent
-
     for field, value in (("memory_bytes", 10**400), ("cpus", 1e300)):
         hello = {
             "kind": "hello",
@@ -265,15 +265,11 @@ def test_numbers_on_the_wire_are_bounded():
                 "measures_waiting": False,
             },
         } | {field: value}
-        import json
-
         with pytest.raises(InputError, match=field):
             from_agent(json.dumps(hello))
 
 
 def test_hosts_are_told_apart_by_their_directories(tmp_path):
-    from dfrs.live.agent.agent import host_identity
-
     first = host_identity(tmp_path / "a")
     assert host_identity(tmp_path / "a") == first
     assert host_identity(tmp_path / "b") != first

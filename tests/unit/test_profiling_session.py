@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import struct
 import subprocess
 import sys
 
@@ -65,8 +66,6 @@ def test_an_event_that_is_not_there_is_left_out_and_named():
 
 
 def test_counts_are_scaled_and_weighted(monkeypatch):
-    import struct
-
     values = iter([(10, 4, 2), (5, 4, 4), (7, 0, 0)])
     monkeypatch.setattr(os, "read", lambda file, size: struct.pack("<QQQ", *next(values)))
     flop = [Event(name="flop", kind=4, config=k, weight=w) for k, w in ((1, 1), (2, 4))]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dfrs.engine import codec
 from dfrs.engine.core import Core
 from dfrs.experiments.simulations import measured
 from dfrs.model.errors import InputError
@@ -66,16 +67,14 @@ def submit(job, need):
 
 def digested(entries, policy, restarts=()):
     """Entries (time, event) as a core of that policy decides them, until others take over."""
-    from dfrs.engine.codec import decode, digest
-
     core, record = Core(find_policy(policy), np.zeros((0, 2))), []
     for k, (time_s, event) in enumerate(entries):
         for name in (name for index, name in restarts if index == k and name != policy):
             core.hand_over(find_policy(name))
             policy = name
         before = core.decisions
-        core.handle(decode(event), time_s)
-        record.append((time_s, event, digest(core.target) if core.decisions > before else ""))
+        core.handle(codec.decode(event), time_s)
+        record.append((time_s, event, codec.digest(core.target) if core.decisions > before else ""))
     return record
 
 

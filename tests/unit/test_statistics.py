@@ -4,6 +4,7 @@ import csv
 import math
 import subprocess
 import sys
+import tracemalloc
 import warnings
 from fractions import Fraction
 from itertools import product
@@ -172,8 +173,6 @@ def test_extremes_have_an_interval(values):
 
 def test_many_instances_take_little_memory():
     """A jackknife of these would hold 2.5e9 values, all resamples at once 1e8."""
-    import tracemalloc
-
     values = draw("exponential", 50_000)
     tracemalloc.start()
     mean_interval(values, seed="s", resamples=200)

@@ -1,6 +1,8 @@
 """Results are found again by what they are of, and nothing that happens to the files or processes spoils them."""
 
 import ast
+import errno
+import fcntl
 import inspect
 import json
 from dataclasses import fields, replace
@@ -611,9 +613,6 @@ def test_a_flush_ends_the_claims_of_what_it_wrote_and_no_others(tmp_path):
 
 
 def test_where_the_file_system_has_no_locks_every_cell_can_be_claimed(tmp_path, monkeypatch):
-    import errno
-    import fcntl
-
     def no_locks(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 

@@ -246,6 +246,6 @@ class DriverContract:
 
 
 def _skip(why: str) -> None:
-    import pytest  # noqa: PLC0415
+    import pytest  # noqa: PLC0415 - the rest of this module needs no pytest
 
     pytest.skip(why)
