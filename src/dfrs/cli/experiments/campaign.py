@@ -16,6 +16,7 @@ from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, 
 from dfrs.cli.extras import require
 from dfrs.cli.verbs import MANY, Verb
 from dfrs.model.errors import InputError
+from dfrs.model.writing import write_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -211,7 +212,6 @@ def export(
     """
     from dfrs.experiments.results import TIMES, campaign_frame
     from dfrs.experiments.spec import read_campaign
-    from dfrs.model.writing import write_bytes
     from dfrs.report.campaign_page import write_campaign_page
 
     ending = output.suffix.lower()

@@ -13,6 +13,7 @@ from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_count
 from dfrs.cli.verbs import MANY, Verb
 from dfrs.model.errors import InputError
+from dfrs.model.writing import write_text
 
 if TYPE_CHECKING:
     from dfrs.experiments.exhibits import PublishedExhibit, SampleSize
@@ -166,8 +167,6 @@ def _write_campaign(campaign: "Campaign", output: Path) -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
-    from dfrs.model.writing import write_text
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err, print_json, progress
+from dfrs.cli.heterogeneous.files import check_writable, write_pictures, write_runs
 from dfrs.cli.simulate.plot import PICTURES
 from dfrs.model.errors import InputError
 
@@ -77,7 +78,6 @@ def simulate(
 
         dfrs farm simulate jobs.csv --explain --out out/farm
     """
-    from dfrs.cli.heterogeneous.files import check_writable
     from dfrs.cli.views.heterogeneous import explain_text, show
     from dfrs.experiments.farm_compare import compare, document
     from dfrs.workloads.programs import USUAL, find_programs
@@ -202,8 +202,6 @@ def _run_all(
 def _write(
     made: "PreparedStream", firsts: "list[FarmOutcome]", output: Path | None, picture: Path | None, until: float
 ) -> None:
-    from dfrs.cli.heterogeneous.files import write_pictures, write_runs
-
     if output is not None:
         write_runs(firsts, output)
     if picture is not None:

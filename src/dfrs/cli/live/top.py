@@ -5,6 +5,7 @@ import select
 import sys
 import termios
 import time
+import tty
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -74,8 +75,6 @@ def _document(client: "Client") -> None:
 @contextmanager
 def _keys() -> Generator[None]:
     """Keys are read as they are pressed, and not shown; as before afterwards."""
-    import tty
-
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:

@@ -12,6 +12,7 @@ from dfrs.cli.extras import require
 from dfrs.cli.verbs import ALLOCATE, Verb
 from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError, UnsupportedError
+from dfrs.model.writing import write_text
 
 if TYPE_CHECKING:
     from dfrs.model.allocation import Outcome
@@ -203,7 +204,6 @@ def _write(
 ) -> None:
     if best.allocation is None:
         return
-    from dfrs.model.writing import write_text
     from dfrs.report.documents import allocation_csv, allocation_file
 
     if output is not None:

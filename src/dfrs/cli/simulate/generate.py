@@ -11,6 +11,7 @@ from dfrs.cli.simulate.generate_cwf import cwf
 from dfrs.cli.simulate.generate_lublin import lublin
 from dfrs.cli.verbs import MAKE, Verb
 from dfrs.model.errors import InputError
+from dfrs.model.writing import write_text
 
 if TYPE_CHECKING:
     from dfrs.model.instance import Instance
@@ -73,7 +74,6 @@ def virtual_clusters(
 
 
 def _write(instance: "Instance", output: Path | None) -> None:
-    from dfrs.model.writing import write_text
     from dfrs.workloads.files import instance_csv, instance_document
 
     if output is None:
