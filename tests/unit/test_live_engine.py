@@ -273,6 +273,12 @@ def test_what_a_job_waits_for_in_a_batch_queue_is_said(tmp_path):
             head, behind = [await live.submit(cpu_cores=4.0, tasks=2, estimate_s=1000) for _ in range(2)]
             await explained(live, head, "waits: only 1 of its 2 tasks fits now")
             await explained(live, behind, f"waits behind job {head}")
+            await controller.drain("n2", "root")
+            await explained(live, head, "waits: the nodes that are up can hold only 1 of its 2 tasks")
+            alone = await live.submit(cpu_cores=4.0, estimate_s=1000)
+            await explained(live, alone, "waits: no node is free")
+            await controller.undrain("n2", "root")
+            await explained(live, behind, f"waits behind job {head}")
             at = live.hosts.now + 7200
             dedicated = await live.submit(cpu_cores=1.0, start_at=at, estimate_s=10)
             await until(lambda: dedicated in controller.state.picture.rows)

@@ -24,6 +24,7 @@ class NodeTable:
         """(N,) between nodes of equal numbers a job that has started can move."""
         self.keeps: Bools = np.zeros(len(capacity), np.bool_)
         """(N,) where a paused task stays in memory."""
+        self._shrunk = False
         self._settle()
 
     def __len__(self) -> int:
@@ -36,6 +37,8 @@ class NodeTable:
         """Whether there is no node at all."""
         self.several = bool((self.island[1:] != self.island[:-1]).any())
         """Whether there is more than one island."""
+        self.whole = not self._shrunk and bool(self.open.all())
+        """Whether every node is open and none has less than at first: then each job fits that ever did."""
         self.limited = self.several or bool(self.keeps.any())
         """Whether executors cannot do all that a policy may ask for."""
 
@@ -68,16 +71,18 @@ class NodeTable:
 
     def resize(self, event: Capacity) -> None:
         """A node has another capacity."""
+        self._shrunk |= bool((self.capacity[event.node] > (event.cpu, event.memory)).any())
         self.capacity = self.capacity.copy()
         self.capacity[event.node] = event.cpu, event.memory
         self._settle()
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays, for `restore`."""
-        return {name: getattr(self, name) for name in _COLUMNS}
+        return {"shrunk": np.array(self._shrunk)} | {name: getattr(self, name) for name in _COLUMNS}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken."""
         for name in _COLUMNS:
             setattr(self, name, np.array(state[name]))
+        self._shrunk = bool(state.get("shrunk", False))
         self._settle()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfrs.engine.aside import Seen, leave_aside
 from dfrs.engine.check import check
 from dfrs.engine.commands import NOTHING, Commands, joined
 from dfrs.engine.event_log import EventLog
@@ -66,8 +67,11 @@ class Core:
                 state.wake_at_s = None
             else:
                 snapshot = state.about_to_ask(*step)
+                seen = None if state.all_fit else leave_aside(snapshot, state.traits)
+                if seen is not None and not seen.concerns:
+                    continue
                 try:
-                    wanted = self._decide(snapshot)
+                    wanted = self._decide(snapshot, seen)
                     check(snapshot, wanted)
                     target = self._fit(snapshot, wanted)
                     commands = joined(commands, self._reconcile(snapshot, target))
@@ -77,10 +81,15 @@ class Core:
                     raise
         return commands
 
-    def _decide(self, snapshot: Snapshot) -> Target:
-        """What the policy wants. Raises PolicyError for whatever it raises."""
+    def _decide(self, snapshot: Snapshot, seen: Seen | None) -> Target:
+        """What the policy wants, of what it sees if that is not all. Raises PolicyError for whatever it raises."""
+        decide = self._state.policy.decide
         try:
-            return self._state.policy.decide(snapshot)
+            if seen is None:
+                return decide(snapshot)
+            target = decide(seen.snapshot)
+            check(seen.snapshot, target)
+            return seen.joined(target)
         except PolicyError:
             raise
         except Exception as error:

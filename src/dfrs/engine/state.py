@@ -63,6 +63,11 @@ class State:
         self._policy = policy
         self.traits = traits_of(policy)
 
+    @property
+    def all_fit(self) -> bool:
+        """Whether it is certain that each job could run if it were alone."""
+        return self.cluster.whole and not self.held.resident
+
     def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.
 

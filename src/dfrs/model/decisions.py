@@ -7,7 +7,7 @@ layout with some slots changed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
@@ -172,6 +172,18 @@ class Snapshot:
         """(R,) seconds since submission."""
         return self.now_s - self.jobs["submit_s"]
 
+    def select(self, rows: Bools) -> "Snapshot":
+        """The same cluster with the chosen rows (R,) only; `subject` is -1 where it is not one of them."""
+        jobs, subject = self.jobs[rows], self.subject
+        return replace(
+            self,
+            subject=int(rows[:subject].sum()) if subject >= 0 and rows[subject] else -1,
+            jobs=_frozen(jobs),
+            first=_frozen(np.concatenate([[0], np.cumsum(jobs["tasks"])])),
+            task_nodes=_frozen(self.task_nodes[np.repeat(rows, self.jobs["tasks"])]),
+            unequal=None if self.unequal is None else self.unequal.select(rows),
+        )
+
     @property
     def placements(self) -> Mapping[JobId, Placement]:
         """Running jobs by id; made on each access, for reading and small policies."""
@@ -181,6 +193,11 @@ class Snapshot:
             for r, job in enumerate(self.jobs)
             if job["state"] == RUNNING
         }
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.setflags(write=False)
+    return array
 
 
 _NO_REASONS = np.zeros(0, np.int64)

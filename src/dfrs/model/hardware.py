@@ -9,7 +9,7 @@ long a message of some size takes. What is known of a job is its profile, taken 
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -289,6 +289,13 @@ class HardwareView:
             required=required,
             swapping=swapping,
         )
+
+    def select(self, rows: Bools) -> "HardwareView":
+        """The same hardware, and of the jobs the chosen `rows` (R,)."""
+        chosen = {name: getattr(self, name)[rows] for name in ("speed", "required", "swapping")}
+        for column in chosen.values():
+            column.setflags(write=False)
+        return replace(self, **chosen)
 
     @property
     def partitions(self) -> int:

@@ -5,11 +5,13 @@ import time
 
 import numpy as np
 
+from dfrs.engine.aside import leave_aside
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
 from dfrs.model import tolerances
-from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, Snapshot
+from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, Snapshot, traits_of
 from dfrs.model.instance import Bools, Floats
+from dfrs.model.nodes import most_tasks
 
 GIB, MIB = 1 << 30, 1 << 20
 
@@ -23,8 +25,12 @@ def waiting(state: State, job: JobRecord, row: int) -> str:
     said = _too_little(state, job, snapshot.capacity[:, MEMORY], free=False)
     if said:
         return said
+    seen = leave_aside(snapshot, traits_of(state.policy))
+    fits = np.ones(len(snapshot.jobs), np.bool_) if seen is None else seen.rows
+    if not fits[row]:
+        return _too_many(snapshot, row, exclusive=state.exclusive)
     if state.exclusive:
-        first = _first_in_queue(snapshot, now - state.epoch)
+        first = _first_in_queue(snapshot, fits, now - state.epoch)
         return f"waits behind job {snapshot.jobs['id'][first]}" if first < row else _no_nodes(state, row, now)
     said = _too_little(state, job, _memory_left(snapshot), free=True)
     return said or _too_few(snapshot, row, exclusive=False) or state.whys.get(job.id) or _next_decision(state, now)
@@ -82,10 +88,18 @@ def _too_few(snapshot: Snapshot, row: int, *, exclusive: bool) -> str:
     return f"waits: only {fit} of its {tasks} tasks {'fits' if fit == 1 else 'fit'} now"
 
 
-def _first_in_queue(snapshot: Snapshot, now_s: float) -> int:
-    """The first row without nodes that could start by now."""
+def _too_many(snapshot: Snapshot, row: int, *, exclusive: bool) -> str:
+    """How many tasks of a row the open nodes would hold if they were empty: too few."""
+    job = snapshot.jobs[row]
+    usable = snapshot.capacity[snapshot.open & (snapshot.capacity[:, CPU] > 0)]
+    most = most_tasks(usable, float(job["need"]), float(job["memory"]), exclusive=exclusive)
+    return f"waits: the nodes that are up can hold only {int(most)} of its {job['tasks']} tasks"
+
+
+def _first_in_queue(snapshot: Snapshot, fits: Bools, now_s: float) -> int:
+    """The first row without nodes that could start by now, were nodes free."""
     jobs = snapshot.jobs
-    queued = (jobs["state"] != RUNNING) & (jobs["state"] != PAUSED) & ~(jobs["requested_start_s"] > now_s)
+    queued = fits & (jobs["state"] != RUNNING) & (jobs["state"] != PAUSED) & ~(jobs["requested_start_s"] > now_s)
     rows = np.flatnonzero(queued)
     return int(rows[0]) if len(rows) else len(jobs)
 

@@ -106,14 +106,8 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
     if not migrates:
         rows &= reasons != kernels.MADE_WAY
     tasks = np.repeat(rows, jobs["tasks"])
-    rest = replace(
-        snapshot,
-        capacity=left,
-        jobs=_settled(snapshot, slots, rows),
-        first=np.concatenate([[0], np.cumsum(jobs["tasks"][rows])]),
-        task_nodes=slots[tasks],
-        subject=_subject(snapshot, rows),
-    )
+    chosen = snapshot.select(rows)
+    rest = replace(chosen, capacity=left, jobs=_settled(snapshot, slots, rows), task_nodes=slots[tasks])
     grown = bool((jobs["yield_"][kind == kernels.HELD] < 1.0).any())
     event = snapshot.cause is not Cause.SUBMISSION or rest.subject >= 0
     if snapshot.cause is Cause.WAKE:
@@ -139,13 +133,6 @@ def _settled(snapshot: Snapshot, slots: Ints, rows: Bools) -> Jobs:
     jobs["state"][gone] = PAUSED
     jobs["yield_"][gone] = 0.0
     return jobs
-
-
-def _subject(snapshot: Snapshot, rows: Bools) -> int:
-    """The row just submitted among the chosen ones, -1 if it is not one of them."""
-    if snapshot.subject < 0 or not rows[snapshot.subject]:
-        return -1
-    return int(rows[: snapshot.subject].sum())
 
 
 def _only_requested(snapshot: Snapshot) -> bool:
