@@ -98,12 +98,12 @@ OPTIONS = (
         _DEFAULT.stretch_s, zero=True,
     ),
     _number(
-        "COPY", "copy_s", "seconds", "S", "time to move one process; meanwhile no job starts in its two sub-clusters",
+        "COPY", "copy_s", "seconds", "S", "time to move one process; meanwhile no job starts in its two partitions",
         "6.1", _DEFAULT.copy_s,
     ),
     _number("EVERY", "every", "profiles", "N", "time between two analyses of the running jobs", "8", _DEFAULT.every),
     _flag(
-        "PARALLEL", "parallel", "machines copy at the same time, and so do plans that have no sub-cluster in common"
+        "PARALLEL", "parallel", "machines copy at the same time, and so do plans that have no partition in common"
     ),
     _flag("HEAD", "head", "a job may be moved to make room for the first job of the queue"),
     _flag("ONE", "one", "only one job of a plan, not all, must run longer than the time in which the plan pays off"),
