@@ -1,4 +1,6 @@
-"""An upper bound on the minimum effective yield of the jobs of a snapshot (000 section 4.2.1 on the partitions of 003).
+"""An upper bound on the minimum effective yield of the jobs of a snapshot.
+
+That of [Stillwell2010] section 4.2.1, on the partitions of [Atif2011].
 
 At a level a job may be in a partition where its relative speed is at least the level. If jobs could be divided
 between partitions, and a partition's nodes were one, that is a linear program without an objective; the bound is

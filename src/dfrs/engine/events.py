@@ -100,7 +100,7 @@ class Unhold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predicted:
-    """What profiling a running job on a heterogeneous cluster came to (003 section 5). Nobody is asked because of it.
+    """What profiling a running job on a heterogeneous cluster came to ([Atif2011] section 5). No policy is asked.
 
     Speeds that are NaN leave what was predicted before.
     """

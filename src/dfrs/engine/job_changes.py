@@ -1,4 +1,4 @@
-"""The log of users' commands on jobs: each one with its answer, in the order they came (002 section III-C)."""
+"""The log of users' commands on jobs: each one with its answer, in the order they came ([Kumar2011] section III-C)."""
 
 from collections.abc import Mapping
 

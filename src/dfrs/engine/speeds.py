@@ -1,4 +1,4 @@
-"""What is predicted of jobs on unequal hardware, kept between decisions (003 section 5): policies have no memory.
+"""What is predicted of jobs on unequal hardware, kept between decisions ([Atif2011] 5): policies have no memory.
 
 A prediction is of a job, not of where it is: it stays while the job moves, is held, or begins anew after its node
 failed, and goes with the job. Where nodes are alike there is nothing to predict: every job's speed is 1.

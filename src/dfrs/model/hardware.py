@@ -1,9 +1,10 @@
-"""A cluster's hardware: its nodes are grouped in partitions of equal hardware (003 sections 4, 5 and 7.3.1).
+"""A cluster's hardware: its nodes are grouped in partitions of equal hardware ([Atif2011] sections 4, 5 and 7.3.1).
 
-A node is one CPU with its memory (003: VM); a machine is a physical host of several nodes (003: VMM). A job has its
-nodes in one partition; it is *co-located* if they are all on one machine, and then its messages cost nothing (003
-section 5.3). What is known of the hardware is static: the cycles that an event of a performance counter costs, and how
-long a message of some size takes. What is known of a job is its profile, taken over tau seconds where it runs.
+A node is one CPU with its memory ([Atif2011]: VM); a machine is a physical host of several nodes ([Atif2011]: VMM). A
+job has its nodes in one partition; it is *co-located* if they are all on one machine; then its messages cost nothing
+([Atif2011] section 5.3). What is known of the hardware is static: the cycles that an event of a performance counter
+costs, and how long a message of some size takes. What is known of a job is its profile, taken over tau seconds where it
+runs.
 """
 
 import math
@@ -18,7 +19,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 
 FLOP, L1_MISS, L2_MISS = "flop", "l1_miss", "l2_miss"
-"""Events of performance counters as 003 Table 3 has them. Names are free: profile and partition must agree."""
+"""Events of performance counters as [Atif2011] Table 3 has them. Names are free: profile and partition must agree."""
 
 SECOND = "second"
 """In place of counters where there are none: a CPU second, whose cycles are a second's on the partition itself,
@@ -47,7 +48,7 @@ def _check(where: str, value: float, *, least: float = 0.0, above: bool = False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Seconds that a message takes on a network, by its size (003: l(s)), as a micro-benchmark measured it.
+    """Seconds that a message takes on a network, by its size ([Atif2011]: l(s)), as a micro-benchmark measured it.
 
     Raises InputError where sizes do not ascend, or there are none, or a value is negative or not finite.
     """
@@ -73,7 +74,7 @@ class Latency:
                 raise InputError(f"seconds[{k}] = {value}: must be 0 or at least {_SHORTEST_S:g}")
 
     def at(self, size_bytes: float) -> float:
-        """Seconds for a message of `size_bytes`, 0 or more: those of the nearest size measured (003 section 7.3.1).
+        """Seconds for a message of `size_bytes`, 0 or more: those of the nearest size measured ([Atif2011] 7.3.1).
 
         Halfway between two sizes the larger counts, so that a cost is not understated. Beyond the largest size the
         line through the last two points goes on, but never falls: a longer message is not faster. Where only one size
@@ -101,7 +102,7 @@ class Partition:
     """Nodes of a machine: one a CPU."""
     frequency_hz: float
     cycles: Mapping[str, float]
-    """Cycles that an event costs, by its name (003 Table 3)."""
+    """Cycles that an event costs, by its name ([Atif2011] Table 3)."""
     latency: Latency | None
     """None where it was not measured: then nothing is predicted of jobs that send messages."""
     node_memory_bytes: int
@@ -196,9 +197,9 @@ class Waits:
     """Non-blocking messages of one size: how many, and how long a process waited for one of them at the average."""
 
     count: float
-    """003: n^N(s), in tau."""
+    """[Atif2011]: n^N(s), in tau."""
     mean_s: float
-    """003: w(s)."""
+    """[Atif2011]: w(s)."""
 
     def __post_init__(self) -> None:
         _check("count", self.count)
@@ -225,8 +226,8 @@ class Profile:
     counters: Mapping[str, float]
     """Events of a process, the mean over processes, in single events, by name."""
     blocking: Mapping[int, float] = field(default_factory=lambda: _NO_BLOCKING)
-    """Messages sent or received in tau by blocking calls, by size in bytes (003: n^B(s)). A collective counts as the
-    messages it is made of."""
+    """Messages sent or received in tau by blocking calls, by size in bytes ([Atif2011]: n^B(s)). A collective counts as
+    the messages it is made of."""
     waiting: Mapping[int, Waits] = field(default_factory=lambda: _NO_WAITING)
     """Messages sent or received in tau by non-blocking calls, by size in bytes."""
     colocated: bool = False

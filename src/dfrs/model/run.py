@@ -64,7 +64,7 @@ class Events:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Penalty:
-    """Seconds without progress after a resume or a migration (000 section 5.3.1).
+    """Seconds without progress after a resume or a migration ([Stillwell2010] section 5.3.1).
 
     `seconds` alone is the documents' fixed penalty. With `bytes_per_s`, copying the memory of the tasks that move (all
     of them on a resume) at that rate is added; `node_bytes` is the memory of the reference node.

@@ -1,7 +1,7 @@
 """What simulated hardware does to jobs, which no policy is told: the measured rates in place of predicted ones.
 
-003 sections 7.4 and 8 compare predictions with what jobs really took; a simulation has both, and a saved run carries
-what is true, so that its completions can be checked from the log.
+[Atif2011] sections 7.4 and 8 compare predictions with what jobs really took; a simulation has both, and a saved run
+carries what is true, so that its completions can be checked from the log.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from dfrs.model.hardware import COLOCATED, SPREAD, Hardware
 from dfrs.model.instance import Floats, Ints
 
 STRETCH_S = 0.7
-"""Seconds by which a job's wall clock grows for each process of a plan (003: T^M)."""
+"""Seconds by which a job's wall clock grows for each process of a plan ([Atif2011]: T^M)."""
 COPY_S = 10.0
 """Seconds that copying one process takes."""
 
@@ -58,9 +58,9 @@ class TrueSpeeds:
 
     A job's processing time is the time it takes at rate 1 and yield 1. A job whose tasks are in several partitions
     gets on at the smallest of their rates for jobs that are spread. Jobs that migrate at one instant are one plan, of P
-    tasks that move. One after the other it takes D = `copy_s` * P; in parallel (003 section 9), with one stream a
-    machine, D = `copy_s` * (the most tasks that leave a machine, or arrive at one). With S from `stretch_s` likewise, a
-    job of it stands still for S, and has the smaller of its old and its new rate for D: which is the same as to stand
+    tasks that move. One after the other it takes D = `copy_s` * P; in parallel ([Atif2011] section 9), with one stream
+    a machine, D = `copy_s` * (the most tasks that leave a machine, or arrive at one). With S from `stretch_s` likewise,
+    a job of it stands still for S, and has the smaller of its old and its new rate for D: which is the same as to stand
     still for S + D * (1 - smaller / new). Where nothing migrates, `dfrs.model.run.Penalty` applies.
     """
 

@@ -1,7 +1,8 @@
 """Gantt diagrams of runs below each other: nodes by partition and machine, time, and who has them.
 
-It is the picture of 003 Figure 9, turned: one panel a run, a job the same colour in all of them. Jobs that were moved
-in any run have strong colours and their names; where a job moves, a line leads from its old nodes to its new ones.
+It is the picture of [Atif2011] Figure 9, turned: one panel a run, a job the same colour in all of them. Jobs that were
+moved in any run have strong colours and their names; where a job moves, a line leads from its old nodes to its new
+ones.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from dfrs.report.saving import GRID, INK, QUIET, save
 from dfrs.runs.metrics.schedule import Intervals, job_intervals
 
 FIRST_S = 2_000.0
-"""What 003 Figure 9 shows."""
+"""What [Atif2011] Figure 9 shows."""
 STRONG = ("#d1495b", "#2e8b57", "#3a6ea5", "#e08e1b", "#7d4ea8", "#1f9e9e", "#b8488f", "#8a6a1f")
 """Of jobs that moved."""
 _DPI = 160

@@ -123,7 +123,7 @@ class Replay:
         self._arrived = max(until, self._arrived)
 
     def virtual_s(self, job: int, time_s: float) -> float:
-        """Virtual time of a job at `time_s`, which lies before the next instant's rows (000 section 5.1)."""
+        """Virtual time of a job at `time_s`, which lies before the next instant's rows ([Stillwell2010] 5.1)."""
         here = self.running.get(job)
         if here is None:
             return self._virtual_s[job]
@@ -131,7 +131,7 @@ class Replay:
         return self._virtual_s[job] + here.yield_ * gets_on_s * here.speed
 
     def priority(self, job: int, time_s: float) -> float:
-        """Flow time / virtual time squared, infinite before any progress (000 section 5.2.3)."""
+        """Flow time / virtual time squared, infinite before any progress ([Stillwell2010] section 5.2.3)."""
         virtual_s = self.virtual_s(job, time_s)
         return (time_s - float(self._release_s[job])) / virtual_s**2 if virtual_s > 0 else np.inf
 

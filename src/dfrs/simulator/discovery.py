@@ -1,4 +1,4 @@
-"""Nodes that are shared by weights second by second while needs are found out: the experiment of 000 section 7.3.
+"""Nodes that are shared by weights second by second while needs are found out ([Stillwell2010] section 7.3).
 
 Nothing but usage reaches discovery; true needs decide what is used. A discovery and a policy are driven as the live
 controller drives them: observe, step, set weights, tell the policy revised needs, migrate as it says. Chapter 7 has no
@@ -64,12 +64,12 @@ class Shared:
 
     @property
     def average_minimum(self) -> float:
-        """The least yield of each second, averaged: the service host's measure (000 section 7.4)."""
+        """The least yield of each second, averaged: the service host's measure ([Stillwell2010] section 7.4)."""
         return float(self.yields.min(axis=1).mean())
 
     @property
     def minimum_average(self) -> float:
-        """The least of the tasks' average yields: the computing centre's measure (000 section 7.4)."""
+        """The least of the tasks' average yields: the computing centre's measure ([Stillwell2010] section 7.4)."""
         return float(self.yields.mean(axis=0).min())
 
 
@@ -211,7 +211,7 @@ class Oracle:
 def traces(rng: np.random.Generator, tasks: int, seconds: int, mean_s: float, hogs: int = 0) -> Floats:
     """(S, T) needs, uniform in [0, 1), each for a time from an exponential distribution; the last `hogs` need 1.
 
-    The first value holds from 0 on (000 section 7.3); a second has the need of its beginning.
+    The first value holds from 0 on ([Stillwell2010] section 7.3); a second has the need of its beginning.
     """
     need = np.ones((seconds, tasks + hogs))
     for t in range(tasks):

@@ -1,4 +1,4 @@
-"""Simulated hardware: how fast jobs are where they are, what moving costs, what profiling says (003 sections 5 and 8).
+"""Simulated hardware: how fast jobs are where they are, what moving costs, what profiling says ([Atif2011] 5, 8).
 
 `EqualHardware`, where a job is as fast everywhere, or `HardwareSettings` is what a user gives to
 `dfrs.simulator.simulation.SimulationSettings`; the simulated world asks the `EqualHardwareWorld` or `HardwareWorld`
@@ -25,9 +25,9 @@ from dfrs.model.run import Action
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 
 TAU_S = 50.0
-"""Seconds for which a job is profiled (003 section 8)."""
+"""Seconds for which a job is profiled ([Atif2011] section 8)."""
 TOLERANCE = 1.1
-"""A task's memory and 10 % count as required (003 section 6)."""
+"""A task's memory and 10 % count as required ([Atif2011] section 6)."""
 
 Predictor = Callable[[int, int, bool], Floats]
 """Told the job, by index in the workload, its partition and whether it is co-located there: (C, 2) speeds."""

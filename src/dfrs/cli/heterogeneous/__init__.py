@@ -1,1 +1,1 @@
-"""`dfrs farm`: clusters of unequal groups of nodes."""
+"""`dfrs farm`: clusters of different hardware, managed as one."""

@@ -1,4 +1,4 @@
-"""`dfrs farm calibrate`: measure a sub-cluster's CPU and network, and enter them into a farm ([Atif2011] 7.3.1)."""
+"""`dfrs farm calibrate`: measure CPU and network of a cluster of a farm, into the farm's file ([Atif2011] 7.3.1)."""
 
 import os
 import shutil
@@ -20,28 +20,29 @@ if TYPE_CHECKING:
 
 def calibrate(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Farm to write, dfrs-farm/1; one that is there is updated.")
+        Path, typer.Option("--output", "-o", help="File of the farm, dfrs-farm/1; an existing one is updated.")
     ],
-    cluster: Annotated[str, typer.Option(help="Sub-cluster that is measured.")] = "A",
+    cluster: Annotated[str, typer.Option(help="Name of the cluster of the farm that is measured.")] = "A",
     local: Annotated[bool, typer.Option("--local", help="Time messages between processes of this machine.")] = False,
     between: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Time messages between this machine and that one.")
+        str | None, typer.Option(metavar="HOST", help="Time messages between this machine and HOST.")
     ] = None,
     netns: Annotated[
         tuple[str, str] | None, typer.Option(help="Time messages between two network namespaces.", metavar="A B")
     ] = None,
     cpu: Annotated[bool, typer.Option("--cpu/--no-cpu", help="Measure the CPU.")] = True,
-    machines: Annotated[int, typer.Option(help="Machines of a new sub-cluster.", min=1)] = 2,
-    cores: Annotated[int | None, typer.Option(help="Nodes of a machine.", min=1, show_default="its CPUs")] = None,
+    machines: Annotated[int, typer.Option(help="Number of machines, of a cluster that is new in the file.", min=1)] = 2,
+    cores: Annotated[int | None, typer.Option(help="Nodes of each machine.", min=1, show_default="its CPUs")] = None,
     pairs: Annotated[int, typer.Option(help="Pairs of processes that send at the same time.", min=1, max=64)] = 1,
     largest: Annotated[int, typer.Option(help="Largest message, bytes.", min=2, max=2**30)] = 4 * 2**20,
-    seconds: Annotated[float, typer.Option(help="Seconds a message size.", min=0.001, max=60.0)] = 0.3,
+    seconds: Annotated[float, typer.Option(help="Seconds for each message size.", min=0.001, max=60.0)] = 0.3,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Measure what operations, cache misses and messages cost on a sub-cluster, and enter it into a farm's file.
+    """Measure what operations, cache misses and messages cost on one cluster of a farm.
 
-    Of a sub-cluster that the file has already, only what was measured is changed. Without --local, --between and
-    --netns the network is left out.
+    A farm: clusters of different hardware, managed as one. Run this on a machine of the cluster. The
+    results go to the farm's file; what is not measured stays as it is there. Without --local,
+    --between and --netns the network is not measured.
 
     Examples:
 
@@ -100,7 +101,7 @@ def _tell(found: "Partition", farm: "Hardware", path: Path, as_json: bool) -> No
 
         print_json(hardware_document(farm))
         return
-    out.print(f"sub-cluster {found.name}: {found.frequency_hz / 1e9:.2f} GHz", style="bold", markup=False)
+    out.print(f"cluster {found.name}: {found.frequency_hz / 1e9:.2f} GHz", style="bold", markup=False)
     for event, cycles in found.cycles.items():
         out.print(f"  {event}: {cycles:,.3f} cycles", markup=False)
     if found.latency is not None:

@@ -1,4 +1,4 @@
-"""`dfrs farm`: clusters of unequal sub-clusters, and what jobs would gain by moving between them ([Atif2011])."""
+"""`dfrs farm`: clusters of different hardware, managed as one ([Atif2011])."""
 
 import typer
 
@@ -10,7 +10,14 @@ from dfrs.cli.heterogeneous import simulate as farm_simulate
 from dfrs.cli.verbs import REPLAY, Verb
 
 app = typer.Typer(
-    help="Farms of unequal sub-clusters: predict, simulate, measure.", no_args_is_help=True, rich_markup_mode="rich"
+    help="""A farm: clusters of different hardware, managed as one. Predict speeds, simulate, measure.
+
+    A job runs faster on one cluster of a farm than on another. Measure the clusters (calibrate),
+    profile an MPI program, and predict how long it would take on each cluster. Or simulate a list
+    of jobs, with and without migrations between the clusters.""",
+    short_help="A farm: clusters of different hardware, managed as one. Predict speeds, simulate, measure.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
 app.command("predict")(farm_predict.predict)
 app.command("simulate")(farm_simulate.simulate)

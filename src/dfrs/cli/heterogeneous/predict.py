@@ -1,4 +1,4 @@
-"""`dfrs farm predict`: what a profile says a job would take on every sub-cluster ([Atif2011] sections 5.2 to 5.5)."""
+"""`dfrs farm predict`: how long a job would take on each cluster of a farm, by its profile ([Atif2011] 5.2 to 5.5)."""
 
 import math
 from pathlib import Path
@@ -32,21 +32,24 @@ _WHOLE = {"saved in all, s": "saved_s", "left, s": "left_s"}
 
 def predict(
     profile: Annotated[
-        Path, typer.Option("--profile", "-p", help="Profile of a running job, dfrs-profile/1.", show_default=False)
+        Path, typer.Option("--profile", "-p", help="Profile of the job, dfrs-profile/1.", show_default=False)
     ],
     farm: Annotated[
-        Path | None, typer.Option("--farm", "-f", help="Farm, dfrs-farm/1.", show_default="that of Atif 2011, Table 1")
+        Path | None,
+        typer.Option("--farm", "-f", help="File of the farm, dfrs-farm/1.", show_default="that of Atif 2011, Table 1"),
     ] = None,
     elapsed: Annotated[float | None, typer.Option(help="Seconds for which the job has been running.", min=0)] = None,
     estimate: Annotated[
-        float | None, typer.Option(help="Seconds that it takes in all where it is, by its user's estimate.", min=0)
+        float | None,
+        typer.Option(help="Seconds that the whole job takes where it runs now, by its user's estimate.", min=0),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Predict from a profile how long a job would take on every sub-cluster, with the parts of the prediction.
+    """Predict from a job's profile how long it would take on each cluster of a farm, and why.
 
-    A block is what the job does in tau seconds where it is. With --estimate also what is left of the run, and with
-    --elapsed what is left of that (Atif 2011, equation 11).
+    A farm: clusters of different hardware, managed as one. The first table is about a block, which
+    is what the job does in tau seconds where it runs now. With --estimate a second table is about
+    the whole run, with --elapsed about what is left of it (Atif 2011, equation 11).
 
     Examples:
 
@@ -160,7 +163,7 @@ def _table(rows: list[dict[str, Any]], columns: "Mapping[str, str]") -> Table:
     """So narrow that no digit is lost in 80 columns; memory is told where there is too little of it."""
     short = not all(row["memory"] for row in rows)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("sub-\ncluster", "nodes"):
+    for heading in ("cluster", "nodes"):
         table.add_column(heading, overflow="fold")
     for heading in columns:
         table.add_column(heading, justify="right", overflow="fold")

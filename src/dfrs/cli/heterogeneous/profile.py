@@ -26,8 +26,10 @@ def profile(
     blocks: Annotated[
         Path | None, typer.Option(help="Directory for the profile of every whole block, while the program runs.")
     ] = None,
-    farm: Annotated[Path | None, typer.Option("--farm", "-f", help="Farm that it runs in, dfrs-farm/1.")] = None,
-    cluster: Annotated[str | None, typer.Option(help="Sub-cluster that it runs on.")] = None,
+    farm: Annotated[
+        Path | None, typer.Option("--farm", "-f", help="File of the farm that it runs on, dfrs-farm/1.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Name of the cluster of the farm that it runs on.")] = None,
     job: Annotated[str | None, typer.Option(help="Name of the job.", show_default="the program's")] = None,
     picture: Picture = None,
     as_json: Annotated[
@@ -36,8 +38,10 @@ def profile(
 ) -> None:
     """Run an MPI program unchanged under the profiler; print what it sends, waits for and uses.
 
-    Its exit status is passed on, and so are signals. Tables go to standard error, the program's output is its own.
-    Without --farm and --cluster the profile is of a sub-cluster "here", and CPU seconds are not scaled.
+    Its exit status and signals are passed on. Tables go to standard error; the program's output is
+    not changed. To predict its time on other clusters of a farm (clusters of different hardware,
+    managed as one), say with --farm and --cluster where it runs. Without these options the profile
+    is of a cluster "here", and CPU seconds are not scaled.
 
     Examples:
 

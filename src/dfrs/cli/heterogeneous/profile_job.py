@@ -20,15 +20,15 @@ PIECE_BYTES = 1 << 18
 def profile_job(
     client: "Client",
     job: JobId,
-    rank: Annotated[int, typer.Option(help="Of which task, from 0.", min=0)] = 0,
+    rank: Annotated[int, typer.Option(help="Number of the task, from 0.", min=0)] = 0,
     output: Output = None,
     picture: Picture = None,
     as_json: Json = False,
 ) -> None:
-    """Print what an MPI job of the cluster sends, waits for and uses, while it runs or afterwards.
+    """Print what an MPI job of the live cluster sends, waits for and uses, while it runs or afterwards.
 
-    The job was submitted with --profile. The node's agent reads what its ranks count; the file of -o is a profile of
-    the whole run so far, for dfrs farm predict. Times include those in which the job was paused.
+    The job must have been submitted with --profile. The file of -o is a profile of the whole run so
+    far, for dfrs farm predict. Times include those in which the job was paused.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`dfrs farm simulate`: a stream of jobs on the farm of [Atif2011], with and without migrations (section 8)."""
+"""`dfrs farm simulate`: a list of jobs on the farm of [Atif2011], with and without migrations (section 8)."""
 
 import math
 from pathlib import Path
@@ -31,33 +31,33 @@ def simulate(
         ),
     ] = None,
     experiment: Annotated[
-        int | None, typer.Option("--experiment", "-e", help="Instead of a stream: 1, 2 or 3 of Atif 2011, appendix.")
+        int | None,
+        typer.Option("--experiment", "-e", help="Instead of a file: the jobs of experiment 1, 2 or 3 of Atif 2011."),
     ] = None,
     policies: Annotated[
         list[str] | None,
         typer.Option(
             "--policy",
             "-p",
-            help="A policy; several times for several, the first is the base run.",
+            help="A policy; repeat it for several. The first is the base run.",
             show_default=f"{BASE}, {MIGRATING}",
         ),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(help="0: times as the appendix has them; others change each by up to 1 %.", min=0)
-    ] = 0,
-    runs: Annotated[int, typer.Option(help="So many seeds, from --seed on.", min=1, max=1000)] = 1,
+    seed: Annotated[int, typer.Option(help="0: times as given; others change each time by up to 1 %.", min=0)] = 0,
+    runs: Annotated[int, typer.Option(help="Number of seeds, from --seed on.", min=1, max=1000)] = 1,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Predictions without the errors that Atif 2011 measured.")
+        bool, typer.Option("--exact", help="True predictions, without the errors that Atif 2011 measured.")
     ] = False,
-    order: Annotated[
-        str, typer.Option(help="In which sub-clusters nodes for a job are looked for, first to last.")
-    ] = "CBAD",
+    order: Annotated[str, typer.Option(help="Order of the clusters in which a job looks for nodes.")] = "CBAD",
     printed: Annotated[
-        bool, typer.Option("--printed", help="The appendix as printed: job 6 of experiment 1 is not put right.")
+        bool,
+        typer.Option("--printed", help="Take job 6 of experiment 1 as it is printed, though that cannot be right."),
     ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Every pair of jobs looked at, and why not.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="List every pair of jobs considered, and why it was not exchanged.")
+    ] = False,
     output: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Directory for run directories, of the first seed.")
+        Path | None, typer.Option("--out", "-o", help="Directory for the run directories of the first seed.")
     ] = None,
     picture: Annotated[
         Path | None, typer.Option(help="Gantt diagram of the first seed: .png, .svg or .pdf.", show_default=False)
@@ -65,10 +65,12 @@ def simulate(
     until: Annotated[float, typer.Option(help="Seconds that the picture shows.", min=1)] = DEFAULT_UNTIL_S,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Simulate a stream of jobs on the farm of Atif 2011: what do migrations between its sub-clusters bring?
+    """Simulate a list of jobs on the farm of Atif 2011, with and without migrations between its clusters.
 
-    Shows waits, turnarounds and total times beside the published ones, and what became of each migration. Files are
-    written when all runs are done. Time on a sub-cluster is known of NAS benchmarks CG, EP, FT, IS, LU and MG.
+    A farm: clusters of different hardware, managed as one. This farm has the clusters A to D. Shows
+    waiting, turnaround and total times beside the published ones, and what became of each
+    migration. Files are written when all runs are done. Jobs are NAS benchmarks (CG, EP, FT, IS, LU
+    or MG), whose times on each cluster are known.
 
     Examples:
 

@@ -261,13 +261,13 @@ def _considered(board: Board, trade: Trade, why_not: str) -> Considered:
 
 
 ARRIVE_F: Family[Rules] = Family(
-    group="on a farm",
+    group="heterogeneous cluster",
     names=(
         Name(
             name="ARRIVE-F",
             start=Rules(),
             source="[Atif2011] 5.6, 5.7",
-            meaning="FARM-EASY, and running jobs move to the sub-cluster where they are predicted to run best",
+            meaning="FARM-EASY, and running jobs move to the partition where they are predicted to run best",
         ),
     ),
     options=OPTIONS,

@@ -201,13 +201,13 @@ def _yields(board: Board) -> np.ndarray:
 
 
 FARM_EASY: Family[PartitionEasy] = Family(
-    group="on a farm",
+    group="heterogeneous cluster",
     names=(
         Name(
             name="FARM-EASY",
             start=PartitionEasy(),
             source="[Atif2011] 6.1",
-            meaning="EASY with each job within one sub-cluster; needs estimates",
+            meaning="EASY with each job within one partition, nodes of equal hardware; needs estimates",
         ),
     ),
     build=lambda _, policy: policy,

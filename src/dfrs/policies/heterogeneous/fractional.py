@@ -231,7 +231,7 @@ def _worth(kept: Floats, moved: Floats) -> bool:
 
 
 DFRS_FARM: Family[PartitionDfrs] = Family(
-    group="on a farm",
+    group="heterogeneous cluster",
     names=(
         Name(
             name=NAME,

@@ -1,4 +1,4 @@
-"""What dedicated jobs and users' commands add to the metrics of a run (002 sections III and IV)."""
+"""What dedicated jobs and users' commands add to the metrics of a run ([Kumar2011] sections III and IV)."""
 
 import numpy as np
 

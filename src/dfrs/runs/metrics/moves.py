@@ -1,4 +1,4 @@
-"""What moving jobs costs: the memory that pauses, resumes and migrations carry (000 section 6.1 and appendix B).
+"""What moving jobs costs: the memory that pauses, resumes and migrations carry ([Stillwell2010] 6.1 and appendix B).
 
 A row that names a job's nodes says how many tasks the job has from then on: commands may change it while the job runs.
 """

@@ -1,8 +1,8 @@
 """What a run was worth, from its log alone: stretch, utilisation, yield over time, and what moving jobs cost.
 
 Everything is derived from `job_intervals`: between two changes a job waits, runs at one yield on fixed nodes, or is
-paused. Sources: stretch and virtual time 000 section 5.1, degradation from bound 000 section 5.4, memory moved and its
-bandwidth 000 section 6.1 and appendix B (`moves`), the ratio of means 002 section V. A job is there from
+paused. Sources: stretch and virtual time [Stillwell2010] section 5.1, degradation from bound section 5.4, memory moved
+and its bandwidth section 6.1 and appendix B (`moves`); the ratio of means [Kumar2011] section V. A job is there from
 its release: its submission, or for a dedicated job its requested start where that is later.
 """
 
@@ -189,7 +189,7 @@ def _keys(run: Run, rows: Ints) -> Ints:
 
 
 def penalties(run: Run) -> Floats:
-    """(E,) seconds without progress that each row brings; 0 but for RESUME and MIGRATE (000 section 5.3.1)."""
+    """(E,) seconds without progress that each row brings; 0 but for RESUME and MIGRATE ([Stillwell2010] 5.3.1)."""
     events, penalty = run.events, run.penalty
     costs = (events.action == Action.RESUME) | (events.action == Action.MIGRATE)
     seconds = np.where(costs, penalty.seconds, 0.0)

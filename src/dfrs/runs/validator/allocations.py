@@ -76,7 +76,7 @@ def check_documents(instance: Document, allocation: Document) -> ValidationRepor
 
 
 def check(problem: _Problem, allocation: Document) -> ValidationReport:
-    """Every rule of 000 section 4.1 and every figure the allocation states."""
+    """Every rule of [Stillwell2010] section 4.1 and every figure the allocation states."""
     report = ValidationReport()
     placement, yields = allocation.get("placement"), allocation.get("yields")
     if not isinstance(placement, dict) or not isinstance(yields, dict):

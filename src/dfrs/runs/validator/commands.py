@@ -1,4 +1,4 @@
-"""Judges the answers to users' commands for the independent checker of runs (002 sections III-C and IV-C).
+"""Judges the answers to users' commands for the independent checker of runs ([Kumar2011] sections III-C and IV-C).
 
 In an instant commands come last, after completions, changes of nodes and submissions, each with what the policy does
 about it. The files do not say which rows of the instant were before a command, so where that matters any order that

@@ -70,7 +70,7 @@ _RANGES = (("processing_time", math.inf), ("cpu_need", 1.0), ("weight", math.inf
 _TOKEN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?(?:\*([1-9][0-9]{0,17}))?")
 _MOST_NODES = 10_000_000
 _NODE_BYTES = 8e9
-"""Memory of the reference node where nothing says it (000 section 6.1)."""
+"""Memory of the reference node where nothing says it ([Stillwell2010] section 6.1)."""
 _MOST = 1e18
 """Larger numbers mean nothing here, and sums of them might not be finite."""
 

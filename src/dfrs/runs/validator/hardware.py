@@ -1,4 +1,4 @@
-"""The hardware of a run for the independent checker: of equal nodes, or what `farm.json` says (003 sections 5, 8).
+"""The hardware of a run for the independent checker: of equal nodes, or what `farm.json` says ([Atif2011] 5, 8).
 
 Nothing here is shared with the simulator: the rates of placements and the costs of plans are worked out anew from their
 definition. A job stands still for S, then has the smaller of two rates for D, then its new one.
