@@ -9,28 +9,22 @@ from hypothesis import strategies as st
 
 from dfrs.engine import executor_constraints as module
 from dfrs.engine.check import check
-from dfrs.engine.cluster import NodeTable
 from dfrs.engine.commands import DETACH
-from dfrs.engine.executor_constraints import Limits, guard
-from dfrs.engine.held_jobs import LastIslands
+from dfrs.engine.executor_constraints import guard
 from dfrs.engine.reconcile import reconcile
-from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Target
+from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Abilities, Target, Traits
 from dfrs.model.run import Action
 from dfrs.testing import SnapshotJob, build_snapshot
 from tests import online_cases
 from tests.frozen import frozen
 from tests.strategies import Drawn
 
-
-def cluster_of(capacity, island, keeps, is_open):
-    cluster = NodeTable(capacity)
-    cluster.restore({"capacity": capacity, "open": is_open, "island": np.array(island), "keeps": np.array(keeps)})
-    return cluster
+TRAITS = Traits()
 
 
 @st.composite
 def guarded_case(draw):
-    """(snapshot, target, limits): present and target are admissible; rows that keep memory run."""
+    """(snapshot, target): present and target are admissible; rows that keep memory run."""
     source = Drawn(draw)
     case = online_cases.reconcile_case(source)
     nodes = len(case.capacity)
@@ -44,11 +38,18 @@ def guarded_case(draw):
     for r in range(case.rows):
         # Tasks that stay keep their node, those that move must find it open.
         is_open[[n for n in case.after[case.slots(r)] if n >= 0]] = True
-    last_islands = LastIslands()
+    home = np.full(len(case.before), -1)
     for r in np.flatnonzero(jobs["state"] == PAUSED):
-        last_islands.note(int(jobs["serial"][r]), np.array([source.pick(island) for _ in range(jobs["tasks"][r])]))
-    snapshot = replace(case, jobs=jobs, open=is_open).snapshot()
-    return snapshot, case.target(), Limits(cluster_of(case.capacity, island, keeps, is_open), last_islands)
+        home[case.slots(r)] = [source.pick(island) for _ in range(jobs["tasks"][r])]
+    several = len(set(island)) > 1
+    snapshot = replace(
+        replace(case, jobs=jobs, open=is_open).snapshot(), abilities=abilities(keeps, island, home, several)
+    )
+    return snapshot, case.target()
+
+
+def abilities(keeps, island, home, several=True):
+    return Abilities(np.array(keeps), np.array(island), np.array(home) if several else np.full(len(home), -1))
 
 
 def loads(snapshot, slots, each):
@@ -60,10 +61,10 @@ def loads(snapshot, slots, each):
     return used
 
 
-def broken_rules(snapshot, target, limits):
+def broken_rules(snapshot, target):
     """What the target asks for that cannot be, by the definitions."""
     found = set()
-    island, keeps = limits.cluster.island, limits.cluster.keeps
+    island, keeps = snapshot.abilities.island, snapshot.abilities.keeps
     _, after, order, steps = reconcile(snapshot, target)
     for row, step in zip(order.tolist(), steps.tolist(), strict=True):
         part = slice(snapshot.first[row], snapshot.first[row + 1])
@@ -73,8 +74,8 @@ def broken_rules(snapshot, target, limits):
         if step == Action.MIGRATE and (island[before] != island[after[part]]).any():
             found.add("b")
         if step == Action.RESUME:
-            home = limits.last_islands.of(int(snapshot.jobs["serial"][row]), len(before))
-            if limits.cluster.several and ((home >= 0) & (home != island[after[part]])).any():
+            home = snapshot.abilities.home[part]
+            if ((home >= 0) & (home != island[after[part]])).any():
                 found.add("b")
     promised = snapshot.jobs["need"] * snapshot.jobs["minimum"]
     limit = np.maximum(snapshot.capacity[:, 0], loads(snapshot, snapshot.task_nodes, promised))
@@ -86,11 +87,11 @@ def broken_rules(snapshot, target, limits):
 @settings(max_examples=400)
 @given(case=guarded_case())
 def test_whatever_is_wanted_the_guard_lets_through_what_can_be_done(case):
-    snapshot, target, limits = case
+    snapshot, target = case
     check(snapshot, target)
-    after = guard(snapshot, target, limits)
+    after = guard(snapshot, target, TRAITS)
     check(snapshot, after)
-    assert not broken_rules(snapshot, after, limits)
+    assert not broken_rules(snapshot, after)
     running = snapshot.jobs["state"] == RUNNING
     begins = snapshot.first[:-1]
     wanted, given_ = target.task_nodes[begins] >= 0, after.task_nodes[begins] >= 0
@@ -98,21 +99,21 @@ def test_whatever_is_wanted_the_guard_lets_through_what_can_be_done(case):
     waits = {int(name) for name in snapshot.jobs["id"][wanted & ~given_]}
     assert set(after.why) == waits
     agreed = (snapshot.jobs["minimum"] > 0).any()
-    if not broken_rules(snapshot, target, limits) and not agreed:
+    if not broken_rules(snapshot, target) and not agreed:
         assert (np.sort(after.task_nodes) == np.sort(target.task_nodes)).all()
         assert (after.yields == target.yields).all()
+    several = len(set(snapshot.abilities.island.tolist())) > 1
     if waits or (running & ~wanted & given_).any():
-        assert broken_rules(snapshot, target, limits) or limits.cluster.several
+        assert broken_rules(snapshot, target) or several
 
 
 @settings(max_examples=200)
 @given(case=guarded_case())
 def test_an_exclusive_policy_keeps_its_yields(case):
-    snapshot, target, limits = case
-    limits = replace(limits, exclusive=True)
-    after = guard(snapshot, target, limits)
+    snapshot, target = case
+    after = guard(snapshot, target, Traits(exclusive=True))
     check(snapshot, after)
-    assert not broken_rules(snapshot, after, limits)
+    assert not broken_rules(snapshot, after)
     for r in range(len(snapshot.jobs)):
         assert after.yields[r] in {target.yields[r], snapshot.jobs["yield_"][r], 0.0}
 
@@ -120,8 +121,8 @@ def test_an_exclusive_policy_keeps_its_yields(case):
 @settings(max_examples=200)
 @given(case=guarded_case())
 def test_minimum_yields_are_given_where_they_fit_and_the_rest_is_shared_fairly(case):
-    snapshot, target, limits = case
-    after = guard(snapshot, target, limits)
+    snapshot, target = case
+    after = guard(snapshot, target, TRAITS)
     minimum = snapshot.jobs["minimum"]
     if not (minimum > 0).any():
         return
@@ -164,14 +165,11 @@ def state(jobs, *, nodes=2, islands=None, keeps=None, last_islands=None, capacit
         nodes=nodes if capacity is None else capacity,
         now_s=10.0,
     )
-    capacity, is_open = shot.capacity, shot.open
-    known = LastIslands()
-    for serial, each in (last_islands or {}).items():
-        known.note(serial, np.array(each))
-    limits = Limits(
-        cluster_of(capacity, islands or [0] * len(capacity), keeps or [False] * len(capacity), is_open), known
-    )
-    return shot, limits
+    home = np.full(len(shot.task_nodes), -1)
+    for row, each in (last_islands or {}).items():
+        home[shot.first[row] : shot.first[row + 1]] = each
+    count = len(shot.capacity)
+    return replace(shot, abilities=abilities(keeps or [False] * count, islands or [0] * count, home))
 
 
 def wanted(shot, slots, yields):
@@ -179,46 +177,46 @@ def wanted(shot, slots, yields):
 
 
 def test_a_job_whose_memory_stays_is_not_paused_and_the_one_that_came_waits():
-    shot, limits = state([(RUNNING, (0,), 1.0, 0.6, 0.0, 1.0), (WAITING, 1, 1.0, 0.6, 0.0, 0.0)], nodes=1, keeps=[True])
-    after = guard(shot, wanted(shot, [-1, 0], [0.0, 1.0]), limits)
+    shot = state([(RUNNING, (0,), 1.0, 0.6, 0.0, 1.0), (WAITING, 1, 1.0, 0.6, 0.0, 0.0)], nodes=1, keeps=[True])
+    after = guard(shot, wanted(shot, [-1, 0], [0.0, 1.0]), TRAITS)
     assert after.task_nodes.tolist() == [0, -1]
     assert after.yields.tolist() == [1.0, 0.0]
     assert after.why == {2: module.KEPT_MEMORY}
 
 
 def test_beside_a_job_that_stays_another_node_serves_as_well():
-    shot, limits = state([(RUNNING, (0,), 1.0, 0.6, 0.0, 1.0), (WAITING, 1, 1.0, 0.6, 0.0, 0.0)], keeps=[True, True])
-    after = guard(shot, wanted(shot, [-1, 0], [0.0, 1.0]), limits)
+    shot = state([(RUNNING, (0,), 1.0, 0.6, 0.0, 1.0), (WAITING, 1, 1.0, 0.6, 0.0, 0.0)], keeps=[True, True])
+    after = guard(shot, wanted(shot, [-1, 0], [0.0, 1.0]), TRAITS)
     assert after.task_nodes.tolist() == [0, 1]
     assert not after.why
 
 
 def test_no_job_that_has_started_leaves_its_island():
     rows = [(RUNNING, (0,), 0.5, 0.1, 0.0, 1.0), (PAUSED, 1, 0.5, 0.1, 0.0, 0.0), (WAITING, 1, 0.5, 0.1, 0.0, 0.0)]
-    shot, limits = state(rows, nodes=4, islands=[0, 0, 1, 1], last_islands={1: [1]})
+    shot = state(rows, nodes=4, islands=[0, 0, 1, 1], last_islands={1: [1]})
     fine = wanted(shot, [1, 2, 0], [1.0, 1.0, 1.0])
-    assert guard(shot, fine, limits) is fine
-    moved = guard(shot, wanted(shot, [2, 3, 3], [1.0, 1.0, 1.0]), limits)
+    assert guard(shot, fine, TRAITS) is fine
+    moved = guard(shot, wanted(shot, [2, 3, 3], [1.0, 1.0, 1.0]), TRAITS)
     assert moved.task_nodes.tolist() == [0, 3, 3]
-    resumed = guard(shot, wanted(shot, [0, 0, 2], [1.0, 1.0, 1.0]), limits)
+    resumed = guard(shot, wanted(shot, [0, 0, 2], [1.0, 1.0, 1.0]), TRAITS)
     assert resumed.task_nodes.tolist() == [0, 2, 2]
     full = [*rows[:2], (RUNNING, (2,), 0.5, 1.0, 0.0, 1.0), (RUNNING, (3,), 0.5, 1.0, 0.0, 1.0)]
-    shot, limits = state(full, nodes=4, islands=[0, 0, 1, 1], last_islands={1: [1]})
-    after = guard(shot, wanted(shot, [0, 1, 2, 3], [1.0] * 4), limits)
+    shot = state(full, nodes=4, islands=[0, 0, 1, 1], last_islands={1: [1]})
+    after = guard(shot, wanted(shot, [0, 1, 2, 3], [1.0] * 4), TRAITS)
     assert after.task_nodes.tolist() == [0, -1, 2, 3]
     assert after.why == {2: module.OTHER_ISLAND}
 
 
 def test_each_task_resumes_in_the_island_it_was_in():
-    shot, limits = state([(PAUSED, 2, 0.5, 0.1, 0.0, 0.0)], islands=[0, 1], last_islands={0: [1, 0]})
-    assert guard(shot, wanted(shot, [0, 1], [1.0]), limits).task_nodes.tolist() == [1, 0]
-    assert guard(shot, wanted(shot, [0, 0], [1.0]), limits).task_nodes.tolist() == [1, 0]
+    shot = state([(PAUSED, 2, 0.5, 0.1, 0.0, 0.0)], islands=[0, 1], last_islands={0: [1, 0]})
+    assert guard(shot, wanted(shot, [0, 1], [1.0]), TRAITS).task_nodes.tolist() == [1, 0]
+    assert guard(shot, wanted(shot, [0, 0], [1.0]), TRAITS).task_nodes.tolist() == [1, 0]
 
 
 def test_minimum_yields_have_room_or_wait():
     rows = [(RUNNING, (0,), 1.0, 0.1, 0.7, 1.0), (WAITING, 1, 1.0, 0.1, 0.5, 0.0), (WAITING, 1, 1.0, 0.1, 0.2, 0.0)]
-    shot, limits = state(rows, nodes=1)
-    after = guard(shot, wanted(shot, [0, 0, 0], [0.3, 0.3, 0.3]), limits)
+    shot = state(rows, nodes=1)
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.3, 0.3, 0.3]), TRAITS)
     assert after.task_nodes.tolist() == [0, -1, 0]
     assert after.why == {2: module.NO_MINIMUM}
     assert after.yields == pytest.approx([0.7 + 0.3 / 11, 0.0, 0.2 + 0.8 / 11])
@@ -226,27 +224,27 @@ def test_minimum_yields_have_room_or_wait():
 
 def test_a_job_without_a_minimum_yield_is_told_that_those_of_others_keep_it_out():
     rows = [(RUNNING, (0,), 1.0, 0.1, 0.7, 0.7), (WAITING, 1, 1.0, 0.1, 0.0, 0.0)]
-    shot, limits = state(rows, nodes=1)
+    shot = state(rows, nodes=1)
     table = shot.jobs.copy()
     table["requested_start_s"][1] = 5.0
     shot = frozen(shot, jobs=table)
-    after = guard(shot, wanted(shot, [0, 0], [0.0, 1.0]), replace(limits, dedicated=True))
+    after = guard(shot, wanted(shot, [0, 0], [0.0, 1.0]), Traits(dedicated=True))
     assert after.task_nodes.tolist() == [0, -1]
     assert after.why == {2: module.OTHERS_MINIMUM}
 
 
 def test_where_needs_were_revised_up_minimum_yields_are_scaled_down_together():
     rows = [(RUNNING, (0,), 1.0, 0.1, 0.8, 0.5), (RUNNING, (0,), 1.0, 0.1, 0.4, 0.4), (RUNNING, (0,), 1.0, 0.1, 0, 0.1)]
-    shot, limits = state(rows, nodes=1)
-    after = guard(shot, wanted(shot, [0, 0, 0], [0.5, 0.4, 0.1]), limits)
+    shot = state(rows, nodes=1)
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.5, 0.4, 0.1]), TRAITS)
     assert after.yields == pytest.approx([2 / 3, 1 / 3, 0.0])
     assert after.task_nodes.tolist() == [0, 0, 0]
 
 
 def test_a_job_whose_minimum_is_one_has_all_of_its_need():
     rows = [(RUNNING, (0,), 0.6, 0.1, 1.0, 0.5), (RUNNING, (0,), 0.6, 0.1, 0.2, 0.4), (RUNNING, (0,), 0.6, 0.1, 0, 0.1)]
-    shot, limits = state(rows, nodes=1)
-    after = guard(shot, wanted(shot, [0, 0, 0], [0.5, 0.4, 0.1]), limits)
+    shot = state(rows, nodes=1)
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.5, 0.4, 0.1]), TRAITS)
     left = (0.4 / 0.6 - 0.2) / 1.8
     assert after.yields == pytest.approx([1.0, 0.2 + 0.8 * left, left], abs=1e-5)
 
@@ -254,16 +252,16 @@ def test_a_job_whose_minimum_is_one_has_all_of_its_need():
 def test_a_job_whose_memory_stays_does_not_leave_for_a_moment():
     rows = [(RUNNING, (0,), 0.5, 1.0, 0.0, 1.0), (RUNNING, (1,), 0.5, 1.0, 0.0, 1.0)]
     target = ([1, 0], [1.0, 1.0])
-    shot, limits = state(rows)
-    assert guard(shot, wanted(shot, *target), limits).task_nodes.tolist() == [1, 0]
-    shot, limits = state(rows, keeps=[True, True])
-    assert guard(shot, wanted(shot, *target), limits).task_nodes.tolist() == [0, 1]
+    shot = state(rows)
+    assert guard(shot, wanted(shot, *target), TRAITS).task_nodes.tolist() == [1, 0]
+    shot = state(rows, keeps=[True, True])
+    assert guard(shot, wanted(shot, *target), TRAITS).task_nodes.tolist() == [0, 1]
 
 
 def test_beside_a_job_that_stays_an_exclusive_policy_starts_none_without_its_full_need():
     rows = [(RUNNING, (0,), 1.0, 0.2, 0.0, 1.0), (WAITING, 1, 1.0, 0.2, 0.0, 0.0), (WAITING, 1, 1.0, 0.2, 0.0, 0.0)]
-    shot, limits = state(rows, keeps=[True, True])
-    after = guard(shot, wanted(shot, [-1, 0, 1], [0.0, 1.0, 1.0]), replace(limits, exclusive=True))
+    shot = state(rows, keeps=[True, True])
+    after = guard(shot, wanted(shot, [-1, 0, 1], [0.0, 1.0, 1.0]), Traits(exclusive=True))
     assert after.task_nodes.tolist() == [0, -1, 1]
     assert after.yields.tolist() == [1.0, 0.0, 1.0]
     assert after.why == {2: module.KEPT_MEMORY}

@@ -15,7 +15,7 @@ from dfrs.engine.check import check
 from dfrs.engine.commands import NOTHING, Commands, joined
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Event
-from dfrs.engine.executor_constraints import Limits, guard
+from dfrs.engine.executor_constraints import guard
 from dfrs.engine.handlers import HANDLERS
 from dfrs.engine.handlers.handler import Ask
 from dfrs.engine.job_changes import AnswerLog
@@ -100,8 +100,7 @@ class Core:
         state = self._state
         if not (state.cluster.limited or state.demanding):
             return target
-        limits = Limits(state.cluster, state.last_islands, state.traits.exclusive, state.traits.dedicated)
-        target = guard(snapshot, target, limits)
+        target = guard(snapshot, target, state.traits)
         check(snapshot, target)
         return target
 

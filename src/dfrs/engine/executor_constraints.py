@@ -2,34 +2,34 @@
 
 Three rules:
 
-(a) Where a paused task stays in memory, the policy pauses nobody.
+(a) Where a paused task stays in memory, the policy pauses nobody, also not for a moment: of jobs there that exchange
+    their nodes, one would have to leave before another comes, if memory is full.
 (b) A job that has started stays in its island: each task that moves, or resumes elsewhere, does so between nodes of
     equal island.
 (c) On each node the minimum yields have room: need * minimum, added up over its tasks, is at most its CPU. A node that
     has more than that now, since needs were revised, may keep what it has, but no more is promised there.
 
-A target that breaks one is not repaired by parts, since a policy's decision is one whole: running jobs stay where they
-are, and the jobs that the target starts or resumes are placed beside them as far as the rules let them, in the order of
-submission: on the nodes that the target names, or else, task by task, on the open node of least CPU load. The others
-wait, and `Target.why` says for what.
+A target that breaks one is repaired part by part. From the present, what can be done is done in this order: pauses;
+moves, as long as any finds room for its memory; starts and resumes, in the order of submission, on the nodes that the
+target names, or else, task by task, on the open node of least CPU load. Last, whoever was paused for a job that could
+not come after all is left where it is. Jobs that the target starts or resumes and that found no room wait, and
+`Target.why` says for what.
 
-Where minimum yields are agreed, or running jobs were kept, CPU is shared anew: the least *scaled* yield, (yield -
+Where minimum yields are agreed, or a target was repaired, CPU is shared anew: the least *scaled* yield, (yield -
 minimum) / (1 - minimum), is made as large as it can be, then the next. On a node whose CPU is too little for its
 minimum yields, these are scaled down together. An exclusive policy's yields are its own.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from dfrs.engine.cluster import NodeTable
 from dfrs.engine.commands import DETACH
-from dfrs.engine.held_jobs import LastIslands
 from dfrs.engine.reconcile import reconcile
 from dfrs.kernels.reconcile import keep_slots
 from dfrs.kernels.shares import fill
 from dfrs.model import tolerances
-from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, Snapshot, Target
+from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, Abilities, Snapshot, Target, Traits
 from dfrs.model.instance import Bools, Floats, Ints
 
 MARGIN = tolerances.CAPACITY / 2
@@ -44,38 +44,34 @@ NO_MINIMUM = "waits: its minimum yield has no room"
 OTHERS_MINIMUM = "waits: the minimum yields of others leave no room"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Limits:
-    """What executors can do, and what the policy is."""
-
-    cluster: NodeTable
-    last_islands: LastIslands
-    """Where paused jobs were."""
-    exclusive: bool = False
-    """The policy gives jobs all of their full need."""
-    dedicated: bool = False
-    """The policy gives jobs with a requested start all of their full need."""
-
-
-def guard(snapshot: Snapshot, target: Target, limits: Limits) -> Target:
+def guard(snapshot: Snapshot, target: Target, traits: Traits) -> Target:
     """`target`, which must be admissible, or the admissible one that the rules make of it."""
     agreed = bool((snapshot.jobs["minimum"] > 0).any())
-    whole = _whole(snapshot, target, limits)
-    slots = _in_their_islands(snapshot, target, limits)
-    broken = slots is None or _pauses_what_stays(snapshot, slots, limits)
+    whole = _whole(snapshot, target, traits)
+    abilities = snapshot.abilities or _everything(snapshot)
+    slots = _in_their_islands(snapshot, target, abilities)
+    broken = slots is None or _pauses_what_stays(snapshot, slots, abilities)
     if slots is None or broken or (agreed and _promises_too_much(snapshot, slots, whole)):
-        return _beside_those_that_run(snapshot, target, whole, limits)
+        return _by_parts(snapshot, target, whole, abilities, traits)
     shared = target
-    if agreed and not limits.exclusive:
+    if agreed and not traits.exclusive:
         shared = replace(target, task_nodes=slots, yields=_fair_yields(snapshot, slots, whole))
     elif slots is not target.task_nodes:
         shared = replace(target, task_nodes=slots)
-    return _beside_those_that_run(snapshot, target, whole, limits) if _detaches(snapshot, shared, limits) else shared
+    if _detaches(snapshot, shared, abilities):
+        return _by_parts(snapshot, target, whole, abilities, traits)
+    return shared
 
 
-def _whole(snapshot: Snapshot, target: Target, limits: Limits) -> Bools:
+def _everything(snapshot: Snapshot) -> Abilities:
+    """Abilities that limit nothing."""
+    nodes, slots = len(snapshot.capacity), len(snapshot.task_nodes)
+    return Abilities(np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64))
+
+
+def _whole(snapshot: Snapshot, target: Target, traits: Traits) -> Bools:
     """(R,) to which jobs the policy gives all of their need because of their requested start."""
-    return limits.dedicated & ~np.isnan(snapshot.jobs["requested_start_s"]) & (target.yields == 1.0)
+    return traits.dedicated & ~np.isnan(snapshot.jobs["requested_start_s"]) & (target.yields == 1.0)
 
 
 def _minimum(snapshot: Snapshot, whole: Bools) -> Floats:
@@ -87,26 +83,23 @@ def _tasks(snapshot: Snapshot, row: int) -> slice:
     return slice(int(snapshot.first[row]), int(snapshot.first[row + 1]))
 
 
-def _placed(snapshot: Snapshot, slots: Ints, state: int) -> list[int]:
-    """Rows of that state that have nodes in `slots`."""
-    return np.flatnonzero((slots[snapshot.first[:-1]] >= 0) & (snapshot.jobs["state"] == state)).tolist()
+def _rows(snapshot: Snapshot, slots: Ints, state: int, *, placed: bool = True) -> list[int]:
+    """Rows of that state that have nodes in `slots`, or have none."""
+    return np.flatnonzero(((slots[snapshot.first[:-1]] >= 0) == placed) & (snapshot.jobs["state"] == state)).tolist()
 
 
-def _in_their_islands(snapshot: Snapshot, target: Target, limits: Limits) -> Ints | None:
+def _in_their_islands(snapshot: Snapshot, target: Target, abilities: Abilities) -> Ints | None:
     """The target's slots with each resumed task in its island, None where rule (b) is broken."""
-    slots, island = target.task_nodes, limits.cluster.island
-    if not limits.cluster.several:
+    slots, island = target.task_nodes, abilities.island
+    if not (island[1:] != island[:-1]).any():
         return slots
     count = np.zeros(len(island), np.int64)
-    for row in _placed(snapshot, slots, RUNNING):
-        before, after = snapshot.task_nodes[_tasks(snapshot, row)], slots[_tasks(snapshot, row)].copy()
-        # Task by task as the commands will name them.
-        keep_slots(before, after, 0, len(after), count)
-        if (island[after] != island[before]).any():
+    for row in _rows(snapshot, slots, RUNNING):
+        if _moved(snapshot, row, slots, island, count) is None:
             return None
-    for row in _placed(snapshot, slots, PAUSED):
+    for row in _rows(snapshot, slots, PAUSED):
         part = _tasks(snapshot, row)
-        after = _matched(slots[part], _home(snapshot, row, limits), island)
+        after = _matched(slots[part], abilities.home[part], island)
         if after is None:
             return None
         if (after != slots[part]).any():
@@ -115,12 +108,14 @@ def _in_their_islands(snapshot: Snapshot, target: Target, limits: Limits) -> Int
     return slots
 
 
-def _home(snapshot: Snapshot, row: int, limits: Limits) -> Ints:
-    """The island of each task of a row without nodes, -1 where it may be any."""
-    job = snapshot.jobs[row]
-    if job["state"] == PAUSED and limits.cluster.several:
-        return limits.last_islands.of(int(job["serial"]), int(job["tasks"]))
-    return np.full(int(job["tasks"]), -1)
+def _moved(snapshot: Snapshot, row: int, slots: Ints, island: Ints, count: Ints) -> Ints | None:
+    """A running row's nodes in `slots`, task by task as the commands will name them; None where one leaves its island.
+
+    `count` (N,) is zero before and after.
+    """
+    before, after = snapshot.task_nodes[_tasks(snapshot, row)], slots[_tasks(snapshot, row)].copy()
+    keep_slots(before, after, 0, len(after), count)
+    return None if (island[after] != island[before]).any() else after
 
 
 def _matched(nodes: Ints, home: Ints, island: Ints) -> Ints | None:
@@ -137,11 +132,14 @@ def _matched(nodes: Ints, home: Ints, island: Ints) -> Ints | None:
     return matched
 
 
-def _pauses_what_stays(snapshot: Snapshot, slots: Ints, limits: Limits) -> bool:
-    """Whether rule (a) is broken."""
-    paused = (snapshot.jobs["state"] == RUNNING) & (slots[snapshot.first[:-1]] < 0)
-    rows = np.flatnonzero(paused).tolist()
-    return any(limits.cluster.keeps[snapshot.task_nodes[_tasks(snapshot, row)]].any() for row in rows)
+def _keep_memory(snapshot: Snapshot, row: int, abilities: Abilities) -> bool:
+    """Whether a running row would keep memory of any of its nodes if it were paused."""
+    return bool(abilities.keeps[snapshot.task_nodes[_tasks(snapshot, row)]].any())
+
+
+def _pauses_what_stays(snapshot: Snapshot, slots: Ints, abilities: Abilities) -> bool:
+    """Whether rule (a) is broken by a pause."""
+    return any(_keep_memory(snapshot, row, abilities) for row in _rows(snapshot, slots, RUNNING, placed=False))
 
 
 def _on_nodes(snapshot: Snapshot, slots: Ints, each: Floats) -> Floats:
@@ -158,13 +156,12 @@ def _promises_too_much(snapshot: Snapshot, slots: Ints, whole: Bools) -> bool:
     return bool((_on_nodes(snapshot, slots, each) > limit + MARGIN).any())
 
 
-def _detaches(snapshot: Snapshot, target: Target, limits: Limits) -> bool:
-    """Whether a job whose memory stays would have to leave its nodes for a moment: a pause as in rule (a)."""
-    keeps = limits.cluster.keeps
-    if not keeps.any() or (target.task_nodes == snapshot.task_nodes).all():
+def _detaches(snapshot: Snapshot, target: Target, abilities: Abilities) -> bool:
+    """Whether rule (a) is broken by moves: a job whose memory stays would have to leave its nodes for a moment."""
+    if not abilities.keeps.any() or (target.task_nodes == snapshot.task_nodes).all():
         return False
     _, _, order, steps = reconcile(snapshot, target)
-    return any(keeps[snapshot.task_nodes[_tasks(snapshot, row)]].any() for row in order[steps == DETACH])
+    return any(_keep_memory(snapshot, row, abilities) for row in order[steps == DETACH].tolist())
 
 
 def _fair_yields(snapshot: Snapshot, slots: Ints, whole: Bools) -> Floats:
@@ -185,31 +182,74 @@ def _fair_yields(snapshot: Snapshot, slots: Ints, whole: Bools) -> Floats:
     return yields
 
 
-def _beside_those_that_run(snapshot: Snapshot, target: Target, whole: Bools, limits: Limits) -> Target:
-    """Running jobs where they are, and beside them, as far as the rules let them, those that the target places."""
-    room = _Room(snapshot, _minimum(snapshot, whole), limits)
+def _by_parts(snapshot: Snapshot, target: Target, whole: Bools, abilities: Abilities, traits: Traits) -> Target:
+    """What of the target can be done, part by part."""
+    room = _Room(snapshot, _minimum(snapshot, whole), abilities, traits)
     slots, yields = snapshot.task_nodes.copy(), snapshot.jobs["yield_"].copy()
+    paused = [
+        row
+        for row in _rows(snapshot, target.task_nodes, RUNNING, placed=False)
+        if not _keep_memory(snapshot, row, abilities)
+    ]
+    for row in paused:
+        room.take(row, slots[_tasks(snapshot, row)], yields[row], -1.0)
+        slots[_tasks(snapshot, row)] = -1
+        yields[row] = 0.0
+    for row, nodes in _moves(snapshot, target, abilities, room):
+        slots[_tasks(snapshot, row)] = nodes
+        yields[row] = target.yields[row]
     why = dict(target.why)
-    waiting = (snapshot.jobs["state"] != RUNNING) & (target.task_nodes[snapshot.first[:-1]] >= 0)
-    for row in np.flatnonzero(waiting).tolist():
-        part = _tasks(snapshot, row)
+    coming = (snapshot.jobs["state"] != RUNNING) & (target.task_nodes[snapshot.first[:-1]] >= 0)
+    for row in np.flatnonzero(coming).tolist():
         nodes = room.find(row, target)
         if nodes is None:
             why[int(snapshot.jobs["id"][row])] = room.what_is_missing(row, target)
             continue
-        room.take(row, nodes, target)
-        slots[part] = nodes
+        room.take(row, nodes, target.yields[row])
+        slots[_tasks(snapshot, row)] = nodes
         yields[row] = target.yields[row]
-    if not limits.exclusive:
+    if len(why) > len(target.why) and not traits.exclusive:
+        for row in paused:
+            nodes = snapshot.task_nodes[_tasks(snapshot, row)]
+            if room.has(row, nodes, target, stays=True):
+                room.take(row, nodes, target.yields[row])
+                slots[_tasks(snapshot, row)] = nodes
+    if not traits.exclusive:
         yields = _fair_yields(snapshot, slots, whole)
     return replace(target, task_nodes=slots, yields=yields, why=why)
+
+
+def _moves(snapshot: Snapshot, target: Target, abilities: Abilities, room: "_Room") -> list[tuple[int, Ints]]:
+    """(row, nodes) of the moves that can be made one after the other, in that order; they are taken from the room."""
+    count = np.zeros(len(abilities.island), np.int64)
+    waiting: list[tuple[int, Ints]] = []
+    for row in _rows(snapshot, target.task_nodes, RUNNING):
+        nodes = _moved(snapshot, row, target.task_nodes, abilities.island, count)
+        if nodes is not None and (nodes != snapshot.task_nodes[_tasks(snapshot, row)]).any():
+            waiting.append((row, nodes))
+    made: list[tuple[int, Ints]] = []
+    before = -1
+    while len(made) > before:
+        before = len(made)
+        left: list[tuple[int, Ints]] = []
+        for row, nodes in waiting:
+            old = snapshot.task_nodes[_tasks(snapshot, row)]
+            room.take(row, old, snapshot.jobs["yield_"][row], -1.0)
+            if room.has(row, nodes, target, stays=True):
+                room.take(row, nodes, target.yields[row])
+                made.append((row, nodes))
+            else:
+                room.take(row, old, snapshot.jobs["yield_"][row])
+                left.append((row, nodes))
+        waiting = left
+    return made
 
 
 class _Room:
     """What is left of the nodes beside running jobs and those placed so far."""
 
-    def __init__(self, snapshot: Snapshot, minimum: Floats, limits: Limits) -> None:
-        self._snapshot, self._limits = snapshot, limits
+    def __init__(self, snapshot: Snapshot, minimum: Floats, abilities: Abilities, traits: Traits) -> None:
+        self._snapshot, self._abilities, self._traits = snapshot, abilities, traits
         self._each: Floats = snapshot.jobs["need"] * minimum
         jobs, slots = snapshot.jobs, snapshot.task_nodes
         self._load = _on_nodes(snapshot, slots, jobs["need"])
@@ -224,20 +264,26 @@ class _Room:
         An exclusive policy's jobs have the target's nodes or none: its nodes are whole. `anywhere` and `unpromised`
         leave out the rules (b) and (c).
         """
-        snapshot, island = self._snapshot, self._limits.cluster.island
-        home = np.full(int(snapshot.jobs["tasks"][row]), -1) if anywhere else _home(snapshot, row, self._limits)
-        named = _matched(target.task_nodes[_tasks(snapshot, row)], home, island)
-        if named is not None and self._has_room(row, named, target, unpromised=unpromised):
+        snapshot, home = self._snapshot, self._abilities.home[_tasks(self._snapshot, row)]
+        if anywhere:
+            home = np.full(len(home), -1)
+        named = _matched(target.task_nodes[_tasks(snapshot, row)], home, self._abilities.island)
+        if named is not None and self.has(row, named, target, unpromised=unpromised):
             return named
-        return None if self._limits.exclusive else self._search(row, home, unpromised=unpromised)
+        return None if self._traits.exclusive else self._search(row, home, unpromised=unpromised)
 
-    def _has_room(self, row: int, nodes: Ints, target: Target, *, unpromised: bool) -> bool:
+    def has(self, row: int, nodes: Ints, target: Target, *, unpromised: bool = False, stays: bool = False) -> bool:
+        """Whether the row's tasks have room on these nodes; those that it has already may be closed if it `stays`."""
         job = self._snapshot.jobs[row]
         tasks = np.bincount(nodes, minlength=len(self._load))
-        fits = (tasks == 0) | (self._snapshot.open & (tasks * job["memory"] <= self._memory))
+        is_open = self._snapshot.open
+        if stays:
+            own = np.bincount(self._snapshot.task_nodes[_tasks(self._snapshot, row)], minlength=len(tasks))
+            is_open = is_open | (tasks <= own)
+        fits = (tasks == 0) | (is_open & (tasks * job["memory"] <= self._memory))
         if self._each[row] > 0 and not unpromised:
             fits &= (tasks == 0) | (tasks * self._each[row] <= self._promise)
-        if self._limits.exclusive:
+        if self._traits.exclusive:
             fits &= (tasks == 0) | (tasks * job["need"] * target.yields[row] <= self._cpu)
         return bool(fits.all())
 
@@ -253,7 +299,7 @@ class _Room:
             if each > 0:
                 fits &= each <= promise
             if where >= 0:
-                fits &= self._limits.cluster.island == where
+                fits &= self._abilities.island == where
             if not fits.any():
                 return None
             there = np.flatnonzero(fits)
@@ -264,13 +310,13 @@ class _Room:
             load[n] += job["need"]
         return nodes
 
-    def take(self, row: int, nodes: Ints, target: Target) -> None:
-        """Place a row on these nodes."""
+    def take(self, row: int, nodes: Ints, yield_: float, sign: float = 1.0) -> None:
+        """Place a row on these nodes at this yield, or, with sign -1, take it off them."""
         job = self._snapshot.jobs[row]
-        np.subtract.at(self._memory, nodes, job["memory"])
-        np.subtract.at(self._promise, nodes, self._each[row])
-        np.subtract.at(self._cpu, nodes, job["need"] * target.yields[row])
-        np.add.at(self._load, nodes, job["need"])
+        np.subtract.at(self._memory, nodes, sign * job["memory"])
+        np.subtract.at(self._promise, nodes, sign * self._each[row])
+        np.subtract.at(self._cpu, nodes, sign * job["need"] * yield_)
+        np.add.at(self._load, nodes, sign * job["need"])
 
     def what_is_missing(self, row: int, target: Target) -> str:
         """For what a row waits that `find` finds no nodes for."""
@@ -278,4 +324,4 @@ class _Room:
             return NO_MINIMUM if self._snapshot.jobs["minimum"][row] > 0 else OTHERS_MINIMUM
         if self.find(row, target, anywhere=True) is not None:
             return OTHER_ISLAND
-        return KEPT_MEMORY if self._limits.cluster.keeps.any() else NO_ROOM
+        return KEPT_MEMORY if self._abilities.keeps.any() else NO_ROOM

@@ -1,4 +1,7 @@
-"""Target minus present = commands, in an order that overcommits no node at any moment."""
+"""Target minus present = commands, in an order that overcommits no node's memory at any moment.
+
+Where pauses free memory, CPU is not overcommitted on the way either.
+"""
 
 import numpy as np
 
@@ -6,8 +9,8 @@ from dfrs.engine.commands import NOTHING, Commands
 from dfrs.kernels import reconcile as kernels
 from dfrs.kernels.columns import append_commands
 from dfrs.model import tolerances
-from dfrs.model.decisions import Cause, PolicyError, Reason, Snapshot, Target
-from dfrs.model.instance import Ints
+from dfrs.model.decisions import CPU, Cause, PolicyError, Reason, Snapshot, Target
+from dfrs.model.instance import Floats, Ints
 
 _USUAL = {
     Cause.SUBMISSION: int(Reason.ROOM),
@@ -38,11 +41,24 @@ def reconcile(snapshot: Snapshot, target: Target) -> tuple[Commands, Ints, Ints,
     order = np.empty(2 * rows, np.int64)
     steps = np.empty(2 * rows, np.int64)
     count = kernels.plan(
-        jobs, first, before, after, target.yields, snapshot.capacity, tolerances.CAPACITY, kind, order, steps
+        jobs, first, before, after, target.yields, _rigid(snapshot), tolerances.CAPACITY, kind, order, steps
     )
     order, steps = order[:count], steps[:count]
     commands = _commands(snapshot, target, after, moved, order, steps)
     return commands, after, order, steps
+
+
+def _rigid(snapshot: Snapshot) -> Floats:
+    """(N, 2) what must be free before a task comes: where memory may stay, only memory.
+
+    CPU can be shared otherwise at any moment. If a cycle of moves were broken for it, a job would have to leave its
+    memory behind.
+    """
+    if snapshot.abilities is None or not snapshot.abilities.keeps.any():
+        return snapshot.capacity
+    capacity = snapshot.capacity.copy()
+    capacity[:, CPU] = np.inf
+    return capacity
 
 
 def _commands(snapshot: Snapshot, target: Target, after: Ints, moved: Ints, order: Ints, steps: Ints) -> Commands:

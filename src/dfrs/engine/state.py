@@ -13,9 +13,9 @@ from dfrs.engine.rows import Rows
 from dfrs.engine.speeds import SpeedsKept
 from dfrs.kernels import ledger
 from dfrs.kernels.columns import grown
-from dfrs.model.decisions import MEMORY, Cause, Policy, Snapshot, traits_of
+from dfrs.model.decisions import MEMORY, PAUSED, Abilities, Cause, Jobs, Policy, Snapshot, traits_of
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Floats
+from dfrs.model.instance import Floats, Ints
 
 HOUR_S = 3600.0
 
@@ -84,7 +84,19 @@ class State:
                 capacity = _frozen(capacity)
         jobs, first, nodes = self.rows.views()
         unequal = self.speeds.view(jobs, self.cluster.capacity)
-        return Snapshot(self.now_s, cause, subject, capacity, is_open, jobs, first, nodes, self._moved, unequal)
+        abilities = self._abilities(jobs, first, nodes) if self.cluster.limited else None
+        return Snapshot(
+            self.now_s, cause, subject, capacity, is_open, jobs, first, nodes, self._moved, unequal, abilities
+        )
+
+    def _abilities(self, jobs: Jobs, first: Ints, nodes: Ints) -> Abilities:
+        """What executors can do, where they cannot do everything."""
+        home = np.full(len(nodes), -1, np.int64)
+        if self.cluster.several:
+            for row in np.flatnonzero(jobs["state"] == PAUSED).tolist():
+                job = jobs[row]
+                home[first[row] : first[row + 1]] = self.last_islands.of(int(job["serial"]), int(job["tasks"]))
+        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home))
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""

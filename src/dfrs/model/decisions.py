@@ -140,6 +140,18 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Abilities:
+    """What executors can do with jobs that have started, where it is not everything. All arrays are read-only."""
+
+    keeps: Bools
+    """(N,) where a paused task stays in memory: there no job may be paused."""
+    island: Ints
+    """(N,) a task that has started may be only on nodes of one island: one number for each."""
+    home: Ints
+    """(slots,) the island of each task of a paused job, -1 where it may be any, and for tasks of all other jobs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The cluster at one instant. All arrays are read-only views; keep none of them beyond the decision."""
 
@@ -161,6 +173,8 @@ class Snapshot:
     """Memory migrated in the last hour, in reference nodes."""
     unequal: HardwareView | None = None
     """The `hardware` where nodes are not alike; None where they are."""
+    abilities: Abilities | None = None
+    """None where every job can be paused, with its memory freed, and be moved to any node."""
 
     @property
     def hardware(self) -> HardwareView:
@@ -174,14 +188,18 @@ class Snapshot:
 
     def select(self, rows: Bools) -> "Snapshot":
         """The same cluster with the chosen rows (R,) only; `subject` is -1 where it is not one of them."""
-        jobs, subject = self.jobs[rows], self.subject
+        jobs, subject, tasks = self.jobs[rows], self.subject, np.repeat(rows, self.jobs["tasks"])
+        abilities = self.abilities
+        if abilities is not None:
+            abilities = replace(abilities, home=_frozen(abilities.home[tasks]))
         return replace(
             self,
             subject=int(rows[:subject].sum()) if subject >= 0 and rows[subject] else -1,
             jobs=_frozen(jobs),
             first=_frozen(np.concatenate([[0], np.cumsum(jobs["tasks"])])),
-            task_nodes=_frozen(self.task_nodes[np.repeat(rows, self.jobs["tasks"])]),
+            task_nodes=_frozen(self.task_nodes[tasks]),
             unequal=None if self.unequal is None else self.unequal.select(rows),
+            abilities=abilities,
         )
 
     @property
