@@ -600,11 +600,11 @@ def test_needs_that_nobody_declared_are_found_out(tmp_path, discovery):
             for job in (declared, unknown):
                 await live.reaches(job, JobState.RUNNING)
             assert live.controller.job(unknown).need_cores == 4.0
-            for _ in range(400):
+            # On a busy machine, many of these seconds pass between two looks of the controller.
+            deadline = time.monotonic() + 60.0
+            while live.controller.job(unknown).need_cores >= 1.5 and time.monotonic() < deadline:
                 live.hosts.tick(1.0)
                 await asyncio.sleep(0.004)
-                if live.controller.job(unknown).need_cores < 1.5:
-                    break
             assert live.controller.job(unknown).need_cores == pytest.approx(1.0, abs=0.5)
             assert live.controller.job(unknown).need_error_cores is not None
             live.controller.state.jobs[unknown].need_error = 0.0

@@ -1,6 +1,6 @@
 """Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares ([Stillwell2010] 5.2)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from dfrs.policies.fractional.expand import on_shared_nodes
 from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving
 from dfrs.policies.fractional.objective import next_multiple
 from dfrs.policies.fractional.reserve import dedicated_present, reserve
+from dfrs.policies.fractional.resident import Residence
 from dfrs.policies.fractional.shares import Shares
 
 
@@ -38,6 +39,8 @@ class Dfrs:
     """Wakes are at the multiples of this, while there are jobs."""
     deadlines: Deadlines | None = None
     """Wakes are at these instead."""
+    residence: Residence = field(default_factory=Residence)
+    """How it places jobs that cannot be paused or moved."""
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot."""
@@ -69,6 +72,8 @@ class Dfrs:
             yields = snapshot.jobs["yield_"].copy()
             return Target(slots, yields, self._wake_at(snapshot, yields))
         reasons = np.zeros(len(snapshot.jobs), np.int64)
+        if action is not None and snapshot.abilities is not None:
+            action = self.residence.within(action)
         if action is not None:
             action(snapshot, slots, reasons)
         yields = self.shares(snapshot, slots)
