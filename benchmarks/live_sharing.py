@@ -59,7 +59,7 @@ BUSY = spec("/bin/sh", "-c", "while :; do :; done")
 
 
 def task(job: int) -> TaskId:
-    return TaskId(job=job, rank=0, incarnation=0)
+    return TaskId(job=job, rank=0, attempt=0)
 
 
 class Node:

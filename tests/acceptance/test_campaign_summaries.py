@@ -80,7 +80,7 @@ def test_a_table_of_cells_that_were_not_run_is_refused(dfrs):
         "reproduce", "stillwell2010-table-4.3", "--sample", "0.0001", "--retry-failed", "--workers", "1"
     )
     assert status == 2
-    assert "cells have no result yet" in err
+    assert "14 runs have no result yet" in err
 
 
 def test_a_message_that_is_no_text_is_kept(tmp_path):

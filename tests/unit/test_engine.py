@@ -81,10 +81,10 @@ def test_every_cell_is_run_exactly_once_and_a_new_entry_runs_alone(runner, tmp_p
     once = {(str(k), label): 1 for k in range(20) for label in "ab"}
     assert executed(marks) == once
     store = Store(tmp_path / "store")
-    assert CampaignEngine(store, runner).run(asked).run == 0
+    assert CampaignEngine(store, runner).run(asked).executed == 0
     assert executed(marks) == once
     again = CampaignEngine(store, runner).run(planned(marks, 20, a, c, b))
-    assert (again.kept, again.run) == (40, 20)
+    assert (again.known, again.executed) == (40, 20)
     assert executed(marks) == once | {(str(k), "c"): 1 for k in range(20)}
     assert same(store).equals(expected(planned(tmp_path / "other", 20, a, b, c), tmp_path / "alone"))
 
@@ -180,7 +180,7 @@ def test_what_a_cell_raises_is_its_result_and_is_run_again_only_when_asked_for(r
     assert told == [message, message, "fake-9 broken: there is no such part"]
 
     again = CampaignEngine(store, runner).run(asked)
-    assert (again.kept, again.run, again.failed) == (12, 0, 3)
+    assert (again.known, again.executed, again.failed) == (12, 0, 3)
     before = executed(marks)
     assert CampaignEngine(store, runner).run(asked, retry_failed=True).failed == 3
     assert executed(marks) - before == {("3", "configuration"): 1, ("7", "configuration"): 1}
@@ -189,7 +189,7 @@ def test_what_a_cell_raises_is_its_result_and_is_run_again_only_when_asked_for(r
     more = [*asked, *planned(marks, 14)[12:]]
     before = executed(marks)
     fixed = CampaignEngine(store, runner).run(more, retry_failed=True)
-    assert (fixed.run, fixed.failed) == (3, 0)
+    assert (fixed.executed, fixed.failed) == (3, 0)
     assert executed(marks) - before == {(k, "configuration"): 1 for k in "379"}
     assert same(Store(tmp_path / "store")).equals(same(store))
     other = planned(tmp_path / "other", 12, FakeConfiguration(what=what, at=(3, 7)), broken=[9])
@@ -215,9 +215,9 @@ def test_a_kept_run_is_made_where_it_lacks_and_found_where_it_is(tmp_path):
     asked = planned(tmp_path / "marks", 4, FakeConfiguration(what="ValueError", at=(1,)))
     store = Store(tmp_path / "store")
     CampaignEngine(store, InProcess()).run(asked)
-    assert CampaignEngine(store, InProcess(), keep_runs=True).run(asked).run == 3
-    assert {path.name for path in store.runs(FAKE).iterdir()} == {asked[k].key for k in (0, 2, 3)}
-    assert CampaignEngine(store, InProcess(), keep_runs=True).run(asked).run == 0
+    assert CampaignEngine(store, InProcess(), keep_runs=True).run(asked).executed == 3
+    assert {path.name for path in store.saved_runs(FAKE).iterdir()} == {asked[k].key for k in (0, 2, 3)}
+    assert CampaignEngine(store, InProcess(), keep_runs=True).run(asked).executed == 0
     assert len(store.results(FAKE)) == 4
 
 
@@ -253,7 +253,7 @@ def test_a_cell_that_kills_its_worker_fails_and_takes_no_other_with_it(runner, t
     failed = store.results(FAKE).filter(pl.col("status") == FAILED)
     assert failed["number"].to_list() == [4]
     assert failed["message"].to_list() == ["the process that ran it ended: was there too little memory?"]
-    assert executed(tmp_path / "marks")["4", "entry"] > 1
+    assert executed(tmp_path / "marks")["4", "configuration"] > 1
     assert executed(tmp_path / "marks")["10", "once"] > 1
     other = planned(tmp_path / "other", 16, *entries)
     (tmp_path / "other" / "fixed").touch()

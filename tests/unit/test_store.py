@@ -161,7 +161,7 @@ OTHER = {
     "algorithm": "GREEDY",
     "policy": "FCFS",
     "digest": "1" * 64,
-    "scenario": replace(SCENARIO, slack=0.6),
+    "parameters": replace(SCENARIO, slack=0.6),
 }
 
 
@@ -203,7 +203,7 @@ def test_every_setting_of_a_scenario_is_in_the_name(scenario):
     for field in fields(scenario):
         value = getattr(scenario, field.name)
         more = value + 2 if field.name == "dims" else changed(field.name, value)
-        assert replace(whole, scenario=replace(scenario, **{field.name: more})).name != whole.name, field.name
+        assert replace(whole, parameters=replace(scenario, **{field.name: more})).name != whole.name, field.name
 
 
 @pytest.mark.parametrize("name", offline.OPTIONS)
@@ -619,5 +619,5 @@ def test_where_the_file_system_has_no_locks_every_cell_can_be_claimed(tmp_path, 
     store = Store(tmp_path / "store")
     monkeypatch.setattr(fcntl, "lockf", no_locks)
     asked = planned(tmp_path / "marks", 2)
-    assert CampaignEngine(store, InProcess()).run(asked).run == 2
+    assert CampaignEngine(store, InProcess()).run(asked).executed == 2
     assert len(Store(tmp_path / "store").results(FAKE)) == 2
