@@ -91,12 +91,16 @@ class Host:
                 driver.remove_node()
         assert until(lambda: not processes(self.cluster) and not processes(str(self.root)), 2.0)
         assert not groups(self.cluster)
+        tasks = self.root / "tasks"
+        if not tasks.exists():
+            # The test was skipped before it had a driver.
+            return
         # What an agent was killed over is anybody's to remove when it is old.
-        for entry in (self.root / "tasks").iterdir():
+        for entry in tasks.iterdir():
             assert entry.name.startswith((".new.", ".gone."))
             os.utime(entry, (0, 0))
         TaskDirectory(self.root)
-        assert not list((self.root / "tasks").iterdir())
+        assert not list(tasks.iterdir())
 
 
 def running(driver, which):
@@ -141,8 +145,8 @@ def share(wanted, tolerance=0.05):
 
 @pytest.fixture
 def alone():
-    """Tests that measure CPU time wait for each other."""
-    with open(Path(tempfile.gettempdir()) / "dfrs-test-cpu.lock", "w") as file:
+    """Tests that measure CPU time wait for each other; each user's, since nobody may open the file of another."""
+    with open(Path(tempfile.gettempdir()) / f"dfrs-test-cpu-{os.getuid()}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

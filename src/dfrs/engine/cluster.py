@@ -6,7 +6,7 @@ import numpy as np
 
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, NodeLimits
 
 _COLUMNS = ("capacity", "open", "island", "keeps")
 
@@ -14,15 +14,16 @@ _COLUMNS = ("capacity", "open", "island", "keeps")
 class NodeTable:
     """Columns by node, read-only; each change makes new ones, so that a snapshot keeps what it saw.
 
-    The first nodes are all of island 0, and pauses free memory on them.
+    Without `limits` the first nodes are all of island 0, and pauses free memory on them.
     """
 
-    def __init__(self, capacity: Floats) -> None:
+    def __init__(self, capacity: Floats, limits: NodeLimits | None = None) -> None:
+        nodes = len(capacity)
         self.capacity: Floats = np.array(capacity, dtype=np.float64)
-        self.open: Bools = np.ones(len(capacity), np.bool_)
-        self.island: Ints = np.zeros(len(capacity), np.int64)
+        self.open: Bools = np.ones(nodes, np.bool_)
+        self.island: Ints = np.zeros(nodes, np.int64) if limits is None else np.array(limits.island)
         """(N,) between nodes of equal numbers a job that has started can move."""
-        self.keeps: Bools = np.zeros(len(capacity), np.bool_)
+        self.keeps: Bools = np.zeros(nodes, np.bool_) if limits is None else np.array(limits.keeps)
         """(N,) where a paused task stays in memory."""
         self._shrunk = False
         self._settle()

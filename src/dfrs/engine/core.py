@@ -26,6 +26,7 @@ from dfrs.kernels.reconcile import commit
 from dfrs.model.decisions import Cause, Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
+from dfrs.model.nodes import NodeLimits
 from dfrs.model.run import Action
 
 RETRY_S = 60.0
@@ -40,12 +41,18 @@ class Core:
     There may be no nodes at first: then jobs wait, and the policy is not asked. Of users' commands on one job at most
     `command_limit` are granted; a command on a job that is held is answered as if nobody had told of it. Nodes are
     alike, or `speeds`, which no other core may share, says how they are grouped; nodes that join are then its next.
+    With `limits` nodes cannot do everything.
     """
 
     def __init__(
-        self, policy: Policy, capacity: Floats, command_limit: int | None = None, speeds: SpeedsKept = EQUAL_NODES
+        self,
+        policy: Policy,
+        capacity: Floats,
+        command_limit: int | None = None,
+        speeds: SpeedsKept = EQUAL_NODES,
+        limits: NodeLimits | None = None,
     ) -> None:
-        self._state = State(policy, capacity, command_limit, speeds)
+        self._state = State(policy, capacity, command_limit, speeds, limits)
         self._target: Target | None = None
 
     def handle(self, event: Event, now_s: float) -> Commands:

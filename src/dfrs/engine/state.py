@@ -16,6 +16,7 @@ from dfrs.kernels.columns import grown
 from dfrs.model.decisions import MEMORY, PAUSED, Abilities, Cause, Jobs, Policy, Snapshot, traits_of
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
+from dfrs.model.nodes import NodeLimits
 
 HOUR_S = 3600.0
 
@@ -23,13 +24,20 @@ HOUR_S = 3600.0
 class State:
     """Jobs, nodes, what is held, what is predicted, and what was done; as `dfrs.engine.core.Core` is made of it."""
 
-    def __init__(self, policy: Policy, capacity: Floats, command_limit: int | None, speeds: SpeedsKept) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        capacity: Floats,
+        command_limit: int | None,
+        speeds: SpeedsKept,
+        limits: NodeLimits | None = None,
+    ) -> None:
         self._policy = policy
         self.traits = traits_of(policy)
         """Of the policy that decides."""
         self.command_limit = command_limit
         self.rows = Rows()
-        self.cluster = NodeTable(capacity)
+        self.cluster = NodeTable(capacity, limits)
         self.held = Held()
         self.last_islands = LastIslands()
         self.event_log = EventLog()

@@ -21,6 +21,7 @@ from dfrs.model.writing import write_bytes
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import read_summary, slug, summary, workload_digest, write_run
 from dfrs.runs.metrics.schedule import Metrics, summarize
+from dfrs.simulator.limits import ANYWHERE, FREE
 from dfrs.simulator.simulation import Simulation, SimulationSettings, StoppedError
 
 CHECKPOINT = "checkpoint.npz"
@@ -59,6 +60,8 @@ class SimulationTask:
         ]
         if settings.command_limit is not None:
             parts.append(settings.command_limit)
+        if (settings.pauses, settings.moves) != (FREE, ANYWHERE):
+            parts.append([settings.pauses, settings.moves, list(settings.hosts or ())])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

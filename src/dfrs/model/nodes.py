@@ -6,7 +6,7 @@ from enum import Enum
 import numpy as np
 
 from dfrs.model import tolerances
-from dfrs.model.instance import Floats
+from dfrs.model.instance import Bools, Floats, Ints
 
 
 class Condition(Enum):
@@ -29,6 +29,16 @@ class NodeChange:
     node: int
     condition: Condition
     last: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeLimits:
+    """What cannot be done with jobs that have started; N nodes."""
+
+    keeps: Bools
+    """(N,) where a paused task stays in memory: there policies pause nobody."""
+    island: Ints
+    """(N,) jobs that have started move, and resume, only between nodes of the same island."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats
 from dfrs.model.jobs import Workload
-from dfrs.model.nodes import NodeChange, most_tasks
+from dfrs.model.nodes import NodeChange, NodeLimits, most_tasks
 from dfrs.model.run import Penalty, Run
 from dfrs.simulator.clock import Clock, Order, Profiled
 from dfrs.simulator.heterogeneous import EqualHardware, HardwareSettings, fits_a_partition
+from dfrs.simulator.limits import ANYWHERE, FREE, Pauses, node_limits
 from dfrs.simulator.world import World
 
 IDLE_WAKES = 100
@@ -39,6 +40,12 @@ class SimulationSettings:
     node_events: Sequence[tuple[float, NodeChange]] = ()
     command_limit: int | None = None
     """How many commands on one job are granted; None: any number."""
+    pauses: Pauses = FREE
+    """Whether a pause frees memory; where it does not, policies pause nobody."""
+    moves: str = ANYWHERE
+    """Between which nodes jobs that have started move, see `dfrs.simulator.limits.node_limits`."""
+    hosts: Sequence[str] | None = None
+    """(N,) the host of each node."""
     seed: int = 0
     notes: Mapping[str, object] = field(default_factory=dict[str, object])
     """What else the summary shall say: how the workload was annotated, for instance."""
@@ -74,7 +81,10 @@ class Simulation:
         self._jobs = workload.select(fits).with_columns(submit_s=told_s[fits])
         self.refused = tuple(np.flatnonzero(~fits).tolist())
         self._hardware = self.settings.hardware.world(self.capacity, self._accepted)
-        self._core = Core(policy, self.capacity, self.settings.command_limit, self.settings.hardware.speeds())
+        self._limits = self._checked_limits()
+        self._core = Core(
+            policy, self.capacity, self.settings.command_limit, self.settings.hardware.speeds(), self._limits
+        )
         self._world = World(self._jobs, self.settings.penalty, self._hardware)
         self._clock = Clock(self.settings.order)
         self._submitted = 0
@@ -244,11 +254,20 @@ class Simulation:
                 "exclusive": self._core.traits.exclusive,
                 "dedicated": self._core.traits.dedicated,
                 "command_limit": self.settings.command_limit,
+                **self._limits_noted(),
                 **self.settings.hardware.notes(self._core.traits),
                 **self.settings.notes,
             },
             speeds=self.settings.hardware.truth,
         )
+
+    def _limits_noted(self) -> dict[str, object]:
+        """What nodes cannot do; nothing where they can do everything."""
+        settings = self.settings
+        noted: dict[str, object] = {} if settings.pauses == FREE else {"pauses": settings.pauses}
+        if settings.moves != ANYWHERE and self._limits is not None:
+            noted |= {"moves": settings.moves, "hosts": self._limits.island.tolist()}
+        return noted
 
     def _fits(self, traits: Traits, whole: Bools) -> Bools:
         """(J,) whether each job could run alone; for policies that keep to partitions, within one of them."""
@@ -258,6 +277,12 @@ class Simulation:
             return fits
         partition = self.settings.hardware.partition(nodes)
         return fits & fits_a_partition(self.workload, self.capacity, partition, exclusive=traits.exclusive)
+
+    def _checked_limits(self) -> NodeLimits | None:
+        settings, nodes = self.settings, len(self.capacity)
+        if settings.hosts is not None and len(settings.hosts) != nodes:
+            raise InputError(f"hosts of {len(settings.hosts)} nodes: there are {nodes}")
+        return node_limits(settings.pauses, settings.moves, nodes, settings.hosts)
 
     def _checked_capacity(self) -> Floats:
         given, nodes = self.settings.capacity, self.settings.hardware.nodes(self.workload)

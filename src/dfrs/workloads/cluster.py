@@ -26,6 +26,22 @@ def read_capacity(path: Path) -> Floats:
     return np.array(rows)
 
 
+def read_hosts(path: Path) -> tuple[str, ...] | None:
+    """(N,) the host of each node, from the same file's column host; None without such a column. Raises InputError."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            if "host" not in (csv.DictReader(file).fieldnames or ()):
+                return None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    hosts: list[str] = []
+    for line, row in _rows(path, ("host",)):
+        if not row["host"]:
+            raise InputError(f"{path}:{line}: host is empty: must be a name")
+        hosts.append(row["host"])
+    return tuple(hosts)
+
+
 def read_node_events(path: Path) -> list[tuple[float, NodeChange]]:
     """(time, change) by time, from a CSV with columns time_s, node and condition. Raises InputError."""
     found: list[tuple[float, NodeChange]] = []

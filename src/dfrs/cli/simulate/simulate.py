@@ -55,7 +55,8 @@ def simulate(
     ] = None,
     nodes: Nodes = None,
     node_file: Annotated[
-        Path | None, typer.Option(help="CSV with columns cpu,memory: one row a node, 1 on the reference node.")
+        Path | None,
+        typer.Option(help="CSV with columns cpu,memory: one row a node, 1 on the reference node; perhaps host."),
     ] = None,
     annotate: Annotate = "dfrs",
     estimates: Estimates = "perfect",
@@ -70,6 +71,13 @@ def simulate(
         float | None, typer.Option(help="GB/s at which memory is copied, in addition to --penalty.", min=0)
     ] = None,
     node_memory: Annotated[float, typer.Option(help="GB of memory of the reference node.", min=0)] = 8.0,
+    pauses: Annotated[
+        str, typer.Option(help="Memory of a paused job: free for others, or keep (then nobody is paused).")
+    ] = "free",
+    moves: Annotated[
+        str,
+        typer.Option(help="Where jobs that have started may go: anywhere, host, host:K (K nodes on each host), none."),
+    ] = "anywhere",
     order: Annotated[
         str, typer.Option(help="At one instant: completions-first or submissions-first.")
     ] = "completions-first",
@@ -103,6 +111,8 @@ def simulate(
 
         dfrs simulate trace.swf.gz --penalty 20 --bandwidth 10 --json
 
+        dfrs simulate trace.swf.gz --pauses keep --moves none
+
         dfrs simulate x.cwf --annotate unit:32 -p EASY-DE -p LOS-DE -p Hybrid-LOS-E
 
         dfrs simulate --from-log day -p EASY -p FCFS
@@ -122,7 +132,7 @@ def simulate(
         find_policy(name)
     penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
     settings = replace(
-        _settings(penalty, bandwidth, node_memory, order, node_file, node_events, command_limit, seed),
+        _settings(penalty, bandwidth, node_memory, order, node_file, node_events, command_limit, seed, (pauses, moves)),
         notes={"annotate": annotate, "estimates": estimates, "overrun": overrun},
     )
     workloads: list[Workload] = []
@@ -209,11 +219,21 @@ def _settings(
     node_events: Path | None,
     command_limit: int | None,
     seed: int,
+    limits: tuple[str, str],
 ) -> "SimulationSettings":
     from dfrs.model.run import Penalty
+    from dfrs.simulator.limits import node_limits
     from dfrs.simulator.simulation import SimulationSettings
-    from dfrs.workloads.cluster import read_capacity, read_node_events
+    from dfrs.workloads.cluster import read_capacity, read_hosts, read_node_events
 
+    pauses, moves = limits
+    if pauses not in {"free", "keep"}:
+        raise InputError(f'--pauses "{pauses}": must be free or keep')
+    hosts = None if node_file is None else read_hosts(node_file)
+    try:
+        node_limits("free", moves, 1, None if hosts is None else hosts[:1])
+    except InputError as error:
+        raise InputError(f"--{error}") from None
     if order not in {"completions-first", "submissions-first"}:
         raise InputError(f'--order "{order}": must be completions-first or submissions-first')
     if bandwidth == 0:
@@ -225,6 +245,9 @@ def _settings(
         order="completions-first" if order == "completions-first" else "submissions-first",
         node_events=() if node_events is None else read_node_events(node_events),
         command_limit=command_limit,
+        pauses="keep" if pauses == "keep" else "free",
+        moves=moves,
+        hosts=hosts,
         seed=seed,
     )
 

@@ -22,6 +22,7 @@ from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.names import SETS, find_policy
 from dfrs.simulator.clock import Order
+from dfrs.simulator.limits import ANYWHERE, FREE, Pauses, node_limits
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 
 NODE_GB = 8.0
@@ -81,6 +82,8 @@ SCHEMA: Schema = {
     "node_memory_gb": pl.Float64,
     "order": pl.String,
     "command_limit": pl.Int64,
+    "pauses": pl.String,
+    "moves": pl.String,
     **dict.fromkeys(METRICS, pl.Float64),
     "runtime_s": pl.Float64,
 }
@@ -120,6 +123,10 @@ class OnlineConfiguration:
     order: Order = "completions-first"
     command_limit: int | None = None
     """Of users' commands on one job at most so many are granted."""
+    pauses: Pauses = FREE
+    """Whether pauses free memory."""
+    moves: str = ANYWHERE
+    """Where jobs that have started may go."""
 
     @property
     def name(self) -> str:
@@ -127,14 +134,22 @@ class OnlineConfiguration:
         copied = "" if self.bandwidth_gb_s is None else f" bandwidth_gb_s={self.bandwidth_gb_s:.12g}"
         memory = f"node_memory_gb={self.node_memory_gb:.12g}"
         limit = "" if self.command_limit is None else f" command_limit={self.command_limit}"
-        return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}{limit}"
+        limits = "" if self.pauses == FREE else f" pauses={self.pauses}"
+        limits += "" if self.moves == ANYWHERE else f" moves={self.moves}"
+        return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}{limit}{limits}"
 
     @property
     def settings(self) -> SimulationSettings:
         """Of the simulation."""
         rate = None if self.bandwidth_gb_s is None else self.bandwidth_gb_s * GB
         penalty = Penalty(seconds=self.penalty_s, bytes_per_s=rate, node_bytes=self.node_memory_gb * GB)
-        return SimulationSettings(penalty=penalty, order=self.order, command_limit=self.command_limit)
+        return SimulationSettings(
+            penalty=penalty,
+            order=self.order,
+            command_limit=self.command_limit,
+            pauses=self.pauses,
+            moves=self.moves,
+        )
 
     def columns(self) -> Row:
         """What names it in the results."""
@@ -145,6 +160,8 @@ class OnlineConfiguration:
             "node_memory_gb": self.node_memory_gb,
             "order": self.order,
             "command_limit": self.command_limit,
+            "pauses": self.pauses,
+            "moves": self.moves,
         }
 
 
@@ -178,6 +195,14 @@ def warm(configuration: OnlineConfiguration) -> None:
 ONLINE = RunKind(name="online", schema=SCHEMA, code=_CODE, prepare=prepare, run=run, warm=warm)
 
 
+def _moves(moves: str) -> str:
+    node_limits(FREE, moves, 1)
+    return moves
+
+
+Moves = Annotated[str, AfterValidator(_moves)]
+
+
 def _policy(name: str) -> str:
     if not name.startswith("@"):
         return known_policy(name)
@@ -194,6 +219,8 @@ class PolicySettings(Strict):
     node_memory_gb: Annotated[tuple[Positive, ...], BeforeValidator(one_or_several)] = (NODE_GB,)
     order: Annotated[tuple[Order, ...], BeforeValidator(one_or_several)] = ("completions-first",)
     command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
+    pauses: Annotated[tuple[Pauses, ...], BeforeValidator(one_or_several)] = (FREE,)
+    moves: Annotated[tuple[Moves, ...], BeforeValidator(one_or_several)] = (ANYWHERE,)
 
 
 class OnlinePolicySpec(Strict):
@@ -206,6 +233,8 @@ class OnlinePolicySpec(Strict):
     node_memory_gb: Positive | None = None
     order: Order | None = None
     command_limit: Limit | None = None
+    pauses: Pauses | None = None
+    moves: Moves | None = None
 
 
 class OnlineStudy(StudyModel):

@@ -98,6 +98,10 @@ class RunSettings:
     """Whether farm.json says how fast each job is where."""
     clustered: bool
     """Whether the policy leaves no job across the cluster's partitions."""
+    keeps: bool
+    """Whether the memory of paused jobs stays taken."""
+    hosts: list[int] | None
+    """By node: jobs that have started stay on nodes of equal numbers; None: they may go to any."""
     refused: list[int]
     tau_s: float
     node_bytes: float
@@ -204,6 +208,8 @@ def read_settings(path: Path) -> RunSettings:
         command_limit=_limit(fields),
         unequal=fields.get("configuration.farm") is not None,
         clustered=fields.flag("configuration.clustered", False),
+        keeps=fields.get("configuration.pauses") == "keep",
+        hosts=_hosts(fields),
         refused=refused,
         tau_s=fields.number("configuration.tau_s", 10.0, above_zero=True),
         node_bytes=fields.number(
@@ -220,6 +226,15 @@ def _limit(fields: Fields) -> int | None:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
         raise fields.fail("configuration.command_limit", limit, "a whole number from 0")
     return limit
+
+
+def _hosts(fields: Fields) -> list[int] | None:
+    if fields.get("configuration.moves") is None:
+        return None
+    hosts = fields.items("configuration.hosts")
+    if len(hosts) != fields.get("configuration.nodes") or not all(type(host) is int for host in hosts):
+        raise fields.fail("configuration.hosts", hosts, "a whole number for each node")
+    return hosts
 
 
 def _capacity(fields: Fields) -> list[tuple[float, float]]:

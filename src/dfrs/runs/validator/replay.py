@@ -180,6 +180,9 @@ class CheckedReplay:
             self.check_resize(where, before, nodes)
             return
         self.arrive(where, job, action, before)
+        if self.settings.hosts is not None and action != "start" and sum(before.values()) == tasks:
+            same = self.by_host(before) == self.by_host(nodes)
+            self.check(same, f"{where}: {action} to another host, which nodes here cannot do")
         moved = tasks if action == "resume" else 0
         if action == "migrate":
             moved = sum(max(0, k - before.get(node, 0)) for node, k in nodes.items())
@@ -190,6 +193,13 @@ class CheckedReplay:
         job.start_s = self.now_s if job.start_s is None else job.start_s
         if action != "start":
             self.moved_memory[action] += moved * (job.memory / UNIT)
+
+    def by_host(self, nodes: Placement) -> Counter[int]:
+        """How many tasks each host has."""
+        found: Counter[int] = Counter()
+        for node, tasks in nodes.items():
+            found[self.settings.hosts[node] if self.settings.hosts else 0] += tasks
+        return found
 
     def arrive(self, where: str, job: RecordedJob, action: str, before: Placement) -> None:
         """How fast it is where it is now, and whether a migration brought it there."""
@@ -233,6 +243,7 @@ class CheckedReplay:
         """It no longer runs."""
         self.hardware.leave(job.id)
         if action == "pause":
+            self.check(not self.settings.keeps, f"{where}: pause, but here the memory of paused jobs is not freed")
             job.state = PAUSED
             job.pauses += 1
             self.moved_memory["pause"] += sum(job.placement.values()) * (job.memory / UNIT)
