@@ -24,7 +24,10 @@ class Nodes:
             self.memory[n] += sign * job["memory"]
 
 
-def best_node(nodes: Nodes, job: Job, island: int, islands: Sequence[int], packed: Sequence[float]) -> int:
+LEVELS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+
+
+def best_node(nodes: Nodes, job: Job, island: int, islands: Sequence[int], fixed: Sequence[bool], level: float) -> int:
     def load(n: int) -> float:
         return (nodes.cpu[n] + job["need"]) / nodes.capacity[n][0]
 
@@ -34,23 +37,38 @@ def best_node(nodes: Nodes, job: Job, island: int, islands: Sequence[int], packe
         if nodes.open[n] and nodes.capacity[n][0] > 0 and nodes.free(n) >= job["memory"]
         if island in {-1, islands[n]}
     ]
-    together = [n for n in usable if load(n) <= packed[n]]
+    together = [n for n in usable if fixed[n] and load(n) <= level]
     if together:
         return min(together, key=nodes.free)
     return min(usable, key=load, default=-1)
 
 
-def place(nodes: Nodes, job: Job, home: Sequence[int], islands: Sequence[int], packed: Sequence[float]) -> list[int]:
+def place_at(
+    nodes: Nodes, job: Job, home: Sequence[int], islands: Sequence[int], fixed: Sequence[bool], level: float
+) -> list[int]:
     """A node for each task, nothing where one finds none."""
     placed: list[int] = []
     for island in home:
-        n = best_node(nodes, job, island, islands, packed)
+        n = best_node(nodes, job, island, islands, fixed, level)
         if n < 0:
             nodes.add(job, placed, -1)
             return []
         nodes.add(job, [n])
         placed.append(n)
     return placed
+
+
+def place(
+    nodes: Nodes, job: Job, home: Sequence[int], islands: Sequence[int], fixed: Sequence[bool], spare: int
+) -> list[int]:
+    """At the lowest level that leaves so many nodes empty, or at the highest."""
+    for level in LEVELS:
+        placed = place_at(nodes, job, home, islands, fixed, level)
+        empty = [n for n in range(len(fixed)) if fixed[n] and nodes.open[n] and nodes.memory[n] <= nodes.tolerance]
+        if not placed or level == LEVELS[-1] or len(empty) >= spare:
+            return placed
+        nodes.add(job, placed, -1)
+    raise AssertionError
 
 
 def reserve(nodes: Nodes, job: Job, tasks: int) -> None:
@@ -74,7 +92,8 @@ def settle(
     home: At,
     islands: Sequence[int],
     nodes: Nodes,
-    packed: Sequence[float],
+    fixed: Sequence[bool],
+    spare: int,
     order: Sequence[int],
     movable: Sequence[bool],
     aged: int,
@@ -93,7 +112,7 @@ def settle(
             where = [islands[n] for n in before[r]]
         elif job["state"] == PAUSED:
             where = home[r]
-        placed = place(nodes, job, where, islands, packed)
+        placed = place(nodes, job, where, islands, fixed, spare)
         if placed:
             after[r] = placed
         elif r == aged:

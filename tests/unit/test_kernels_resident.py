@@ -20,7 +20,7 @@ EIGHTHS = 8.0
 
 @st.composite
 def resident_case(draw):
-    """(case, islands, home, packed, order, movable, aged)."""
+    """(case, islands, home, fixed, spare, order, movable, aged)."""
     source = Drawn(draw)
     case = online_cases.reconcile_case(source)
     jobs = case.jobs.copy()
@@ -32,17 +32,18 @@ def resident_case(draw):
     home = np.full(len(case.before), -1)
     for r in np.flatnonzero(jobs["state"] == PAUSED):
         home[case.slots(r)] = [source.pick([*islands, -1]) for _ in range(jobs["tasks"][r])]
-    packed = [source.pick((0.0, 1.0, 4.0)) for _ in range(nodes)]
+    fixed = [source.integer(0, 1) == 1 for _ in range(nodes)]
+    spare = source.integer(0, nodes)
     order = draw(st.permutations(range(rows)))[: source.integer(0, rows)]
     movable = [source.integer(0, 1) == 1 for _ in range(rows)]
     aged = source.pick((-1, *order))
-    return replace(case, jobs=jobs, capacity=capacity), islands, home, packed, order, movable, aged
+    return replace(case, jobs=jobs, capacity=capacity), islands, home, fixed, spare, order, movable, aged
 
 
 @settings(max_examples=300)
 @given(drawn=resident_case())
 def test_the_kernel_equals_its_twin(drawn):
-    case, islands, home, packed, order, movable, aged = drawn
+    case, islands, home, fixed, spare, order, movable, aged = drawn
     slots = np.empty(len(case.before), np.int64)
     kernels.settle_resident(
         case.jobs,
@@ -52,7 +53,8 @@ def test_the_kernel_equals_its_twin(drawn):
         np.array(islands),
         case.capacity,
         case.open,
-        np.array(packed),
+        np.array(fixed, np.bool_),
+        spare,
         tolerances.CAPACITY,
         np.array(order, np.int64),
         np.array(movable, np.bool_),
@@ -65,7 +67,8 @@ def test_the_kernel_equals_its_twin(drawn):
         lists(case, home),
         islands,
         naive.Nodes(case.capacity.tolist(), case.open.tolist(), tolerances.CAPACITY),
-        packed,
+        fixed,
+        spare,
         order,
         movable,
         aged,
@@ -76,7 +79,7 @@ def test_the_kernel_equals_its_twin(drawn):
 @settings(max_examples=100)
 @given(drawn=resident_case())
 def test_no_memory_is_overcommitted_and_who_has_started_stays_in_its_island(drawn):
-    case, islands, home, packed, order, movable, _ = drawn
+    case, islands, home, fixed, spare, order, movable, _ = drawn
     slots = np.empty(len(case.before), np.int64)
     island = np.array(islands)
     kernels.settle_resident(
@@ -87,7 +90,8 @@ def test_no_memory_is_overcommitted_and_who_has_started_stays_in_its_island(draw
         island,
         case.capacity,
         case.open,
-        np.array(packed),
+        np.array(fixed, np.bool_),
+        spare,
         tolerances.CAPACITY,
         np.array(order, np.int64),
         np.array(movable, np.bool_),

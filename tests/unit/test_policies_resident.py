@@ -9,7 +9,7 @@ from dfrs.engine.core import Core
 from dfrs.engine.events import Complete, Ready, Submit, Wake
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Abilities, Cause
 from dfrs.model.nodes import Join
-from dfrs.policies.fractional.resident import AGE_S, PACK
+from dfrs.policies.fractional.resident import AGE_S
 from dfrs.policies.names import find_policy
 from dfrs.testing import SnapshotJob, build_snapshot
 
@@ -32,13 +32,23 @@ def decided(shot, name=DFRS):
     return find_policy(name).decide(shot).task_nodes.tolist()
 
 
-def test_tasks_that_can_neither_be_paused_nor_moved_are_put_together_and_leave_nodes_empty():
-    jobs = [SnapshotJob(nodes=(2,), need=1.0, memory=0.1, yield_=1.0), SnapshotJob(tasks=4, need=1.0, memory=0.1)]
-    shot = newcomer(seen(jobs, nodes=4), 1)
-    assert decided(shot) == [2, 2, 2, 2, 2]
-    assert sorted(decided(newcomer(seen(jobs, nodes=4, keeps=False), 1))) == [0, 0, 1, 2, 3]
-    many = [jobs[0], SnapshotJob(tasks=int(PACK), need=1.0, memory=0.1)]
-    assert decided(newcomer(seen(many, nodes=4), 1)) == [2, *[2] * (int(PACK) - 1), 0]
+def test_where_jobs_can_neither_be_paused_nor_moved_a_quarter_of_the_nodes_stays_empty():
+    jobs = [SnapshotJob(nodes=(2,), need=1.0, memory=0.1, yield_=1.0), SnapshotJob(tasks=3, need=1.0, memory=0.1)]
+    assert sorted(decided(newcomer(seen(jobs, nodes=4), 1))) == [0, 0, 2, 2]
+    assert sorted(decided(newcomer(seen(jobs, nodes=4, keeps=False), 1))) == [0, 1, 2, 3]
+    assert sorted(decided(newcomer(seen(jobs, nodes=3), 1))) == [0, 0, 1, 2]
+    large = [jobs[0], SnapshotJob(tasks=3, need=1.0, memory=1.0)]
+    assert sorted(decided(newcomer(seen(large, nodes=4), 1))) == [0, 1, 2, 3]
+
+
+def test_the_others_are_loaded_eightfold_before_the_last_nodes_are_used():
+    jobs = [
+        SnapshotJob(nodes=(0, 1, 2) * 7, need=1.0, memory=0.01, yield_=0.1),
+        SnapshotJob(tasks=1, need=1.0, memory=0.01),
+    ]
+    assert decided(newcomer(seen(jobs, nodes=4), 1))[-1] == 0
+    jobs[0] = SnapshotJob(nodes=(0, 1, 2) * 8, need=1.0, memory=0.01, yield_=0.1)
+    assert decided(newcomer(seen(jobs, nodes=4), 1))[-1] == 3
 
 
 def test_nobody_is_paused_where_that_frees_no_memory():
@@ -90,7 +100,7 @@ def test_memory_is_reserved_for_a_job_that_has_waited_for_long():
     wide = SnapshotJob(tasks=2, need=1.0, memory=1.0, submit_s=0.0)
     small = SnapshotJob(tasks=1, need=1.0, memory=0.1)
     running = SnapshotJob(nodes=(0,), need=1.0, memory=0.1, yield_=1.0)
-    for now_s, placed in ((AGE_S - 1.0, 0), (AGE_S + 1.0, -1)):
+    for now_s, placed in ((AGE_S - 1.0, 1), (AGE_S + 1.0, -1)):
         jobs = [running, wide, replace(small, submit_s=now_s)]
         shot = seen(jobs, nodes=2, now_s=now_s)
         assert decided(newcomer(shot, 2)) == [0, -1, -1, placed]

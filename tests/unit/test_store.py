@@ -160,6 +160,8 @@ OTHER = {
     "options": Options(rounds=3),
     "algorithm": "GREEDY",
     "policy": "FCFS",
+    "pauses": "keep",
+    "moves": "none",
     "digest": "1" * 64,
     "parameters": replace(SCENARIO, slack=0.6),
 }

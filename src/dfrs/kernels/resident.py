@@ -4,9 +4,9 @@ Layout and columns as in `dfrs.kernels.loads`. A running row is where it is in `
 paused one comes back to its islands, `home`; a row that never started goes anywhere. Memory alone limits what a node
 holds.
 
-Tasks are spread: each goes to the node whose CPU load is least with it. On a node with `packed` above 0 they are put
-together instead, up to that CPU load, on the node that has the least memory left: where memory that is taken stays
-taken, free memory is worth most in one piece.
+Tasks are spread: each goes to the node whose CPU load is least with it. On `fixed` nodes, which tasks cannot leave
+before they are done, free memory is worth most in one piece. There a task goes to the node that has the least memory
+left and is loaded to at most a level of `LEVELS`: the lowest one that leaves `spare` nodes empty.
 """
 
 # An element of an array is an array to the type checker; numba knows better.
@@ -19,6 +19,9 @@ import numpy as np
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 from dfrs.kernels.loads import PAUSED, RUNNING, add_use
 
+LEVELS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""CPU loads up to which tasks are put together."""
+
 
 @kernel
 def best_node(
@@ -29,7 +32,8 @@ def best_node(
     used: Floats,
     capacity: Floats,
     open_nodes: Bools,
-    packed: Floats,
+    fixed: Bools,
+    level: float,
     tolerance: float,
 ) -> int:
     """The node for one task more: of that island, of any if it is -1; -1 where no node has memory for it."""
@@ -40,7 +44,7 @@ def best_node(
         if not open_nodes[n] or capacity[n, 0] <= 0.0 or free < memory or (island >= 0 and islands[n] != island):
             continue
         load = (used[n, 0] + need) / capacity[n, 0]
-        if load <= packed[n] and free < least_memory:
+        if fixed[n] and load <= level and free < least_memory:
             together, least_memory = n, free
         if load < least_load:
             apart, least_load = n, load
@@ -81,7 +85,8 @@ def place_resident(
     used: Floats,
     capacity: Floats,
     open_nodes: Bools,
-    packed: Floats,
+    fixed: Bools,
+    spare: int,
     tolerance: float,
     slots: Ints,
 ) -> bool:
@@ -90,18 +95,38 @@ def place_resident(
     need, memory = jobs[r].need, jobs[r].memory
     if not _has_room(memory, end - begin, used, capacity, open_nodes, tolerance):
         return False
-    for s in range(begin, end):
-        n = best_node(need, memory, home[s], islands, used, capacity, open_nodes, packed, tolerance)
-        if n < 0:
-            for t in range(begin, s):
-                used[slots[t], 0] -= need
-                used[slots[t], 1] -= memory
-                slots[t] = -1
-            return False
-        slots[s] = n
-        used[n, 0] += need
-        used[n, 1] += memory
+    for k in range(len(LEVELS)):
+        for s in range(begin, end):
+            n = best_node(need, memory, home[s], islands, used, capacity, open_nodes, fixed, LEVELS[k], tolerance)
+            if n < 0:
+                _take_back(need, memory, begin, s, used, slots)
+                return False
+            slots[s] = n
+            used[n, 0] += need
+            used[n, 1] += memory
+        if k + 1 == len(LEVELS) or _empty(used, open_nodes, fixed, tolerance) >= spare:
+            break
+        _take_back(need, memory, begin, end, used, slots)
     return True
+
+
+@kernel
+def _take_back(need: float, memory: float, begin: int, end: int, used: Floats, slots: Ints) -> None:
+    """Take the tasks in slots `begin` to `end` off their nodes."""
+    for s in range(begin, end):
+        used[slots[s], 0] -= need
+        used[slots[s], 1] -= memory
+        slots[s] = -1
+
+
+@kernel
+def _empty(used: Floats, open_nodes: Bools, fixed: Bools, tolerance: float) -> int:
+    """How many open nodes that are fixed have all of their memory."""
+    count = 0
+    for n in range(open_nodes.size):
+        if fixed[n] and open_nodes[n] and used[n, 1] <= tolerance:
+            count += 1
+    return count
 
 
 @kernel
@@ -136,7 +161,8 @@ def settle_resident(
     islands: Ints,
     capacity: Floats,
     open_nodes: Bools,
-    packed: Floats,
+    fixed: Bools,
+    spare: int,
     tolerance: float,
     order: Ints,
     movable: Bools,
@@ -164,6 +190,8 @@ def settle_resident(
                 there[s] = islands[before[s]]
         elif jobs[r].state != PAUSED:
             there[begin:end] = -1
-        placed = place_resident(jobs, first, r, there, islands, used, capacity, open_nodes, packed, tolerance, slots)
+        placed = place_resident(
+            jobs, first, r, there, islands, used, capacity, open_nodes, fixed, spare, tolerance, slots
+        )
         if r == aged and not placed:
             reserve_memory(jobs, first, r, used, capacity, open_nodes, tolerance)

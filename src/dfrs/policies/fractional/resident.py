@@ -5,8 +5,8 @@ memory, and whoever has started stays in its island. There, jobs come onto nodes
 then by priority, and each takes what memory is left where it may be. MCB repacks only within islands, and only if
 everybody keeps nodes.
 
-Where a job can neither be paused nor moved, the memory that it takes stays taken until it is done. There tasks are put
-together on few nodes, up to a CPU load of `pack`, so that a job with large tasks finds nodes that are empty.
+Where a job can neither be paused nor moved, the memory that it takes stays taken until it is done. There, a quarter of
+the nodes is left empty for jobs with large tasks, as long as the others can be loaded more (`resident.LEVELS`).
 """
 
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ import numpy as np
 from dfrs.kernels import admission, loads, repack, resident
 from dfrs.kernels.loads import node_use
 from dfrs.model.decisions import RUNNING, WAITING, Abilities, Snapshot
-from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.instance import Bools, Ints
 from dfrs.policies.fractional.actions import (
     MARGIN,
     Admit,
@@ -32,8 +32,8 @@ from dfrs.policies.fractional.extensions import Budgeted, Improving
 from dfrs.policies.fractional.objective import YIELDS, Objective
 from dfrs.policies.fractional.vector_repack import VectorRepack
 
-PACK = 6.0
-"""CPU load of a node up to which tasks that cannot leave it are put together."""
+SPARE = 0.25
+"""Part of the nodes that tasks cannot leave, of those that are open, to be left empty if possible."""
 AGE_S = 7 * 86_400.0
 """A job that has waited so long for memory that others keep gets memory reserved."""
 
@@ -42,7 +42,7 @@ AGE_S = 7 * 86_400.0
 class Residence:
     """How jobs are placed that cannot leave again."""
 
-    pack: float = PACK
+    spare: float = SPARE
     age_s: float = AGE_S
 
     def within(self, action: PolicyAction) -> PolicyAction:
@@ -67,6 +67,7 @@ class Residence:
     def settled(self, snapshot: Snapshot, order: Ints, movable: Bools) -> Ints:
         """(slots,) nodes as `dfrs.kernels.resident.settle_resident` gives them."""
         able, slots = _abilities(snapshot), np.empty(len(snapshot.task_nodes), np.int64)
+        fixed = _fixed(able)
         resident.settle_resident(
             snapshot.jobs,
             snapshot.first,
@@ -75,7 +76,8 @@ class Residence:
             able.island,
             snapshot.capacity,
             snapshot.open,
-            _packed(snapshot, self.pack),
+            fixed,
+            int(self.spare * (fixed & snapshot.open).sum()),
             MARGIN,
             order,
             movable,
@@ -99,12 +101,10 @@ def _stay(snapshot: Snapshot) -> Bools:
     return kept
 
 
-def _packed(snapshot: Snapshot, pack: float) -> Floats:
-    """(N,) up to which CPU load tasks are put together on each node: where they can neither be paused nor moved."""
-    able = _abilities(snapshot)
-    names, members = np.unique(able.island, return_inverse=True)
-    alone = np.bincount(members.reshape(-1), minlength=len(names))[members.reshape(-1)] == 1
-    return np.where(able.keeps & alone & (len(able.island) > 1), pack, 0.0)
+def _fixed(able: Abilities) -> Bools:
+    """(N,) nodes that tasks cannot leave before they are done: they keep memory, and are islands of their own."""
+    _, members, sizes = np.unique(able.island, return_inverse=True, return_counts=True)
+    return able.keeps & (sizes[members.reshape(-1)] == 1) & (len(able.island) > 1)
 
 
 def _by_priority(snapshot: Snapshot, priority: Priority, rows: Bools) -> Ints:
