@@ -36,6 +36,8 @@ SPARE = 0.25
 """Part of the nodes that tasks cannot leave, of those that are open, to be left empty if possible."""
 AGE_S = 7 * 86_400.0
 """A job that has waited so long for memory that others keep gets memory reserved."""
+TRIES = 64
+"""So many of the waiting jobs, by priority, MCB tries to pack beside those that have nodes: each costs a packing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,7 @@ class ResidentAdmit:
         rows[snapshot.subject] = True
         chosen, tasks = snapshot.select(rows), np.repeat(rows, snapshot.jobs["tasks"])
         none = np.zeros(len(chosen.jobs), np.bool_)
+        # Whoever is in `chosen` has nodes in it: MCB may leave nobody out.
         every = np.zeros(len(chosen.task_nodes), np.int64)
         packed = _repacked(chosen, chosen.task_nodes, np.arange(len(none)), none, snapshot.open, YIELDS, every)
         if packed is every:
@@ -245,13 +248,14 @@ class ResidentRepack:
         """MCB for those that have nodes `after` and, by priority, whoever else can be packed with them."""
         chosen, aged = _placed(snapshot, after), self.residence.aged(snapshot)
         left = order[~chosen[order]].tolist()
-        for row in [aged] if aged in left else left:
+        for row in [aged] if aged in left else left[:TRIES]:
             trial = chosen.copy()
             trial[row] = True
             if _can_be_packed(snapshot, order[trial[order]], pinned, self.objective):
                 chosen = trial
         rest, tasks = snapshot.select(chosen), np.repeat(chosen, snapshot.jobs["tasks"])
         names = np.cumsum(chosen) - 1
+        # As above: nobody may be left out.
         every = np.zeros(len(rest.task_nodes), np.int64)
         packed = _repacked(
             rest, rest.task_nodes, names[order[chosen[order]]], pinned[chosen], snapshot.open, self.objective, every
