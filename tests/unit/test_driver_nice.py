@@ -73,6 +73,12 @@ def test_shares_follow_levels(host, alone):
     settles(node, both, 1.2, share(0.25, 0.1))
 
 
+def all_stopped(cluster):
+    """Whether each process is; D: it waits for a child that was stopped between vfork and exec."""
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in processes(cluster)]
+    return "T" in states and set(states) <= {"T", "D"}
+
+
 def test_pause_and_stop_reach_the_whole_tree(host):
     node = host.node(driver=NiceDriver)
     node.start(task(), host.shell(TREE), 0.5)
@@ -83,12 +89,8 @@ def test_pause_and_stop_reach_the_whole_tree(host):
     until(lambda: len(processes(host.cluster)) >= 4)
     for _ in range(3):
         node.pause(task())
-        states = [
-            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in processes(host.cluster)
-        ]
-        # D: waits for a child that was stopped between vfork and exec.
-        assert "T" in states
-        assert set(states) <= {"T", "D"}
+        # A process that sleeps stops once it is scheduled again, which takes a while on a busy machine.
+        until(lambda: all_stopped(host.cluster))
         before = node.usage()[0].cpu_s
         time.sleep(0.1)
         assert node.usage()[0].cpu_s == before
