@@ -86,11 +86,11 @@ def test_pause_and_stop_reach_the_whole_tree(host):
     assert state(node, task()) is TaskState.PAUSED
     node.resume(task())
     running(node, task())
-    until(lambda: len(processes(host.cluster)) >= 4)
+    assert until(lambda: len(processes(host.cluster)) >= 4)
     for _ in range(3):
         node.pause(task())
         # A process that sleeps stops once it is scheduled again, which takes a while on a busy machine.
-        until(lambda: all_stopped(host.cluster))
+        assert until(lambda: all_stopped(host.cluster))
         before = node.usage()[0].cpu_s
         time.sleep(0.1)
         assert node.usage()[0].cpu_s == before
@@ -122,7 +122,7 @@ def test_supervisor_killed(host):
     node = host.node(driver=NiceDriver)
     node.start(task(), host.shell("sleep 60 & sleep 60 & wait"), 0.5)
     running(node, task())
-    until(lambda: len(processes(host.cluster)) >= 3)
+    assert until(lambda: len(processes(host.cluster)) >= 3)
     os.kill(int(node.files.supervisor(task()).split()[0]), signal.SIGKILL)
     assert ended(node, task()).kind is ExitKind.LOST
     assert until(lambda: not processes(host.cluster), 2.0)

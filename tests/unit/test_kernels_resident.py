@@ -40,10 +40,7 @@ def resident_case(draw):
     return replace(case, jobs=jobs, capacity=capacity), islands, home, fixed, spare, order, movable, aged
 
 
-@settings(max_examples=300)
-@given(drawn=resident_case())
-def test_the_kernel_equals_its_twin(drawn):
-    case, islands, home, fixed, spare, order, movable, aged = drawn
+def settled(case, islands, home, fixed, spare, order, movable, aged):
     slots = np.empty(len(case.before), np.int64)
     kernels.settle_resident(
         case.jobs,
@@ -61,6 +58,14 @@ def test_the_kernel_equals_its_twin(drawn):
         aged,
         slots,
     )
+    return slots
+
+
+@settings(max_examples=300)
+@given(drawn=resident_case())
+def test_the_kernel_equals_its_twin(drawn):
+    case, islands, home, fixed, spare, order, movable, aged = drawn
+    slots = settled(case, islands, home, fixed, spare, order, movable, aged)
     expected = naive.settle(
         rows_of(case.jobs),
         lists(case, case.before),
@@ -80,24 +85,8 @@ def test_the_kernel_equals_its_twin(drawn):
 @given(drawn=resident_case())
 def test_no_memory_is_overcommitted_and_who_has_started_stays_in_its_island(drawn):
     case, islands, home, fixed, spare, order, movable, _ = drawn
-    slots = np.empty(len(case.before), np.int64)
+    slots = settled(case, islands, home, fixed, spare, order, movable, -1)
     island = np.array(islands)
-    kernels.settle_resident(
-        case.jobs,
-        case.first,
-        case.before,
-        home,
-        island,
-        case.capacity,
-        case.open,
-        np.array(fixed, np.bool_),
-        spare,
-        tolerances.CAPACITY,
-        np.array(order, np.int64),
-        np.array(movable, np.bool_),
-        -1,
-        slots,
-    )
     used = np.zeros(len(case.capacity))
     for r in range(case.rows):
         part = case.slots(r)
