@@ -36,6 +36,7 @@ SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
 """Shares of a task that is to have all of its node: a resolution of 1/65536 of it."""
 REMOVE_S = 10.0
+WITH_SWAP = "memory.memsw.limit_in_bytes"
 
 
 class TaskGroupV1:
@@ -56,6 +57,9 @@ class TaskGroupV1:
             make_directory(path)
         if self.memory:
             set_file(f"{self.memory}/memory.limit_in_bytes", str(memory_bytes))
+            if os.path.exists(f"{self.memory}/{WITH_SWAP}"):
+                # Memory and swap space together: where the host swaps, the limit is the same.
+                set_file(f"{self.memory}/{WITH_SWAP}", str(memory_bytes))
         if "pids" in self.common:
             set_file(f"{self.common['pids']}/pids.max", str(most_processes(self.node.points["pids"])))
 

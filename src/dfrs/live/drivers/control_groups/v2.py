@@ -53,6 +53,9 @@ class TaskGroupV2:
         make_directory(self.path)
         if self.node.limits_memory:
             set_file(f"{self.path}/memory.max", str(memory_bytes))
+            if os.path.exists(f"{self.path}/memory.swap.max"):
+                # Where the host swaps, the limit is the same.
+                set_file(f"{self.path}/memory.swap.max", "0")
         if "pids" in self.node.controllers:
             set_file(f"{self.path}/pids.max", str(most_processes(self.node.point)))
 
