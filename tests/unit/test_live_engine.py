@@ -157,7 +157,7 @@ def test_a_pause_that_frees_no_memory_is_undone(tmp_path):
             assert [name for name, _ in hosts.running()] == [name for name, _ in hosts.running(first)]
             kept = next(each for each in live.controller.activity(job=first) if each.action == "kept")
             assert (kept.node, kept.why) == ("n1", "no swap space left")
-            assert live.actions(first)[-1] == "resume"
+            await until(lambda: live.actions(first)[-1] == "resume")
             node.full = 0.0
             hosts.tick(700.0)
             await until(lambda: hosts.running(second))

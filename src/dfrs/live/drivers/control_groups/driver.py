@@ -59,8 +59,8 @@ class ProcessDriver(SupervisedDriver):
         self.groups.create(cpus, cores if cores < _count(cpus) else None, cores)
         self.swap_bytes = swap_space().total_bytes if swap_bytes is None else swap_bytes
         self._swapping = threading.Lock()
-        self._leaving: dict[TaskId, int] = {}
-        """What tasks that are being paused are about to take of the swap space."""
+        self._leaving: dict[str, int] = {}
+        """What tasks that are being paused will have of the swap space."""
         self._recover()
 
     @property
@@ -96,28 +96,29 @@ class ProcessDriver(SupervisedDriver):
     def _free(self, task: TaskId) -> None:
         group, limit = self.groups.group(str(task)), self._limit(task)
         with self._swapping:
-            needed = group.swappable_bytes()
-            left = min(swap_space().free_bytes, self.swap_bytes - self._swapped()) - sum(self._leaving.values())
+            needed, swapped = group.swappable_bytes(), self._swapped()
+            pending = sum(max(0, all_of_it - swapped.get(other, 0)) for other, all_of_it in self._leaving.items())
+            left = min(swap_space().free_bytes, self.swap_bytes - sum(swapped.values())) - pending
             if needed > left:
                 raise PauseRefusedError(
                     f"task {task}: cannot be paused: {needed >> 20} MiB to swap, and {max(left, 0) >> 20} MiB of swap "
                     "space left"
                 )
-            self._leaving[task] = needed
+            self._leaving[str(task)] = needed + swapped.get(str(task), 0)
         try:
             group.push_out()
             stayed = group.resident_bytes()
         finally:
-            del self._leaving[task]
+            del self._leaving[str(task)]
         if stayed > STAYING_BYTES + limit // STAYING_PART:
             raise PauseRefusedError(f"task {task}: cannot be paused: {stayed >> 20} MiB of it stay in memory")
 
     def _unfree(self, task: TaskId) -> None:
         self.groups.group(str(task)).stay_in()
 
-    def _swapped(self) -> int:
-        """Swap space that the node's tasks have."""
-        return sum(self.groups.group(name).read().swap_bytes or 0 for name in self.groups.names())
+    def _swapped(self) -> dict[str, int]:
+        """Swap space that each of the node's tasks has."""
+        return {name: self.groups.group(name).read().swap_bytes or 0 for name in self.groups.names()}
 
     def _place(self, task: TaskId) -> dict[str, str]:
         return self.groups.group(str(task)).place()
