@@ -128,9 +128,10 @@ def simulate(
 
     `penalty`: seconds without progress after a resume or a migration, or a model of them. `capacity` (N, 2): CPU and
     memory of each node, by default `workload.nodes` reference nodes. `pauses`: "free", or "keep" where the memory of
-    paused jobs stays taken; `moves`: "anywhere", "none", "host" between nodes of equal `hosts` (N,), or "host:K". Raises
-    InputError for a name that does not exist, StoppedError (a DfrsError, with the log so far) where the policy does
-    something that cannot be.
+    paused jobs stays taken; `moves`: "anywhere", "none", "host" between nodes of equal `hosts` (N,), or "host:K".
+
+    Raises InputError for a name that does not exist, StoppedError (a DfrsError, with the log so far) where the policy
+    does something that cannot be.
     """
     settings = SimulationSettings(
         capacity=capacity,

@@ -162,8 +162,9 @@ class InMemoryHosts:
 class InMemoryNode:
     """A node with its agent; processes outlive the connection, and `reboot` ends them.
 
-    Commands are stories: `sleep SECONDS` ends after so long, `work SECONDS` after so much CPU of its share, `fail CODE [WORDS]` ends at once, `missing` is no program,
-    `oom` needs more memory than it may; any other runs until something ends it.
+    Commands are stories: `sleep SECONDS` ends after so long, `work SECONDS` after so much CPU of its share,
+    `fail CODE [WORDS]` ends at once, `missing` is no program, `oom` needs more memory than it may; any other runs until
+    something ends it.
     """
 
     def __init__(
