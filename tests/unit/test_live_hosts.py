@@ -45,19 +45,19 @@ def test_every_host_has_a_name_and_an_address_of_its_own():
     assert len({address(number) for number in range(256)} | {hosts.CONTROLLER}) == 257
 
 
-def test_hosts_have_nodes_in_turn_whatever_their_number(state):
-    for count in (3, 5, 6):
-        cluster = LocalCluster(state, Choice(port=1, hosts=3, nodes=count, memory_bytes=64 << 20), print)
-        found = [cluster._host(part.name) for part in cluster.parts]
-        assert found == ["host1", "host2", "host3", "host1", "host2", "host3"][:count]
+def test_hosts_have_nodes_in_turn_and_a_node_has_the_name_of_its_host(state):
+    five = LocalCluster(state, Choice(port=1, hosts=3, nodes=5, memory_bytes=64 << 20), print)
+    assert [part.name for part in five.parts] == ["host1-1", "host2-1", "host3-1", "host1-2", "host2-2"]
+    assert Choice(port=1, hosts=1, nodes=2).node_names() == ["host1-1", "host1-2"]
+    assert Choice(port=1, nodes=2).node_names() == ["node-1", "node-2"]
 
 
 def test_what_was_made_is_known_by_its_records(state):
     folder = host_root(state, "host2")
     folder.mkdir(parents=True)
-    (folder / "node-2.agent.lock").touch()
+    (folder / "host2-1.agent.lock").touch()
     assert not begun(state)
-    assert nodes_ever(state) == {"node-2"}
+    assert nodes_ever(state) == {"host2-1"}
     (state / "hosts" / "switch.process").write_text("1 - none")
     (state / "hosts" / "host2.process").write_text("1 - none")
     assert hosts_left(state) == 1

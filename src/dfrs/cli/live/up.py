@@ -242,14 +242,14 @@ def _jobs_left(place: Path) -> int:
 def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> None:
     """Where everything is, and what to do next."""
     from dfrs.live.client import CLIENT_FILE, Client, read_client_file, state_directory
-    from dfrs.live.local.cluster import Choice, node_name
+    from dfrs.live.local.cluster import Choice
     from dfrs.live.local.hosts import address
 
     endpoint = read_client_file(place)
     assert endpoint is not None
     choice = Choice.of(place)
     assert choice is not None
-    here = {node_name(number) for number in range(choice.nodes)}
+    here = set(choice.node_names())
     with Client(endpoint) as client:
         nodes = [node for node in client.nodes() if node.name in here]
     file = place / CLIENT_FILE

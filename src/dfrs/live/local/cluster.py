@@ -33,7 +33,6 @@ READY_S = 60.0
 JOBS_END_S = 60.0
 _PAUSE_S = 0.05
 _AGENT_LOCK = ".agent.lock"
-_NODE = "node-"
 _DFRS = (sys.executable, "-m", "dfrs.cli.main")
 _T = TypeVar("_T")
 
@@ -53,6 +52,12 @@ class Choice(BaseModel):
     discovery: str | None = None
     memory_bytes: int | None = None
     """Of each node; None: an equal part of the machine's."""
+
+    def node_names(self) -> list[str]:
+        """Of all nodes. That of a node tells its host, whose nodes never go to another: they have tasks there."""
+        if self.hosts is None:
+            return [f"node-{number + 1}" for number in range(self.nodes)]
+        return [f"{hosts.host_name(number % self.hosts)}-{number // self.hosts + 1}" for number in range(self.nodes)]
 
     @classmethod
     def of(cls, state: Path) -> "Choice | None":
@@ -144,7 +149,7 @@ class LocalCluster:
 
     def __init__(self, state: Path, choice: Choice, say: Callable[[str], None]) -> None:
         self.state, self.choice = state, choice
-        self.parts = partition(measure(), [node_name(number) for number in range(choice.nodes)], choice.memory_bytes)
+        self.parts = partition(measure(), choice.node_names(), choice.memory_bytes)
         self._hosts = LocalHosts(state, agent_root(state), choice.hosts) if choice.hosts else None
         self._socket: socket.socket | None = None
         """At which agents of hosts reach the controller; kept here, so that it outlives that."""
@@ -178,15 +183,13 @@ class LocalCluster:
     def _has_tasks(self, name: str) -> bool:
         if self._hosts is None:
             return name in _nodes_of(agent_root(self.state)) and _has_tasks(self.state, name)
-        # Whether they run can be said inside only; of a host whose node has ended tasks, the controller wants to know.
-        files = TaskDirectory(hosts.host_root(self.state, self._host(name)))
+        host = _host_of(name)
+        if host not in self._hosts.names:
+            return False
+        # Whether they run can be said inside only; the controller wants to know also of those that have ended.
+        files = TaskDirectory(hosts.host_root(self.state, host))
         owners = [files.owner(task) for task in files.ids()]
         return any(owner is not None and owner.node == name for owner in owners)
-
-    def _host(self, node: str) -> str:
-        """The host of a node: hosts have nodes in turn, so that no other number of nodes changes it."""
-        assert self.choice.hosts is not None
-        return hosts.host_name((int(node.removeprefix(_NODE)) - 1) % self.choice.hosts)
 
     def tend(self) -> None:
         """Start again what has died. Raises DfrsError."""
@@ -226,7 +229,7 @@ class LocalCluster:
         ]
         if self._hosts is None:
             return command
-        host = self._host(part.name)
+        host = _host_of(part.name)
         authority = f"--ca={self.state / TLS / AUTHORITY}"
         return self._hosts.entering(host, [*command, authority, f"--cluster={_groups_of(self.state, host)}"])
 
@@ -251,7 +254,7 @@ class LocalCluster:
         """Nodes of former starts get nothing more; nodes that are there again get jobs again."""
         wanted = {part.name for part in self.parts}
         last = Choice.of(self.state)
-        kept = {node_name(number) for number in range(last.nodes)} if last else wanted
+        kept = set(last.node_names()) if last else wanted
         former = nodes_ever(self.state) - wanted
         for node in client.nodes():
             if node.name in former:
@@ -291,11 +294,6 @@ def end_jobs(client: Client, tell: Callable[[str], None]) -> int:
     return len(jobs)
 
 
-def node_name(number: int) -> str:
-    """Of the node of that number, from 0."""
-    return f"{_NODE}{number + 1}"
-
-
 def nodes_ever(state: Path) -> set[str]:
     """Names of all nodes that had an agent there."""
     return {name for root in _roots(state) for name in _nodes_of(root)}
@@ -329,6 +327,10 @@ def _roots(state: Path) -> dict[Path, str]:
     own = agent_root(state)
     found = {root: _groups_of(state, root.name) for root in hosts.host_roots(state)}
     return {own: cluster_name(own), **found}
+
+
+def _host_of(node: str) -> str:
+    return node.rpartition("-")[0]
 
 
 def _groups_of(state: Path, host: str) -> str:

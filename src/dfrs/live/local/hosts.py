@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from dfrs.live.drivers.base import DriverError
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.live.drivers.processes.supervisor import identity, living, read_text
 from dfrs.live.home import make_private, write_private
@@ -154,7 +155,7 @@ class LocalHosts:
             raise DfrsError(f"--hosts: cannot make {name}: {words.strip()}")
 
     def _first_number(self, name: str) -> int:
-        """Where its processes' numbers begin. They rarely coincide on real hosts; so one that moves can keep its own."""
+        """Where its processes' numbers begin: far from those of others, so that one that moves can keep its number."""
         most = int(read_text("/proc/sys/kernel/pid_max"))
         return 1 if name == _SWITCH else most // (len(self.names) + 1) * (self.names.index(name) + 1)
 
@@ -236,8 +237,8 @@ class LocalHosts:
             return
         files = TaskDirectory(host_root(self._state, name))
         for task in files.ids():
-            if owner := files.owner(task):
-                with suppress(OSError):
+            with suppress(OSError, DriverError):
+                if owner := files.owner(task):
                     files.place(task, owner).thaw()
 
     def wait_ended(self) -> list[str]:
