@@ -1,12 +1,15 @@
 """What `dfrs up --hosts` refuses before it makes anything, and what it would make."""
 
 import os
+import socket
 
 import pytest
 
+from dfrs.live.api.server import inherited
 from dfrs.live.local import hosts
 from dfrs.live.local.cluster import Choice, LocalCluster, begun, nodes_ever
 from dfrs.live.local.hosts import LocalHosts, address, host_name, host_root, hosts_left
+from dfrs.model.errors import InputError
 
 
 @pytest.fixture
@@ -50,6 +53,21 @@ def test_hosts_have_nodes_in_turn_and_a_node_has_the_name_of_its_host(state):
     assert [part.name for part in five.parts] == ["host1-1", "host2-1", "host3-1", "host1-2", "host2-2"]
     assert Choice(port=1, hosts=1, nodes=2).node_names() == ["host1-1", "host1-2"]
     assert Choice(port=1, nodes=2).node_names() == ["node-1", "node-2"]
+
+
+def test_only_a_listening_socket_can_be_inherited(tmp_path):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.socket() as idle,
+        (tmp_path / "f").open("w") as file,
+    ):
+        assert inherited(os.dup(listening.fileno())).getsockname() == listening.getsockname()
+        with pytest.raises(InputError, match="does not listen"):
+            inherited(os.dup(idle.fileno()))
+        with pytest.raises(InputError, match="not a socket"):
+            inherited(file.fileno())
+    with pytest.raises(InputError, match="not a socket"):
+        inherited(999)
 
 
 def test_what_was_made_is_known_by_its_records(state):

@@ -244,10 +244,10 @@ class _Plan:
     certificate: Path | None
     key: Path | None
     hosts: tuple[str, ...]
-    agent_socket: int | None
     submissions_per_s: float | None
     open_metrics: bool
     as_json: bool
+    agent_socket: int | None = None
 
     def certificates(self) -> "Certificates | None":
         """What TLS needs; None on loopback, unless certificates are given."""

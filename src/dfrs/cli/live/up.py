@@ -43,8 +43,8 @@ def up(
     hosts: Annotated[
         int | None,
         typer.Option(
-            help="For tests, as root: so many hosts, in namespaces of their own, which have the nodes in turn; "
-            "default: one node for each. Until dfrs down.",
+            help="For tests, as root, until dfrs down: make so many hosts, in namespaces of their own, and divide the "
+            "nodes among them; default of --nodes is then one for each.",
             min=1,
             max=256,
             show_default=False,

@@ -3,7 +3,7 @@
 A host has namespaces of its own for processes, network, mounts, names and inter-process communication, and so its own
 state root, host name, address and process numbers. Hosts are joined by a bridge in the namespace of a *switch*, which
 is held like a host and is where agents reach the controller. Nothing of this is seen from the machine's own network,
-and nothing has a name there: it all vanishes with the first processes of the hosts, which only `end` kills.
+and nothing has a name there: it all vanishes with the first processes of the hosts, which only `kill` ends.
 """
 
 import ipaddress
@@ -75,7 +75,7 @@ def _folder(state: Path) -> Path:
 
 
 def hosts_left(state: Path) -> int:
-    """How many hosts were made and not ended, or not by `LocalHosts`."""
+    """How many hosts are on record: made, and not ended by `LocalHosts`."""
     return sum(1 for _ in _folder(state).glob(f"host*{_RECORD}"))
 
 
