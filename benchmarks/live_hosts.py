@@ -48,6 +48,8 @@ OWN_MIB = 12
 HELD = Path(__file__).with_name("held.py")
 DFRS = (sys.executable, "-m", "dfrs.cli.main")
 CALIBRATION_S = 10.0
+PAUSED = (0.1, 0.9)
+"""Memory of the jobs by which the price of a pause is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,15 @@ class Prices:
     """CPU that a busy node gets while all are busy."""
     start_s: float
     """From submission to the end of a job, beyond its work."""
-    resume_s: float
-    """Lost by a pause and a resume."""
+    pause_s: float
+    """Lost by a pause and a resume, whatever the memory …"""
+    pause_node_s: float
+    """… and, for a task with a whole node's memory, so much more."""
+
+    def penalty(self) -> Penalty:
+        """As the simulator has it, in the jobs' time."""
+        rate = Penalty.node_bytes / max(1e-3, self.pause_node_s * SPEED)
+        return Penalty(seconds=self.pause_s * SPEED, bytes_per_s=rate)
 
 
 def workload(seed: int) -> Workload:
@@ -87,8 +96,7 @@ def workload(seed: int) -> Workload:
 
 def simulated(jobs: Workload, policy: str, prices: Prices) -> Floats:
     """(J,) bounded stretch."""
-    penalty = Penalty(seconds=prices.resume_s * SPEED)
-    settings = SimulationSettings(penalty=penalty, pauses="free", moves="none")
+    settings = SimulationSettings(penalty=prices.penalty(), pauses="free", moves="none")
     run = Simulation(jobs, find_policy(policy), policy, settings).run()
     return _stretch(jobs, run.finish_s - jobs.submit_s)
 
@@ -142,24 +150,34 @@ class Live:
         for job in short:
             self.wait(job, *ENDED)
         start_s = float(np.median([self.flow_s(job) for job in short])) - 0.1 / cores
-        lost: list[float] = []
-        for _ in range(3):
-            flow: list[float] = []
-            for paused in (False, True):
-                job = self.submit(3.0, 0.5)
+        small, large = (self._pauses(memory, cores, start_s) for memory in PAUSED)
+        slope = max(0.0, (large - small) / (PAUSED[1] - PAUSED[0]))
+        return Prices(cores, start_s, max(0.0, small - slope * PAUSED[0]), slope)
+
+    def _pauses(self, memory: float, cores: float, start_s: float) -> float:
+        """Seconds that are lost where a job on each host is paused for another one, and goes on after it."""
+        flows: list[float] = []
+        away_s, others_s = 0.0, 0.0
+        for paused in (False, True):
+            jobs = [self.submit(3.0, memory) for _ in range(HOSTS)]
+            for job in jobs:
                 self.wait(job, JobState.RUNNING)
-                time.sleep(1.5)
-                away_s = 0.0
-                if paused:
+            time.sleep(1.5)
+            if paused:
+                begin = time.time()
+                for job in jobs:
                     self.client.hold(job)
-                    held = self.wait(job, JobState.HELD)
-                    time.sleep(2.0)
+                others = [self.submit(0.1, 0.95) for _ in range(HOSTS)]
+                for other in others:
+                    self.wait(other, *ENDED)
+                for job in jobs:
                     self.client.release(job)
-                    away_s = time.time() - held
+                away_s = time.time() - begin
+                others_s = float(np.mean([self.flow_s(other) for other in others])) - start_s - 0.1 / cores
+            for job in jobs:
                 self.wait(job, *ENDED)
-                flow.append(self.flow_s(job) - away_s)
-            lost.append(flow[1] - flow[0])
-        return Prices(cores, start_s, max(0.0, float(np.median(lost))))
+            flows.append(float(np.mean([self.flow_s(job) for job in jobs])))
+        return flows[1] - away_s - flows[0] + max(0.0, others_s)
 
     def replay(self, jobs: Workload, cores: float, *, estimates: bool) -> tuple[Floats, int]:
         """((J,) bounded stretch in the jobs' time, how often any job was paused)."""
@@ -207,14 +225,14 @@ def main() -> None:
     console.print(
         f"{machine()}: {JOBS} jobs on {HOSTS} hosts, seed {options.seed}, {minutes:.0f} minutes for each policy"
     )
-    with cluster("EASY", options.memory) as live:
+    with cluster(DEFAULT, options.memory) as live:
         prices = live.measured()
     console.print(
         f"a busy node gets {prices.cores:.3f} cores; a start takes {prices.start_s:.2f} s; a pause and a resume cost "
-        f"{prices.resume_s:.2f} s"
+        f"{prices.pause_s:.2f} s, and {prices.pause_node_s:.2f} s more for a whole node's memory"
     )
     made = table("bounded stretch", "policy", "", "maximum", "mean", "median", "pauses")
-    kept: dict[str, object] = {"prices": [prices.cores, prices.start_s, prices.resume_s]}
+    kept: dict[str, object] = {"prices": [prices.cores, prices.start_s, prices.pause_s, prices.pause_node_s]}
     for policy, called in LIVE.items():
         with cluster(called.format(600 / SPEED), options.memory) as live:
             real, pauses = live.replay(jobs, prices.cores, estimates=policy == "EASY")

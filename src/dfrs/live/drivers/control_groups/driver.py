@@ -20,7 +20,7 @@ from dfrs.live.drivers.base import (
     Usage,
 )
 from dfrs.live.drivers.control_groups.groups import NodeGroup, add_counters, cpu_list, detect
-from dfrs.live.drivers.control_groups.swap import swap_space
+from dfrs.live.drivers.control_groups.swap import recall, swap_space
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
 from dfrs.live.drivers.processes.supervisor import read_text, write_control
@@ -114,7 +114,9 @@ class ProcessDriver(SupervisedDriver):
             raise PauseRefusedError(f"task {task}: cannot be paused: {stayed >> 20} MiB of it stay in memory")
 
     def _unfree(self, task: TaskId) -> None:
-        self.groups.group(str(task)).stay_in()
+        group = self.groups.group(str(task))
+        group.stay_in()
+        recall(group.members())
 
     def _swapped(self) -> dict[str, int]:
         """Swap space that each of the node's tasks has."""
