@@ -217,7 +217,7 @@ def cluster(policy: str, memory: str) -> Generator[Live]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=4, help="of the jobs")
-    parser.add_argument("--memory", default="512M", help="of each node")
+    parser.add_argument("--memory", default="128M", help="of each node")
     parser.add_argument("--json", type=Path, help="file for all that was measured")
     options = parser.parse_args()
     jobs = workload(options.seed)
