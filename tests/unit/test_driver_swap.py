@@ -15,7 +15,7 @@ __all__ = ["host"]
 
 pytestmark = [needs_root, needs_groups]
 
-SWAP_MIB = 512
+SWAP_MIB = 320
 HOLDS = """
 import sys, time
 size = int(sys.argv[1]) << 20
