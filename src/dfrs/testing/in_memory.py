@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dfrs.live.agent.next_action import TaskAction, Verb, plan
+from dfrs.live.agent.next_action import TaskAction, Verb, may_come, plan
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.ports import Attachment, Service
 from dfrs.live.protocol.wire import (
@@ -71,6 +71,11 @@ class InMemoryTask:
     """Seconds of CPU until it ends by itself; it gets its share."""
     reported: tuple[object, ...] = ()
     since_s: float = 0.0
+
+    @property
+    def may_come(self) -> bool:
+        """See `dfrs.live.agent.next_action.may_come`."""
+        return may_come(self.desired, was_here=self.was_here)
 
 
 @dataclass
@@ -193,7 +198,7 @@ class InMemoryNode:
         """Say hello over a new connection."""
         self.cut()
         self.hosts.history.append(("attach", self.name))
-        statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT)
+        statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT or t.may_come)
         hello = Hello(
             protocol=PROTOCOL,
             node=self.name,

@@ -40,7 +40,7 @@ class Hello(Wire):
     memory_bytes: int = Field(gt=0, le=1 << 60)
     abilities: Abilities
     tasks: tuple["StatusMessage", ...] = ()
-    """All tasks that it has."""
+    """All tasks that it has; absent ones are those that it may yet start or take, as it was told before."""
     version: str
 
 
