@@ -2,16 +2,17 @@
 
 import ctypes
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from dfrs.live.drivers.processes.supervisor import read_text
 
 MEMINFO = "/proc/meminfo"
-SPAN_BYTES = 256 << 20
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+SPAN_BYTES = 1 << 30
 MOST_SPANS = 512
-"""In one call, of which the kernel takes no more than 1,024, and 2 GiB."""
+"""In one call, which the kernel lets have 1,024, and of them no more than 2 GiB."""
 _PROCESS_MADVISE, _WILL_NEED = 440, 3
 """The system call's number, the same on all machines, and MADV_WILLNEED."""
 _NO_FILES = ("[heap]", "[stack", "[anon", "/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
@@ -52,14 +53,26 @@ def recall(pids: Iterable[int]) -> None:
         with suppress(OSError):
             process = os.pidfd_open(pid)
             try:
-                for k in range(0, len(spans), MOST_SPANS):
-                    part = spans[k : k + MOST_SPANS]
+                for part in _calls(spans):
                     vector = (_Span * len(part))(*part)
                     ctypes.CDLL(None).syscall(
                         _PROCESS_MADVISE, process, vector, ctypes.c_size_t(len(part)), _WILL_NEED, 0
                     )
             finally:
                 os.close(process)
+
+
+def _calls(spans: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """The spans, as many in a call as it may have."""
+    part, size = list[tuple[int, int]](), 0
+    for span in spans:
+        if part and (len(part) == MOST_SPANS or size + span[1] > 2 * SPAN_BYTES - PAGE_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(span)
+        size += span[1]
+    if part:
+        yield part
 
 
 def _spans(maps: str) -> list[tuple[int, int]]:
