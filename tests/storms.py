@@ -24,6 +24,7 @@ from sqlalchemy import create_engine, text
 
 from dfrs.engine.codec import replay
 from dfrs.engine.core import Core
+from dfrs.live.drivers.base import ImageFormat
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import InputError
@@ -33,6 +34,7 @@ from dfrs.testing.cluster import DEFAULT_POLICY
 from dfrs.testing.in_memory import GIB
 
 ACTS = 120
+IMAGES = ImageFormat(machine="x", cpu=(), kernel="6.1", criu="4.1")
 
 
 class Storm:
@@ -40,10 +42,12 @@ class Storm:
 
     def __init__(self, path, seed, loop):
         self.path, self.random, self.loop = path, random.Random(seed), loop
-        self.hosts = InMemoryHosts(seed=seed, chaos=0.2, stamp=loop.time)
+        self.hosts = InMemoryHosts(seed=seed, chaos=0.2, cuts=0.1 * (seed % 4), stamp=loop.time)
         for k in range(4):
-            node = self.hosts.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0)
+            images = IMAGES if seed // 1000 % 2 else None
+            node = self.hosts.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0, images=images)
             node.full = 0.3 if seed % 10 == 2 else 0.0
+            node.rigid = 0.3 if seed % 10 in {4, 5} else 0.0
         self.submitted = set()
         self.controller = None
         self.kills = self.refused = 0

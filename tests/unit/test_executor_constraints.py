@@ -43,15 +43,18 @@ def guarded_case(draw):
         home[case.slots(r)] = [source.pick(island) for _ in range(jobs["tasks"][r])]
     several = len(set(island)) > 1
     refused = [source.integer(0, 7) == 0 for _ in range(len(jobs))]
+    fixed = [source.integer(0, 7) == 0 for _ in range(len(jobs))]
     snapshot = replace(
-        replace(case, jobs=jobs, open=is_open).snapshot(), abilities=abilities(keeps, island, home, refused, several)
+        replace(case, jobs=jobs, open=is_open).snapshot(),
+        abilities=abilities(keeps, island, home, refused, several, fixed),
     )
     return snapshot, case.target()
 
 
-def abilities(keeps, island, home, refused, several=True):
+def abilities(keeps, island, home, refused, several=True, fixed=None):
     home = np.array(home) if several else np.full(len(home), -1)
-    return Abilities(np.array(keeps), np.array(island), home, np.array(refused))
+    fixed = [False] * len(refused) if fixed is None else fixed
+    return Abilities(np.array(keeps), np.array(island), home, np.array(refused), np.array(fixed))
 
 
 def loads(snapshot, slots, each):
@@ -73,8 +76,10 @@ def broken_rules(snapshot, target):
         before = snapshot.task_nodes[part]
         if step in (Action.PAUSE, DETACH) and (keeps[before].any() or snapshot.abilities.refused[row]):
             found.add("a")
-        if step == Action.MIGRATE and (island[before] != island[after[part]]).any():
-            found.add("b")
+        if step == Action.MIGRATE:
+            left = before != after[part] if snapshot.abilities.fixed[row] else island[before] != island[after[part]]
+            if left.any():
+                found.add("b")
         if step == Action.RESUME:
             home = snapshot.abilities.home[part]
             if ((home >= 0) & (home != island[after[part]])).any():
@@ -104,7 +109,7 @@ def test_whatever_is_wanted_the_guard_lets_through_what_can_be_done(case):
     if not broken_rules(snapshot, target) and not agreed:
         assert (np.sort(after.task_nodes) == np.sort(target.task_nodes)).all()
         assert (after.yields == target.yields).all()
-    several = len(set(snapshot.abilities.island.tolist())) > 1
+    several = len(set(snapshot.abilities.island.tolist())) > 1 or snapshot.abilities.fixed.any()
     if waits or (running & ~wanted & given_).any():
         assert broken_rules(snapshot, target) or several
 

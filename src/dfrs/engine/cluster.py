@@ -6,7 +6,7 @@ import numpy as np
 
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, NodeLimits, PauseAbility
+from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, NodeLimits, PauseAbility
 
 _COLUMNS = ("capacity", "open", "island", "keeps")
 
@@ -81,6 +81,11 @@ class NodeTable:
         """Pauses free memory on a node from now on, or do so no more."""
         self.keeps = self.keeps.copy()
         self.keeps[event.node] = not event.frees_memory
+        self._settle()
+
+    def join_islands(self, event: IslandsJoined) -> None:
+        """Jobs can move between the nodes of both from now on."""
+        self.island = np.where(self.island == event.island, event.into, self.island)
         self._settle()
 
     def state(self) -> dict[str, np.ndarray]:

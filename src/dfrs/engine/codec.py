@@ -23,6 +23,7 @@ from dfrs.engine.events import (
     Complete,
     Event,
     Hold,
+    MoveRefused,
     PauseRefused,
     Predicted,
     Ready,
@@ -36,7 +37,7 @@ from dfrs.model.decisions import Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
+from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {
@@ -53,6 +54,8 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "hold": Hold,
         "unhold": Unhold,
         "pause_refused": PauseRefused,
+        "move_refused": MoveRefused,
+        "islands_joined": IslandsJoined,
         "predicted": Predicted,
     }
 )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.nodes import Capacity, Join, NodeChange, PauseAbility
+from dfrs.model.nodes import Capacity, IslandsJoined, Join, NodeChange, PauseAbility
 
 Speeds = Annotated[Floats, "a row a sub-cluster: spread, co-located"]
 """(C, 2) speeds of a job on each partition, as `dfrs.model.hardware.HardwareView.speed` has them."""
@@ -112,6 +112,19 @@ class PauseRefused:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MoveRefused:
+    """A job that was to go to other nodes cannot leave its own: it goes on there.
+
+    Jobs that were to have its memory give their places back. For some time nobody moves the job again, see
+    `dfrs.engine.refusals`.
+    """
+
+    job_id: int
+    nodes: Ints
+    """(tasks,) where its tasks are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Predicted:
     """What profiling a running job on a heterogeneous cluster came to ([Atif2011] section 5). No policy is asked.
 
@@ -138,8 +151,10 @@ Event = (
     | Join
     | Capacity
     | PauseAbility
+    | IslandsJoined
     | Hold
     | Unhold
     | PauseRefused
+    | MoveRefused
     | Predicted
 )

@@ -6,7 +6,7 @@ Three rules:
     refused not long ago, also not for a moment: of jobs there that exchange their nodes, one would have to leave before
     another comes, if memory is full.
 (b) A job that has started stays in its island: each task that moves, or resumes elsewhere, does so between nodes of
-    equal island.
+    equal island. One whose move was refused not long ago does not move at all.
 (c) On each node the minimum yields have room: need * minimum, added up over its tasks, is at most its CPU. A node that
     has more than that now, since needs were revised, may keep what it has, but no more is promised there.
 
@@ -68,7 +68,7 @@ def _everything(snapshot: Snapshot) -> Abilities:
     """Abilities that limit nothing."""
     nodes, slots = len(snapshot.capacity), len(snapshot.task_nodes)
     none = np.zeros(len(snapshot.jobs), np.bool_)
-    return Abilities(np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64), none)
+    return Abilities(np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64), none, none)
 
 
 def _whole(snapshot: Snapshot, target: Target, traits: Traits) -> Bools:
@@ -93,11 +93,11 @@ def _rows(snapshot: Snapshot, slots: Ints, state: int, *, placed: bool = True) -
 def _in_their_islands(snapshot: Snapshot, target: Target, abilities: Abilities) -> Ints | None:
     """The target's slots with each resumed task in its island, None where rule (b) is broken."""
     slots, island = target.task_nodes, abilities.island
-    if not (island[1:] != island[:-1]).any():
+    if not (abilities.fixed.any() or (island[1:] != island[:-1]).any()):
         return slots
     count = np.zeros(len(island), np.int64)
     for row in _rows(snapshot, slots, RUNNING):
-        if _moved(snapshot, row, slots, island, count) is None:
+        if _moved(snapshot, row, slots, abilities, count) is None:
             return None
     for row in _rows(snapshot, slots, PAUSED):
         part = _tasks(snapshot, row)
@@ -110,14 +110,15 @@ def _in_their_islands(snapshot: Snapshot, target: Target, abilities: Abilities) 
     return slots
 
 
-def _moved(snapshot: Snapshot, row: int, slots: Ints, island: Ints, count: Ints) -> Ints | None:
-    """A running row's nodes in `slots`, task by task as the commands will name them; None where one leaves its island.
+def _moved(snapshot: Snapshot, row: int, slots: Ints, abilities: Abilities, count: Ints) -> Ints | None:
+    """A running row's nodes in `slots`, task by task as the commands will name them; None where one may not go there.
 
     `count` (N,) is zero before and after.
     """
     before, after = snapshot.task_nodes[_tasks(snapshot, row)], slots[_tasks(snapshot, row)].copy()
     keep_slots(before, after, 0, len(after), count)
-    return None if (island[after] != island[before]).any() else after
+    left = before != after if abilities.fixed[row] else abilities.island[after] != abilities.island[before]
+    return None if left.any() else after
 
 
 def _matched(nodes: Ints, home: Ints, island: Ints) -> Ints | None:
@@ -226,7 +227,7 @@ def _moves(snapshot: Snapshot, target: Target, abilities: Abilities, room: "_Roo
     count = np.zeros(len(abilities.island), np.int64)
     waiting: list[tuple[int, Ints]] = []
     for row in _rows(snapshot, target.task_nodes, RUNNING):
-        nodes = _moved(snapshot, row, target.task_nodes, abilities.island, count)
+        nodes = _moved(snapshot, row, target.task_nodes, abilities, count)
         if nodes is not None and (nodes != snapshot.task_nodes[_tasks(snapshot, row)]).any():
             waiting.append((row, nodes))
     made: list[tuple[int, Ints]] = []

@@ -107,6 +107,11 @@ class LastIslands:
         """The job is gone."""
         self._islands.pop(serial, None)
 
+    def joined(self, island: int, into: int) -> None:
+        """Two islands are one from now on."""
+        for serial, islands in self._islands.items():
+            self._islands[serial] = np.where(islands == island, into, islands)
+
     def of(self, serial: int, tasks: int) -> Ints:
         """(tasks,) the island of each task, -1 for one that was nowhere yet."""
         known = self._islands.get(serial)

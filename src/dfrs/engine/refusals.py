@@ -1,4 +1,4 @@
-"""Jobs whose pause was refused, because their nodes could not free their memory: for some time nobody pauses them."""
+"""Jobs that could not be paused, or moved, when that was tried: for some time nobody tries it again."""
 
 from collections.abc import Mapping
 

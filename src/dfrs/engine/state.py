@@ -42,6 +42,9 @@ class State:
         self.held = Held()
         self.last_islands = LastIslands()
         self.refusals = Refusals()
+        """Of pauses."""
+        self.unmovable = Refusals()
+        """Refusals of moves."""
         self.event_log = EventLog()
         self.answers = AnswerLog()
         self.speeds = speeds
@@ -81,7 +84,7 @@ class State:
     @property
     def limited(self) -> bool:
         """Whether executors cannot do all that a policy may ask for."""
-        return self.cluster.limited or bool(self.refusals)
+        return self.cluster.limited or bool(self.refusals or self.unmovable)
 
     def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.
@@ -111,13 +114,15 @@ class State:
             for row in np.flatnonzero(jobs["state"] == PAUSED).tolist():
                 job = jobs[row]
                 home[first[row] : first[row + 1]] = self.last_islands.of(int(job["serial"]), int(job["tasks"]))
-        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), _frozen(self.refusals.of(jobs)))
+        refused, fixed = _frozen(self.refusals.of(jobs)), _frozen(self.unmovable.of(jobs))
+        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), refused, fixed)
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""
         self.unsettled = False
-        if self.refusals:
+        if self.refusals or self.unmovable:
             self.refusals.expire(self.now_s)
+            self.unmovable.expire(self.now_s)
         while self._moves and self._moves[0][0] <= self.now_s - HOUR_S:
             self._moved -= self._moves.popleft()[1]
         if not self._moves:
@@ -181,6 +186,7 @@ class State:
             "held": self.held,
             "last_islands": self.last_islands,
             "refusals": self.refusals,
+            "unmovable": self.unmovable,
             "event_log": self.event_log,
             "answers": self.answers,
             "speeds": self.speeds,

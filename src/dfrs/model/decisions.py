@@ -133,6 +133,8 @@ class Reason(IntEnum):
     """Its nodes could not free its memory: it goes on."""
     GAVE_BACK = 25
     """Its place was that of a job whose memory could not be freed."""
+    NOT_MOVED = 26
+    """It could not leave its nodes: it goes on there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,8 @@ class Abilities:
     """(slots,) the island of each task of a paused job, -1 where it may be any, and for tasks of all other jobs."""
     refused: Bools
     """(R,) jobs that may not be paused anywhere: not long ago their nodes could not free their memory."""
+    fixed: Bools
+    """(R,) jobs that may not move: not long ago they could not leave their nodes."""
 
     @property
     def retains(self) -> bool:

@@ -62,6 +62,14 @@ class PauseAbility:
 
 
 @dataclass(frozen=True, slots=True)
+class IslandsJoined:
+    """From now on jobs that have started can move between the nodes of two islands: all are in one of them."""
+
+    island: int
+    into: int
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """A closed node that holds no job's memory has another capacity from now on. Nobody is asked: it is closed."""
 

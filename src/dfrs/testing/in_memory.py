@@ -28,6 +28,7 @@ from dfrs.live.protocol.wire import (
     ReportMessage,
     Sample,
     StatusMessage,
+    TransferPort,
     Welcome,
 )
 
@@ -63,7 +64,13 @@ class InMemoryTask:
     kept: bool = False
     """It is paused, and its memory could not be freed."""
     refused: int = 0
-    """Version at which it could not be paused."""
+    """Version at which it could not be paused, or fetched."""
+    transfers: int = 0
+    """How often it has gone from host to host."""
+    stored: bool = False
+    """It is in an image: no process of it is here."""
+    used: str = ""
+    """Token of the grant by which it was fetched last."""
     cpu_s: float = 0.0
     left_s: float = float("inf")
     """Seconds of running until it ends by itself."""
@@ -85,9 +92,13 @@ class InMemoryHosts:
     seed: int = 0
     chaos: float = 0.0
     """Chance that a message is repeated, late, or both."""
+    cuts: float = 0.0
+    """Chance that a connection between two hosts is not made, or breaks off."""
     nodes: "dict[str, InMemoryNode]" = field(default_factory=dict[str, "InMemoryNode"])
     starts: dict[TaskId, str] = field(default_factory=dict[TaskId, str])
     """Where each attempt was started."""
+    transfers: dict[TaskId, int] = field(default_factory=dict[TaskId, int])
+    """How often each attempt has gone from host to host."""
     watched: bool = True
     """Whether every step is checked: that looks at all tasks, and takes its time with thousands."""
     history: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
@@ -127,7 +138,8 @@ class InMemoryHosts:
 
     def running(self, job: int | None = None) -> list[tuple[TaskId, str]]:
         """(task, node) of all processes on nodes that are not given up."""
-        found = [(t.id, n.name) for n in self.nodes.values() if not n.dead for t in n.tasks.values() if t.state in LIVE]
+        tasks = [(t, n.name) for n in self.nodes.values() if not n.dead for t in n.tasks.values()]
+        found = [(t.id, name) for t, name in tasks if t.state in LIVE and not t.stored]
         return [each for each in found if job is None or each[0].job == job]
 
     def handed(self, host: str, task: TaskId) -> InMemoryTask | None:
@@ -182,6 +194,8 @@ class InMemoryNode:
         self.dead = False
         self.deaf = False
         """Whether nothing comes through, in either direction, though the connection stands."""
+        self.rigid = 0.0
+        """Chance that a task cannot be check-pointed when it is fetched."""
         self.full = 0.0
         """Chance that a pause frees no memory."""
         self.uses = 1.0
@@ -191,6 +205,11 @@ class InMemoryNode:
         self.closed = ""
         """Why the controller ended the connection."""
         self.welcomes = 0
+
+    @property
+    def _port(self) -> dict[str, Any]:
+        # The port says which agent it is: one that is started anew has another.
+        return {"address": f"{self.name}.test", "port": self.boots, "certificate": self.name}
 
     # Connection.
 
@@ -208,6 +227,7 @@ class InMemoryNode:
             cpus=self.cpus,
             memory_bytes=self.memory,
             abilities=self.abilities,
+            transfers=None if self.abilities.images is None else TransferPort(**self._port),
             tasks=statuses,
             version="test",
         )
@@ -282,7 +302,7 @@ class InMemoryNode:
             for _ in range(MOST_ACTIONS):
                 if task.desired is None:
                     break
-                if task.desired.state is TaskState.PAUSED and task.refused == task.desired.version:
+                if task.refused == task.desired.version:
                     break
                 todo = plan(task.desired, task.state, share_cores=task.share, was_here=task.was_here, kept=task.kept)
                 task.error = todo.problem
@@ -310,9 +330,12 @@ class InMemoryNode:
                         task.error = "take: nobody has handed it"
                         return False
                     task.cpu_s, task.left_s, task.work_s = source.cpu_s, source.left_s, source.work_s
+                    task.transfers, task.stored = source.transfers, source.stored
                     source.state, source.share, source.was_here = TaskState.ABSENT, None, False
-                self._state(task, TaskState.RUNNING)
+                self._goes_on(task)
                 task.share, task.was_here = action.share_cores, True
+            case Verb.FETCH:
+                return self._fetch(task, action.share_cores)
             case Verb.HAND:
                 self.hosts.history.append(("hand", self.name, task.id))
                 self._state(task, TaskState.HANDED)
@@ -322,13 +345,64 @@ class InMemoryNode:
                 return self._pause(task, keep=action.keep)
             case Verb.RESUME:
                 task.kept = False
-                self._state(task, TaskState.RUNNING)
+                self._goes_on(task)
             case Verb.STOP:
                 self._exit(task, Exit(kind=ExitKind.STOPPED, signal=15, time_s=self.hosts.stamp()))
             case Verb.FORGET:
                 self._state(task, TaskState.ABSENT)
                 task.exit, task.was_here, task.share = None, False, None
         return True
+
+    def _goes_on(self, task: InMemoryTask) -> None:
+        if task.transfers < self.hosts.transfers.get(task.id, 0):
+            self.hosts.fail(f"{task.id} goes on from a copy on {self.name} that is out of date")
+        task.stored = False
+        self._state(task, TaskState.RUNNING)
+
+    def _fetch(self, task: InMemoryTask, share: float) -> bool:
+        assert task.desired is not None
+        source = task.desired.source
+        assert source is not None
+        node = self.hosts.nodes[source.certificate]
+        found = node.tasks.get(task.id)
+        wanted = None if found is None else found.desired
+        grant = None if wanted is None or wanted.state is not TaskState.HANDED else wanted.grant
+        task.error = f"fetch: {node.name}: "
+        if node.dead or node.boots != source.port or self.hosts.random.random() < self.hosts.cuts:
+            task.error += "no connection"
+            return False
+        granted = grant is not None and (grant.token, grant.certificate) == (source.token, self.name)
+        if found is None or wanted is None or not granted or found.used == source.token:
+            task.error += "not granted"
+            return False
+        found.used = source.token
+        if found.state in {TaskState.ABSENT, TaskState.EXITED}:
+            task.error += "it is not there"
+            return False
+        if not found.stored and self.hosts.random.random() < node.rigid:
+            found.refused, found.error = wanted.version, "it holds a device"
+            node.settle()
+            task.error += found.error
+            return False
+        if not found.stored:
+            # In its image, and not let out of it before it is taken back.
+            node.give_up(found)
+        if self.hosts.random.random() < self.hosts.cuts:
+            task.error += "the connection broke"
+            return False
+        task.error = ""
+        task.cpu_s, task.left_s, task.work_s = found.cpu_s, found.left_s, found.work_s
+        task.transfers, task.share, task.was_here, task.kept = found.transfers + 1, share, True, False
+        task.stored = True
+        self.hosts.transfers[task.id] = max(task.transfers, self.hosts.transfers.get(task.id, 0))
+        self._state(task, TaskState.PAUSED)
+        return True
+
+    def give_up(self, task: InMemoryTask) -> None:
+        """A node of another host fetches it."""
+        task.stored = True
+        self._state(task, TaskState.HANDED)
+        self.settle()
 
     def _has_room(self, task: InMemoryTask) -> bool:
         """Whether others leave the task its memory, as drivers whose pauses free memory see to it."""
@@ -386,18 +460,21 @@ class InMemoryNode:
             error=task.error,
             since_s=task.since_s,
             refused=self._refused(task),
+            transfers=task.transfers,
         )
 
     @staticmethod
     def _refused(task: InMemoryTask) -> int:
         """See `StatusMessage.refused`."""
         wanted = task.desired
+        if wanted is not None and wanted.grant is not None:
+            return wanted.version if task.refused == wanted.version else 0
         if wanted is None or wanted.state is not TaskState.PAUSED:
             return 0
         return wanted.version if task.kept or task.refused == wanted.version else 0
 
     def _report_state(self, task: InMemoryTask) -> None:
-        report = (task.state, task.exit, task.error, task.version, self._refused(task))
+        report = (task.state, task.exit, task.error, task.version, self._refused(task), task.transfers)
         if report != task.reported:
             task.reported = report
             self.hosts.history.append(("says", self.name, task.id, task.state.value, task.version))

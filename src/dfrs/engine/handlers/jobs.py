@@ -105,6 +105,7 @@ def complete(state: State, event: Complete, row: int) -> Steps:
     state.event_log.note(state.now_s, _FINISH, serial, _FINISHED)
     state.last_islands.forget(serial)
     state.refusals.pop(serial, None)
+    state.unmovable.pop(serial, None)
     state.speeds.forget(serial)
     state.demanding -= minimum > 0
     return ON_COMPLETION if event.last else ()

@@ -8,7 +8,7 @@ from dfrs.engine.state import State
 from dfrs.kernels import ledger
 from dfrs.model.decisions import PAUSED, Reason
 from dfrs.model.errors import InputError
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
+from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 from dfrs.model.run import Action
 
 _ACTION_OF = {Condition.DOWN: Action.DOWN, Condition.DRAIN: Action.DRAIN, Condition.UP: Action.UP}
@@ -88,10 +88,24 @@ def set_pauses(state: State, event: PauseAbility, _row: int) -> Steps:
     return ()
 
 
+def _islands(state: State, event: IslandsJoined) -> int:
+    if not np.isin([event.island, event.into], state.cluster.island).all() or event.island == event.into:
+        raise InputError(f"islands {event.island} and {event.into}: must be two in which there are nodes")
+    return -1
+
+
+def join_islands(state: State, event: IslandsJoined, _row: int) -> Steps:
+    """There are more ways than before: the policy is asked."""
+    state.cluster.join_islands(event)
+    state.last_islands.joined(event.island, event.into)
+    return ON_NODES
+
+
 HANDLERS = {
     NodeChange: Handler(_known, change),
     Join: Handler(_joinable, join),
     Capacity: Handler(_resizable, resize),
     PauseAbility: Handler(_known, set_pauses),
+    IslandsJoined: Handler(_islands, join_islands),
 }
 """By the event."""

@@ -1,20 +1,20 @@
-"""Pauses that nodes refuse, since they cannot free the job's memory: they are undone."""
+"""Pauses and moves that nodes refuse, since they cannot free the job's memory or check-point it: they are undone."""
 
 import numpy as np
 
 from dfrs.engine.commands import Commands, one
-from dfrs.engine.events import PauseRefused
+from dfrs.engine.events import MoveRefused, PauseRefused
 from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps, present_row
 from dfrs.engine.handlers.holds import goes_on
 from dfrs.engine.state import State
 from dfrs.model import tolerances
-from dfrs.model.decisions import MEMORY, PAUSED, RUNNING, Reason
+from dfrs.model.decisions import MEMORY, PAUSED, RUNNING, WAITING, Reason
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 from dfrs.model.run import Action
 
 
-def _refusable(state: State, event: PauseRefused) -> int:
+def _refusable(state: State, event: PauseRefused | MoveRefused) -> int:
     row, nodes = present_row(state, event.job_id), event.nodes
     job = state.held[event.job_id] if row < 0 else state.rows.jobs[row]
     if len(nodes) != job["tasks"] or not ((nodes >= 0) & (nodes < len(state.cluster))).all():
@@ -43,6 +43,31 @@ def refuse(state: State, event: PauseRefused, row: int) -> Steps:
                 state.held.put(state.held.take(event.job_id)[0], nodes.copy())
             else:
                 yield goes_on(state, row, nodes, Reason.KEPT)
+    yield from ON_NODES
+
+
+def refuse_move(state: State, event: MoveRefused, row: int) -> Steps:
+    """The job is where it was: those that were to have its memory give it back.
+
+    Where they cannot, it is paused. One that is paused, or held, meanwhile stays so.
+    """
+    if row < 0:
+        return
+    job = state.rows.jobs[row]
+    if job["state"] == WAITING:
+        return
+    state.unmovable[int(job["serial"])] = state.now_s
+    if job["state"] == RUNNING:
+        # For a moment it is nowhere, so that its memory counts once.
+        state.rows.slots(row)[:] = -1
+        job["state"], job["yield_"], job["speed"] = PAUSED, 0.0, 1.0
+        leaving = _leaving(state, event.nodes, float(job["memory"]))
+        for other in leaving or ():
+            yield _gives_back(state, other)
+        if leaving is not None:
+            yield goes_on(state, row, event.nodes, Reason.NOT_MOVED)
+        else:
+            yield _stays_paused(state, row, event.nodes)
     yield from ON_NODES
 
 
@@ -82,5 +107,12 @@ def _gives_back(state: State, row: int) -> Commands:
     return commands
 
 
-HANDLERS = {PauseRefused: Handler(_refusable, refuse)}
+def _stays_paused(state: State, row: int, nodes: Ints) -> Commands:
+    """A job that was to go to other nodes is paused where it is."""
+    state.rows.slots(row)[:] = nodes
+    state.rows.jobs[row]["state"] = RUNNING
+    return _gives_back(state, row)
+
+
+HANDLERS = {PauseRefused: Handler(_refusable, refuse), MoveRefused: Handler(_refusable, refuse_move)}
 """By the event."""

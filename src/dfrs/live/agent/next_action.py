@@ -23,6 +23,8 @@ class Verb(StrEnum):
 
     START = "start"
     TAKE = "take"
+    FETCH = "fetch"
+    """Not the driver's alone: receive it from a node of another host, and take it."""
     HAND = "hand"
     SET_SHARE = "set_share"
     PAUSE = "pause"
@@ -37,7 +39,7 @@ class TaskAction:
 
     verb: Verb
     share_cores: float = 0.0
-    """For START, TAKE and SET_SHARE."""
+    """For START, TAKE, FETCH and SET_SHARE."""
     grace_s: float = 0.0
     """For STOP."""
     keep: bool = False
@@ -73,7 +75,9 @@ def plan(
         case TaskState.ABSENT:
             return _absent(state, desired.grace_s)
         case TaskState.HANDED:
-            return _do(Verb.HAND) if state in LIVE - {TaskState.HANDED} else DONE
+            # With a grant it goes on until it is fetched.
+            give_up = desired.grant is None and state in LIVE - {TaskState.HANDED}
+            return _do(Verb.HAND) if give_up else DONE
         case TaskState.RUNNING | TaskState.PAUSED:
             return _present(desired, state, share_cores, was_here, kept)
         case _:
@@ -93,7 +97,8 @@ def plan_fenced(state: TaskState, grace_s: float) -> NextAction:
 def _absent(state: TaskState, grace_s: float) -> NextAction:
     if state is TaskState.ABSENT:
         return DONE
-    if state is TaskState.EXITED:
+    if state is TaskState.EXITED or (state is TaskState.HANDED and grace_s == 0.0):
+        # One that was handed over has nothing to end here.
         return _do(Verb.FORGET)
     return NextAction(action=TaskAction(verb=Verb.STOP, grace_s=grace_s))
 
@@ -122,7 +127,7 @@ def _present(
 
 def _arrive(desired: Desired, was_here: bool) -> NextAction:
     if desired.take:
-        return _do(Verb.TAKE, desired.share_cores)
+        return _do(Verb.TAKE if desired.source is None else Verb.FETCH, desired.share_cores)
     if desired.state is TaskState.PAUSED:
         return NextAction(problem="there is no such task on this node to pause")
     if was_here:

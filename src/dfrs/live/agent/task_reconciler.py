@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import BinaryIO, Protocol
 
 import structlog
 
@@ -30,7 +31,7 @@ from dfrs.live.drivers.base import (
     TaskState,
     TaskStatus,
 )
-from dfrs.live.protocol.wire import Desired, StatusMessage
+from dfrs.live.protocol.wire import Desired, Grant, Source, StatusMessage
 
 POLL_S = 0.2
 """Seconds between two looks at the driver."""
@@ -45,6 +46,18 @@ THREADS = 16
 ERROR_CHARS = 2000
 
 log = structlog.get_logger(__name__)
+
+
+class Transfers(Protocol):
+    """Gives tasks to other hosts, and fetches them from there."""
+
+    def allow(self, task: TaskId, grant: Grant | None, /) -> None:
+        """Who shows the grant may fetch the task, once; with None, nobody."""
+        ...
+
+    def fetch(self, task: TaskId, source: Source, receive: Callable[[BinaryIO], None], /) -> None:
+        """Have `receive` read the task. Raises DriverError, and what `receive` raises."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,7 +82,11 @@ class _Task:
     kept: bool | None = False
     """As in `TaskStatus`."""
     refusal: tuple[int, str] = (0, "")
-    """Version of the Desired at which it could not be paused, and why."""
+    """Version of the Desired at which it could not be paused, or check-pointed, and why."""
+    transfers: int = 0
+    """As in `TaskStatus`."""
+    offered: Grant | None = None
+    """That which the transfers know."""
     share_cores: float | None = None
     was_here: bool = False
     busy: bool = False
@@ -79,7 +96,7 @@ class _Task:
     last: TaskAction | None = None
     retry_at: float = 0.0
     retry_s: float = FIRST_RETRY_S
-    reported: tuple[TaskState, Exit | None, str, int, int] | None = None
+    reported: tuple[TaskState, Exit | None, str, int, int, int] | None = None
 
     @property
     def wanted(self) -> Desired | None:
@@ -89,18 +106,27 @@ class _Task:
         return self.desired
 
     @property
-    def report(self) -> tuple[TaskState, Exit | None, str, int, int]:
+    def report(self) -> tuple[TaskState, Exit | None, str, int, int, int]:
         """What the controller is to know of it."""
-        return self.state, self.exit, self.error, self.brought, self.refused_version
+        return self.state, self.exit, self.error, self.brought, self.refused_version, self.transfers
 
     @property
     def refused_version(self) -> int:
         """See `StatusMessage.refused`."""
         wanted = self.wanted
+        if wanted is not None and self.grant is not None:
+            return wanted.version if self.refusal[0] == wanted.version else 0
         if wanted is None or wanted.state is not TaskState.PAUSED or self.state not in LIVE:
             return 0
         stays = self.state is TaskState.PAUSED and self.kept is True
         return wanted.version if stays or self.refusal[0] == wanted.version else 0
+
+    @property
+    def grant(self) -> Grant | None:
+        """By which a node of another host may fetch it now."""
+        wanted = self.wanted
+        offered = wanted is not None and wanted.state is TaskState.HANDED and self.state in LIVE and not self.fenced
+        return wanted.grant if wanted is not None and offered else None
 
     @property
     def may_come(self) -> bool:
@@ -121,7 +147,7 @@ class _Task:
         if wanted is None:
             return DONE
         version, why = self.refusal
-        if wanted.state is TaskState.PAUSED and wanted.version == version and self.state in LIVE:
+        if (wanted.state is TaskState.PAUSED or self.grant) and wanted.version == version and self.state in LIVE:
             return NextAction(problem=why)
         return plan(wanted, self.state, share_cores=self.share_cores, was_here=self.was_here, kept=self.kept)
 
@@ -129,6 +155,7 @@ class _Task:
         """Take over what the driver says of it."""
         state, ended = (TaskState.ABSENT, None) if found is None else (found.state, found.exit)
         self.kept = False if found is None else found.kept
+        self.transfers = 0 if found is None else found.transfers
         if found is None and self.refused is not None:
             state, ended = TaskState.EXITED, self.refused
         if (state, ended) != (self.state, self.exit):
@@ -149,6 +176,7 @@ class _Task:
             error=self.error,
             since_s=self.since_s,
             refused=self.refused_version,
+            transfers=self.transfers,
         )
 
 
@@ -157,11 +185,18 @@ class TaskReconciler:
 
     With `accounts` each task runs under the account that its spec names, and must name one that is not root's, or it
     ends as not started; without, all run as the agent does.
-    Everything but calls of the driver happens on the event loop of `run`.
+    Everything but calls of the driver happens on the event loop of `run`. Without `transfers` no task goes to another
+    host.
     """
 
     def __init__(
-        self, driver: Driver, send: Callable[[StatusMessage], None], *, accounts: bool = False, poll_s: float = POLL_S
+        self,
+        driver: Driver,
+        send: Callable[[StatusMessage], None],
+        *,
+        accounts: bool = False,
+        transfers: Transfers | None = None,
+        poll_s: float = POLL_S,
     ) -> None:
         self.looked = asyncio.Event()
         """Set once it is known what the driver has."""
@@ -170,6 +205,7 @@ class TaskReconciler:
         self._driver = driver
         self._send_status = send
         self._accounts = accounts
+        self._transfers = transfers
         self._poll_s = poll_s
         self._tasks: dict[TaskId, _Task] = {}
         self._retired: OrderedDict[TaskId, int] = OrderedDict()
@@ -192,6 +228,14 @@ class TaskReconciler:
                 task.dismissed = task.dismissed if task.task in named else True
                 task.fenced = False
         self._poke.set()
+
+    def refuse(self, task: TaskId, token: str, why: str) -> None:
+        """A task could not be check-pointed when it was to be fetched by this token."""
+        known = self._tasks.get(task)
+        wanted = None if known is None else known.wanted
+        if known is not None and wanted is not None and wanted.grant is not None and wanted.grant.token == token:
+            known.refusal = wanted.version, why[:ERROR_CHARS]
+            self._poke.set()
 
     def fence(self) -> int:
         """Stop all tasks, start none, until the controller has said everything again. How many that ends."""
@@ -279,6 +323,9 @@ class TaskReconciler:
         self.looked.set()
 
     def _advance(self, task: _Task) -> None:
+        if self._transfers is not None and task.offered != task.grant:
+            task.offered = task.grant
+            self._transfers.allow(task.task, task.grant)
         action = (planned := task.plan()).action
         if action is None:
             task.error = planned.problem
@@ -298,6 +345,10 @@ class TaskReconciler:
         if action != task.last:
             task.retry_s = FIRST_RETRY_S
         task.last = action
+        if action.verb is Verb.FETCH:
+            # It may take long: what went wrong before says nothing of it.
+            task.error = ""
+            self._tell(task)
         try:
             await loop.run_in_executor(self._callers, self._call, task.task, action, desired)
         except RefusedError as error:
@@ -320,7 +371,7 @@ class TaskReconciler:
         else:
             task.error = ""
             task.retry_at = time.monotonic() + action.patience_s
-            if action.verb in {Verb.START, Verb.TAKE, Verb.SET_SHARE}:
+            if action.verb in {Verb.START, Verb.TAKE, Verb.FETCH, Verb.SET_SHARE}:
                 task.share_cores = action.share_cores
                 self.shared.set()
             elif action.verb is Verb.FORGET:
@@ -341,6 +392,10 @@ class TaskReconciler:
                 driver.start(task, self._under_account(desired.spec), action.share_cores)
             case Verb.TAKE:
                 driver.take(task, action.share_cores)
+            case Verb.FETCH:
+                assert desired is not None
+                self._fetch(task, desired)
+                driver.take(task, action.share_cores)
             case Verb.SET_SHARE:
                 driver.set_share(task, action.share_cores)
             case Verb.HAND:
@@ -353,6 +408,14 @@ class TaskReconciler:
                 driver.stop(task, action.grace_s)
             case Verb.FORGET:
                 driver.forget(task)
+
+    def _fetch(self, task: TaskId, desired: Desired) -> None:
+        if self._transfers is None:
+            raise DriverError("this node takes no tasks from other hosts")
+        assert desired.spec is not None
+        assert desired.source is not None
+        spec = self._under_account(desired.spec)
+        self._transfers.fetch(task, desired.source, lambda stream: self._driver.receive(task, spec, stream))
 
     def _under_account(self, spec: TaskSpec) -> TaskSpec:
         if not self._accounts:

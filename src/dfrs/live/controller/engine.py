@@ -209,6 +209,7 @@ class ControllerLoop:
             lost = state.placement.welcome(node, agent.hello, rebooted=rebooted)
             if hello != node.hello:
                 node.hello = hello
+                self.lifecycle.hello_again = True
                 self._hellos[node.number] = self._hellos.get(node.number, set()) | lost
             state.placement.sync()
             state.placement.greet(node, state.settings.report_s)

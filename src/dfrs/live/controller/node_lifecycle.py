@@ -12,7 +12,7 @@ from dfrs.live.controller.state import State
 from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError
 from dfrs.live.protocol.resources import JobState
 from dfrs.live.protocol.wire import Hello
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
+from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 TAKEOVER_S = 5.0
 """A connection that has been silent for so long gives way to a new one of the same name."""
@@ -35,6 +35,8 @@ class NodeLifecycle:
         self._state = state
         self._planner = planner
         self._said = ""
+        self.hello_again = True
+        """Whether any node said hello since it was last looked which of them exchange tasks."""
 
     def refuse(self, hello: Hello, now: float) -> None:
         """Raise ConflictError where another agent is connected under that name.
@@ -112,6 +114,7 @@ class NodeLifecycle:
     def _add(self, node: NodeRecord) -> None:
         state = self._state
         node.seen_at = state.settings.steady()
+        self.hello_again = True
         state.nodes.append(node)
         state.numbers[node.name] = node.number
         self._say_abilities()
@@ -123,10 +126,34 @@ class NodeLifecycle:
             self._said = can
             log.info("what nodes can do", policy=self._state.settings.policy, can=can)
 
+    def _join_islands(self, plan: ControllerPlan) -> None:
+        """Tell the core of nodes between which tasks can go since their agents said hello anew.
+
+        Where they no longer can, each move is refused when it is tried.
+        """
+        island = {node.number: node.island for node in self._state.nodes}
+        first: dict[object, int] = {}
+        for node in self._state.nodes:
+            for way in _ways(node.hello) if views.is_present(self._state, node) else ():
+                old, into = island[node.number], island[first.setdefault(way, node.number)]
+                if old != into:
+                    plan.events.append(IslandsJoined(old, into))
+                    island |= {number: into for number, name in island.items() if name == old}
+        moved = [node for node in self._state.nodes if island[node.number] != node.island]
+        for node in moved:
+            name = island[node.number]
+            plan.rows.append((tables.SET_ISLAND, {"b_number": node.number, "b_island": name}))
+            plan.after.append(lambda node=node, name=name: setattr(node, "island", name))
+        if moved:
+            plan.after.append(self._say_abilities)
+
     def watch(self, plan: ControllerPlan) -> None:
         """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
         state, now = self._state, self._state.settings.steady()
         jobs_of_lost: set[int] = set()
+        if self.hello_again:
+            self.hello_again = False
+            self._join_islands(plan)
         for node in state.nodes:
             if state.numbers[node.name] != node.number:
                 continue
@@ -214,8 +241,15 @@ class NodeLifecycle:
 
 def _island(hello: Hello, nodes: Sequence[NodeRecord]) -> int:
     """Tasks move between nodes of one host where drivers can do that; a node alone is its own island."""
+    ways = _ways(hello)
+    return next((node.island for node in nodes if ways & _ways(node.hello)), len(nodes))
+
+
+def _ways(hello: Hello) -> set[object]:
+    """How tasks come to a node and leave it: nodes that have one in common exchange them."""
+    ways = set[object]()
     if hello.abilities.moves_on_host:
-        for node in nodes:
-            if node.hello.host == hello.host and node.hello.abilities.moves_on_host:
-                return node.island
-    return len(nodes)
+        ways.add(hello.host)
+    if hello.abilities.images is not None and hello.transfers is not None:
+        ways.add(hello.abilities.images)
+    return ways

@@ -1,17 +1,31 @@
 """Where tasks are and where they shall be: what each node is desired to have, from placements and from what nodes say.
 
 A task is started on a node only if no other node has it or may have it; once any node had it, it is only ever handed
-over. Between nodes it first has to be HANDED by the one, and then the other is told to take it. So however messages
-are lost, repeated or late, and whenever the controller ends and comes back, no attempt at a job runs twice; and a new
-attempt begins only when all nodes have said that they have nothing of the old one, or are lost.
+over. Between nodes of a host it first has to be HANDED by the one, and then the other is told to take it. Between hosts
+the other fetches it from the one, where it goes on until then, and is HANDED before the other can have all of it; both
+count how often that was done, and the copy with the lower count is only ever forgotten. So however messages are lost,
+repeated or late, and whenever the controller ends and comes back, no attempt at a job runs twice; and a new attempt
+begins only when all nodes have said that they have nothing of the old one, or are lost.
 """
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dfrs.engine.commands import DETACH, Commands
-from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observation, TaskRecord, order_of
+from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observation, TaskRecord, Transfer, order_of
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
-from dfrs.live.protocol.wire import MESSAGE_BYTES, Desire, Desired, Hello, StatusMessage, Welcome
+from dfrs.live.protocol.wire import (
+    GRACE_S,
+    MESSAGE_BYTES,
+    Desire,
+    Desired,
+    Grant,
+    Hello,
+    Source,
+    StatusMessage,
+    TransferPort,
+    Welcome,
+)
 from dfrs.model.nodes import Condition
 from dfrs.model.run import Action
 
@@ -23,6 +37,8 @@ NEAR = 1
 """Distance of a node to which a task can be handed."""
 SHARE_STEP = 1e-6
 """Cores. Shares that differ by less are the same."""
+FIRST_RENEWAL_S, MOST_FAILURES = 1.0, 6
+"""A failed transfer is tried again after so long, doubled each time; after so many the task stays where it is."""
 
 _MOVES = (int(Action.START), int(Action.RESUME), int(Action.MIGRATE))
 _PAUSE, _LOST = int(Action.PAUSE), int(Action.LOST)
@@ -33,7 +49,11 @@ class PlacementState:
     """All tasks of `jobs` on `nodes`. Sends nothing before `flush`."""
 
     def __init__(
-        self, jobs: Mapping[int, JobRecord], nodes: Sequence[NodeRecord], spec_of: Callable[[JobRecord], TaskSpec]
+        self,
+        jobs: Mapping[int, JobRecord],
+        nodes: Sequence[NodeRecord],
+        spec_of: Callable[[JobRecord], TaskSpec],
+        steady: Callable[[], float],
     ) -> None:
         self.dirty: set[int] = set()
         """Jobs of which something new is known."""
@@ -43,6 +63,7 @@ class PlacementState:
         self._jobs = jobs
         self._nodes = nodes
         self._spec_of = spec_of
+        self._steady = steady
         self._tasks_on: dict[int, dict[TaskId, TaskRecord]] = {}
         self._version = 0
         self._waiting: set[int] = set()
@@ -127,6 +148,15 @@ class PlacementState:
         self._waiting.add(job.id)
         self.dirty.add(job.id)
 
+    def stay(self, job: JobRecord) -> None:
+        """Its tasks are to be where they are now: they could not leave."""
+        for task in job.tasks:
+            if task.holder is not None:
+                task.target = task.holder
+                task.at[task.holder].fixed = False
+            task.transfer = None
+        self.touch(job)
+
     def settle_later(self, job: JobRecord) -> None:
         """See to it at the next `sync`."""
         self._waiting.add(job.id)
@@ -170,6 +200,11 @@ class PlacementState:
             return
         if status.state is not TaskState.EXITED and order_of(status) < observation.order:
             return
+        if status.state is not TaskState.ABSENT and status.transfers < task.transfers:
+            # It went on elsewhere since: what becomes of this copy says nothing of the task.
+            observation.state, observation.transfers = TaskState.HANDED, status.transfers
+            self.touch(self._jobs[status.task.job])
+            return
         if observation.state is TaskState.EXITED and status.state in LIVE:
             # Late, whatever it is dated: clocks may be set back, and a task ends only once.
             return
@@ -182,7 +217,9 @@ class PlacementState:
     def _see(self, node: NodeRecord, task: TaskRecord, observation: Observation, status: StatusMessage) -> None:
         row = node.desired.get(status.task)
         heeded = row is not None and status.version >= row.version
-        observation.kept = row is not None and row.state is TaskState.PAUSED and status.refused == row.version
+        refused = row is not None and status.refused == row.version
+        observation.kept = refused and row is not None and row.state is TaskState.PAUSED
+        observation.fixed = refused and row is not None and row.grant is not None
         if status.state is TaskState.ABSENT:
             leaving = row is not None and row.state in {TaskState.ABSENT, TaskState.HANDED}
             if row is None or (leaving and heeded) or (not leaving and observation.state in LIVE):
@@ -191,7 +228,8 @@ class PlacementState:
         task.started = True
         if status.state is TaskState.HANDED and not (heeded and row is not None and row.state is TaskState.HANDED):
             return
-        observation.state = status.state
+        observation.state, observation.transfers = status.state, status.transfers
+        task.transfers = max(task.transfers, status.transfers)
         if status.state is TaskState.EXITED:
             task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
 
@@ -238,8 +276,11 @@ class PlacementState:
                 continue
             observation = self._put(task, node.number)
             observation.state, observation.order, observation.error = status.state, (0, 0.0), status.error
+            observation.transfers, task.transfers = status.transfers, max(task.transfers, status.transfers)
             task.started = True
-            if status.state is TaskState.EXITED:
+            if status.transfers < task.transfers:
+                observation.state = TaskState.HANDED
+            elif status.state is TaskState.EXITED:
                 task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
             self.touch(job)
         return lost
@@ -283,7 +324,10 @@ class PlacementState:
                 self._want(job, task, node, TaskState.RUNNING)
 
     def _steer(self, job: JobRecord, task: TaskRecord) -> None:
-        target, others = task.target, [node for node in task.at if node != task.target]
+        target = task.target
+        if self._elsewhere(job, task):
+            return
+        others = [node for node in task.at if node != target and not task.out_of_date(node)]
         for node in others:
             self._want(job, task, node, TaskState.HANDED)
         state = TaskState.PAUSED if job.paused else TaskState.RUNNING
@@ -301,6 +345,80 @@ class PlacementState:
             state = TaskState.HANDED
         self._want(job, task, target, state)
 
+    def _elsewhere(self, job: JobRecord, task: TaskRecord) -> bool:
+        """See to a task that nodes of several hosts have or may have, or are to have; False where there is no such."""
+        holder, target = task.holder, task.target
+        hosts = {self._nodes[node].hello.host for node in (*task.at, target)}
+        if len(hosts) < 2 or not task.started:
+            task.transfer = None
+            return False
+        copies = {node for node in task.at if task.out_of_date(node)}
+        for node in copies:
+            self._want(job, task, node, TaskState.ABSENT)
+        if holder is None:
+            # Each says what it has when it is back, unless the target is the only one that may.
+            if set(task.at) - copies == {target} and self._in_vain(task, target):
+                self._want(job, task, target, TaskState.HANDED)
+            return True
+        rest = set(task.at) - copies - {holder, target}
+        for node in rest:
+            self._want(job, task, node, TaskState.HANDED)
+        if holder == target:
+            if rest:
+                # One of them may be fetching it.
+                self._offer(task, holder, None)
+                return True
+            task.transfer = None
+            self._want(job, task, target, TaskState.PAUSED if job.paused else TaskState.RUNNING)
+        elif rest or target in copies:
+            self._offer(task, holder, None)
+        elif self._nodes[holder].hello.host == self._nodes[target].hello.host:
+            return False
+        else:
+            self._transfer(job, task, holder)
+        return True
+
+    def _transfer(self, job: JobRecord, task: TaskRecord, holder: int) -> None:
+        """Have the target fetch it from the node that has it, where it goes on until then."""
+        source, target, now = self._nodes[holder], self._nodes[task.target], self._steady()
+        if source.hello.transfers is None or target.hello.transfers is None:
+            task.at[holder].fixed = True
+            who = source if source.hello.transfers is None else target
+            task.at[holder].error = f"node {who.name}: tasks cannot go to other hosts, or come from there"
+            self.dirty.add(job.id)
+            return
+        transfer, observation = task.transfer, task.at.get(task.target)
+        if transfer is None or (transfer.source, transfer.target) != (holder, task.target):
+            transfer = Transfer(holder, task.target, secrets.token_hex(32), now + FIRST_RENEWAL_S)
+            task.transfer = transfer
+        elif observation is not None and observation.error and now >= transfer.renew_at:
+            transfer.failures += 1
+            if transfer.failures >= MOST_FAILURES:
+                task.at[holder].fixed = True
+                task.at[holder].error = observation.error
+                self.dirty.add(job.id)
+                return
+            transfer.token, transfer.renew_at = secrets.token_hex(32), now + FIRST_RENEWAL_S * 2**transfer.failures
+            observation.error = ""
+        if observation is not None and observation.error:
+            self._waiting.add(job.id)
+        self._offer(task, holder, Grant(token=transfer.token, certificate=target.hello.transfers.certificate))
+        if observation is None:
+            self._put(task, task.target).sent = False
+        port = TransferPort.model_dump(source.hello.transfers)
+        state = TaskState.PAUSED if job.paused else TaskState.RUNNING
+        self._want(job, task, task.target, state, Source(token=transfer.token, **port))
+
+    def _offer(self, task: TaskRecord, holder: int, grant: Grant | None) -> None:
+        """Have it go on where it is until it is fetched. Without a grant: as it is, or by nobody."""
+        node = self._nodes[holder]
+        row = node.desired.get(task.id)
+        held = row is not None and row.state is TaskState.HANDED and row.grant is not None
+        if held and row is not None and grant in (None, row.grant):
+            return
+        grant = grant or Grant(token=secrets.token_hex(32), certificate="")
+        self._tell(node, Desired(task=task.id, version=self._next(), state=TaskState.HANDED, grant=grant))
+
     def _in_vain(self, task: TaskRecord, target: int) -> bool:
         """Whether its node may wait for ever for a task that nobody can hand it.
 
@@ -311,17 +429,22 @@ class PlacementState:
             return False
         return row.state is TaskState.HANDED or (row.take and observation.error != "")
 
-    def _want(self, job: JobRecord, task: TaskRecord, number: int, state: TaskState) -> None:
+    def _want(
+        self, job: JobRecord, task: TaskRecord, number: int, state: TaskState, source: Source | None = None
+    ) -> None:
         node = self._nodes[number]
         row = node.desired.get(task.id)
-        same = row is not None and row.state is state
+        same = row is not None and row.state is state and row.grant is None
         if state not in _UP:
             if not same:
-                self._tell(node, Desired(task=task.id, version=self._next(), state=state))
+                # A copy that is out of date has nothing to end.
+                grace_s = 0.0 if task.out_of_date(number) else GRACE_S
+                self._tell(node, Desired(task=task.id, version=self._next(), state=state, grace_s=grace_s))
             return
         share = self.share_cores(job, task)
         keep = job.held and state is TaskState.PAUSED
-        if same and row is not None and abs(row.share_cores - share) < SHARE_STEP and row.keep == keep:
+        same = same and row is not None and (row.keep, row.source) == (keep, source)
+        if same and row is not None and abs(row.share_cores - share) < SHARE_STEP:
             return
         self._tell(
             node,
@@ -332,6 +455,7 @@ class PlacementState:
                 share_cores=share,
                 spec=self._spec(job),
                 take=task.started,
+                source=source,
                 keep=keep,
             ),
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from dfrs.engine.events import Complete, Event, Hold, PauseRefused, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit, Unhold, Wake
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.database import Change
@@ -241,6 +241,8 @@ class Planner:
             self.finish(plan, job, JobOutcome(state=JobState.DONE, exit=_done(exits), code=0), "finish")
         elif (kept := next((task for task in job.tasks if _is_kept(task)), None)) is not None and job.paused:
             self._refused(plan, job, kept)
+        elif (fixed := next((task for task in job.tasks if _is_fixed(task)), None)) is not None:
+            self._cannot_leave(plan, job, fixed)
         else:
             row = self._state.picture.row(job.id)
             unready = row is not None and math.isinf(row["ready_s"]) and job.placed
@@ -255,6 +257,17 @@ class Planner:
         plan.events.append(PauseRefused(job.id, np.array(nodes, np.int64)))
         why = task.at[task.target].error or "its memory could not be freed: it stays accounted for"
         self.note(plan, "kept", job=job, node=self._state.nodes[task.target].name, why=why)
+        plan.jobs.add(job.id)
+
+    def _cannot_leave(self, plan: ControllerPlan, job: JobRecord, task: TaskRecord) -> None:
+        """It was to go to another host, and cannot: it goes on where it is."""
+        if any(each.holder is None for each in job.tasks):
+            return
+        nodes = [each.holder for each in job.tasks]
+        assert task.holder is not None
+        why = task.at[task.holder].error or "it could not be check-pointed"
+        self.note(plan, "fixed", job=job, node=self._state.nodes[task.holder].name, why=why)
+        plan.events.append(MoveRefused(job.id, np.array(nodes, np.int64)))
         plan.jobs.add(job.id)
 
     def _failed(self, plan: ControllerPlan, job: JobRecord, rank: int, found: Exit) -> None:
@@ -376,12 +389,13 @@ _RANK: Mapping[type[Event], int] = {
     NodeChange: 1,
     Complete: 2,
     PauseRefused: 3,
-    Unhold: 4,
-    Submit: 5,
-    Hold: 6,
-    Revise: 7,
-    Ready: 8,
-    Wake: 9,
+    MoveRefused: 4,
+    Unhold: 5,
+    Submit: 6,
+    Hold: 7,
+    Revise: 8,
+    Ready: 9,
+    Wake: 10,
 }
 
 
@@ -398,12 +412,17 @@ def in_order(events: Sequence[Event]) -> list[Event]:
 def _is_gone(task: TaskRecord) -> bool:
     if task.exit is not None:
         return task.exit.kind is ExitKind.LOST
-    return task.started and not task.at
+    return task.gone
 
 
 def _is_kept(task: TaskRecord) -> bool:
     observation = task.at.get(task.target)
     return observation is not None and observation.kept
+
+
+def _is_fixed(task: TaskRecord) -> bool:
+    holder = task.holder
+    return holder is not None and holder != task.target and task.at[holder].fixed
 
 
 def _is_good(found: Exit) -> bool:

@@ -31,6 +31,22 @@ class Observation:
     error: str = ""
     kept: bool = False
     """It was to be paused, and its memory could not be freed."""
+    transfers: int = 0
+    """How often it has gone from host to host; see `StatusMessage`."""
+    fixed: bool = False
+    """It was to be fetched, and that cannot be."""
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A task on its way from one host to another."""
+
+    source: int
+    target: int
+    token: str
+    renew_at: float
+    """When a failed attempt is followed by another one, by the steady clock."""
+    failures: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -45,12 +61,32 @@ class TaskRecord:
     started: bool = False
     """Some node had it: from now on it is only handed over."""
     exit: Exit | None = None
+    transfer: Transfer | None = None
+    """Under way to another host."""
+    transfers: int = 0
+    """How often it has gone from host to host, as far as nodes have said."""
     samples: tuple[tuple[float, Sample], ...] = ()
     """The last two reports of its use, with the host's clock."""
     base: tuple[float, Sample] | None = None
     """Where the time begins that discovery looks at next: no weight on its node has changed since. None: the next
     report will be that."""
     used_cores: float | None = None
+
+    @property
+    def holder(self) -> int | None:
+        """The node that has it, as far as any has said so."""
+        known = [n for n, each in self.at.items() if each.state is not None and not self.out_of_date(n)]
+        return max(known, key=lambda n: self.at[n].state is not TaskState.HANDED, default=None)
+
+    def out_of_date(self, node: int) -> bool:
+        """Whether the node has only a copy of it: it went on elsewhere since."""
+        each = self.at.get(node)
+        return each is not None and each.state is TaskState.HANDED and each.transfers < self.transfers
+
+    @property
+    def gone(self) -> bool:
+        """Whether some node had it, and now none has it or may have it."""
+        return self.started and all(self.out_of_date(node) for node in self.at)
 
     @property
     def arrived(self) -> bool:

@@ -16,7 +16,7 @@ from dfrs.engine.codec import digest
 from dfrs.engine.commands import NOTHING, Commands
 from dfrs.engine.core import Core
 from dfrs.engine.event_log import EventLog
-from dfrs.engine.events import Complete, Event, Hold, PauseRefused, Ready, Revise, Submit
+from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.records import JobRecord, NodeRecord
@@ -57,7 +57,7 @@ class State:
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
-        self.placement = PlacementState(self.jobs, self.nodes, self.spec)
+        self.placement = PlacementState(self.jobs, self.nodes, self.spec, settings.steady)
         self.activity = ActivityFeed()
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}
@@ -222,6 +222,8 @@ class State:
                 places.touch(job)
             elif isinstance(event, PauseRefused):
                 job.kept = True
+            elif isinstance(event, MoveRefused) and not replaying:
+                places.stay(job)
         touched = places.obey(decided.commands, replaying=replaying)
         if decided.problem:
             touched |= self._resync(replaying=replaying)

@@ -122,9 +122,9 @@ SET_JOB = (
 )
 ADD_NODE = nodes.insert()
 # One statement a column: two of them in one transaction do not undo each other.
-SET_CONDITION, SET_DRAINED, SET_HELLO = (
+SET_CONDITION, SET_DRAINED, SET_HELLO, SET_ISLAND = (
     nodes.update().where(nodes.c.number == bindparam("b_number")).values({name: bindparam(f"b_{name}")})
-    for name in ("condition", "drained", "hello")
+    for name in ("condition", "drained", "hello", "island")
 )
 ADD_ACTIVITY = activity.insert()
 ADD_POINT = points.insert()

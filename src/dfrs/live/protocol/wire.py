@@ -16,6 +16,8 @@ from dfrs.model.errors import InputError
 PROTOCOL = 1
 MESSAGE_BYTES = 8 << 20
 """The longest message either side accepts."""
+GRACE_S = 10.0
+"""How long a task may take to end by itself, unless it is told otherwise."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Seconds = Annotated[float, Field(ge=0, le=1e15)]
@@ -141,8 +143,8 @@ class Desired(Wire):
     """With `take`: a node of another host that has it."""
     grant: Grant | None = None
     """With HANDED: it goes on until it is fetched."""
-    grace_s: Seconds = 10.0
-    """For ABSENT: how long it may take to end by itself."""
+    grace_s: Seconds = GRACE_S
+    """For ABSENT: how long it may take to end by itself; 0 also says that what is handed here is out of date."""
     keep: bool = False
     """For PAUSED: also if its memory cannot be freed."""
 
