@@ -155,6 +155,16 @@ class TaskDirectory:
         except OSError as error:
             raise DriverError(f"task {task}: {self.path(task)}/stop: {error.strerror}") from error
 
+    def in_image(self, task: TaskId) -> bool:
+        """Whether it is in an image instead of in memory, or its supervisor is about to bring that about."""
+        path = self.path(task)
+        if not os.path.lexists(f"{path}/image"):
+            return False
+        if living(self.supervisor(task)) is not None:
+            return True
+        # Nobody else would end it.
+        return os.path.lexists(f"{path}/parked") and not os.path.lexists(f"{path}/stop")
+
     def supervisor(self, task: TaskId) -> str:
         """The identity of its supervisor, living or not; empty if it never had one."""
         return read_text(f"{self.path(task)}/supervisor.pid")

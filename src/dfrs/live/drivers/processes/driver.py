@@ -46,7 +46,7 @@ class SupervisedDriver(ABC):
                 owner = self._owner(task) if lock is not None else None
                 if owner is None or owner.node != self.node:
                     continue
-                if not self.files.supervisor(task):
+                if not self.files.supervisor(task) and not self.files.in_image(task):
                     self._discard(task, owner)
                 elif owner.came_from:
                     self._arrive(task, owner)
@@ -123,6 +123,8 @@ class SupervisedDriver(ABC):
         if ended is not None:
             self._ended[task] = ended
             return TaskStatus(task=task, state=TaskState.EXITED, exit=ended)
+        if self.files.in_image(task):
+            return TaskStatus(task=task, state=TaskState.HANDED if owner.handed else TaskState.PAUSED)
         name = self.files.supervisor(task)
         if not name and not self.files.busy(task) and not self.files.supervisor(task):
             return TaskStatus(task=task, state=TaskState.ABSENT)
@@ -271,7 +273,11 @@ class SupervisedDriver(ABC):
             self._kill(task, owner)
         # Its supervisor, which needs the lock to end, stores what the task said last.
         until = time.monotonic() + LAST_WORDS_S
-        while supervisor.living(self.files.supervisor(task)) and time.monotonic() < until:
+        while (
+            supervisor.living(self.files.supervisor(task))
+            and not self.files.in_image(task)
+            and time.monotonic() < until
+        ):
             # The program may only just have been started.
             self._kill(task, owner)
             time.sleep(0.002)
