@@ -22,13 +22,20 @@ from pathlib import Path
 
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.image_files import CHUNK_BYTES, ImageError, Writer
-from dfrs.live.drivers.processes.supervisor import read_text, replace_file
+from dfrs.live.drivers.processes.supervisor import read_text, replace_file, write_control
 
 VARIABLE = "DFRS_CRIU"
 """Names the program; without it, it is looked for on the PATH."""
 BEGIN_S = 2.0
 PROBE_S = 20.0
+SIGNALLED = 128
+"""From here on a shell's statuses say that its program was killed."""
+REMOVE_MARK = ("/bin/sh", "-c", f'"$@"; status=$?; [ $status -ge {SIGNALLED} ] || rm -f "$0"; exit $status')
 HARMLESS = ("RLIMIT_NOFILE", "kdat cache")
+
+
+class CriuKilledError(ImageError):
+    """CRIU was killed: what it was dumping may have been changed by it."""
 
 
 class Criu:
@@ -37,10 +44,11 @@ class Criu:
     def __init__(self, program: str, version: str) -> None:
         self.program, self.version = program, version
 
-    def dump(self, main: int, freezer: str | None, writer: Writer, timeout_s: float) -> int:
+    def dump(self, main: int, freezer: str | None, mark: str, writer: Writer, timeout_s: float) -> int:
         """Write the tree of processes below `main` to `writer`, and leave it as it is, frozen if it was; plain bytes.
 
-        Raises ImageError with CRIU's reason, or why the writer did not take it.
+        The file `mark` is removed when CRIU has let go of the processes, also if this process is killed. Raises
+        ImageError with CRIU's reason, or why the writer did not take it; CriuKilledError.
         """
         with tempfile.TemporaryDirectory(prefix="dfrs-") as folder:
             command = [self.program, "dump", "--tree", str(inner_number(main)), "--leave-running", "--stream", "-v2"]
@@ -49,8 +57,10 @@ class Criu:
                 command += ["--freeze-cgroup", freezer]
             capture = _Capture(folder, writer)
             # In the name space that its processes know, where that is not this one.
-            status, said = _call([*_enter_space(main), *command], timeout_s)
+            status, said = _call([*REMOVE_MARK, mark, *_enter_space(main), *command], timeout_s)
             capture.end()
+        if status < 0 or status >= SIGNALLED:
+            raise CriuKilledError("CRIU was killed")
         if capture.problem is not None:
             raise ImageError(why(capture.problem))
         if status != 0:
@@ -80,6 +90,9 @@ def _call(command: list[str], timeout_s: float) -> tuple[int, str]:
             )
         except OSError as error:
             return 127, f"Error: {command[0]}: {error.strerror}"
+        # Want of memory must not end it half way.
+        with contextlib.suppress(OSError):
+            write_control(f"/proc/{process.pid}/oom_score_adj", "-1000")
         timer = threading.Timer(timeout_s, process.kill)
         timer.start()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -97,7 +110,7 @@ def reason_of(said: str, status: int) -> str:
         match = re.search(r"Error\s*(?:\([^)]*\))?:\s*(.+)", line)
         if match and not any(word in line for word in HARMLESS):
             return match[1].strip()
-    return f"CRIU was killed by signal {-status}" if status < 0 else f"CRIU failed with status {status}"
+    return f"CRIU failed with status {status}"
 
 
 def _status_numbers(pid: int) -> list[int]:
@@ -310,7 +323,7 @@ def _probe(program: str) -> tuple[str, str]:
         until = time.monotonic() + BEGIN_S
         while "sleep" not in read_text(f"/proc/{process.pid}/comm") and time.monotonic() < until:
             time.sleep(0.001)
-        criu.dump(process.pid, None, image, PROBE_S)
+        criu.dump(process.pid, None, "", image, PROBE_S)
         process.kill()
         process.wait()
         with served(image.read) as (folder, _):

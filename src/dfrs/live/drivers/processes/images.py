@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.drivers.processes import supervisor
-from dfrs.live.drivers.processes.criu import Criu, inner_number, parent_of, reason_of, served, why
+from dfrs.live.drivers.processes.criu import Criu, CriuKilledError, inner_number, parent_of, reason_of, served, why
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.live.drivers.processes.image_files import (
     CHUNK_BYTES,
@@ -49,6 +49,8 @@ FREEZE_S = 2.0
 DUMP_S = 600.0
 RESTORE_S = 600.0
 PARK_S = 30.0
+HARM_S = 5.0
+"""At most so long it is watched whether CRIU, which was killed, has left harm."""
 OWN_NUMBERS = 2_000
 """So many process numbers are left to CRIU in a name space of its own."""
 
@@ -85,6 +87,27 @@ class Images:
                         shutil.rmtree(image, ignore_errors=True)
                 finally:
                     os.close(lock)
+
+        for task in self.files.ids():
+            if os.path.exists(f"{self.files.path(task)}/dumping"):
+                with contextlib.suppress(ImageError), self._locked(task):
+                    self._examine(task)
+
+    def _examine(self, task: TaskId) -> None:
+        """After a caller was killed: whether its dump has done harm."""
+        mark = f"{self.files.path(task)}/dumping"
+        owner = self.files.owner(task)
+        threads = [int(word) for word in read_text(mark).split()]
+        if owner is None or _at_work(mark) or self.files.exit(task) is not None:
+            return
+        place = self.files.place(task, owner)
+        paused = place.frozen()
+        if self._unharmed(place, threads):
+            supervisor.remove(mark)
+            if paused:
+                place.freeze(FREEZE_S)
+        else:
+            place.kill(FREEZE_S)
 
     def _links(self, name: str) -> list[str]:
         task = f"{self.files.tasks}/{'.'.join(name.split('.')[:3])}"
@@ -147,8 +170,17 @@ class Images:
             numbers = _numbers(place)
             counted, inner = Counted(writer), inner_number(main)
             target = Compressed(counted) if self.compress else counted
+            mark = f"{self.files.path(task)}/dumping"
+            threads = _threads(place)
+            replace_file(mark, " ".join(map(str, threads)).encode())
             try:
-                plain = self.criu.dump(main, os.path.dirname(place.entries["freeze"]), target, timeout_s)
+                plain = self.criu.dump(main, os.path.dirname(place.entries["freeze"]), mark, target, timeout_s)
+            except CriuKilledError as error:
+                if not self._unharmed(place, threads):
+                    place.kill(FREEZE_S)
+                    raise ImageError(f"task {task}: is lost: {error} while it made an image of it") from error
+                supervisor.remove(mark)
+                raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
             except ImageError as error:
                 raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
             if os.path.lexists(f"{self.files.path(task)}/stop") or not _stays_frozen(place):
@@ -169,6 +201,18 @@ class Images:
                     place.freeze(FREEZE_S) if paused else place.thaw()
             raise
         self._wake(task)
+
+    @staticmethod
+    def _unharmed(place: Place, threads: list[int]) -> bool:
+        """Whether all threads go on after CRIU was killed: one into which it had put code ends as soon as it runs."""
+        ran = {thread: _slices(thread) for thread in threads}
+        place.thaw()
+        until = time.monotonic() + HARM_S
+        while time.monotonic() < until:
+            time.sleep(0.01)
+            if all(_slices(thread) > ran[thread] or supervisor.stat_fields(thread)[:1] != ["R"] for thread in threads):
+                break
+        return set(threads) <= set(_threads(place))
 
     def _dumpable(self, task: TaskId) -> tuple[Place, int]:
         """Where a task's processes are, and the first of them. Raises ImageError if they are no tree that runs."""
@@ -363,12 +407,29 @@ def _children(pid: int) -> list[int]:
     return [int(child) for child in read_text(f"/proc/{pid}/task/{pid}/children").split()]
 
 
+def _threads(place: Place) -> list[int]:
+    """The numbers of all its threads on this host."""
+    group = os.path.dirname(place.entries["procs"])
+    return [int(word) for file in ("tasks", "cgroup.threads") for word in read_text(f"{group}/{file}").split()]
+
+
+def _at_work(mark: str) -> bool:
+    """Whether a shell still waits for CRIU to let go of a task: it has this mark among its words."""
+    return any(
+        mark in read_text(f"/proc/{entry}/cmdline").split("\0") for entry in os.listdir("/proc") if entry.isdigit()
+    )
+
+
+def _slices(thread: int) -> int:
+    """How often a thread was given the CPU."""
+    words = read_text(f"/proc/{thread}/schedstat").split()
+    return int(words[2]) if words else 0
+
+
 def _numbers(place: Place) -> list[int]:
     """The numbers of all processes, threads, groups and sessions of a task, as it knows them."""
-    group = os.path.dirname(place.entries["procs"])
-    threads = read_text(f"{group}/tasks").split() or read_text(f"{group}/cgroup.threads").split()
     found: set[int] = set()
-    for thread in threads:
+    for thread in _threads(place):
         for line in read_text(f"/proc/{thread}/status").splitlines():
             if line.startswith(("NSpid:", "NSpgid:", "NSsid:")):
                 found.add(int(line.split()[-1]))

@@ -5,16 +5,17 @@ one for each task. It runs the task as its child, in the control groups that the
 ends it when its time is up or a file asks for it; and writes how it ended. It is the reaper of everything the task
 starts: the task has ended when the last of that has. Drivers import the functions that both sides need.
 
-Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`, `image`, `restore`; supervisor:
-`supervisor.pid`, `task.pid`, `out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that was ever
-written; two are kept), `parked`, `exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end in a zero
-byte, `stop` is a link whose text is the seconds of grace.
+Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`, `dumping`, `image`, `restore`;
+supervisor: `supervisor.pid`, `task.pid`, `out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that
+was ever written; two are kept), `parked`, `exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end
+in a zero byte, `stop` is a link whose text is the seconds of grace.
 
 A task may be in an image instead of in memory. `image` is a link to it. Once that is there, the supervisor kills the
 processes, stores what they said last, and makes the link `parked`: `<seconds it has run> <pipe of output> <pipe of
 error output>`. With both links, and only then, the task is in its image whatever becomes of the supervisor: another
 one that is started on the directory begins parked. On `restore` it lets CRIU restore the processes; just before these
-run, `image` becomes `spent`. From then on they are the task, and all but `task.pid` is removed.
+run, `image` becomes `spent`. From then on they are the task, and all but `task.pid` is removed. A task that ends while
+there is `dumping` is lost: CRIU was killed while it had changed the processes.
 """
 
 import contextlib
@@ -717,6 +718,8 @@ class Supervisor:
             kind = "stopped"
         elif self.timed_out:
             kind = "time-limit"
+        elif os.path.lexists(f"{self.directory}/dumping"):
+            kind, code, number = "lost", None, None
         elif killed and (code or number == signal.SIGKILL):
             kind = "out-of-memory"
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -725,6 +728,8 @@ class Supervisor:
         peak = read_text(owner.get("peak", "")).strip()
         peak_bytes = max(int(peak), int(float(owner.get("carried_peak_bytes", "0")))) if peak else used.ru_maxrss << 10
         notes = [self.error] if self.error else []
+        if kind == "lost":
+            notes.append("CRIU was killed while it made an image of it")
         if killed and kind != "out-of-memory":
             notes.append(f"{killed} of its processes were killed for want of memory")
         if happened(read_text(owner.get("forks", "")), "max") or float(owner.get("carried_refused_forks", "0")):
