@@ -21,6 +21,9 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
 settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# Some tests turn swap space on: what other tests start meanwhile is not to use it.
+os.environ["DFRS_SWAP"] = "0"
+
 APART = (
     "acceptance/test_docs.py",
     "acceptance/test_live_faults.py",

@@ -11,7 +11,8 @@ import numpy as np
 from dfrs.engine.codec import digest, encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.core import Core
-from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import Change, Complete, Hold, PauseRefused, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.refusals import REFUSED_S
 from dfrs.model.elastic import CommandKind
 from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
 from dfrs.model.run import Action
@@ -33,6 +34,8 @@ class Site:
     changes: bool = True
     """Users change jobs, nodes their size."""
     revisions: bool = True
+    refusals: bool = False
+    """Nodes cannot free the memory of some jobs."""
 
 
 @dataclass
@@ -47,6 +50,9 @@ class Job:
     running: bool = False
     yield_: float = 0.0
     held: bool = False
+    left: tuple[int, ...] = ()
+    """Where it was when it was paused, as long as a pause can be refused there."""
+    refused_s: float = -np.inf
 
 
 class Executor:
@@ -58,6 +64,7 @@ class Executor:
         self.open: list[bool] = []
         self.island: list[int] = []
         self.frees: list[bool] = []
+        self.now_s = 0.0
 
     def told(self, event) -> None:
         if isinstance(event, Submit):
@@ -77,6 +84,11 @@ class Executor:
             self.capacity[event.node] = [event.cpu, event.memory]
         elif isinstance(event, NodeChange):
             self.open[event.node] = event.condition is Condition.UP
+            if event.condition is Condition.DOWN:
+                for job in self.jobs.values():
+                    job.left = () if event.node in job.left else job.left
+        elif isinstance(event, PauseRefused):
+            self.jobs[event.job_id].refused_s = self.now_s
 
     def resized(self, core: Core) -> None:
         """Commands of users change numbers of tasks; those that run are told to the core's executor by the shell."""
@@ -90,7 +102,7 @@ class Executor:
                     job.nodes = tuple(shot.task_nodes[shot.first[r] : shot.first[r + 1]].tolist())
 
     def keeps(self, job: Job) -> bool:
-        return any(not self.frees[n] for n in job.nodes)
+        return any(not self.frees[n] for n in job.nodes) or self.now_s - job.refused_s < REFUSED_S
 
     def perform(self, commands) -> None:
         for c in commands:
@@ -104,7 +116,7 @@ class Executor:
                     assert c.action == Action.PAUSE, f"job {c.job_id} would leave its memory behind for a moment"
                     assert job.held, f"job {c.job_id} paused where its memory stays"
                 elif c.action == Action.PAUSE:
-                    job.nodes = ()
+                    job.left, job.nodes = job.nodes, ()
                 job.running, job.yield_ = False, 0.0
                 if c.action == DETACH:
                     job.running, job.nodes = True, ()
@@ -127,8 +139,22 @@ class Executor:
         if not job.running and job.nodes:
             assert c.nodes == job.nodes, f"job {c.job_id} would leave its memory behind"
         for s, n in enumerate(c.nodes):
-            assert self.open[n] or (job.nodes and job.nodes[s] == n)
-        job.nodes, job.running, job.yield_ = c.nodes, True, c.yield_
+            there = job.left if job.refused_s == self.now_s else job.nodes
+            assert self.open[n] or (there and there[s] == n)
+        job.nodes, job.running, job.yield_, job.left = c.nodes, True, c.yield_, ()
+
+    def refused(self, event: PauseRefused, core: Core) -> None:
+        """The job goes on where it was, or keeps its memory there, unless those who have it cannot leave."""
+        job = self.jobs[event.job_id]
+        if job.running or job.nodes:
+            assert job.nodes == tuple(event.nodes.tolist())
+            return
+        if job.held and core._state.held.stays(event.job_id):
+            job.nodes = tuple(event.nodes.tolist())
+            self.check_memory()
+            return
+        others = [other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist())]
+        assert any(self.keeps(other) for other in others)
 
     def check_memory(self) -> None:
         used = np.zeros(len(self.capacity))
@@ -227,6 +253,11 @@ class History:
             return [self.join()]
         if kind in (15, 16) and world.open:
             return self.node_events()
+        if kind == 18 and self.site.refusals:
+            paused = [name for name, job in world.jobs.items() if job.left and not job.running and not job.nodes]
+            if paused:
+                name = self.pick(paused)
+                return [PauseRefused(name, np.array(world.jobs[name].left))]
         if kind == 17 and self.site.changes:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]
@@ -261,7 +292,7 @@ def drive(core: Core, seed: int, site: Site, steps: int = 120):
     exclusive = core.traits.exclusive
 
     def handle(event) -> None:
-        decisions = core.decisions
+        decisions, world.now_s = core.decisions, now_s
         commands = core.handle(event, now_s)
         decided = core.decisions > decisions
         record.append((now_s, encode(event), digest(core.target) if decided else ""))
@@ -269,6 +300,8 @@ def drive(core: Core, seed: int, site: Site, steps: int = 120):
         world.told(event)
         world.resized(core)
         world.perform(commands)
+        if isinstance(event, PauseRefused):
+            world.refused(event, core)
         world.check(core)
         if decided:
             world.check_minimums(core, exclusive)

@@ -181,7 +181,7 @@ class FakeDriver:
         with self._call("set_share", task):
             self._mine(task).share = share_cores
 
-    def pause(self, task):
+    def pause(self, task, *, keep=False):
         with self._call("pause", task):
             if self._mine(task).state is TaskState.RUNNING:
                 self.here[task].state = TaskState.PAUSED

@@ -28,6 +28,8 @@ SITES = {
     "islands": Site(islands=3),
     "all": Site(islands=2, frees=(True, False)),
     "dedicated": Site(islands=2, frees=(True, True, False), dedicated=True),
+    "refused pauses": Site(islands=2, frees=(True, True, True, False), refusals=True),
+    "one island, refused pauses": Site(refusals=True, minimum=False),
 }
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from dfrs.engine.core import Core
-from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import Change, Complete, Hold, PauseRefused, Ready, Revise, Submit, Unhold, Wake
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause
 from dfrs.model.elastic import Answer, CommandKind
 from dfrs.model.errors import InputError
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
 from dfrs.model.run import Action
 from dfrs.policies.names import find_policy
 from tests.small_policies import FairShare, FromFunction, Stay
@@ -161,6 +161,10 @@ def test_only_a_closed_and_empty_node_changes_its_capacity():
         Hold(9),
         Unhold(9),
         Unhold(1),
+        PauseRefused(9, np.array([0])),
+        PauseRefused(1, np.array([0, 1])),
+        PauseRefused(1, np.array([2])),
+        PauseAbility(2, True),
         Complete(9),
         NodeChange(5, Condition.UP),
         Submit(1, 1, 0.5, 0.5),
@@ -339,3 +343,68 @@ def test_what_the_policy_was_not_asked_about_yet_outlives_a_restart():
     core = restored(core, core.policy)
     core.handle(Submit(3, 1, 0.5, 0.5), 0.0)
     assert asked[1:] == [(Cause.NEEDS, -1), (Cause.SUBMISSION, 2), (Cause.NODES, -1)]
+
+
+# Pauses that free no memory.
+
+
+def gave_way():
+    """Job 1 was paused at 100 s so that job 2 could have the only node."""
+    core = Core(find_policy(DFRS), np.ones((1, 2)))
+    commands = core.handle(Submit(1, 1, 1.0, 0.7), 0.0)
+    core.handle(Ready(commands.serial, np.zeros(1)), 0.0)
+    commands = core.handle(Submit(2, 1, 1.0, 0.7), 100.0)
+    assert told(commands) == [("PAUSE", 1, (), 0.0), ("START", 2, (0,), 1.0)]
+    return core
+
+
+def test_a_refused_pause_is_undone_and_for_some_time_nobody_pauses_the_job():
+    core = gave_way()
+    commands = core.handle(PauseRefused(1, np.array([0])), 101.0)
+    assert told(commands)[:2] == [("PAUSE", 2, (), 0.0), ("RESUME", 1, (0,), 0.0)]
+    assert told(commands)[2:] == [("SHARE", 1, (), 1.0)]
+    events = core.event_log.events()
+    said = [events.reasons[why] for why in events.why.tolist()]
+    assert said[-3:-1] == ["the memory for it could not be freed", "its memory could not be freed: it goes on"]
+    assert core.snapshot().abilities.refused.tolist() == [True, False]
+    for now_s in (200.0, 500.0, 700.0):
+        assert not len(core.handle(Wake(), now_s))
+    assert ("PAUSE", 1, (), 0.0) in told(core.handle(Wake(), 701.0 + 600.0))
+    assert core.snapshot().abilities is None
+
+
+def test_a_refusal_outlives_a_restart_and_ends_with_the_job():
+    core = gave_way()
+    core.handle(PauseRefused(1, np.array([0])), 101.0)
+    again = Core(find_policy(DFRS), np.ones((1, 2)))
+    again.restore(core.state())
+    assert everything(again) == everything(core)
+    again.handle(Complete(1), 102.0)
+    assert again.snapshot().abilities is None
+
+
+def test_a_refusal_of_a_job_that_runs_again_changes_nothing():
+    core = gave_way()
+    core.handle(Complete(2), 101.0)
+    before = everything(core)
+    assert not len(core.handle(PauseRefused(1, np.array([0])), 101.0))
+    assert everything(core) == before
+
+
+def test_a_held_job_keeps_memory_that_could_not_be_freed():
+    core = Core(find_policy(DFRS), np.ones((1, 2)))
+    core.handle(Submit(1, 1, 1.0, 0.7), 0.0)
+    core.handle(Hold(1), 10.0)
+    core.handle(Submit(2, 1, 1.0, 0.7), 20.0)
+    assert told(core.handle(PauseRefused(1, np.array([0])), 21.0)) == [("PAUSE", 2, (), 0.0)]
+    assert core.snapshot().capacity[0, 1] == pytest.approx(0.3)
+    assert told(core.handle(Unhold(1), 30.0))[0] == ("RESUME", 1, (0,), 0.0)
+
+
+def test_nodes_may_come_to_free_memory_or_cease_to():
+    core = Core(find_policy(DFRS), np.ones((2, 2)))
+    assert core.snapshot().abilities is None
+    core.handle(PauseAbility(1, False), 0.0)
+    assert core.snapshot().abilities.keeps.tolist() == core.frees_memory.tolist()[::-1] == [False, True]
+    core.handle(PauseAbility(1, True), 1.0)
+    assert core.snapshot().abilities is None

@@ -42,14 +42,16 @@ def guarded_case(draw):
     for r in np.flatnonzero(jobs["state"] == PAUSED):
         home[case.slots(r)] = [source.pick(island) for _ in range(jobs["tasks"][r])]
     several = len(set(island)) > 1
+    refused = [source.integer(0, 7) == 0 for _ in range(len(jobs))]
     snapshot = replace(
-        replace(case, jobs=jobs, open=is_open).snapshot(), abilities=abilities(keeps, island, home, several)
+        replace(case, jobs=jobs, open=is_open).snapshot(), abilities=abilities(keeps, island, home, refused, several)
     )
     return snapshot, case.target()
 
 
-def abilities(keeps, island, home, several=True):
-    return Abilities(np.array(keeps), np.array(island), np.array(home) if several else np.full(len(home), -1))
+def abilities(keeps, island, home, refused, several=True):
+    home = np.array(home) if several else np.full(len(home), -1)
+    return Abilities(np.array(keeps), np.array(island), home, np.array(refused))
 
 
 def loads(snapshot, slots, each):
@@ -69,7 +71,7 @@ def broken_rules(snapshot, target):
     for row, step in zip(order.tolist(), steps.tolist(), strict=True):
         part = slice(snapshot.first[row], snapshot.first[row + 1])
         before = snapshot.task_nodes[part]
-        if step in (Action.PAUSE, DETACH) and keeps[before].any():
+        if step in (Action.PAUSE, DETACH) and (keeps[before].any() or snapshot.abilities.refused[row]):
             found.add("a")
         if step == Action.MIGRATE and (island[before] != island[after[part]]).any():
             found.add("b")
@@ -169,7 +171,8 @@ def state(jobs, *, nodes=2, islands=None, keeps=None, last_islands=None, capacit
     for row, each in (last_islands or {}).items():
         home[shot.first[row] : shot.first[row + 1]] = each
     count = len(shot.capacity)
-    return replace(shot, abilities=abilities(keeps or [False] * count, islands or [0] * count, home))
+    refused = [False] * len(jobs)
+    return replace(shot, abilities=abilities(keeps or [False] * count, islands or [0] * count, home, refused))
 
 
 def wanted(shot, slots, yields):

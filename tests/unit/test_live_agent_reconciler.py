@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dfrs.live.agent import task_reconciler as reconciler
 from dfrs.live.agent.task_reconciler import TaskReconciler
-from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.base import DriverError, ExitKind, NotYetError, PauseRefusedError, TaskState
 from tests.live_fakes import PATIENCE_S, FakeDriver, FakeHost, desired, task_id, task_spec
 
 ABSENT, RUNNING, PAUSED, HANDED, EXITED = (
@@ -444,3 +444,35 @@ def test_any_order_with_copies_ends_as_the_right_order(history):
     }
     assert asyncio.run(ends(arrived, waits)) == expected
     assert asyncio.run(ends(messages, waits)) == expected
+
+
+def test_a_refused_pause_is_told_and_tried_again_only_when_it_is_asked_for_again():
+    async def live():
+        async with Kept() as kept:
+            kept.reconciler.desire([desired(RUNNING, 1)])
+            await kept.status(state=RUNNING, version=1)
+            kept.driver.fail("pause", PauseRefusedError("no swap space left"))
+            kept.reconciler.desire([desired(PAUSED, 2)])
+            status = await kept.status(refused=2)
+            assert (status.state, status.version, status.error) == (RUNNING, 1, "no swap space left")
+            await asyncio.sleep(0.1)
+            assert kept.did() == ["start", "pause"]
+            kept.reconciler.desire([desired(PAUSED, 3)])
+            status = await kept.status(state=PAUSED, version=3)
+            assert (status.refused, status.error) == (0, "")
+
+    asyncio.run(live())
+
+
+def test_what_is_to_come_soon_is_tried_again_soon_however_often():
+    async def live():
+        async with Kept() as kept:
+            kept.driver.fail("start", NotYetError("waits for memory"), times=6)
+            begin = time.monotonic()
+            kept.reconciler.desire([desired(RUNNING, 1)])
+            await kept.status(error="waits for memory")
+            await kept.status(state=RUNNING, version=1, error="")
+            # Five doublings of any other error's patience are 6.2 s.
+            assert 1.0 < time.monotonic() - begin < 4.0 * PATIENCE_S
+
+    asyncio.run(live())

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from dfrs.live.drivers.base import TaskState
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import JobRequest, JobState, NodeState
 from dfrs.live.protocol.wire import Desire, Welcome
@@ -138,6 +139,49 @@ def test_hold_and_release(tmp_path):
             waiting = await live.submit(held=True)
             await controller.release(waiting, "ann")
             await live.reaches(waiting, JobState.RUNNING)
+
+    run(story())
+
+
+def test_a_pause_that_frees_no_memory_is_undone(tmp_path):
+    async def story():
+        async with InMemoryCluster(nodes=1, cpus=1.0, memory_bytes=2 * GIB, directory=tmp_path) as live:
+            hosts, node = live.hosts, live.nodes["n1"]
+            first = await live.submit("forever", cpu_cores=1.0, memory_bytes=2 * GIB)
+            await live.reaches(first, JobState.RUNNING)
+            hosts.tick(60.0)
+            node.full = 1.0
+            second = await live.submit("sleep", "1", cpu_cores=1.0, memory_bytes=2 * GIB)
+            await until(lambda: "kept" in live.actions(first))
+            await live.reaches(first, JobState.RUNNING)
+            assert [name for name, _ in hosts.running()] == [name for name, _ in hosts.running(first)]
+            kept = next(each for each in live.controller.activity(job=first) if each.action == "kept")
+            assert (kept.node, kept.why) == ("n1", "no swap space left")
+            await until(lambda: live.actions(first)[-1] == "resume")
+            node.full = 0.0
+            hosts.tick(700.0)
+            await until(lambda: hosts.running(second))
+            hosts.tick(2.0)
+            await live.reaches(second, JobState.DONE)
+
+    run(story())
+
+
+def test_a_job_that_is_held_keeps_its_memory_where_it_cannot_be_freed(tmp_path):
+    async def story():
+        async with InMemoryCluster(nodes=1, cpus=1.0, memory_bytes=2 * GIB, directory=tmp_path) as live:
+            node = live.nodes["n1"]
+            first = await live.submit("forever", cpu_cores=1.0, memory_bytes=2 * GIB)
+            await live.reaches(first, JobState.RUNNING)
+            node.full = 1.0
+            await live.controller.hold(first, "ann")
+            await until(lambda: "kept" in live.actions(first))
+            second = await live.submit("sleep", "1", cpu_cores=1.0, memory_bytes=2 * GIB)
+            await until(lambda: live.controller.job(second).state is JobState.WAITING)
+            assert [task.state for task in node.tasks.values()] == [TaskState.PAUSED]
+            assert live.controller.job(first).state is JobState.HELD
+            await live.controller.release(first, "ann")
+            await live.reaches(first, JobState.RUNNING)
 
     run(story())
 

@@ -21,7 +21,8 @@ def seen(jobs, *, nodes, keeps=True, islands=None, home=(), **more):
     where = np.full(len(shot.task_nodes), -1)
     where[: len(home)] = home
     island = np.arange(nodes) if islands is None else np.array(islands)
-    return replace(shot, abilities=Abilities(np.full(nodes, keeps), island, where))
+    none = np.zeros(len(shot.jobs), np.bool_)
+    return replace(shot, abilities=Abilities(np.full(nodes, keeps), island, where, none))
 
 
 def newcomer(shot, row):
@@ -113,7 +114,8 @@ def test_memory_is_reserved_for_a_job_that_has_waited_for_long():
 def test_a_cluster_that_can_do_everything_decides_as_ever():
     jobs = [SnapshotJob(nodes=(0,), need=1.0, memory=0.4, yield_=1.0), SnapshotJob(tasks=2, need=1.0, memory=0.4)]
     shot = newcomer(build_snapshot(jobs, nodes=3), 1)
-    free = replace(shot, abilities=Abilities(np.zeros(3, np.bool_), np.zeros(3, np.int64), np.full(3, -1)))
+    can = Abilities(np.zeros(3, np.bool_), np.zeros(3, np.int64), np.full(3, -1), np.zeros(2, np.bool_))
+    free = replace(shot, abilities=can)
     assert decided(shot) == decided(free) == [0, 1, 2]
 
 

@@ -39,6 +39,11 @@ def parse_bytes(text: str, field: str = "size") -> int:
     return round(size)
 
 
+def parse_swap(text: str, field: str = "swap") -> int:
+    """Bytes of swap space: as `parse_bytes`, or 0. Raises InputError."""
+    return 0 if text.strip() in {"0", "0B"} else parse_bytes(text, field)
+
+
 def parse_seconds(text: str, field: str = "duration") -> float:
     """Seconds, above 0: `90s`, `2h`, `1d2h`, `01:30:00`, `2-03:04:05`. Raises InputError."""
     bare = text.strip()

@@ -6,7 +6,7 @@ import numpy as np
 
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, NodeLimits
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, NodeLimits, PauseAbility
 
 _COLUMNS = ("capacity", "open", "island", "keeps")
 
@@ -43,11 +43,11 @@ class NodeTable:
         self.limited = self.several or bool(self.keeps.any())
         """Whether executors cannot do all that a policy may ask for."""
 
-    def refuse(self, event: NodeChange | Join | Capacity) -> None:
+    def refuse(self, event: NodeChange | Join | Capacity | PauseAbility) -> None:
         """Raise InputError where `event` cannot be."""
         if not isinstance(event, Join) and not 0 <= event.node < len(self):
             raise InputError(f"node {event.node}: there are {len(self)}")
-        if isinstance(event, NodeChange):
+        if isinstance(event, NodeChange | PauseAbility):
             return
         who = f"node {len(self) if isinstance(event, Join) else event.node}"
         for label, value in (("cpu", event.cpu), ("memory", event.memory)):
@@ -75,6 +75,12 @@ class NodeTable:
         self._shrunk |= bool((self.capacity[event.node] > (event.cpu, event.memory)).any())
         self.capacity = self.capacity.copy()
         self.capacity[event.node] = event.cpu, event.memory
+        self._settle()
+
+    def set_pauses(self, event: PauseAbility) -> None:
+        """Pauses free memory on a node from now on, or do so no more."""
+        self.keeps = self.keeps.copy()
+        self.keeps[event.node] = not event.frees_memory
         self._settle()
 
     def state(self) -> dict[str, np.ndarray]:

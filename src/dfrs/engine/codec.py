@@ -18,12 +18,25 @@ from typing import Any
 import numpy as np
 
 from dfrs.engine.core import Core
-from dfrs.engine.events import Change, Complete, Event, Hold, Predicted, Ready, Revise, Speeds, Submit, Unhold, Wake
+from dfrs.engine.events import (
+    Change,
+    Complete,
+    Event,
+    Hold,
+    PauseRefused,
+    Predicted,
+    Ready,
+    Revise,
+    Speeds,
+    Submit,
+    Unhold,
+    Wake,
+)
 from dfrs.model.decisions import Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
 
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {
@@ -36,8 +49,10 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "revise": Revise,
         "join": Join,
         "capacity": Capacity,
+        "pause_ability": PauseAbility,
         "hold": Hold,
         "unhold": Unhold,
+        "pause_refused": PauseRefused,
         "predicted": Predicted,
     }
 )

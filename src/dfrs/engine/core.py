@@ -25,7 +25,7 @@ from dfrs.engine.state import State
 from dfrs.kernels.reconcile import commit
 from dfrs.model.decisions import Cause, Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Floats
+from dfrs.model.instance import Bools, Floats
 from dfrs.model.nodes import NodeLimits
 from dfrs.model.run import Action
 
@@ -105,7 +105,7 @@ class Core:
     def _fit(self, snapshot: Snapshot, target: Target) -> Target:
         """The target as executors can perform it."""
         state = self._state
-        if not (state.cluster.limited or state.demanding):
+        if not (state.limited or state.demanding):
             return target
         target = guard(snapshot, target, state.traits)
         check(snapshot, target)
@@ -200,6 +200,11 @@ class Core:
     def capacity(self) -> Floats:
         """(N, 2) CPU and memory of each node, held jobs or not."""
         return self._state.cluster.capacity
+
+    @property
+    def frees_memory(self) -> Bools:
+        """(N,) whether pauses free memory on each node."""
+        return ~self._state.cluster.keeps
 
     @property
     def present(self) -> int:

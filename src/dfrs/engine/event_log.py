@@ -36,6 +36,8 @@ _TEXTS = {
     Reason.HELD: "held",
     Reason.RELEASED: "held no longer",
     Reason.REVISED: "needs were revised",
+    Reason.KEPT: "its memory could not be freed: it goes on",
+    Reason.GAVE_BACK: "the memory for it could not be freed",
 }
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.nodes import Capacity, Join, NodeChange
+from dfrs.model.nodes import Capacity, Join, NodeChange, PauseAbility
 
 Speeds = Annotated[Floats, "a row a sub-cluster: spread, co-located"]
 """(C, 2) speeds of a job on each partition, as `dfrs.model.hardware.HardwareView.speed` has them."""
@@ -99,6 +99,19 @@ class Unhold:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PauseRefused:
+    """The nodes of a paused job could not free its memory: nothing of it was given up, and it goes on there.
+
+    Jobs that were to have that memory give their places back. For some time nobody pauses the job again, see
+    `dfrs.engine.refusals`. A held job stays held, with its memory accounted for.
+    """
+
+    job_id: int
+    nodes: Ints
+    """(tasks,) where its tasks are."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Predicted:
     """What profiling a running job on a heterogeneous cluster came to ([Atif2011] section 5). No policy is asked.
 
@@ -114,4 +127,19 @@ class Predicted:
     """Whether it is thrashing where it is now."""
 
 
-Event = Submit | Change | Complete | Wake | Ready | NodeChange | Revise | Join | Capacity | Hold | Unhold | Predicted
+Event = (
+    Submit
+    | Change
+    | Complete
+    | Wake
+    | Ready
+    | NodeChange
+    | Revise
+    | Join
+    | Capacity
+    | PauseAbility
+    | Hold
+    | Unhold
+    | PauseRefused
+    | Predicted
+)

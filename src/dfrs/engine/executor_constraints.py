@@ -2,8 +2,9 @@
 
 Three rules:
 
-(a) Where a paused task stays in memory, the policy pauses nobody, also not for a moment: of jobs there that exchange
-    their nodes, one would have to leave before another comes, if memory is full.
+(a) Nobody is paused whose memory would stay where it is, because of the node or because a pause of that job was
+    refused not long ago, also not for a moment: of jobs there that exchange their nodes, one would have to leave before
+    another comes, if memory is full.
 (b) A job that has started stays in its island: each task that moves, or resumes elsewhere, does so between nodes of
     equal island.
 (c) On each node the minimum yields have room: need * minimum, added up over its tasks, is at most its CPU. A node that
@@ -66,7 +67,8 @@ def guard(snapshot: Snapshot, target: Target, traits: Traits) -> Target:
 def _everything(snapshot: Snapshot) -> Abilities:
     """Abilities that limit nothing."""
     nodes, slots = len(snapshot.capacity), len(snapshot.task_nodes)
-    return Abilities(np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64))
+    none = np.zeros(len(snapshot.jobs), np.bool_)
+    return Abilities(np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64), none)
 
 
 def _whole(snapshot: Snapshot, target: Target, traits: Traits) -> Bools:
@@ -134,7 +136,7 @@ def _matched(nodes: Ints, home: Ints, island: Ints) -> Ints | None:
 
 def _keep_memory(snapshot: Snapshot, row: int, abilities: Abilities) -> bool:
     """Whether a running row would keep memory of any of its nodes if it were paused."""
-    return bool(abilities.keeps[snapshot.task_nodes[_tasks(snapshot, row)]].any())
+    return bool(abilities.refused[row] or abilities.keeps[snapshot.task_nodes[_tasks(snapshot, row)]].any())
 
 
 def _pauses_what_stays(snapshot: Snapshot, slots: Ints, abilities: Abilities) -> bool:
@@ -158,7 +160,7 @@ def _promises_too_much(snapshot: Snapshot, slots: Ints, whole: Bools) -> bool:
 
 def _detaches(snapshot: Snapshot, target: Target, abilities: Abilities) -> bool:
     """Whether rule (a) is broken by moves: a job whose memory stays would have to leave its nodes for a moment."""
-    if not abilities.keeps.any() or (target.task_nodes == snapshot.task_nodes).all():
+    if not abilities.retains or (target.task_nodes == snapshot.task_nodes).all():
         return False
     _, _, order, steps = reconcile(snapshot, target)
     return any(_keep_memory(snapshot, row, abilities) for row in order[steps == DETACH].tolist())
@@ -324,4 +326,4 @@ class _Room:
             return NO_MINIMUM if self._snapshot.jobs["minimum"][row] > 0 else OTHERS_MINIMUM
         if self.find(row, target, anywhere=True) is not None:
             return OTHER_ISLAND
-        return KEPT_MEMORY if self._abilities.keeps.any() else NO_ROOM
+        return KEPT_MEMORY if self._abilities.retains else NO_ROOM

@@ -32,6 +32,10 @@ class Held:
     def __iter__(self) -> Iterator[np.void]:
         return (job for job, _ in self._jobs.values())
 
+    def stays(self, job_id: int) -> bool:
+        """Whether a held job keeps its nodes, with its memory there."""
+        return bool(self._jobs[job_id][1][0] >= 0)
+
     def put(self, job: np.void, nodes: Ints) -> None:
         """Hold a job; `nodes` are those that it keeps, or all -1."""
         self._jobs[int(job["id"])] = job, nodes

@@ -54,7 +54,7 @@ def _rigid(snapshot: Snapshot) -> Floats:
     CPU can be shared otherwise at any moment. If a cycle of moves were broken for it, a job would have to leave its
     memory behind.
     """
-    if snapshot.abilities is None or not snapshot.abilities.keeps.any():
+    if snapshot.abilities is None or not snapshot.abilities.retains:
         return snapshot.capacity
     capacity = snapshot.capacity.copy()
     capacity[:, CPU] = np.inf

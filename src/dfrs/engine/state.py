@@ -9,6 +9,7 @@ from dfrs.engine.cluster import NodeTable
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.held_jobs import Held, LastIslands
 from dfrs.engine.job_changes import AnswerLog
+from dfrs.engine.refusals import Refusals
 from dfrs.engine.rows import Rows
 from dfrs.engine.speeds import SpeedsKept
 from dfrs.kernels import ledger
@@ -40,6 +41,7 @@ class State:
         self.cluster = NodeTable(capacity, limits)
         self.held = Held()
         self.last_islands = LastIslands()
+        self.refusals = Refusals()
         self.event_log = EventLog()
         self.answers = AnswerLog()
         self.speeds = speeds
@@ -76,6 +78,11 @@ class State:
         """Whether it is certain that each job could run if it were alone."""
         return self.cluster.whole and not self.held.resident
 
+    @property
+    def limited(self) -> bool:
+        """Whether executors cannot do all that a policy may ask for."""
+        return self.cluster.limited or bool(self.refusals)
+
     def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.
 
@@ -92,7 +99,7 @@ class State:
                 capacity = _frozen(capacity)
         jobs, first, nodes = self.rows.views()
         unequal = self.speeds.view(jobs, self.cluster.capacity)
-        abilities = self._abilities(jobs, first, nodes) if self.cluster.limited else None
+        abilities = self._abilities(jobs, first, nodes) if self.limited else None
         return Snapshot(
             self.now_s, cause, subject, capacity, is_open, jobs, first, nodes, self._moved, unequal, abilities
         )
@@ -104,11 +111,12 @@ class State:
             for row in np.flatnonzero(jobs["state"] == PAUSED).tolist():
                 job = jobs[row]
                 home[first[row] : first[row + 1]] = self.last_islands.of(int(job["serial"]), int(job["tasks"]))
-        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home))
+        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), _frozen(self.refusals.of(jobs)))
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""
         self.unsettled = False
+        self.refusals.expire(self.now_s)
         while self._moves and self._moves[0][0] <= self.now_s - HOUR_S:
             self._moved -= self._moves.popleft()[1]
         if not self._moves:
@@ -163,12 +171,15 @@ class State:
             part.restore({name[len(begin) :]: column for name, column in state.items() if name.startswith(begin)})
 
     @property
-    def _parts(self) -> Mapping[str, Rows | NodeTable | Held | LastIslands | EventLog | AnswerLog | SpeedsKept]:
+    def _parts(
+        self,
+    ) -> Mapping[str, Rows | NodeTable | Held | LastIslands | Refusals | EventLog | AnswerLog | SpeedsKept]:
         return {
             "rows": self.rows,
             "cluster": self.cluster,
             "held": self.held,
             "last_islands": self.last_islands,
+            "refusals": self.refusals,
             "event_log": self.event_log,
             "answers": self.answers,
             "speeds": self.speeds,

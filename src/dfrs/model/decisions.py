@@ -129,6 +129,10 @@ class Reason(IntEnum):
     """It is held no longer."""
     REVISED = 23
     """What is known of needs changed."""
+    KEPT = 24
+    """Its nodes could not free its memory: it goes on."""
+    GAVE_BACK = 25
+    """Its place was that of a job whose memory could not be freed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,13 @@ class Abilities:
     """(N,) a task that has started may be only on nodes of one island: one number for each."""
     home: Ints
     """(slots,) the island of each task of a paused job, -1 where it may be any, and for tasks of all other jobs."""
+    refused: Bools
+    """(R,) jobs that may not be paused anywhere: not long ago their nodes could not free their memory."""
+
+    @property
+    def retains(self) -> bool:
+        """Whether any pause would leave memory where it is."""
+        return bool(self.keeps.any() or self.refused.any())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,7 +202,9 @@ class Snapshot:
         jobs, subject, tasks = self.jobs[rows], self.subject, np.repeat(rows, self.jobs["tasks"])
         abilities = self.abilities
         if abilities is not None:
-            abilities = replace(abilities, home=_frozen(abilities.home[tasks]))
+            abilities = replace(
+                abilities, home=_frozen(abilities.home[tasks]), refused=_frozen(abilities.refused[rows])
+            )
         return replace(
             self,
             subject=int(rows[:subject].sum()) if subject >= 0 and rows[subject] else -1,

@@ -54,6 +54,14 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseAbility:
+    """From now on pauses free memory on a node, or do so no more."""
+
+    node: int
+    frees_memory: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     """A closed node that holds no job's memory has another capacity from now on. Nobody is asked: it is closed."""
 

@@ -60,6 +60,10 @@ class InMemoryTask:
     version: int = 0
     """Of the desired state that it has reached."""
     error: str = ""
+    kept: bool = False
+    """It is paused, and its memory could not be freed."""
+    refused: int = 0
+    """Version at which it could not be paused."""
     cpu_s: float = 0.0
     left_s: float = float("inf")
     """Seconds of running until it ends by itself."""
@@ -170,6 +174,8 @@ class InMemoryNode:
         self.dead = False
         self.deaf = False
         """Whether nothing comes through, in either direction, though the connection stands."""
+        self.full = 0.0
+        """Chance that a pause frees no memory."""
         self.uses = 1.0
         """CPU that each running task uses, in cores."""
         self.clock_s = 0.0
@@ -268,7 +274,9 @@ class InMemoryNode:
             for _ in range(MOST_ACTIONS):
                 if task.desired is None:
                     break
-                todo = plan(task.desired, task.state, share_cores=task.share, was_here=task.was_here)
+                if task.desired.state is TaskState.PAUSED and task.refused == task.desired.version:
+                    break
+                todo = plan(task.desired, task.state, share_cores=task.share, was_here=task.was_here, kept=task.kept)
                 task.error = todo.problem
                 if todo.action is None:
                     if not todo.problem:
@@ -279,6 +287,9 @@ class InMemoryNode:
             self._report_state(task)
 
     def _perform(self, task: InMemoryTask, action: TaskAction) -> bool:
+        if self.full and action.verb in {Verb.START, Verb.TAKE, Verb.RESUME} and not self._has_room(task):
+            task.error = "waits until others have left the memory"
+            return False
         match action.verb:
             case Verb.START:
                 self.hosts.started(self, task.id)
@@ -300,14 +311,31 @@ class InMemoryNode:
             case Verb.SET_SHARE:
                 task.share = action.share_cores
             case Verb.PAUSE:
-                self._state(task, TaskState.PAUSED)
+                return self._pause(task, keep=action.keep)
             case Verb.RESUME:
+                task.kept = False
                 self._state(task, TaskState.RUNNING)
             case Verb.STOP:
                 self._exit(task, Exit(kind=ExitKind.STOPPED, signal=15, time_s=self.hosts.stamp()))
             case Verb.FORGET:
                 self._state(task, TaskState.ABSENT)
                 task.exit, task.was_here, task.share = None, False, None
+        return True
+
+    def _has_room(self, task: InMemoryTask) -> bool:
+        """Whether others leave the task its memory, as drivers whose pauses free memory see to it."""
+        here = (TaskState.STARTING, TaskState.RUNNING)
+        used = sum(_memory(t) for t in self.tasks.values() if t is not task and (t.state in here or t.kept))
+        return used + _memory(task) <= self.memory + 1024
+
+    def _pause(self, task: InMemoryTask, *, keep: bool) -> bool:
+        assert task.desired is not None
+        stays = self.full > 0 and self.hosts.random.random() < self.full
+        if stays and not keep:
+            task.error, task.refused = "no swap space left", task.desired.version
+            return False
+        task.kept = stays
+        self._state(task, TaskState.PAUSED)
         return True
 
     def _begin(self, task: InMemoryTask) -> None:
@@ -340,11 +368,25 @@ class InMemoryNode:
 
     def _status(self, task: InMemoryTask) -> StatusMessage:
         return StatusMessage(
-            task=task.id, version=task.version, state=task.state, exit=task.exit, error=task.error, since_s=task.since_s
+            task=task.id,
+            version=task.version,
+            state=task.state,
+            exit=task.exit,
+            error=task.error,
+            since_s=task.since_s,
+            refused=self._refused(task),
         )
 
+    @staticmethod
+    def _refused(task: InMemoryTask) -> int:
+        """See `StatusMessage.refused`."""
+        wanted = task.desired
+        if wanted is None or wanted.state is not TaskState.PAUSED:
+            return 0
+        return wanted.version if task.kept or task.refused == wanted.version else 0
+
     def _report_state(self, task: InMemoryTask) -> None:
-        report = (task.state, task.exit, task.error, task.version)
+        report = (task.state, task.exit, task.error, task.version, self._refused(task))
         if report != task.reported:
             task.reported = report
             self.hosts.history.append(("says", self.name, task.id, task.state.value, task.version))
@@ -383,6 +425,12 @@ class InMemoryNode:
         """The machine is gone for good."""
         self.cut()
         self.dead = True
+
+
+def _memory(task: InMemoryTask) -> int:
+    """Bytes that it may use."""
+    spec = None if task.desired is None else task.desired.spec
+    return 0 if spec is None else spec.memory_bytes
 
 
 class InMemoryLink:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import out
-from dfrs.cli.quantities import parse_bytes, parse_seconds
+from dfrs.cli.quantities import parse_bytes, parse_seconds, parse_swap
 from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import InputError
 
@@ -57,6 +57,13 @@ def agent(
     memory: Annotated[
         str | None, typer.Option(help="Memory of the node, as 4G; default: the host's less a reserve.")
     ] = None,
+    swap: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DFRS_SWAP",
+            help="Swap space for the memory of paused tasks, as 8G; default: all the host has; 0: none.",
+        ),
+    ] = None,
     address: Annotated[
         str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
     ] = None,
@@ -77,6 +84,8 @@ def agent(
     connection, tasks go on, and the agent tells later how they ended; so after a long loss of the controller a job may
     have been started anew elsewhere while its old self still runs here. Where that must never be, --fence makes the
     agent stop all tasks in time, and the controller has to wait for longer than that before it gives a node up.
+
+    Where the host has swap space and the agent is root, the memory of paused tasks goes there, and others may have it.
 
     Examples:
 
@@ -110,7 +119,8 @@ def agent(
         version=__version__,
     )
     group = cluster_name(place) if cluster is None else check_name(cluster, "cluster")
-    _keep(settings, place, group, capacity.cpu_list, shares)
+    swap_bytes = None if swap is None else parse_swap(swap)
+    _keep(settings, place, group, capacity.cpu_list, shares, swap_bytes)
 
 
 def read_token(path: Path) -> str:
@@ -135,7 +145,9 @@ def _default_root() -> Path:
     return state_directory() / "host"
 
 
-def _keep(settings: "AgentSettings", root: Path, cluster: str, cpus: str, shares: ShareMode) -> None:
+def _keep(
+    settings: "AgentSettings", root: Path, cluster: str, cpus: str, shares: ShareMode, swap_bytes: int | None
+) -> None:
     import asyncio
 
     from dfrs.live.agent.agent import Agent, only_agent
@@ -152,6 +164,7 @@ def _keep(settings: "AgentSettings", root: Path, cluster: str, cpus: str, shares
                 memory_bytes=settings.memory_bytes,
                 cpus=cpus,
                 shares=shares.value,
+                swap_bytes=swap_bytes,
             )
         )
         try:

@@ -12,7 +12,7 @@ import typer
 
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json
-from dfrs.cli.quantities import parse_bytes, show_bytes, show_cores, show_count
+from dfrs.cli.quantities import parse_bytes, parse_swap, show_bytes, show_cores, show_count
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import DfrsError, InputError
@@ -58,6 +58,15 @@ def up(
         int | None,
         typer.Option(parser=_memory, metavar="SIZE", help="Default: an equal part.", show_default=False),
     ] = None,
+    swap_per_node: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            envvar="DFRS_SWAP",
+            help="Swap space for the memory of each node's paused jobs; default: all the machine has; 0: none.",
+            show_default=False,
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Go to the background when all is up.")] = False,
     show_token: Annotated[
         bool, typer.Option("--show-token", help="Print the token in the dashboard's address even without a terminal.")
@@ -89,6 +98,7 @@ def up(
             "policy": policy,
             "discovery": discovery,
             "memory_bytes": memory_per_node,
+            "swap_bytes": None if swap_per_node is None else parse_swap(swap_per_node, "--swap-per-node"),
             "port": free_port(port, last.port if last else None),
         }
         base = last.model_dump() if last else {}
@@ -219,6 +229,7 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
     here = {node_name(number) for number in range(choice.nodes)}
     with Client(endpoint) as client:
         nodes = [node for node in client.nodes() if node.name in here]
+        cluster = client.cluster()
     file = place / CLIENT_FILE
     if as_json:
         print_json(
@@ -241,13 +252,14 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
     secret = f"/#token={endpoint.token}" if show_token and endpoint.token else ""
     lines = [
         f"dfrs is up: {each}{more}; shares by {' and '.join(kinds)}",
+        f"policy       {cluster.policy}: {cluster.abilities}",
         f"dashboard    {endpoint.url}{secret}",
         f"client file  {file}",
         "try          dfrs submit --cpu 0.5 --memory 256M -- sleep 60",
         "             dfrs queue     dfrs top     dfrs explain 1     dfrs logs -f 1",
     ]
     if place != state_directory().absolute():
-        lines.insert(3, f"first        export DFRS_STATE={place}")
+        lines.insert(4, f"first        export DFRS_STATE={place}")
     if "nice" in kinds:
         lines += dict.fromkeys(f"note         {note}" for node in nodes for note in node.notes)
     lines.append("dfrs down ends it." if detached else "Ctrl-C stops it, jobs go on; dfrs down ends the jobs too.")

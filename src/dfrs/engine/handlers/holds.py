@@ -8,6 +8,7 @@ from dfrs.engine.handlers.handler import ON_COMPLETION, Ask, Handler, Steps, pre
 from dfrs.engine.state import State
 from dfrs.model.decisions import PAUSED, RUNNING, Cause, Reason
 from dfrs.model.errors import InputError
+from dfrs.model.instance import Ints
 from dfrs.model.run import Action
 
 
@@ -33,7 +34,7 @@ def _take_out(state: State, row: int) -> Commands:
         job["pauses"] += 1
         commands = one(Action.PAUSE, job, 0.0, Reason.HELD)
         state.event_log.append(state.now_s, commands)
-        if not state.cluster.keeps[nodes].any():
+        if not (state.cluster.keeps[nodes].any() or int(job["serial"]) in state.refusals):
             if state.cluster.several:
                 state.note_home(row)
             nodes[:] = -1
@@ -56,13 +57,20 @@ def release(state: State, event: Unhold, _row: int) -> Steps:
     if nodes[0] < 0:
         yield Ask(Cause.SUBMISSION, state.rows.insert(job, nodes))
         return
-    job["state"], job["since_s"], job["ready_s"] = RUNNING, state.now_s, np.inf
     row = state.rows.insert(job, nodes)
-    state.speeds.settle(state.rows, row)
-    commands = one(Action.RESUME, job, 0.0, Reason.RELEASED, nodes)
-    state.event_log.append(state.now_s, commands)
-    yield commands
+    yield goes_on(state, row, nodes, Reason.RELEASED)
     yield from ON_COMPLETION
+
+
+def goes_on(state: State, row: int, nodes: Ints, reason: Reason) -> Commands:
+    """A paused job runs where its memory is, at first with yield 0."""
+    job = state.rows.jobs[row]
+    state.rows.slots(row)[:] = nodes
+    job["state"], job["since_s"], job["ready_s"] = RUNNING, state.now_s, np.inf
+    state.speeds.settle(state.rows, row)
+    commands = one(Action.RESUME, job, 0.0, reason, nodes)
+    state.event_log.append(state.now_s, commands)
+    return commands
 
 
 HANDLERS = {Hold: Handler(_not_held, hold), Unhold: Handler(_held, release)}

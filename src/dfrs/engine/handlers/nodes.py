@@ -8,13 +8,13 @@ from dfrs.engine.state import State
 from dfrs.kernels import ledger
 from dfrs.model.decisions import PAUSED, Reason
 from dfrs.model.errors import InputError
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
 from dfrs.model.run import Action
 
 _ACTION_OF = {Condition.DOWN: Action.DOWN, Condition.DRAIN: Action.DRAIN, Condition.UP: Action.UP}
 
 
-def _known(state: State, event: NodeChange) -> int:
+def _known(state: State, event: NodeChange | PauseAbility) -> int:
     state.cluster.refuse(event)
     return -1
 
@@ -82,9 +82,16 @@ def resize(state: State, event: Capacity, _row: int) -> Steps:
     return ()
 
 
+def set_pauses(state: State, event: PauseAbility, _row: int) -> Steps:
+    """Nobody is asked: who is paused there stays so."""
+    state.cluster.set_pauses(event)
+    return ()
+
+
 HANDLERS = {
     NodeChange: Handler(_known, change),
     Join: Handler(_joinable, join),
     Capacity: Handler(_resizable, resize),
+    PauseAbility: Handler(_known, set_pauses),
 }
 """By the event."""

@@ -40,6 +40,8 @@ class TaskAction:
     """For START, TAKE and SET_SHARE."""
     grace_s: float = 0.0
     """For STOP."""
+    keep: bool = False
+    """For PAUSE."""
 
     @property
     def patience_s(self) -> float:
@@ -58,12 +60,14 @@ class NextAction:
 DONE = NextAction()
 
 
-def plan(desired: Desired, state: TaskState, *, share_cores: float | None, was_here: bool) -> NextAction:
+def plan(
+    desired: Desired, state: TaskState, *, share_cores: float | None, was_here: bool, kept: bool | None = False
+) -> NextAction:
     """What brings a task from `state` nearer to `desired`.
 
     `share_cores` is the share it was given last, None if that is not known; `was_here` says that this node had it
-    since it was last desired to be absent. An ended task stays ended, and one whose record is gone is not started a
-    second time: only the controller makes new attempts.
+    since it was last desired to be absent; `kept` is as in `drivers.base.TaskStatus`. An ended task stays ended, and
+    one whose record is gone is not started a second time: only the controller makes new attempts.
     """
     match desired.state:
         case TaskState.ABSENT:
@@ -71,7 +75,7 @@ def plan(desired: Desired, state: TaskState, *, share_cores: float | None, was_h
         case TaskState.HANDED:
             return _do(Verb.HAND) if state in LIVE - {TaskState.HANDED} else DONE
         case TaskState.RUNNING | TaskState.PAUSED:
-            return _present(desired, state, share_cores, was_here)
+            return _present(desired, state, share_cores, was_here, kept)
         case _:
             return NextAction(problem=f"desired state {desired.state}: must be running, paused, handed or absent")
 
@@ -89,7 +93,9 @@ def _absent(state: TaskState, grace_s: float) -> NextAction:
     return NextAction(action=TaskAction(verb=Verb.STOP, grace_s=grace_s))
 
 
-def _present(desired: Desired, state: TaskState, share_cores: float | None, was_here: bool) -> NextAction:
+def _present(
+    desired: Desired, state: TaskState, share_cores: float | None, was_here: bool, kept: bool | None
+) -> NextAction:
     share = desired.share_cores
     match state:
         case TaskState.EXITED:
@@ -99,7 +105,8 @@ def _present(desired: Desired, state: TaskState, share_cores: float | None, was_
         case TaskState.HANDED:
             return _do(Verb.TAKE, share)
         case _ if desired.state is TaskState.PAUSED:
-            return DONE if state is TaskState.PAUSED else _do(Verb.PAUSE)
+            settled = state is TaskState.PAUSED and kept is not None and (desired.keep or not kept)
+            return DONE if settled else NextAction(action=TaskAction(verb=Verb.PAUSE, keep=desired.keep))
         case _ if share_cores != share:
             return _do(Verb.SET_SHARE, share)
         case TaskState.PAUSED:

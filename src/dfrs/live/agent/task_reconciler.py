@@ -22,6 +22,8 @@ from dfrs.live.drivers.base import (
     DriverError,
     Exit,
     ExitKind,
+    NotYetError,
+    PauseRefusedError,
     RefusedError,
     TaskId,
     TaskSpec,
@@ -64,6 +66,10 @@ class _Task:
     brought: int = 0
     """The last version that was brought about."""
     error: str = ""
+    kept: bool | None = False
+    """As in `TaskStatus`."""
+    refusal: tuple[int, str] = (0, "")
+    """Version of the Desired at which it could not be paused, and why."""
     share_cores: float | None = None
     was_here: bool = False
     busy: bool = False
@@ -73,7 +79,7 @@ class _Task:
     last: TaskAction | None = None
     retry_at: float = 0.0
     retry_s: float = FIRST_RETRY_S
-    reported: tuple[TaskState, Exit | None, str, int] | None = None
+    reported: tuple[TaskState, Exit | None, str, int, int] | None = None
 
     @property
     def wanted(self) -> Desired | None:
@@ -83,9 +89,18 @@ class _Task:
         return self.desired
 
     @property
-    def report(self) -> tuple[TaskState, Exit | None, str, int]:
+    def report(self) -> tuple[TaskState, Exit | None, str, int, int]:
         """What the controller is to know of it."""
-        return self.state, self.exit, self.error, self.brought
+        return self.state, self.exit, self.error, self.brought, self.refused_version
+
+    @property
+    def refused_version(self) -> int:
+        """See `StatusMessage.refused`."""
+        wanted = self.wanted
+        if wanted is None or wanted.state is not TaskState.PAUSED or self.state not in LIVE:
+            return 0
+        stays = self.state is TaskState.PAUSED and self.kept is True
+        return wanted.version if stays or self.refusal[0] == wanted.version else 0
 
     @property
     def is_over(self) -> bool:
@@ -100,11 +115,15 @@ class _Task:
         wanted = self.wanted
         if wanted is None:
             return DONE
-        return plan(wanted, self.state, share_cores=self.share_cores, was_here=self.was_here)
+        version, why = self.refusal
+        if wanted.state is TaskState.PAUSED and wanted.version == version and self.state in LIVE:
+            return NextAction(problem=why)
+        return plan(wanted, self.state, share_cores=self.share_cores, was_here=self.was_here, kept=self.kept)
 
     def see(self, found: TaskStatus | None) -> None:
         """Take over what the driver says of it."""
         state, ended = (TaskState.ABSENT, None) if found is None else (found.state, found.exit)
+        self.kept = False if found is None else found.kept
         if found is None and self.refused is not None:
             state, ended = TaskState.EXITED, self.refused
         if (state, ended) != (self.state, self.exit):
@@ -124,6 +143,7 @@ class _Task:
             exit=self.exit,
             error=self.error,
             since_s=self.since_s,
+            refused=self.refused_version,
         )
 
 
@@ -278,6 +298,13 @@ class TaskReconciler:
         except RefusedError as error:
             task.refused = Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message=_line(error)[:ERROR_CHARS])
             task.error = ""
+        except PauseRefusedError as error:
+            task.error = _line(error)[:ERROR_CHARS]
+            assert desired is not None
+            task.refusal = desired.version, task.error
+        except NotYetError as error:
+            task.error = _line(error)[:ERROR_CHARS]
+            task.retry_at = time.monotonic() + FIRST_RETRY_S
         except Exception as error:
             # A bug of the driver ends no agent either: it is told to the operator, with all that is known of it.
             if not isinstance(error, DriverError | OSError):
@@ -314,7 +341,7 @@ class TaskReconciler:
             case Verb.HAND:
                 driver.hand(task)
             case Verb.PAUSE:
-                driver.pause(task)
+                driver.pause(task, keep=action.keep)
             case Verb.RESUME:
                 driver.resume(task)
             case Verb.STOP:

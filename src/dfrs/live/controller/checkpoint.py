@@ -77,6 +77,7 @@ def _of_job(job: JobRecord) -> Mapping[str, Any]:
         "attempt": job.attempt,
         "placed": job.placed,
         "paused": job.paused,
+        "kept": job.kept,
         "yield": job.yield_,
         "need": job.need,
         "why": job.why,
@@ -92,7 +93,7 @@ def restore_shell(state: State, text: str) -> None:
         if job is None:
             continue
         job.attempt, job.placed, job.paused = found["attempt"], found["placed"], found["paused"]
-        job.yield_, job.need, job.why = found["yield"], found["need"], found["why"]
+        job.yield_, job.need, job.why, job.kept = found["yield"], found["need"], found["why"], found.get("kept", False)
         for rank, (target, started, nodes) in enumerate(found["tasks"]):
             task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)
             job.tasks.append(task)

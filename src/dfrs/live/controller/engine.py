@@ -24,7 +24,7 @@ from dfrs.live.controller.observing import SAME_SHARE, Observer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request, in_order
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.state import Decided, State
-from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import Activity
 from dfrs.model.decisions import Snapshot
@@ -273,7 +273,9 @@ class ControllerLoop:
         task = self.state.placement.find(name)
         if task is None or name.job in plan.fates:
             return False
-        return all(observation.state is None for observation in task.at.values())
+        # What was handed over may have been taken by the node that is lost, and the word of that be late.
+        unsure = {None, TaskState.HANDED}
+        return all(observation.state in unsure for observation in task.at.values())
 
     async def _perform(self, plan: ControllerPlan, revision: Revision | None) -> None:
         """Record the plan, let the core decide, record that."""

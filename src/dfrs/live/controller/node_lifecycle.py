@@ -12,7 +12,7 @@ from dfrs.live.controller.state import State
 from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError
 from dfrs.live.protocol.resources import JobState
 from dfrs.live.protocol.wire import Hello
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
 
 TAKEOVER_S = 5.0
 """A connection that has been silent for so long gives way to a new one of the same name."""
@@ -125,6 +125,9 @@ class NodeLifecycle:
             if node.condition is Condition.DOWN and gone and state.placement.on(node.number):
                 # It came back for too short a time to be told so: what it said that it has is lost again.
                 state.placement.lose(node.number)
+            frees = node.hello.abilities.pause_frees_memory
+            if state.core.frees_memory[node.number] != frees:
+                plan.events.append(PauseAbility(node.number, frees))
             condition = self.condition(node, now)
             if condition is not node.condition:
                 self._change(plan, node, condition, jobs_of_lost)

@@ -66,7 +66,7 @@ class PlacementState:
             elif command.action != _LOST:
                 job.yield_ = command.yield_
                 if command.action == _PAUSE:
-                    job.placed, job.paused = False, True
+                    job.placed, job.paused, job.kept = False, True, False
             elif replaying or job.outcome is None:
                 self.begin_anew(job)
         self._waiting |= touched
@@ -74,7 +74,7 @@ class PlacementState:
 
     def place(self, job: JobRecord, nodes: Sequence[int], yield_: float, *, replaying: bool = False) -> None:
         """It is to run on these nodes, one a task, in any order."""
-        job.placed, job.paused, job.yield_ = True, False, yield_
+        job.placed, job.paused, job.kept, job.yield_ = True, False, False, yield_
         self._move(job, nodes)
         if replaying:
             for task in job.tasks:
@@ -108,7 +108,7 @@ class PlacementState:
         job.old += [task for task in job.tasks if task.at]
         job.tasks = []
         job.attempt += 1
-        job.placed = job.paused = False
+        job.placed = job.paused = job.kept = False
         job.yield_ = 0.0
         job.spec = None
         self.touch(job)
@@ -182,6 +182,7 @@ class PlacementState:
     def _see(self, node: NodeRecord, task: TaskRecord, observation: Observation, status: StatusMessage) -> None:
         row = node.desired.get(status.task)
         heeded = row is not None and status.version >= row.version
+        observation.kept = row is not None and row.state is TaskState.PAUSED and status.refused == row.version
         if status.state is TaskState.ABSENT:
             leaving = row is not None and row.state in {TaskState.ABSENT, TaskState.HANDED}
             if row is None or (leaving and heeded) or (not leaving and observation.state in LIVE):
@@ -318,7 +319,8 @@ class PlacementState:
                 self._tell(node, Desired(task=task.id, version=self._next(), state=state))
             return
         share = self.share_cores(job, task)
-        if same and row is not None and abs(row.share_cores - share) < SHARE_STEP:
+        keep = job.held and state is TaskState.PAUSED
+        if same and row is not None and abs(row.share_cores - share) < SHARE_STEP and row.keep == keep:
             return
         self._tell(
             node,
@@ -329,6 +331,7 @@ class PlacementState:
                 share_cores=share,
                 spec=self._spec(job),
                 take=task.started,
+                keep=keep,
             ),
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import Complete, Event, Hold, PauseRefused, Ready, Revise, Submit, Unhold, Wake
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.database import Change
@@ -239,11 +239,22 @@ class Planner:
             self._failed(plan, job, *bad)
         elif job.tasks and len(exits) == len(job.tasks):
             self.finish(plan, job, JobOutcome(state=JobState.DONE, exit=_done(exits), code=0), "finish")
+        elif (kept := next((task for task in job.tasks if _is_kept(task)), None)) is not None and job.paused:
+            self._refused(plan, job, kept)
         else:
             row = self._state.picture.row(job.id)
             unready = row is not None and math.isinf(row["ready_s"]) and job.placed
             return unready and all(task.arrived for task in job.tasks)
         return False
+
+    def _refused(self, plan: ControllerPlan, job: JobRecord, task: TaskRecord) -> None:
+        """It was paused, and a node could not free its memory: it goes on, or keeps it while it is held."""
+        if job.kept:
+            return
+        nodes = [each.target for each in job.tasks]
+        plan.events.append(PauseRefused(job.id, np.array(nodes, np.int64)))
+        self.note(plan, "kept", job=job, node=self._state.nodes[task.target].name, why=task.at[task.target].error)
+        plan.jobs.add(job.id)
 
     def _failed(self, plan: ControllerPlan, job: JobRecord, rank: int, found: Exit) -> None:
         words = in_words(rank, len(job.tasks), found, job.request, self._state.memory_bytes(job.request))
@@ -363,12 +374,13 @@ class Planner:
 _RANK: Mapping[type[Event], int] = {
     NodeChange: 1,
     Complete: 2,
-    Unhold: 3,
-    Submit: 4,
-    Hold: 5,
-    Revise: 6,
-    Ready: 7,
-    Wake: 8,
+    PauseRefused: 3,
+    Unhold: 4,
+    Submit: 5,
+    Hold: 6,
+    Revise: 7,
+    Ready: 8,
+    Wake: 9,
 }
 
 
@@ -386,6 +398,11 @@ def _is_gone(task: TaskRecord) -> bool:
     if task.exit is not None:
         return task.exit.kind is ExitKind.LOST
     return task.started and not task.at
+
+
+def _is_kept(task: TaskRecord) -> bool:
+    observation = task.at.get(task.target)
+    return observation is not None and observation.kept
 
 
 def _is_good(found: Exit) -> bool:

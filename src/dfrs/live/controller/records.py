@@ -29,6 +29,8 @@ class Observation:
     order: tuple[int, float] = (0, 0.0)
     """Version and time of that word: older ones are passed over."""
     error: str = ""
+    kept: bool = False
+    """It was to be paused, and its memory could not be freed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +126,8 @@ class JobRecord:
     placed: bool = False
     """The policy has it on nodes."""
     paused: bool = False
+    kept: bool = False
+    """The core was told that its memory stays, since it was last paused."""
     yield_: float = 0.0
     need: float = 0.0
     """Of a task, as the core was told, as a fraction of the reference node."""

@@ -16,7 +16,7 @@ from dfrs.engine.codec import digest
 from dfrs.engine.commands import NOTHING, Commands
 from dfrs.engine.core import Core
 from dfrs.engine.event_log import EventLog
-from dfrs.engine.events import Complete, Event, Hold, Ready, Revise, Submit
+from dfrs.engine.events import Complete, Event, Hold, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.records import JobRecord, NodeRecord
@@ -218,8 +218,10 @@ class State:
                 job.need = event.need
                 places.touch(job)
             elif isinstance(event, Hold):
-                job.placed, job.paused, job.yield_ = False, bool(job.tasks), 0.0
+                job.placed, job.paused, job.kept, job.yield_ = False, bool(job.tasks), False, 0.0
                 places.touch(job)
+            elif isinstance(event, PauseRefused):
+                job.kept = True
         touched = places.obey(decided.commands, replaying=replaying)
         if decided.problem:
             touched |= self._resync(replaying=replaying)
@@ -248,7 +250,7 @@ class State:
                 nodes = snapshot.task_nodes[snapshot.first[row] : snapshot.first[row + 1]].tolist()
                 self.placement.place(job, nodes, float(snapshot.jobs["yield_"][row]), replaying=replaying)
             elif job.placed and state == PAUSED:
-                job.placed, job.paused, job.yield_ = False, True, 0.0
+                job.placed, job.paused, job.kept, job.yield_ = False, True, False, 0.0
                 self.placement.touch(job)
             elif job.placed:
                 self.placement.begin_anew(job)

@@ -314,6 +314,23 @@ def total_used(state: State) -> float:
     return math.fsum(task.used_cores or 0.0 for job in state.jobs.values() for task in job.tasks if task.exit is None)
 
 
+def abilities(nodes: Sequence[NodeRecord]) -> str:
+    """What can be done with jobs that have started on these nodes, in words."""
+    able = [node for node in nodes if node.condition is not Condition.DOWN]
+    if not able:
+        return ""
+    free, groups = sum(node.hello.abilities.pause_frees_memory for node in able), Counter(node.island for node in able)
+    pauses = f"on {free} of {len(able)} nodes" if 0 < free < len(able) else ""
+    words = [f"pauses {'free' if free else 'keep'} memory {pauses}".rstrip()]
+    if len(groups) == len(able) > 1:
+        words.append("jobs that have started stay on their nodes")
+    elif len(groups) > 1:
+        words.append(f"jobs that have started move within each of {len(groups)} hosts")
+    elif len(able) > 1:
+        words.append("jobs move between all nodes")
+    return ", ".join(words)
+
+
 def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
     """The whole."""
     least, median, jain = happiness(state)
@@ -324,6 +341,7 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
         name=state.settings.cluster,
         version=VERSION,
         policy=state.settings.policy,
+        abilities=abilities(nodes),
         discovery=state.settings.discovery,
         shadow=state.settings.shadow,
         now=state.settings.clock(),

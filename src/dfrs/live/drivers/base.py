@@ -109,6 +109,8 @@ class TaskStatus:
     state: TaskState
     exit: Exit | None = None
     pid: int | None = None
+    kept: bool | None = False
+    """Of a paused task, where pauses free memory: whether its memory stayed; None: not settled yet, pause it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,14 @@ class DriverError(DfrsError):
     """The host refused: the message says what was tried and what to do."""
 
 
+class NotYetError(DriverError):
+    """It can be done as soon as other tasks have left: try again soon."""
+
+
+class PauseRefusedError(DriverError):
+    """The task's memory could not be freed, so it was not paused: it runs on."""
+
+
 class RefusedError(DriverError):
     """No other attempt on this node could start the task."""
 
@@ -181,6 +191,8 @@ class NodeSettings:
     shares: ShareMode = "weights"
     """With caps a task never gets more than its share; with weights it may use what others leave."""
     output_bytes: int = KEPT_OUTPUT_BYTES
+    swap_bytes: int | None = None
+    """Of the host's swap space, what its paused tasks may take; None: all there is; 0: pauses keep memory."""
 
 
 class Driver(Protocol):
@@ -214,8 +226,11 @@ class Driver(Protocol):
         """Its guaranteed CPU, in cores. What others leave may be used beyond it, unless shares are caps."""
         ...
 
-    def pause(self, task: TaskId) -> None:
-        """Stop it where it is."""
+    def pause(self, task: TaskId, *, keep: bool = False) -> None:
+        """Stop it where it is, and free its memory if the node's pauses do so.
+
+        Raises PauseRefusedError where that cannot be done. With `keep` it is then stopped all the same.
+        """
         ...
 
     def resume(self, task: TaskId) -> None:

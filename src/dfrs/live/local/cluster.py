@@ -47,6 +47,8 @@ class Choice(BaseModel):
     discovery: str | None = None
     memory_bytes: int | None = None
     """Of each node; None: an equal part of the machine's."""
+    swap_bytes: int | None = None
+    """For the memory of each node's paused tasks; None: all that the machine has."""
 
     @classmethod
     def of(cls, state: Path) -> "Choice | None":
@@ -188,6 +190,7 @@ class LocalCluster:
             f"--cpus={having.cpu_list}",
             f"--cores={having.cores}",
             f"--memory={having.memory_bytes}B",
+            *([] if self.choice.swap_bytes is None else [f"--swap={self.choice.swap_bytes}B"]),
         ]
 
     def _endpoint(self, url: str) -> Endpoint:

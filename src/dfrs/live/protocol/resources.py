@@ -219,6 +219,8 @@ class Cluster(ApiModel):
     name: str
     version: str
     policy: str
+    abilities: str = ""
+    """What nodes can do with jobs that have started, in words: by that the policy decides."""
     discovery: str
     shadow: str | None
     now: float

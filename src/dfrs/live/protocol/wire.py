@@ -56,6 +56,9 @@ class StatusMessage(Wire):
     """Why the desired state could not be reached; the agent goes on trying."""
     since_s: Seconds
     """Wall clock, when it came to this state."""
+    refused: Version = 0
+    """That of the Desired to be paused at which its memory could not be freed. It is RUNNING, or, where it was to be
+    paused even so, PAUSED."""
 
 
 class Sample(Wire):
@@ -105,6 +108,8 @@ class Desired(Wire):
     """It is not to be started: another node of the host hands it over."""
     grace_s: Seconds = 10.0
     """For ABSENT: how long it may take to end by itself."""
+    keep: bool = False
+    """For PAUSED: also if its memory cannot be freed."""
 
 
 class Welcome(Wire):

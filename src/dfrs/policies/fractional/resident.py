@@ -96,7 +96,7 @@ def _abilities(snapshot: Snapshot) -> Abilities:
 
 def _stay(snapshot: Snapshot) -> Bools:
     """(R,) running jobs that cannot be paused."""
-    kept = np.zeros(len(snapshot.jobs), np.bool_)
+    kept = _abilities(snapshot).refused.copy()
     on = np.flatnonzero(snapshot.task_nodes >= 0)
     rows = np.searchsorted(snapshot.first, on, side="right") - 1
     kept[rows[_abilities(snapshot).keeps[snapshot.task_nodes[on]]]] = True

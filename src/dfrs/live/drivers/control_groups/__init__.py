@@ -17,4 +17,5 @@ def open_node(settings: NodeSettings) -> ProcessDriver:
         memory_bytes=settings.memory_bytes,
         shares=settings.shares,
         output_bytes=settings.output_bytes,
+        swap_bytes=settings.swap_bytes,
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from dfrs.live.drivers.base import (
     KEPT_OUTPUT_BYTES,
     Abilities,
     DriverError,
+    PauseRefusedError,
     ShareMode,
     TaskId,
     TaskSpec,
@@ -18,9 +20,13 @@ from dfrs.live.drivers.base import (
     Usage,
 )
 from dfrs.live.drivers.control_groups.groups import NodeGroup, add_counters, cpu_list, detect
+from dfrs.live.drivers.control_groups.swap import swap_space
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
 from dfrs.live.drivers.processes.supervisor import read_text, write_control
+
+STAYING_BYTES, STAYING_PART = 8 << 20, 64
+"""Of a paused task so much may stay in memory, and this part of its requirement: what the kernel keeps of it."""
 
 
 class ProcessDriver(SupervisedDriver):
@@ -29,7 +35,8 @@ class ProcessDriver(SupervisedDriver):
     All nodes of a host share `root`, and `cluster` names their control groups: `dfrs/<cluster>/<node>`. The node has
     the CPUs of `cpus` (None: all), and of their time `cores`: where that is less than there are CPUs, all its tasks
     together are capped at it. With `shares="caps"` a task never gets more than its share; with "weights" it may use
-    what others leave. Raises DriverError if the host cannot do that.
+    what others leave. Of the host's swap space its paused tasks may take `swap_bytes`; None: all there is. Raises
+    DriverError if the host cannot do that.
     """
 
     def __init__(
@@ -44,11 +51,16 @@ class ProcessDriver(SupervisedDriver):
         shares: ShareMode = "weights",
         output_bytes: int = KEPT_OUTPUT_BYTES,
         groups: NodeGroup | None = None,
+        swap_bytes: int | None = 0,
     ) -> None:
         super().__init__(root, node, cores, memory_bytes, output_bytes)
         self.shares: ShareMode = shares
         self.groups = detect(cluster, node) if groups is None else groups
         self.groups.create(cpus, cores if cores < _count(cpus) else None, cores)
+        self.swap_bytes = swap_space().total_bytes if swap_bytes is None else swap_bytes
+        self._swapping = threading.Lock()
+        self._leaving: dict[str, int] = {}
+        """What tasks that are being paused will have of the swap space."""
         self._recover()
 
     @property
@@ -63,11 +75,50 @@ class ProcessDriver(SupervisedDriver):
             shares=self.groups.kind,
             caps=True,
             memory_limits=self.groups.limits_memory,
-            pause_frees_memory=False,
+            pause_frees_memory=self.frees_memory,
             moves_on_host=True,
             measures_waiting=self.groups.measures_waiting,
-            notes=(*notes, "a paused task keeps its memory"),
+            notes=(*notes, *self._about_pauses()),
         )
+
+    @property
+    def frees_memory(self) -> bool:
+        """Whether the memory of paused tasks goes to the host's swap space."""
+        return self.groups.swaps and self.swap_bytes > 0 and swap_space().total_bytes > 0
+
+    def _about_pauses(self) -> tuple[str, ...]:
+        if self.frees_memory:
+            most = min(self.swap_bytes, swap_space().total_bytes)
+            return (f"the memory of paused tasks goes to swap space, at most {most >> 20} MiB",)
+        why = "no swap space is allowed" if self.swap_bytes == 0 and swap_space().total_bytes else "no swap space"
+        return (f"a paused task keeps its memory: {why if self.groups.swaps else 'control groups cannot swap'}",)
+
+    def _free(self, task: TaskId) -> None:
+        group, limit = self.groups.group(str(task)), self._limit(task)
+        with self._swapping:
+            needed, swapped = group.swappable_bytes(), self._swapped()
+            pending = sum(max(0, all_of_it - swapped.get(other, 0)) for other, all_of_it in self._leaving.items())
+            left = min(swap_space().free_bytes, self.swap_bytes - sum(swapped.values())) - pending
+            if needed > left:
+                raise PauseRefusedError(
+                    f"task {task}: cannot be paused: {needed >> 20} MiB to swap, and {max(left, 0) >> 20} MiB of swap "
+                    "space left"
+                )
+            self._leaving[str(task)] = needed + swapped.get(str(task), 0)
+        try:
+            group.push_out()
+            stayed = group.resident_bytes()
+        finally:
+            del self._leaving[str(task)]
+        if stayed > STAYING_BYTES + limit // STAYING_PART:
+            raise PauseRefusedError(f"task {task}: cannot be paused: {stayed >> 20} MiB of it stay in memory")
+
+    def _unfree(self, task: TaskId) -> None:
+        self.groups.group(str(task)).stay_in()
+
+    def _swapped(self) -> dict[str, int]:
+        """Swap space that each of the node's tasks has."""
+        return {name: self.groups.group(name).read().swap_bytes or 0 for name in self.groups.names()}
 
     def _place(self, task: TaskId) -> dict[str, str]:
         return self.groups.group(str(task)).place()
@@ -97,9 +148,6 @@ class ProcessDriver(SupervisedDriver):
         before = add_counters(counters, owner.carried)
         counted = {name: getattr(before, name) for name in old.lost_by_move}
         return {name: value for name, value in counted.items() if value is not None}
-
-    def _limit(self, task: TaskId) -> int:
-        return int(self.files.spec(task)["memory_bytes"])
 
     def _leave(self, task: TaskId, node: str) -> None:
         self.groups.sibling(node).group(str(task)).remove(moved=True)

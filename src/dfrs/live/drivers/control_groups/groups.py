@@ -106,6 +106,22 @@ class TaskGroup(Protocol):
         """Move all processes of `other`, which goes on running or paused as it was, into this group."""
         ...
 
+    def swappable_bytes(self) -> int:
+        """What of its memory would take swap space: all that is no file's."""
+        ...
+
+    def push_out(self) -> None:
+        """Have the kernel write its memory to swap space. It must be paused, or the memory comes back at once."""
+        ...
+
+    def stay_in(self) -> None:
+        """From now on none of its memory goes to swap space."""
+        ...
+
+    def resident_bytes(self) -> int:
+        """What of its memory is not in swap space."""
+        ...
+
     def remove(self, *, moved: bool = False) -> None:
         """Remove it; processes must have gone. `moved`: another node has the task, keep what that one uses."""
         ...
@@ -117,6 +133,8 @@ class NodeGroup(Protocol):
     kind: Literal["cgroup-v1", "cgroup-v2"]
     measures_waiting: bool
     limits_memory: bool
+    swaps: bool
+    """Whether `TaskGroup.push_out` can be done, if the host has swap space."""
     notes: tuple[str, ...]
     outside: str
     """The file by which a supervisor leaves its task's share of the CPU; empty if it never has part in it."""
@@ -163,6 +181,11 @@ def most_processes(tree: str) -> int:
 def numbers(path: str) -> dict[str, int]:
     """A file of lines `name number`."""
     return {name: int(value) for name, value in (line.split() for line in read_text(path).splitlines())}
+
+
+def no_files(memory_bytes: int, stat: Mapping[str, int], prefix: str = "") -> int:
+    """Of so much memory, that which is no file's, by a group's `memory.stat`."""
+    return max(0, memory_bytes - stat.get(f"{prefix}inactive_file", 0) - stat.get(f"{prefix}active_file", 0))
 
 
 def number(path: str) -> int | None:

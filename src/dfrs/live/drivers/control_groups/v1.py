@@ -22,6 +22,7 @@ from dfrs.live.drivers.control_groups.groups import (
     make_directory,
     most_processes,
     move_all,
+    no_files,
     number,
     numbers,
     quota,
@@ -36,6 +37,7 @@ SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
 """Shares of a task that is to have all of its node: a resolution of 1/65536 of it."""
 REMOVE_S = 10.0
+WITH_SWAP = "memory.memsw.limit_in_bytes"
 
 
 class TaskGroupV1:
@@ -56,6 +58,9 @@ class TaskGroupV1:
             make_directory(path)
         if self.memory:
             set_file(f"{self.memory}/memory.limit_in_bytes", str(memory_bytes))
+            if os.path.exists(f"{self.memory}/{WITH_SWAP}"):
+                # Memory and swap space together: where the host swaps, the limit is the same.
+                set_file(f"{self.memory}/{WITH_SWAP}", str(memory_bytes))
         if "pids" in self.common:
             set_file(f"{self.common['pids']}/pids.max", str(most_processes(self.node.points["pids"])))
 
@@ -132,6 +137,22 @@ class TaskGroupV1:
             waiting_s=waiting_s(f"{self.cpu}/tasks", f"{self.common.get('unified', '')}/cpu.pressure"),
         )
 
+    def swappable_bytes(self) -> int:
+        """See `cgroup.Group`."""
+        return no_files(self.resident_bytes(), numbers(f"{self.memory}/memory.stat"), "total_")
+
+    def push_out(self) -> None:
+        """By `memory.force_empty`, which leaves the processes where they are."""
+        set_file(f"{self.memory}/memory.swappiness", "100")
+        set_file(f"{self.memory}/memory.force_empty", "0")
+
+    def stay_in(self) -> None:
+        """Nothing: its limit holds for memory and swap space together, see `create`."""
+
+    def resident_bytes(self) -> int:
+        """See `cgroup.Group`."""
+        return number(f"{self.memory}/memory.usage_in_bytes") or 0
+
     def limit_events(self) -> UsageCounters:
         """The counters of what ran out or nearly did."""
         return worst_of(self.place())
@@ -183,6 +204,7 @@ class NodeGroupV1:
             self.common["unified"] = f"{unified}/{TOP}/{cluster}"
             self.kills = _offers(unified, "cgroup.kill")
         self.limits_memory = "memory" in self.common
+        self.swaps = self.limits_memory and os.path.exists(f"{points['memory']}/{WITH_SWAP}")
         self.measures_waiting = os.path.exists("/proc/self/schedstat")
         self.notes = tuple(notes)
 

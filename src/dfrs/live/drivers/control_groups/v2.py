@@ -22,6 +22,7 @@ from dfrs.live.drivers.control_groups.groups import (
     make_directory,
     most_processes,
     move_all,
+    no_files,
     number,
     numbers,
     quota,
@@ -53,6 +54,7 @@ class TaskGroupV2:
         make_directory(self.path)
         if self.node.limits_memory:
             set_file(f"{self.path}/memory.max", str(memory_bytes))
+            self.stay_in()
         if "pids" in self.node.controllers:
             set_file(f"{self.path}/pids.max", str(most_processes(self.node.point)))
 
@@ -115,6 +117,30 @@ class TaskGroupV2:
             waiting_s=waiting_s(f"{self.path}/cgroup.threads", f"{self.path}/cpu.pressure"),
         )
 
+    def swappable_bytes(self) -> int:
+        """See `cgroup.Group`."""
+        return no_files(self.resident_bytes(), numbers(f"{self.path}/memory.stat"))
+
+    def push_out(self) -> None:
+        """By `memory.reclaim`."""
+        set_file(f"{self.path}/memory.swap.max", "max")
+        try:
+            write_control(f"{self.path}/memory.reclaim", str(self.resident_bytes()))
+        except BlockingIOError:
+            # Not all of it: what is left is for the caller to judge.
+            return
+        except OSError as error:
+            raise DriverError(f"{self.path}/memory.reclaim: {error.strerror}") from error
+
+    def stay_in(self) -> None:
+        """What is in swap space comes back as it is used."""
+        if os.path.exists(f"{self.path}/memory.swap.max"):
+            set_file(f"{self.path}/memory.swap.max", "0")
+
+    def resident_bytes(self) -> int:
+        """See `cgroup.Group`."""
+        return number(f"{self.path}/memory.current") or 0
+
     def limit_events(self) -> UsageCounters:
         """The counters of what ran out or nearly did."""
         return worst_of(self.place())
@@ -153,6 +179,7 @@ class NodeGroupV2:
         offered = read_text(f"{point}/cgroup.controllers").split()
         self.controllers = tuple(name for name in CONTROLLERS if name in offered)
         self.limits_memory = "memory" in self.controllers
+        self.swaps = self.limits_memory and os.path.exists(f"{point}/memory.reclaim")
         self.measures_waiting = os.path.exists("/proc/self/schedstat")
         notes = [f"no {name} controller: {without}" for name, without in WITHOUT.items() if name not in offered]
         if self.limits_memory:

@@ -18,7 +18,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dfrs.live.drivers.base import KEPT_OUTPUT_BYTES, Abilities, DriverError, TaskId, TaskSpec, TaskState, Usage
+from dfrs.live.drivers.base import (
+    KEPT_OUTPUT_BYTES,
+    Abilities,
+    DriverError,
+    PauseRefusedError,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    Usage,
+)
 from dfrs.live.drivers.control_groups.groups import cpu_list
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner
@@ -76,6 +85,17 @@ class NiceDriver(SupervisedDriver):
             measures_waiting=False,
             notes=tuple(notes),
         )
+
+    @property
+    def frees_memory(self) -> bool:
+        """Never: without control groups nobody can have the memory of some processes written to swap space."""
+        return False
+
+    def _free(self, task: TaskId) -> None:
+        raise PauseRefusedError(f"task {task}: its memory stays where it is")
+
+    def _unfree(self, task: TaskId) -> None:
+        pass
 
     def _place(self, task: TaskId) -> dict[str, str]:
         return {}

@@ -165,6 +165,30 @@ class TaskDirectory:
         # Nobody else would end it.
         return os.path.lexists(f"{path}/parked") and not os.path.lexists(f"{path}/stop")
 
+    def note_pause(self, task: TaskId, *, freed: bool) -> None:
+        """Remember that a paused task's memory was freed, or stays. Raises DriverError."""
+        path = f"{self.path(task)}/paused"
+        try:
+            self.forget_pause(task)
+            # As above: on a full disk, too.
+            os.symlink("freed" if freed else "kept", path)
+        except OSError as error:
+            raise DriverError(f"task {task}: {path}: {error.strerror}") from error
+
+    def forget_pause(self, task: TaskId) -> None:
+        """It is about to go on."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{self.path(task)}/paused")
+
+    def freed(self, task: TaskId) -> bool | None:
+        """Whether a paused task's memory was freed; None where that is not settled."""
+        if self.in_image(task):
+            return True
+        try:
+            return os.readlink(f"{self.path(task)}/paused") == "freed"
+        except OSError:
+            return None
+
     def supervisor(self, task: TaskId) -> str:
         """The identity of its supervisor, living or not; empty if it never had one."""
         return read_text(f"{self.path(task)}/supervisor.pid")

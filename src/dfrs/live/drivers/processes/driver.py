@@ -7,15 +7,28 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
-from dfrs.live.drivers.base import Abilities, DriverError, Exit, Stream, TaskId, TaskSpec, TaskState, TaskStatus, Usage
+from dfrs.live.drivers.base import (
+    Abilities,
+    DriverError,
+    Exit,
+    NotYetError,
+    PauseRefusedError,
+    Stream,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    TaskStatus,
+    Usage,
+)
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.profiles import Profiles
@@ -24,6 +37,8 @@ FREEZE_S = 2.0
 KILL_S = 5.0
 MOVE_S = 5.0
 LAST_WORDS_S = 1.0
+ROUNDING_BYTES = 1 << 20
+"""Memory is given out in fractions of a node: so much more than there is may come of it."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +53,9 @@ class SupervisedDriver(ABC):
         self._supervisors: dict[TaskId, subprocess.Popen[bytes]] = {}
         self._ended: dict[TaskId, Exit] = {}
         self._damaged: set[TaskId] = set()
+        self._admitting = threading.Lock()
+        self._coming: dict[TaskId, int] = {}
+        """Memory of tasks that are being admitted."""
 
     def _recover(self) -> None:
         """Bring what an earlier agent left half done to an end."""
@@ -79,6 +97,19 @@ class SupervisedDriver(ABC):
     @abstractmethod
     def _clear(self, task: TaskId, node: str) -> None:
         """Remove what `node` has for a task without processes."""
+
+    @property
+    @abstractmethod
+    def frees_memory(self) -> bool:
+        """Whether its pauses free memory: then no task comes before there is memory for it."""
+
+    @abstractmethod
+    def _free(self, task: TaskId) -> None:
+        """Free the memory of a task that is stopped. Raises PauseRefusedError."""
+
+    @abstractmethod
+    def _unfree(self, task: TaskId) -> None:
+        """It is about to go on, and its memory comes back."""
 
     @abstractmethod
     def _share(self, task: TaskId, share_cores: float) -> None:
@@ -135,7 +166,8 @@ class SupervisedDriver(ABC):
         if owner.handed:
             return TaskStatus(task=task, state=TaskState.HANDED, pid=pid)
         if self.files.place(task, owner).frozen():
-            return TaskStatus(task=task, state=TaskState.PAUSED, pid=pid)
+            freed = self.files.freed(task) if self.frees_memory else True
+            return TaskStatus(task=task, state=TaskState.PAUSED, pid=pid, kept=None if freed is None else not freed)
         return TaskStatus(task=task, state=TaskState.STARTING if pid is None else TaskState.RUNNING, pid=pid)
 
     def _lost(self, task: TaskId, owner: Owner, name: str) -> Exit:
@@ -151,6 +183,13 @@ class SupervisedDriver(ABC):
         """Run it, unless it runs or has run already."""
         if spec.memory_bytes > self.memory_bytes:
             raise DriverError(f"task {task}: needs {spec.memory_bytes} bytes; node {self.node} has {self.memory_bytes}")
+        if self.files.supervisor(task):
+            self._begin(task, spec, share_cores)
+            return
+        with self._admitted(task, spec.memory_bytes):
+            self._begin(task, spec, share_cores)
+
+    def _begin(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
         owner = Owner(node=self.node, place=self._place(task), carried={})
         extras = self._extras(task, spec, share_cores)
         if self.files.owner(task) is None:
@@ -166,6 +205,40 @@ class SupervisedDriver(ABC):
                 return
             self._prepare(task, spec, share_cores)
             self._supervisors[task] = self._launch(self.files.path(task), lock)
+
+    @contextlib.contextmanager
+    def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> Generator[None]:
+        """Give a task memory, by default its requirement. Raises NotYetError as long as others have it.
+
+        What is told to several tasks at once is done in any order: one that is to come may be ahead of one that is to
+        be paused for it.
+        """
+        if not self.frees_memory:
+            yield
+            return
+        memory_bytes = self._limit(task) if memory_bytes is None else memory_bytes
+        with self._admitting:
+            others = [other for other in self.files.ids() if other != task and other not in self._coming]
+            used = sum(map(self._memory_of, others)) + sum(self._coming.values())
+            if used + memory_bytes > self.memory_bytes + ROUNDING_BYTES:
+                raise NotYetError(f"task {task}: waits until others have left node {self.node}'s memory")
+            self._coming[task] = memory_bytes
+        try:
+            yield
+        finally:
+            del self._coming[task]
+
+    def _memory_of(self, task: TaskId) -> int:
+        """What a task of this node may use of its memory."""
+        owner = self._owner(task)
+        if owner is None or owner.node != self.node or owner.handed:
+            return 0
+        if not self.files.supervisor(task) and not self.files.busy(task):
+            return 0
+        return 0 if self.files.freed(task) or not self._running(task) else self._limit(task)
+
+    def _limit(self, task: TaskId) -> int:
+        return int(self.files.spec(task)["memory_bytes"])
 
     @staticmethod
     def _launch(path: str, lock: int) -> subprocess.Popen[bytes]:
@@ -198,9 +271,10 @@ class SupervisedDriver(ABC):
             elif not owner.handed:
                 raise DriverError(f"task {task}: node {owner.node} has not handed it over yet: try again")
             else:
-                carried = self._move(task, owner)
-                taken = Owner(node=self.node, came_from=owner.node, place=self._place(task), carried=carried)
-                self.files.set_owner(task, taken)
+                with self._admitted(task, 0 if self.files.freed(task) else None):
+                    carried = self._move(task, owner)
+                    taken = Owner(node=self.node, came_from=owner.node, place=self._place(task), carried=carried)
+                    self.files.set_owner(task, taken)
                 self._arrive(task, taken)
         self._share(task, share_cores)
 
@@ -230,28 +304,46 @@ class SupervisedDriver(ABC):
         if self._running(task):
             self._share(task, share_cores)
 
-    def pause(self, task: TaskId) -> None:
+    def pause(self, task: TaskId, *, keep: bool = False) -> None:
         """Stop it where it is; nothing if it has ended."""
         owner = self._mine(task)
-        if self._running(task):
-            # Without control groups there is nothing yet to stop.
-            if not owner.place and not os.path.exists(f"{self.files.path(task)}/task.pid"):
-                raise DriverError(f"task {task}: is still starting: try again")
-            try:
-                confirmed = self.files.place(task, owner).freeze(FREEZE_S)
-            except OSError as error:
-                raise DriverError(f"task {task}: cannot be paused: {error}") from error
-            if not confirmed:
-                raise DriverError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
+        if not self._running(task):
+            return
+        # Without control groups there is nothing yet to stop.
+        if not owner.place and not os.path.exists(f"{self.files.path(task)}/task.pid"):
+            raise DriverError(f"task {task}: is still starting: try again")
+        try:
+            confirmed = self.files.place(task, owner).freeze(FREEZE_S)
+        except OSError as error:
+            raise DriverError(f"task {task}: cannot be paused: {error}") from error
+        if not confirmed:
+            raise DriverError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
+        if not self.frees_memory:
+            return
+        try:
+            self._free(task)
+        except PauseRefusedError:
+            if not keep:
+                self._go_on(task, owner)
+                raise
+            self.files.note_pause(task, freed=False)
+        else:
+            self.files.note_pause(task, freed=True)
 
     def resume(self, task: TaskId) -> None:
         """Let it go on; nothing if it has ended."""
         owner = self._mine(task)
         if self._running(task):
-            try:
-                self.files.place(task, owner).thaw()
-            except OSError as error:
-                raise DriverError(f"task {task}: cannot go on: {error}") from error
+            with self._admitted(task):
+                self._go_on(task, owner)
+
+    def _go_on(self, task: TaskId, owner: Owner) -> None:
+        self.files.forget_pause(task)
+        self._unfree(task)
+        try:
+            self.files.place(task, owner).thaw()
+        except OSError as error:
+            raise DriverError(f"task {task}: cannot go on: {error}") from error
 
     def stop(self, task: TaskId, grace_s: float) -> None:
         """Ask all its processes to end; kill what is left after `grace_s`. The first such request counts."""

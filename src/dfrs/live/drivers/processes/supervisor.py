@@ -255,7 +255,9 @@ class Place:
             return True
         while members := self.members():
             send(members, signal.SIGSTOP)
-            if self.frozen():
+            # A list of processes is not of one moment, and misses a child that was forked while it was made. Once all
+            # that it has are stopped, the next one misses none.
+            if self.frozen() and self.frozen():
                 return True
             if time.monotonic() > until:
                 return False
