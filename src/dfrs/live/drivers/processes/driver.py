@@ -204,7 +204,7 @@ class SupervisedDriver(ABC):
             if self.files.supervisor(task) or self.files.exit(task):
                 return
             self._prepare(task, spec, share_cores)
-            self._supervisors[task] = self._launch(self.files.path(task), lock)
+            self._supervisors[task] = self.launch(self.files.path(task), lock)
 
     @contextlib.contextmanager
     def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> Generator[None]:
@@ -241,7 +241,7 @@ class SupervisedDriver(ABC):
         return int(self.files.spec(task)["memory_bytes"])
 
     @staticmethod
-    def _launch(path: str, lock: int) -> subprocess.Popen[bytes]:
+    def launch(path: str, lock: int) -> subprocess.Popen[bytes]:
         """Start the supervisor. It holds the lock, together with the caller, until it is on record."""
         try:
             with open(f"{path}/supervisor.log", "wb") as log:
