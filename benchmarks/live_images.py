@@ -70,6 +70,6 @@ def main() -> None:
     for size_mb in SIZES_MB:
         for compress in (True, False):
             dump_s, restore_s, stored = measured(criu, size_mb, compress=compress)
-            row = (str(size_mb), "yes" if compress else "no", f"{dump_s:.2f}", f"{restore_s:.2f}", f"{stored / 1e6:.0f}")
-            table.add_row(*row)
+            figures = (f"{dump_s:.2f}", f"{restore_s:.2f}", f"{stored / 1e6:.0f}")
+            table.add_row(str(size_mb), "yes" if compress else "no", *figures)
     console.print(table)

@@ -230,7 +230,7 @@ def test_on_another_host(host, tmp_path, at_once):
             stream.seek(0)
             images_there.receive(task(), stream, lambda: adopt(there, node))
     assert images_there.used_bytes() < 1.1 * images.used_bytes()
-    ends = written(node)
+    ends, limit = written(node), node._limit(task())
     node.forget(task())
     images.sweep()
     assert images.used_bytes() == 0
@@ -239,7 +239,7 @@ def test_on_another_host(host, tmp_path, at_once):
     there = other.node()
     assert state(there, task()) is TaskState.PAUSED
     assert written(there) == ends
-    there.groups.group(str(task())).create(128 * MIB)
+    there.groups.group(str(task())).create(limit)
     back(images_there, there)
     until(lambda: written(there) > ends + 9000)
     assert stop(there).kind is ExitKind.STOPPED
@@ -275,6 +275,24 @@ def test_exit_status_and_time_limit_after_it(host):
     (host.root / "go").touch()
     assert ended(node, task(1)).code == 7
     assert output(node, task(1)) == b"done\n"
+
+
+def test_a_task_that_uses_all_of_its_memory(host):
+    node, images = host.node(), images_of(host)
+    start(node, host, size=32)
+    needs = used(node, task()).memory_bytes
+    stop(node)
+    node.forget(task())
+    start(node, host, size=32, memory_bytes=needs + MIB)
+    limits = [Path(path).parent / "memory.limit_in_bytes" for path in node.groups.group(str(task())).entries()]
+    before = [path.read_text() for path in limits if path.exists()]
+    for _ in range(2):
+        images.checkpoint(task())
+        back(images, node)
+        assert advances(node)
+        assert [path.read_text() for path in limits if path.exists()] == before
+    stop(node)
+    counted(node)
 
 
 def test_a_number_that_is_in_use_by_now(host):

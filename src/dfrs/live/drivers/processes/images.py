@@ -42,7 +42,15 @@ from dfrs.live.drivers.processes.image_files import (
     read_stored,
     receive,
 )
-from dfrs.live.drivers.processes.supervisor import Place, living, pack, read_link, read_text, replace_file
+from dfrs.live.drivers.processes.supervisor import (
+    Place,
+    living,
+    pack,
+    read_link,
+    read_text,
+    replace_file,
+    write_control,
+)
 
 RESTORED = Path(__file__).with_name("restored.sh")
 FREEZE_S = 2.0
@@ -51,6 +59,9 @@ RESTORE_S = 600.0
 PARK_S = 30.0
 HARM_S = 5.0
 """At most so long it is watched whether CRIU, which was killed, has left harm."""
+MEMORY_LIMITS = ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max")
+RESTORE_BYTES = 32 << 20
+"""What CRIU may need while it restores: of a small program, 2 MiB were too little and 4 MiB enough."""
 OWN_NUMBERS = 2_000
 """So many process numbers are left to CRIU in a name space of its own."""
 
@@ -345,11 +356,12 @@ class Images:
                 supervisor.remove(f"{path}/supervisor.pid")
                 launch(path, lock)
             said = ""
-            for own_space in (_taken(manifest.numbers), True):
-                said = self._try(task, manifest, image, enter, own_space, timeout_s)
-                # A number may have been taken meanwhile.
-                if not os.path.lexists(f"{path}/image") or own_space or "Can't fork" not in said:
-                    break
+            with _room(enter, int(self.files.spec(task).get("memory_bytes", "0"))):
+                for own_space in (_taken(manifest.numbers), True):
+                    said = self._try(task, manifest, image, enter, own_space, timeout_s)
+                    # A number may have been taken meanwhile.
+                    if not os.path.lexists(f"{path}/image") or own_space or "Can't fork" not in said:
+                        break
             if os.path.lexists(f"{path}/image"):
                 raise ImageError(f"task {task}: cannot be restored: {said}")
         shutil.rmtree(image, ignore_errors=True)
@@ -387,6 +399,23 @@ class Images:
             if time.monotonic() > until:
                 raise ImageError(f"task {task}: was not restored within {timeout_s:g} s")
             time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def _room(enter: list[str], limit_bytes: int) -> Generator[None]:
+    """Let a task's groups have more memory than its limit: CRIU needs some, and is in them while it restores."""
+    files = [f"{os.path.dirname(path)}/{name}" for path in enter for name in MEMORY_LIMITS]
+    # A limit of none is `max`; that which counts swap space as well is never the lower one.
+    files = [file for file in files if limit_bytes and read_text(file).strip().isdigit()]
+    for file in files:
+        with contextlib.suppress(OSError):
+            write_control(file, str(limit_bytes + RESTORE_BYTES))
+    try:
+        yield
+    finally:
+        for file in reversed(files):
+            with contextlib.suppress(OSError):
+                write_control(file, str(limit_bytes))
 
 
 def _stays_frozen(place: Place) -> bool:
