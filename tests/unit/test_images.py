@@ -307,13 +307,22 @@ def test_a_number_that_is_in_use_by_now(host):
         assert status.pid not in (None, pid)
         # And again, from the name space in which it now is.
         images.checkpoint(task())
+        back(images, node)
+        # The exit status comes from there, too.
+        assert stop(node).signal == signal.SIGTERM
+        assert counted(node) == {b"a"}
+        node.forget(task())
+        pid = start(node, host, FAMILY)
+        images.checkpoint(task())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(images_module, "_taken", lambda numbers: True)
+            back(images, node)
+        end_supervisor(node)
+        assert ended(node, task()).message == "its supervisor was killed"
+        assert until(lambda: not processes(host.cluster), 2.0)
     finally:
         taken.kill()
         taken.wait()
-    back(images, node)
-    assert advances(node)
-    stop(node)
-    assert counted(node) == {b"a"}
 
 
 def take_number(number):

@@ -21,11 +21,12 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from dfrs.live.drivers.processes import supervisor
-from dfrs.live.drivers.processes.image_files import CHUNK_BYTES, ImageError, Writer
+from dfrs.live.drivers.processes.image_files import CHUNK_BYTES, ImageError, Writer, lock_directory
 from dfrs.live.drivers.processes.supervisor import read_text, replace_file, write_control
 
 VARIABLE = "DFRS_CRIU"
 """Names the program; without it, it is looked for on the PATH."""
+FOLDER = "dfrs-criu-"
 BEGIN_S = 2.0
 PROBE_S = 20.0
 SIGNALLED = 128
@@ -50,7 +51,7 @@ class Criu:
         The file `mark` is removed when CRIU has let go of the processes, also if this process is killed. Raises
         ImageError with CRIU's reason, or why the writer did not take it; CriuKilledError.
         """
-        with tempfile.TemporaryDirectory(prefix="dfrs-") as folder:
+        with _folder() as folder:
             command = [self.program, "dump", "--tree", str(inner_number(main)), "--leave-running", "--stream", "-v2"]
             command += ["--images-dir", folder, "--work-dir", folder, "--manage-cgroups=ignore", "--file-locks"]
             if freezer is not None:
@@ -244,9 +245,20 @@ class Serve(_Stream):
 
 
 @contextlib.contextmanager
+def _folder() -> Generator[str]:
+    """For sockets, whose paths must be short."""
+    with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
+        lock = lock_directory(folder)
+        try:
+            yield folder
+        finally:
+            os.close(lock)
+
+
+@contextlib.contextmanager
 def served(read: Callable[[str], Iterator[bytes] | None]) -> Generator[tuple[str, Serve]]:
     """A folder at which CRIU finds an image."""
-    with tempfile.TemporaryDirectory(prefix="dfrs-") as folder:
+    with _folder() as folder:
         stream = Serve(folder, read)
         try:
             yield folder, stream

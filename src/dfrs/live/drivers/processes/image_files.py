@@ -1,5 +1,6 @@
 """What an image is made of: its files on their way from a dump to the disk or to another host, and its manifest."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -160,6 +161,28 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
     return data
 
 
+def lock_directory(path: str | Path, *, wait: bool = True) -> int:
+    """Open it with a lock: whoever holds that lives, and needs the directory. Raises OSError."""
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def remove_unlocked(path: Path, unwanted: Callable[[Path], bool] = lambda path: True) -> None:
+    """Remove a directory that nobody has locked, if it is unwanted."""
+    with contextlib.suppress(OSError):
+        lock = lock_directory(path, wait=False)
+        try:
+            if unwanted(path):
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
 class StoredImage:
     """An image of a task while it is being written to the disk. It is removed unless it is kept.
 
@@ -170,9 +193,7 @@ class StoredImage:
         self.directory, self.task, self.max_bytes, self.used_bytes = directory, task, max_bytes, used_bytes
         self.path = f"{directory}/.new.{uuid.uuid4().hex}"
         os.mkdir(self.path, 0o700)
-        # Whoever holds this lock lives, and needs the directory.
-        self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        self.lock = lock_directory(self.path)
         self.files: dict[str, int] = {}
         self.counting = threading.Lock()
         self.bytes = 0

@@ -10,12 +10,12 @@ same time.
 """
 
 import contextlib
-import fcntl
 import os
 import platform
 import re
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -25,7 +25,16 @@ from pydantic import ValidationError
 
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.drivers.processes import supervisor
-from dfrs.live.drivers.processes.criu import Criu, CriuKilledError, inner_number, parent_of, reason_of, served, why
+from dfrs.live.drivers.processes.criu import (
+    FOLDER,
+    Criu,
+    CriuKilledError,
+    inner_number,
+    parent_of,
+    reason_of,
+    served,
+    why,
+)
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.live.drivers.processes.image_files import (
     CHUNK_BYTES,
@@ -41,6 +50,7 @@ from dfrs.live.drivers.processes.image_files import (
     Writer,
     read_stored,
     receive,
+    remove_unlocked,
 )
 from dfrs.live.drivers.processes.supervisor import (
     Place,
@@ -90,14 +100,9 @@ class Images:
     def sweep(self) -> None:
         """Remove what is nobody's: of callers that were killed, and of tasks that have ended."""
         for image in self.directory.iterdir():
-            with contextlib.suppress(OSError):
-                lock = os.open(image, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if str(image) not in self._links(image.name):
-                        shutil.rmtree(image, ignore_errors=True)
-                finally:
-                    os.close(lock)
+            remove_unlocked(image, lambda path: str(path) not in self._links(path.name))
+        for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+            remove_unlocked(folder)
 
         for task in self.files.ids():
             if os.path.exists(f"{self.files.path(task)}/dumping"):
@@ -193,6 +198,7 @@ class Images:
                 supervisor.remove(mark)
                 raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
             except ImageError as error:
+                supervisor.remove(mark)
                 raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
             if os.path.lexists(f"{self.files.path(task)}/stop") or not _stays_frozen(place):
                 raise ImageError(f"task {task}: cannot be check-pointed: it was told to go on or to end meanwhile")
@@ -207,9 +213,11 @@ class Images:
                 stored_bytes=counted.total(),
             )
         except BaseException:
-            if not os.path.lexists(f"{self.files.path(task)}/image"):
+            path = self.files.path(task)
+            if not os.path.lexists(f"{path}/image"):
                 with contextlib.suppress(OSError):
-                    place.freeze(FREEZE_S) if paused else place.thaw()
+                    # One that is to end must be able to act on that.
+                    place.freeze(FREEZE_S) if paused and not os.path.lexists(f"{path}/stop") else place.thaw()
             raise
         self._wake(task)
 

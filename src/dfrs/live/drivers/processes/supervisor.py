@@ -434,7 +434,7 @@ class Supervisor:
                 elif file == failed:
                     self.error = os.read(failed, 4096).decode("utf-8", "replace")
                     self.poll.unregister(failed)
-                else:
+                elif file == self.reports:
                     self._hear()
             if not self._reap() and not self._is_in_image():
                 break
@@ -531,7 +531,7 @@ class Supervisor:
                 return True
             if pid == self.restorer:
                 self._restored(status)
-            elif pid == self.main:
+            elif pid == self.main and self.reports < 0:
                 self.status = status
 
     def _look(self) -> None:
@@ -650,7 +650,7 @@ class Supervisor:
             os._exit(0)
 
     def _hear(self) -> None:
-        """What the first process of the task's name space says."""
+        """What the first process of the task's name space says, which alone knows its processes by their numbers."""
         if self.reports < 0:
             return
         words = os.read(self.reports, 4096).decode()
