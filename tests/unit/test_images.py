@@ -4,6 +4,7 @@ Needs a CRIU that works, which `make criu` unpacks into .venv/criu, or which DFR
 """
 
 import contextlib
+import io
 import os
 import random
 import signal
@@ -249,6 +250,44 @@ def test_on_another_host(host, tmp_path, at_once):
     whole = b"".join(b"a %d\n" % number for number in range(numbers[-1] + 100))
     assert whole[begin:end] == kept
     other.close()
+
+
+def test_a_program_that_runs_others_all_the_time(host):
+    """CRIU cannot stop a parent that waits for its child to begin a program."""
+    node, images = host.node(), images_of(host)
+    node.start(task(), host.shell("n=0; while :; do /bin/true; echo a $n; n=$((n+1)); done"), 1.0)
+    running(node, task())
+    for _ in range(10):
+        until(lambda: written(node))
+        began = time.monotonic()
+        images.checkpoint(task())
+        assert time.monotonic() - began < 8.0
+        back(images, node)
+        assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
+
+
+class Breaking(io.BytesIO):
+    """A connection that breaks after some bytes."""
+
+    def write(self, data):
+        if self.tell() > MIB:
+            raise BrokenPipeError
+        return super().write(data)
+
+
+def test_a_connection_that_breaks_does_not_end_the_dump(host):
+    node, images = host.node(), images_of(host)
+    start(node, host, size=16)
+    frames = Frames(Breaking())
+    images.checkpoint(task(), frames)
+    with pytest.raises(BrokenPipeError):
+        images.send(task(), frames)
+    back(images, node)
+    assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
 
 
 def adopt(there, node):

@@ -28,6 +28,7 @@ VARIABLE = "DFRS_CRIU"
 """Names the program; without it, it is looked for on the PATH."""
 FOLDER = "dfrs-criu-"
 BEGIN_S = 2.0
+LAST_WORDS_S = 30.0
 PROBE_S = 20.0
 SIGNALLED = 128
 """From here on a shell's statuses say that its program was killed."""
@@ -189,12 +190,17 @@ class _Stream:
 
     def end(self) -> None:
         """CRIU has ended: what it wrote last is to be taken."""
-        with contextlib.suppress(OSError):
-            # It may never have come.
-            self.listener.shutdown(socket.SHUT_RDWR)
+        # It may never have come, or a helper that it left may keep the connection open.
+        for opened in (self.listener, self.connection):
+            if opened is not None:
+                with contextlib.suppress(OSError):
+                    opened.shutdown(socket.SHUT_RD)
         self.thread.join()
+        until = time.monotonic() + LAST_WORDS_S
         for pump in self.pumps:
-            pump.join()
+            pump.join(max(0.0, until - time.monotonic()))
+            if pump.is_alive():
+                self.problem = self.problem or TimeoutError("what is left of CRIU keeps a file of the image open")
         self.listener.close()
         if self.connection is not None:
             self.connection.close()

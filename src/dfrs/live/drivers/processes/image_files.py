@@ -161,6 +161,15 @@ def _exactly(stream: BinaryIO, length: int) -> bytes:
     return data
 
 
+def sync_directory(path: str | Path) -> None:
+    """Make the names in it last. Raises OSError."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
 def lock_directory(path: str | Path, *, wait: bool = True) -> int:
     """Open it with a lock: whoever holds that lives, and needs the directory. Raises OSError."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -221,21 +230,27 @@ class StoredImage:
             view = view[os.write(self.files[name], view) :]
 
     def close(self, name: str) -> None:
-        """See `Writer`."""
+        """See `Writer`. What is closed lasts, whatever becomes of the machine."""
         if name in self.files:
-            os.close(self.files.pop(name))
+            file = self.files.pop(name)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
 
     def complete(self, manifest: Manifest) -> None:
         """Give it its name: from now on it is whole, but nobody's. Raises OSError."""
         replace_file(f"{self.path}/manifest.json", manifest.model_dump_json().encode())
         path = f"{self.directory}/{self.task}.{uuid.uuid4().hex}"
+        os.fsync(self.lock)
         os.rename(self.path, path)
         self.path = path
+        sync_directory(self.directory)
 
     def end(self, *, keep: bool) -> None:
         """Let go of it, and remove it unless it is to be kept."""
-        for name in list(self.files):
-            self.close(name)
+        for file in self.files.values():
+            os.close(file)
         if not keep:
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)

@@ -51,6 +51,7 @@ from dfrs.live.drivers.processes.image_files import (
     read_stored,
     receive,
     remove_unlocked,
+    sync_directory,
 )
 from dfrs.live.drivers.processes.supervisor import (
     Place,
@@ -72,6 +73,8 @@ HARM_S = 5.0
 MEMORY_LIMITS = ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max")
 RESTORE_BYTES = 32 << 20
 """What CRIU may need while it restores: of a small program, 2 MiB were too little and 4 MiB enough."""
+VFORK_WAITS = ("kernel_clone", "wait_for_vfork_done", "_do_fork")
+"""Where the kernel has a parent wait after vfork, by its versions."""
 OWN_NUMBERS = 2_000
 """So many process numbers are left to CRIU in a name space of its own."""
 
@@ -163,6 +166,8 @@ class Images:
                 finally:
                     stored.end(keep=keep)
             self._await_parked(task)
+            with contextlib.suppress(OSError):
+                sync_directory(self.files.path(task))
             return known
 
     @contextlib.contextmanager
@@ -181,7 +186,7 @@ class Images:
         place, main = self._dumpable(task)
         paused = place.frozen()
         try:
-            if not place.freeze(FREEZE_S):
+            if not _freeze_between_programs(place):
                 raise ImageError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
             numbers = _numbers(place)
             counted, inner = Counted(writer), inner_number(main)
@@ -323,6 +328,8 @@ class Images:
                 stored.complete(manifest)
                 os.symlink(stored.path, f"{path}/image")
                 keep = True
+                with contextlib.suppress(OSError):
+                    sync_directory(path)
         except ValidationError as error:
             raise ImageError(f"task {task}: what came is not an image") from error
         finally:
@@ -366,7 +373,7 @@ class Images:
             said = ""
             with _room(enter, int(self.files.spec(task).get("memory_bytes", "0"))):
                 for own_space in (_taken(manifest.numbers), True):
-                    said = self._try(task, manifest, image, enter, own_space, timeout_s)
+                    said = self._try(task, place, manifest, image, enter, own_space, timeout_s)
                     # A number may have been taken meanwhile.
                     if not os.path.lexists(f"{path}/image") or own_space or "Can't fork" not in said:
                         break
@@ -375,7 +382,14 @@ class Images:
         shutil.rmtree(image, ignore_errors=True)
 
     def _try(
-        self, task: TaskId, manifest: Manifest, image: str, enter: list[str], own_space: bool, timeout_s: float
+        self,
+        task: TaskId,
+        place: Place,
+        manifest: Manifest,
+        image: str,
+        enter: list[str],
+        own_space: bool,
+        timeout_s: float,
     ) -> str:
         """Let the supervisor restore a task once; why it is still in its image, if it is."""
         path = self.files.path(task)
@@ -391,7 +405,11 @@ class Images:
                 raise ImageError(f"task {task}: cannot be restored: {error.strerror}") from error
             self._wake(task)
             self._await_restore(task, timeout_s)
-        if living(self.files.supervisor(task)) is None:
+            killed = living(self.files.supervisor(task)) is None
+            if killed:
+                # Helpers of CRIU outlive it, and would keep what is served here open.
+                place.kill(FREEZE_S)
+        if killed:
             return "its supervisor was killed: try again"
         return reason_of(read_text(f"{path}/restore.log"), 1) if stream.problem is None else why(stream.problem)
 
@@ -424,6 +442,22 @@ def _room(enter: list[str], limit_bytes: int) -> Generator[None]:
         for file in reversed(files):
             with contextlib.suppress(OSError):
                 write_control(file, str(limit_bytes))
+
+
+def _freeze_between_programs(place: Place) -> bool:
+    """Freeze a task when none of its threads waits for its child to begin a program, which CRIU cannot interrupt.
+
+    Whether that was possible in time. Such a wait is short but for the freezing.
+    """
+    until = time.monotonic() + FREEZE_S
+    while place.freeze(FREEZE_S):
+        if not any(read_text(f"/proc/{thread}/wchan") in VFORK_WAITS for thread in _threads(place)):
+            return True
+        if time.monotonic() > until:
+            return False
+        place.thaw()
+        time.sleep(0.002)
+    return False
 
 
 def _stays_frozen(place: Place) -> bool:
