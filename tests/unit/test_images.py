@@ -344,7 +344,7 @@ def test_a_number_that_is_in_use_by_now(host):
         assert advances(node)
         status = next(one for one in node.tasks() if one.task == task())
         assert status.pid not in (None, pid)
-        # And again, from the name space in which it now is.
+        # And again, from the namespace in which it now is.
         images.checkpoint(task())
         back(images, node)
         # The exit status comes from there, too.

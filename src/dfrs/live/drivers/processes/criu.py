@@ -30,9 +30,13 @@ FOLDER = "dfrs-criu-"
 BEGIN_S = 2.0
 LAST_WORDS_S = 30.0
 PROBE_S = 20.0
-SIGNALLED = 128
-"""From here on a shell's statuses say that its program was killed."""
-REMOVE_MARK = ("/bin/sh", "-c", f'"$@"; status=$?; [ $status -ge {SIGNALLED} ] || rm -f "$0"; exit $status')
+SIGNALLED = range(129, 193)
+"""A shell's statuses that say that its program was killed."""
+REMOVE_MARK = (
+    "/bin/sh",
+    "-c",
+    f'"$@"; s=$?; {{ [ $s -ge {SIGNALLED.start} ] && [ $s -lt {SIGNALLED.stop} ]; }} || rm -f "$0"; exit $s',
+)
 HARMLESS = ("RLIMIT_NOFILE", "kdat cache")
 
 
@@ -58,10 +62,10 @@ class Criu:
             if freezer is not None:
                 command += ["--freeze-cgroup", freezer]
             capture = _Capture(folder, writer)
-            # In the name space that its processes know, where that is not this one.
+            # In the namespace that its processes know, where that is not this one.
             status, said = _call([*REMOVE_MARK, mark, *_enter_space(main), *command], timeout_s)
             capture.end()
-        if status < 0 or status >= SIGNALLED:
+        if status < 0 or status in SIGNALLED:
             raise CriuKilledError("CRIU was killed")
         if capture.problem is not None:
             raise ImageError(why(capture.problem))
@@ -116,7 +120,7 @@ def reason_of(said: str, status: int) -> str:
 
 
 def _status_numbers(pid: int) -> list[int]:
-    """The numbers of a process, from this name space inwards."""
+    """The numbers of a process, from this namespace inwards."""
     for line in read_text(f"/proc/{pid}/status").splitlines():
         if line.startswith("NSpid:"):
             return [int(word) for word in line.split()[1:]]
@@ -135,7 +139,7 @@ def parent_of(pid: int) -> int:
 
 
 def _enter_space(main: int) -> list[str]:
-    """The words before a command that is to run in the name space of a task; none if that is this one."""
+    """The words before a command that is to run in the namespace of a task; none if that is this one."""
     if len(_status_numbers(main)) == 1:
         return []
     # Its parent is the first process there: it has the file systems that go with it.

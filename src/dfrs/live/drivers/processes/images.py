@@ -76,7 +76,7 @@ RESTORE_BYTES = 32 << 20
 VFORK_WAITS = ("kernel_clone", "wait_for_vfork_done", "_do_fork")
 """Where the kernel has a parent wait after vfork, by its versions."""
 OWN_NUMBERS = 2_000
-"""So many process numbers are left to CRIU in a name space of its own."""
+"""So many process numbers are left to CRIU in a namespace of its own."""
 
 
 class Images:

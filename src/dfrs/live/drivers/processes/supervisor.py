@@ -593,7 +593,7 @@ class Supervisor:
         if "first_number" in told:
             self.reports, report = os.pipe()
             self.poll.register(self.reports, select.POLLIN)
-            # Its numbers may be in use here: they are free in a name space of its own.
+            # Its numbers may be in use here: they are free in a namespace of its own.
             call("unshare", NEW_PROCESSES)
             if os.fork() == 0:
                 self._be_first(command, enter, int(told["first_number"]), report)
@@ -625,7 +625,7 @@ class Supervisor:
             os._exit(127)
 
     def _be_first(self, command: list[str], enter: list[str], first: int, report: int) -> None:
-        """Be the first process of a name space: restore the others, collect them, tell the supervisor."""
+        """Be the first process of a namespace: restore the others, collect them, tell the supervisor."""
         try:
             _be_child()
             call("unshare", NEW_MOUNTS)
@@ -650,7 +650,7 @@ class Supervisor:
             os._exit(0)
 
     def _hear(self) -> None:
-        """What the first process of the task's name space says, which alone knows its processes by their numbers."""
+        """What the first process of the task's namespace says, which alone knows its processes by their numbers."""
         if self.reports < 0:
             return
         words = os.read(self.reports, 4096).decode()
