@@ -28,6 +28,7 @@ APART = (
     "acceptance/test_docs.py",
     "acceptance/test_live_faults.py",
     "acceptance/test_elastic_fuzz.py",
+    "acceptance/test_live_hosts.py",
     "acceptance/test_live_up.py",
 )
 """Their tests are long and share nothing: each may run on a worker of its own. Those of any other file go to one

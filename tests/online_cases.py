@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Snapshot, Target
+from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Reason, Snapshot, Target
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from tests.cases import Source
 from tests.frozen import frozen
 
 NO_NODE = -1
+LAST_REASON = int(max(Reason))
 GRAINS = (4, 8, 10)
 
 
@@ -179,7 +180,10 @@ def broken_case(source: Source) -> OnlineCase:
             after[case.slots(r)] = NO_NODE
         else:
             yields[r] = min(1.0, float(yields[r]) + 0.125)
-    return replace(case, after=after, yields=yields)
+    reasons = case.reasons.copy()
+    if len(reasons) and source.integer(0, 2) == 0:
+        reasons[source.integer(0, len(reasons) - 1)] = source.pick((-1, LAST_REASON, LAST_REASON + 1))
+    return replace(case, after=after, yields=yields, reasons=reasons)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ class Storm:
         self.hosts = InMemoryHosts(seed=seed, chaos=0.2, stamp=loop.time)
         for k in range(4):
             node = self.hosts.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0)
-            node.full = 0.3 if seed % 10 == 0 else 0.0
+            node.full = 0.3 if seed % 10 == 2 else 0.0
         self.submitted = set()
         self.controller = None
         self.kills = self.refused = 0

@@ -19,6 +19,7 @@ from dfrs.placement.registry import Options, find
 from dfrs.placement.second_phase import SecondPhase, maximize
 from dfrs.policies.names import find_policy
 from dfrs.simulator.clock import Order
+from dfrs.simulator.limits import Pauses
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads import files
 from dfrs.workloads.load import load_workload
@@ -118,13 +119,19 @@ def simulate(
     order: Order = "completions-first",
     node_events: Sequence[tuple[float, NodeChange]] = (),
     command_limit: int | None = None,
+    pauses: Pauses = "free",
+    moves: str = "anywhere",
+    hosts: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Run:
     """Run `workload` under a policy: a name (see `dfrs policies`), or an object with `decide(snapshot) -> Target`.
 
     `penalty`: seconds without progress after a resume or a migration, or a model of them. `capacity` (N, 2): CPU and
-    memory of each node, by default `workload.nodes` reference nodes. Raises InputError for a name that does not exist,
-    StoppedError (a DfrsError, with the log so far) where the policy does something that cannot be.
+    memory of each node, by default `workload.nodes` reference nodes. `pauses`: "free", or "keep" where the memory of
+    paused jobs stays taken; `moves`: "anywhere", "none", "host" between nodes of equal `hosts` (N,), or "host:K".
+
+    Raises InputError for a name that does not exist, StoppedError (a DfrsError, with the log so far) where the policy
+    does something that cannot be.
     """
     settings = SimulationSettings(
         capacity=capacity,
@@ -132,6 +139,9 @@ def simulate(
         order=order,
         node_events=node_events,
         command_limit=command_limit,
+        pauses=pauses,
+        moves=moves,
+        hosts=hosts,
         seed=seed,
     )
     if isinstance(policy, str):

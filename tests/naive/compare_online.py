@@ -11,9 +11,9 @@ from dfrs.model import tolerances
 from dfrs.simulator.world import JOB as WORLD_JOB
 from tests.naive import ledger, progress, reconcile
 from tests.naive.compare import Kernel, Pair
-from tests.online_cases import OnlineCase, ProgressCase
+from tests.online_cases import LAST_REASON, OnlineCase, ProgressCase
 
-RULES = ("OK", "BAD_YIELD", "BAD_NODE", "PARTLY_PLACED", "MEMORY_OVER", "CPU_OVER", "IDLE_YIELD")
+RULES = ("OK", "BAD_YIELD", "BAD_NODE", "PARTLY_PLACED", "MEMORY_OVER", "CPU_OVER", "IDLE_YIELD", "BAD_REASON")
 STEPS = ("START", "PAUSE", "RESUME", "MIGRATE", "SHARE")
 KINDS = {"KEEP": -1, **{name: k for k, name in enumerate(STEPS)}, "DETACH": DETACH}
 UNTOUCHED = -77
@@ -133,11 +133,18 @@ def lose_node(kernel: Kernel, case: OnlineCase) -> Pair:
 
 
 def admissible(kernel: Kernel, case: OnlineCase) -> Pair:
+    reasons = case.reasons, LAST_REASON
     code, row, node = kernel(
-        records(kernel, case.jobs), case.first, case.after, case.yields, case.capacity, tolerances.CAPACITY
+        records(kernel, case.jobs), case.first, case.after, case.yields, *reasons, case.capacity, tolerances.CAPACITY
     )
     return (RULES[code], int(row), int(node)), reconcile.admissible(
-        rows_of(case.jobs), lists(case, case.after), case.yields.tolist(), case.capacity.tolist(), tolerances.CAPACITY
+        rows_of(case.jobs),
+        lists(case, case.after),
+        case.yields.tolist(),
+        case.reasons.tolist(),
+        LAST_REASON,
+        case.capacity.tolist(),
+        tolerances.CAPACITY,
     )
 
 

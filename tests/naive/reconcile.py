@@ -11,9 +11,18 @@ NEEDS = ("need", "memory")
 
 
 def admissible(
-    jobs: Sequence[Job], after: At, yields: Sequence[float], capacity: Sequence[Sequence[float]], tolerance: float
+    jobs: Sequence[Job],
+    after: At,
+    yields: Sequence[float],
+    reasons: Sequence[int],
+    last_reason: int,
+    capacity: Sequence[Sequence[float]],
+    tolerance: float,
 ) -> tuple[str, int, int]:
     """(rule, row, node): the first row that breaks a rule, else the first node that has too little."""
+    wrong = [r for r, reason in enumerate(reasons) if reason not in range(last_reason + 1)]
+    if wrong:
+        return "BAD_REASON", wrong[0], -1
     for r, nodes in enumerate(after):
         if not 0 <= yields[r] <= 1:
             return "BAD_YIELD", r, -1

@@ -468,11 +468,28 @@ def test_what_is_to_come_soon_is_tried_again_soon_however_often():
     async def live():
         async with Kept() as kept:
             kept.driver.fail("start", NotYetError("waits for memory"), times=6)
-            begin = time.monotonic()
             kept.reconciler.desire([desired(RUNNING, 1)])
             await kept.status(error="waits for memory")
             await kept.status(state=RUNNING, version=1, error="")
-            # Five doublings of any other error's patience are 6.2 s.
-            assert 1.0 < time.monotonic() - begin < 4.0 * PATIENCE_S
+            assert kept.reconciler._tasks[ONE].retry_s == reconciler.FIRST_RETRY_S
+            kept.driver.fail("pause", times=2)
+            kept.reconciler.desire([desired(PAUSED, 2)])
+            await kept.status(state=PAUSED, version=2)
+            assert kept.reconciler._tasks[ONE].retry_s == 4 * reconciler.FIRST_RETRY_S
+
+    asyncio.run(live())
+
+
+def test_what_may_yet_be_started_is_named_until_it_may_not():
+    async def live():
+        async with Kept() as kept:
+            kept.driver.fail("start", NotYetError("waits for memory"), times=1000)
+            kept.reconciler.desire([desired(RUNNING, 1)])
+            await kept.status(error="waits for memory")
+            named = [(status.task, status.state) for status in kept.reconciler.statuses()]
+            assert named == [(ONE, ABSENT)]
+            kept.reconciler.desire([desired(HANDED, 2)])
+            await kept.status(state=ABSENT, version=2)
+            assert kept.reconciler.statuses() == ()
 
     asyncio.run(live())

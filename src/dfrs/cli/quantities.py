@@ -41,7 +41,12 @@ def parse_bytes(text: str, field: str = "size") -> int:
 
 def parse_swap(text: str, field: str = "swap") -> int:
     """Bytes of swap space: as `parse_bytes`, or 0. Raises InputError."""
-    return 0 if text.strip() in {"0", "0B"} else parse_bytes(text, field)
+    if text.strip() in {"0", "0B"}:
+        return 0
+    try:
+        return parse_bytes(text, field)
+    except InputError as error:
+        raise InputError(f"{error}; or 0 for none") from None
 
 
 def parse_seconds(text: str, field: str = "duration") -> float:

@@ -13,13 +13,14 @@ _ROW_RULES = {
     kernels.BAD_NODE: "would run on node {node}: there are {nodes}",
     kernels.PARTLY_PLACED: "would have only some of its tasks on nodes: all or none",
     kernels.IDLE_YIELD: "would have yield {yield_} without nodes",
+    kernels.BAD_REASON: "has a reason out of 0 to {last_reason}",
 }
 _NODE_RULES = {
     kernels.MEMORY_OVER: "node {node} would hold more memory than it has",
     kernels.CPU_OVER: "node {node} would give out more CPU than it has",
 }
 
-_LAST_REASON = max(Reason)
+_LAST_REASON = int(max(Reason))
 
 
 def check(snapshot: Snapshot, target: object) -> None:
@@ -30,18 +31,25 @@ def check(snapshot: Snapshot, target: object) -> None:
     _check_shape("yields", target.yields, snapshot.jobs["yield_"])
     if np.size(target.reasons):
         _check_shape("reasons", target.reasons, snapshot.jobs["id"])
-        if int(target.reasons.min()) < 0 or int(target.reasons.max()) > _LAST_REASON:
-            raise PolicyError(None, f"gave reasons out of 0 to {len(Reason) - 1}")
     wake_at_s = target.wake_at_s
     if wake_at_s is not None and not (isinstance(wake_at_s, Real) and wake_at_s > snapshot.now_s):
         raise PolicyError(None, f"wants to be woken at {target.wake_at_s}, which is not after {snapshot.now_s}")
     code, row, node = kernels.admissible(
-        snapshot.jobs, snapshot.first, target.task_nodes, target.yields, snapshot.capacity, tolerances.CAPACITY
+        snapshot.jobs,
+        snapshot.first,
+        target.task_nodes,
+        target.yields,
+        target.reasons,
+        _LAST_REASON,
+        snapshot.capacity,
+        tolerances.CAPACITY,
     )
     if code == kernels.OK:
         return
     if code in _ROW_RULES:
-        rule = _ROW_RULES[code].format(yield_=target.yields[row], node=node, nodes=len(snapshot.capacity))
+        rule = _ROW_RULES[code].format(
+            yield_=target.yields[row], node=node, nodes=len(snapshot.capacity), last_reason=_LAST_REASON
+        )
         raise PolicyError(int(snapshot.jobs["id"][row]), rule)
     on_it = [
         r for r in range(len(snapshot.jobs)) if node in target.task_nodes[snapshot.first[r] : snapshot.first[r + 1]]

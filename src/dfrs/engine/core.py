@@ -131,8 +131,8 @@ class Core:
                 state.note_home(row)
         commit(rows.jobs, rows.first, rows.nodes, after, target.yields, state.now_s, order, steps)
         state.speeds.placed(rows, order, steps)
-        migrates = commands.action == _MIGRATE
-        if migrates.any():
+        if _MIGRATE in steps.tolist():
+            migrates = steps == _MIGRATE
             state.note_move(float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))
         state.event_log.append(state.now_s, commands)
         return commands

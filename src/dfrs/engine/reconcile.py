@@ -29,7 +29,7 @@ def reconcile(snapshot: Snapshot, target: Target) -> tuple[Commands, Ints, Ints,
     The last three are what `kernels.reconcile.commit` takes. Raises PolicyError where a task comes to a closed node.
     """
     rows = len(snapshot.jobs)
-    after = np.array(target.task_nodes)
+    after = target.task_nodes.copy()
     kind = np.empty(rows, np.int64)
     moved = np.empty(rows, np.int64)
     jobs, first, before = snapshot.jobs, snapshot.first, snapshot.task_nodes

@@ -116,7 +116,8 @@ class State:
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""
         self.unsettled = False
-        self.refusals.expire(self.now_s)
+        if self.refusals:
+            self.refusals.expire(self.now_s)
         while self._moves and self._moves[0][0] <= self.now_s - HOUR_S:
             self._moved -= self._moves.popleft()[1]
         if not self._moves:

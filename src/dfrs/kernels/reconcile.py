@@ -10,7 +10,7 @@ import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 
-OK, BAD_YIELD, BAD_NODE, PARTLY_PLACED, MEMORY_OVER, CPU_OVER, IDLE_YIELD = range(7)
+OK, BAD_YIELD, BAD_NODE, PARTLY_PLACED, MEMORY_OVER, CPU_OVER, IDLE_YIELD, BAD_REASON = range(8)
 
 WAITING, RUNNING, PAUSED = range(3)
 START, PAUSE, RESUME, MIGRATE, SHARE = range(5)
@@ -20,12 +20,23 @@ KEEP = -1
 
 @kernel
 def admissible(
-    jobs: Any, first: Ints, after: Ints, yields: Floats, capacity: Floats, tolerance: float
+    jobs: Any,
+    first: Ints,
+    after: Ints,
+    yields: Floats,
+    reasons: Ints,
+    last_reason: int,
+    capacity: Floats,
+    tolerance: float,
 ) -> tuple[int, int, int]:
     """Whether a target can be: (OK or what is wrong, row or -1, node or -1).
 
+    Reasons, if there are any, are numbers from 0 to the last one.
     A row has all of its tasks on nodes and a yield in [0, 1], or none and yield 0; no node gives out more than it has.
     """
+    for r in range(reasons.size):
+        if not (0 <= reasons[r] <= last_reason):
+            return BAD_REASON, r, -1
     nodes = capacity.shape[0]
     cpu = np.zeros(nodes)
     memory = np.zeros(nodes)

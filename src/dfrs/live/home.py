@@ -19,6 +19,8 @@ from dfrs.live.protocol.resources import Role, TokenRequest
 from dfrs.model.errors import DfrsError, InputError
 
 AGENT_FILE = "agent.token"
+TLS, AUTHORITY = "tls", "ca.pem"
+"""Where a controller keeps the certificates that it makes, and which of them others are to trust."""
 _OURS = {
     CLIENT_FILE,
     AGENT_FILE,

@@ -95,6 +95,7 @@ class _Host:
         self.rng = np.random.default_rng(costs.seed)
 
     def run(self) -> Shared:
+        """What becomes of the scene, second by second."""
         seconds = len(self.scene.need)
         usage = np.zeros(len(self.table), USAGE)
         now = 0

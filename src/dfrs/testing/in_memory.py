@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dfrs.live.agent.next_action import TaskAction, Verb, plan
+from dfrs.live.agent.next_action import TaskAction, Verb, may_come, plan
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.ports import Attachment, Service
 from dfrs.live.protocol.wire import (
@@ -67,8 +67,15 @@ class InMemoryTask:
     cpu_s: float = 0.0
     left_s: float = float("inf")
     """Seconds of running until it ends by itself."""
+    work_s: float = float("inf")
+    """Seconds of CPU until it ends by itself; it gets its share."""
     reported: tuple[object, ...] = ()
     since_s: float = 0.0
+
+    @property
+    def may_come(self) -> bool:
+        """See `dfrs.live.agent.next_action.may_come`."""
+        return may_come(self.desired, was_here=self.was_here)
 
 
 @dataclass
@@ -160,8 +167,9 @@ class InMemoryHosts:
 class InMemoryNode:
     """A node with its agent; processes outlive the connection, and `reboot` ends them.
 
-    Commands are stories: `sleep SECONDS` ends after so long, `fail CODE [WORDS]` ends at once, `missing` is no program,
-    `oom` needs more memory than it may; any other runs until something ends it.
+    Commands are stories: `sleep SECONDS` ends after so long, `work SECONDS` after so much CPU of its share,
+    `fail CODE [WORDS]` ends at once, `missing` is no program, `oom` needs more memory than it may; any other runs until
+    something ends it.
     """
 
     def __init__(
@@ -190,7 +198,7 @@ class InMemoryNode:
         """Say hello over a new connection."""
         self.cut()
         self.hosts.history.append(("attach", self.name))
-        statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT)
+        statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT or t.may_come)
         hello = Hello(
             protocol=PROTOCOL,
             node=self.name,
@@ -301,7 +309,7 @@ class InMemoryNode:
                     if source is None:
                         task.error = "take: nobody has handed it"
                         return False
-                    task.cpu_s, task.left_s = source.cpu_s, source.left_s
+                    task.cpu_s, task.left_s, task.work_s = source.cpu_s, source.left_s, source.work_s
                     source.state, source.share, source.was_here = TaskState.ABSENT, None, False
                 self._state(task, TaskState.RUNNING)
                 task.share, task.was_here = action.share_cores, True
@@ -346,6 +354,9 @@ class InMemoryNode:
         match command[0]:
             case "sleep":
                 task.left_s = float(command[1])
+                self._state(task, TaskState.RUNNING)
+            case "work":
+                task.work_s = float(command[1])
                 self._state(task, TaskState.RUNNING)
             case "missing":
                 self._exit(task, Exit(kind=ExitKind.NOT_STARTED, time_s=self.hosts.stamp(), message="no such file"))
@@ -401,7 +412,8 @@ class InMemoryNode:
             if task.state is TaskState.RUNNING:
                 task.cpu_s += self.uses * seconds
                 task.left_s -= seconds
-                if task.left_s <= 0:
+                task.work_s -= (task.share or 0.0) * seconds
+                if min(task.left_s, task.work_s) <= 0:
                     self._exit(task, Exit(kind=ExitKind.CODE, code=0, time_s=self.hosts.stamp(), cpu_s=task.cpu_s))
         if self.attachment is not None:
             self.settle()

@@ -123,6 +123,7 @@ class _Repeated:
         return getattr(self._policy, name)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
+        """The policy's target. Raises PolicyError where it cannot be, or is another one when asked again."""
         target, again = self._policy.decide(snapshot), self._policy.decide(snapshot)
         check_target(snapshot, target)
         for each in fields(Target):

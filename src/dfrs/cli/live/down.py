@@ -41,8 +41,9 @@ def down(state: State = None, as_json: Json = False) -> None:
     if as_json:
         print_json({"state": str(place), "jobs": end.jobs, "tasks": end.tasks})
     elif end.jobs is not None:
-        agents = show_count(end.agents, "agent")
-        out.print(f"ended: {show_count(end.jobs, 'job')}, {agents}, the controller", markup=False, soft_wrap=True)
+        parts = [show_count(end.jobs, "job"), show_count(end.agents, "agent"), "the controller"]
+        parts += [show_count(end.hosts, "host")] if end.hosts else []
+        out.print(f"ended: {', '.join(parts)}", markup=False, soft_wrap=True)
     if end.problems:
         tasks = f"killed {show_count(end.tasks, 'task')} and " if end.tasks else ""
         raise DfrsError(f"{tasks}ended agents and controller, but: {'; '.join(end.problems)}; then again: dfrs down")
@@ -57,6 +58,8 @@ class _End:
     tasks: int
     """That ran on, and were killed without it."""
     agents: int
+    hosts: int
+    """That `dfrs up` had made."""
     problems: list[str]
 
 
@@ -64,6 +67,7 @@ def _end(place: Path, tell: Callable[[str], None]) -> _End:
     """End all. A controller that is away is started to be told of it; if it cannot be told, tasks are ended yet."""
     from dfrs.live.client import CLIENT_FILE, UnreachableError
     from dfrs.live.local.cluster import Choice, LocalCluster, finish, free_port, holder, locked, sweep
+    from dfrs.live.local.hosts import hosts_left
 
     jobs: int | None = None
     why = ""
@@ -83,18 +87,20 @@ def _end(place: Path, tell: Callable[[str], None]) -> _End:
         if jobs is None and process is None:
             cluster = LocalCluster(place, choice, tell)
             try:
+                cluster.make_hosts()
                 cluster.start(tell)
                 jobs = _end_jobs(place, tell)
             except (DfrsError, OSError) as error:
                 why = str(error)
             finally:
                 cluster.stop()
+        hosts = hosts_left(place)
         tasks, problems = sweep(place)
         if jobs is None:
             problems.insert(0, f"the controller does not know it and would start the jobs anew ({why}): put that right")
         if not problems:
             finish(place)
-    return _End(jobs=jobs, tasks=tasks, agents=choice.nodes, problems=problems)
+    return _End(jobs=jobs, tasks=tasks, agents=choice.nodes, hosts=hosts, problems=problems)
 
 
 def _end_jobs(place: Path, tell: Callable[[str], None]) -> int:

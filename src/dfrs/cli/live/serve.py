@@ -111,6 +111,9 @@ def serve(
     report_every: Annotated[
         float, typer.Option(rich_help_panel=LIMITS, help="Seconds between two reports of a node.", min=0.1, max=60)
     ] = 1.0,
+    agent_socket: Annotated[
+        int | None, typer.Option(hidden=True, help="Number of a listening socket, inherited, where agents come too.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     as_json: Annotated[bool, typer.Option("--json", help="Where it is, as one JSON document, once it is.")] = False,
 ) -> None:
@@ -155,6 +158,7 @@ def serve(
         certificate=certificate,
         key=key,
         hosts=tuple(host or ()),
+        agent_socket=agent_socket,
         submissions_per_s=submissions_per_s,
         open_metrics=open_metrics,
         as_json=as_json,
@@ -243,17 +247,33 @@ class _Plan:
     submissions_per_s: float | None
     open_metrics: bool
     as_json: bool
+    agent_socket: int | None = None
 
     def certificates(self) -> "Certificates | None":
         """What TLS needs; None on loopback, unless certificates are given."""
-        from dfrs.live.api.certificates import Certificates, own_certificates
+        from dfrs.live.api.certificates import Certificates
 
         if self.certificate is not None and self.key is not None:
             return Certificates(certificate=self.certificate, key=self.key, authority=None)
         if self.listen.loopback:
             return None
-        names = {*machine_names(), *self.hosts} | (set() if self.listen.everywhere else {self.listen.host})
-        return own_certificates(self.state / "tls", names)
+        return self.own_certificates(set() if self.listen.everywhere else {self.listen.host})
+
+    def own_certificates(self, addresses: set[str]) -> "Certificates":
+        """Those that are made here, for this machine's names and these addresses."""
+        from dfrs.live.api.certificates import own_certificates
+        from dfrs.live.home import TLS
+
+        return own_certificates(self.state / TLS, {*machine_names(), *self.hosts} | addresses)
+
+    def agents_come(self) -> "tuple[socket.socket, ssl.SSLContext] | None":
+        """Where else agents come, and how they know the controller. Raises InputError."""
+        from dfrs.live.api.server import inherited
+
+        if self.agent_socket is None:
+            return None
+        found = inherited(self.agent_socket)
+        return found, self.own_certificates({str(found.getsockname()[0])}).context()
 
 
 async def _serve(plan: _Plan, controller: "ServedController") -> None:
@@ -282,7 +302,7 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
         elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None
         _tell(plan, url, elsewhere, authority)
 
-    await run(controller, app, listening, tls=tls, started=started, ready=ready)
+    await run(controller, app, listening, tls=tls, started=started, ready=ready, also=plan.agents_come())
 
 
 def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) -> None:

@@ -40,6 +40,16 @@ def up(
     nodes: Annotated[
         int | None, typer.Option(help="Nodes to divide this machine into; default: as last time, or 2.", min=1, max=256)
     ] = None,
+    hosts: Annotated[
+        int | None,
+        typer.Option(
+            help="For tests, as root, until dfrs down: make so many hosts, in namespaces of their own, and divide the "
+            "nodes among them; default of --nodes is then one for each.",
+            min=1,
+            max=256,
+            show_default=False,
+        ),
+    ] = None,
     state: State = None,
     port: Annotated[
         int | None,
@@ -82,27 +92,38 @@ def up(
         dfrs up
 
         dfrs up --nodes 4 --policy 'GreedyPM*/per/OPT=MIN/MVT=600' --detach
+
+        dfrs up --hosts 3 --nodes 6
     """
     from dfrs.live.client import state_directory
     from dfrs.live.local.cluster import Choice, begun, free_port, prepare
+    from dfrs.live.local.hosts import hosts_left, must_be_possible
 
     place = (state or state_directory()).absolute()
-    begun(place)
+    left = begun(place)
     _check(policy, discovery)
+    if hosts is not None:
+        must_be_possible()
     prepare(place)
 
     def choose() -> Choice:
         last = Choice.of(place)
+        former = hosts_left(place)
+        if left and hosts not in {None, former}:
+            what = "other hosts" if former else "this machine as its only host"
+            raise InputError(f"--hosts {hosts}: what was started with {what} must end first: dfrs down")
+        number = hosts or former or None
+        count = _nodes(nodes, number, last)
         given = {
-            "nodes": nodes,
+            "nodes": count,
             "policy": policy,
             "discovery": discovery,
             "memory_bytes": memory_per_node,
             "swap_bytes": None if swap_per_node is None else parse_swap(swap_per_node, "--swap-per-node"),
             "port": free_port(port, last.port if last else None),
         }
-        base = last.model_dump() if last else {}
-        if last and nodes not in {None, last.nodes}:
+        base = (last.model_dump() if last else {}) | {"hosts": number}
+        if last and count not in {None, last.nodes}:
             # An amount that was chosen for another number of nodes.
             base["memory_bytes"] = None
         return Choice.model_validate(base | {name: value for name, value in given.items() if value is not None})
@@ -115,6 +136,16 @@ def up(
         tell()
     else:
         _run(place, choose, tell)
+
+
+def _nodes(wanted: int | None, hosts: int | None, last: "Choice | None") -> int | None:
+    """How many nodes there are to be; None: as last time. Raises InputError."""
+    if hosts is None:
+        return wanted
+    count = wanted or (last.nodes if last and last.hosts == hosts else hosts)
+    if hosts > count:
+        raise InputError(f"--hosts {hosts}: must be at most --nodes, {count}")
+    return count
 
 
 def _check(policy: str | None, discovery: str | None) -> None:
@@ -141,6 +172,7 @@ def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with locked(place):
         cluster = LocalCluster(place, choose(), _say)
+        cluster.make_hosts()
         begin(place)
         try:
             with err.status("starting") as status:
@@ -220,13 +252,14 @@ def _jobs_left(place: Path) -> int:
 def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> None:
     """Where everything is, and what to do next."""
     from dfrs.live.client import CLIENT_FILE, Client, read_client_file, state_directory
-    from dfrs.live.local.cluster import Choice, node_name
+    from dfrs.live.local.cluster import Choice
+    from dfrs.live.local.hosts import address
 
     endpoint = read_client_file(place)
     assert endpoint is not None
     choice = Choice.of(place)
     assert choice is not None
-    here = {node_name(number) for number in range(choice.nodes)}
+    here = set(choice.node_names())
     with Client(endpoint) as client:
         nodes = [node for node in client.nodes() if node.name in here]
         cluster = client.cluster()
@@ -260,6 +293,9 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
     ]
     if place != state_directory().absolute():
         lines.insert(4, f"first        export DFRS_STATE={place}")
+    if choice.hosts:
+        addresses = f"{address(0)} to {address(choice.hosts - 1)}"
+        lines.insert(1, f"hosts        {show_count(choice.hosts, 'host')}, {addresses}; their files: {place / 'hosts'}")
     if "nice" in kinds:
         lines += dict.fromkeys(f"note         {note}" for node in nodes for note in node.notes)
     lines.append("dfrs down ends it." if detached else "Ctrl-C stops it, jobs go on; dfrs down ends the jobs too.")

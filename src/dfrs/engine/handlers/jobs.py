@@ -104,7 +104,7 @@ def complete(state: State, event: Complete, row: int) -> Steps:
         serial, minimum = int(job["serial"]), float(job["minimum"])
     state.event_log.note(state.now_s, _FINISH, serial, _FINISHED)
     state.last_islands.forget(serial)
-    state.refusals.forget(serial)
+    state.refusals.pop(serial, None)
     state.speeds.forget(serial)
     state.demanding -= minimum > 0
     return ON_COMPLETION if event.last else ()

@@ -33,7 +33,7 @@ def refuse(state: State, event: PauseRefused, row: int) -> Steps:
     job, nodes = state.held[event.job_id] if row < 0 else state.rows.jobs[row], event.nodes
     if job["state"] != PAUSED:
         return
-    state.refusals.note(int(job["serial"]), state.now_s)
+    state.refusals[int(job["serial"])] = state.now_s
     if row >= 0 or not state.held.stays(event.job_id):
         leaving = _leaving(state, nodes, float(job["memory"]))
         if leaving is not None:

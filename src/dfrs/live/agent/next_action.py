@@ -80,6 +80,11 @@ def plan(
             return NextAction(problem=f"desired state {desired.state}: must be running, paused, handed or absent")
 
 
+def may_come(desired: Desired | None, *, was_here: bool) -> bool:
+    """Whether a task that is not here may yet be started or taken; arguments as above."""
+    return desired is not None and desired.state in {TaskState.RUNNING, TaskState.PAUSED} and not was_here
+
+
 def plan_fenced(state: TaskState, grace_s: float) -> NextAction:
     """What ends a task without forgetting how it ended, and starts none."""
     return NextAction(action=TaskAction(verb=Verb.STOP, grace_s=grace_s)) if state in LIVE else DONE

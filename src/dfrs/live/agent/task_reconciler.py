@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from dfrs.live.agent.next_action import DONE, LIVE, NextAction, TaskAction, Verb, plan, plan_fenced
+from dfrs.live.agent.next_action import DONE, LIVE, NextAction, TaskAction, Verb, may_come, plan, plan_fenced
 from dfrs.live.drivers.base import (
     Driver,
     DriverError,
@@ -101,6 +101,11 @@ class _Task:
             return 0
         stays = self.state is TaskState.PAUSED and self.kept is True
         return wanted.version if stays or self.refusal[0] == wanted.version else 0
+
+    @property
+    def may_come(self) -> bool:
+        """It is not here, and this node may be about to start or take it."""
+        return self.busy or may_come(self.wanted, was_here=self.was_here)
 
     @property
     def is_over(self) -> bool:
@@ -198,10 +203,10 @@ class TaskReconciler:
         return live
 
     def statuses(self) -> tuple[StatusMessage, ...]:
-        """All tasks that this node has, to be sent at once. What else is known is sent again."""
+        """All tasks that this node has or may yet come to have, to be sent now. What else is known is sent again."""
         here: list[StatusMessage] = []
         for task in self._tasks.values():
-            if task.state is TaskState.ABSENT:
+            if task.state is TaskState.ABSENT and not task.may_come:
                 task.reported = None
             else:
                 task.reported = task.report

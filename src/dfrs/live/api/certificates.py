@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dfrs.live.home import make_private, write_private
+from dfrs.live.home import AUTHORITY, make_private, write_private
 from dfrs.model.errors import InputError
 
 AUTHORITY_DAYS, SERVER_DAYS, RENEW_DAYS = 3650, 365, 30
@@ -56,11 +56,11 @@ def own_certificates(directory: Path, names: Iterable[str], now: dt.datetime | N
     Raises InputError or DfrsError if the directory cannot be used.
     """
     made = Certificates(
-        certificate=directory / "server.pem", key=directory / "server.key", authority=directory / "ca.pem"
+        certificate=directory / "server.pem", key=directory / "server.key", authority=directory / AUTHORITY
     )
     now = now or dt.datetime.now(dt.UTC)
     make_private(directory)
-    found = _read(directory / "ca.pem", directory / "ca.key")
+    found = _read(directory / AUTHORITY, directory / "ca.key")
     if found is None or _days_left(found[0], now) < RENEW_DAYS:
         found = _new_authority(directory, now)
     authority, authority_key = found
@@ -110,7 +110,7 @@ def _new_authority(directory: Path, now: dt.datetime) -> tuple[x509.Certificate,
         .sign(key, hashes.SHA256())
     )
     write_private(directory / "ca.key", _pem(key))
-    write_private(directory / "ca.pem", certificate.public_bytes(serialization.Encoding.PEM), 0o644)
+    write_private(directory / AUTHORITY, certificate.public_bytes(serialization.Encoding.PEM), 0o644)
     return certificate, key
 
 

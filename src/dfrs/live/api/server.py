@@ -95,6 +95,18 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
     return made, Address(host=address.host, port=made.getsockname()[1])
 
 
+def inherited(number: int) -> socket.socket:
+    """The listening socket that was open under that number when this process began. Raises InputError."""
+    try:
+        found = socket.socket(fileno=number)
+        listening = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise InputError(f"--agent-socket {number}: not a socket: {error.strerror}") from None
+    if not listening:
+        raise InputError(f"--agent-socket {number}: does not listen")
+    return found
+
+
 class _Frames(WebSocketsSansIOProtocol):
     """Hands text on as bytes, so that text which is none is one message that makes no sense, and no more."""
 
@@ -141,14 +153,44 @@ async def serve(
     started: Callable[[], Awaitable[None]],
     ready: Callable[[], None],
     end: asyncio.Event | None = None,
+    also: tuple[socket.socket, ssl.SSLContext] | None = None,
 ) -> None:
     """Start the controller, serve it until SIGTERM, SIGINT or `end`, stop it. Raises DfrsError of its start.
 
     `started` is awaited between the controller's start and the first request, `ready` called when requests are taken.
-    To be used on the main thread, which is where signals come.
+    `also` is another socket, always with TLS. To be used on the main thread, which is where signals come.
     """
     end = end or asyncio.Event()
-    config = uvicorn.Config(
+    starting = [(listening, tls), *([] if also is None else [also])]
+    sockets = [each for each, _ in starting]
+
+    def one_ready() -> None:
+        starting.pop()
+        if not starting:
+            ready()
+
+    servers = [_Server(_config(app, secrecy), app, one_ready) for _, secrecy in starting]
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end.set)
+    watch = [asyncio.create_task(server.stop_when(end)) for server in servers]
+    try:
+        await controller.start()
+        await started()
+        if not end.is_set():
+            await asyncio.gather(*(server.serve([each]) for server, each in zip(servers, sockets, strict=True)))
+    finally:
+        for task in watch:
+            task.cancel()
+        await controller.stop()
+        for each in sockets:
+            each.close()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _config(app: FastAPI, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
         http="h11",
         ws=_Frames,
@@ -163,22 +205,6 @@ async def serve(
         timeout_graceful_shutdown=GRACE_S,
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
-    server = _Server(config, app, ready)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end.set)
-    watch = asyncio.create_task(server.stop_when(end))
-    try:
-        await controller.start()
-        await started()
-        if not end.is_set():
-            await server.serve(sockets=[listening])
-    finally:
-        watch.cancel()
-        await controller.stop()
-        listening.close()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
 
 
 def quiet_libraries() -> None:

@@ -34,6 +34,7 @@ class NodeLifecycle:
     def __init__(self, state: State, planner: Planner) -> None:
         self._state = state
         self._planner = planner
+        self._said = ""
 
     def refuse(self, hello: Hello, now: float) -> None:
         """Raise ConflictError where another agent is connected under that name.
@@ -113,6 +114,14 @@ class NodeLifecycle:
         node.seen_at = state.settings.steady()
         state.nodes.append(node)
         state.numbers[node.name] = node.number
+        self._say_abilities()
+
+    def _say_abilities(self) -> None:
+        """Log by what the policy decides, when that has changed."""
+        can = views.abilities(self._state.nodes)
+        if can != self._said:
+            self._said = can
+            log.info("what nodes can do", policy=self._state.settings.policy, can=can)
 
     def watch(self, plan: ControllerPlan) -> None:
         """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
@@ -128,6 +137,7 @@ class NodeLifecycle:
             frees = node.hello.abilities.pause_frees_memory
             if state.core.frees_memory[node.number] != frees:
                 plan.events.append(PauseAbility(node.number, frees))
+                plan.after.append(self._say_abilities)
             condition = self.condition(node, now)
             if condition is not node.condition:
                 self._change(plan, node, condition, jobs_of_lost)

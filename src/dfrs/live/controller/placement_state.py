@@ -207,7 +207,8 @@ class PlacementState:
     def welcome(self, node: NodeRecord, hello: Hello, *, rebooted: bool = False) -> set[TaskId]:
         """A node says all that it has: what it does not name it does not have. Tasks that were lost with a reboot.
 
-        Without a reboot it never started what it does not name. After one it may have, also where nobody ever heard of
+        What it names as absent it may yet start, as before. Without a reboot it never started what it does not name.
+        After one it may have, also where nobody ever heard of
         it: such a task counts as started, and is lost.
         """
         node.desired.clear()
@@ -370,13 +371,20 @@ class PlacementState:
         known: list[Desired] = []
         fresh: list[Desired] = []
         size = 0
-        for desired in node.desired.values():
-            if desired.task in here and here[desired.task].at[node.number].state is None:
+        for desired in list(node.desired.values()):
+            observation = here[desired.task].at[node.number] if desired.task in here else None
+            if observation is not None and not observation.sent:
                 fresh.append(desired)
                 continue
             size += _size(desired)
+            if size < MOST_BYTES:
+                known.append(desired)
+                continue
             # What runs already needs no program again where the message would be too long.
-            known.append(desired if size < MOST_BYTES else desired.model_copy(update={"spec": None}))
+            known.append(desired.model_copy(update={"spec": None}))
+            if observation is not None and observation.state is None:
+                fresh.append(desired.model_copy(update={"version": self._next()}))
+                node.desired[desired.task] = fresh[-1]
         node.link.send(Welcome(report_s=report_s, desired=tuple(known)))
         self._send(node, fresh)
         node.outbox.clear()

@@ -253,7 +253,8 @@ class Planner:
             return
         nodes = [each.target for each in job.tasks]
         plan.events.append(PauseRefused(job.id, np.array(nodes, np.int64)))
-        self.note(plan, "kept", job=job, node=self._state.nodes[task.target].name, why=task.at[task.target].error)
+        why = task.at[task.target].error or "its memory could not be freed: it stays accounted for"
+        self.note(plan, "kept", job=job, node=self._state.nodes[task.target].name, why=why)
         plan.jobs.add(job.id)
 
     def _failed(self, plan: ControllerPlan, job: JobRecord, rank: int, found: Exit) -> None:

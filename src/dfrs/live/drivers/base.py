@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, BinaryIO, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -111,6 +111,8 @@ class TaskStatus:
     pid: int | None = None
     kept: bool | None = False
     """Of a paused task, where pauses free memory: whether its memory stayed; None: not settled yet, pause it again."""
+    transfers: int = 0
+    """How often it has gone from one host to another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,17 @@ class Usage:
     """Time in which some thread could have run and did not (pressure, or run-queue delay)."""
 
 
+class ImageFormat(Wire):
+    """What decides on which hosts a task can go on that was check-pointed on this one."""
+
+    machine: Annotated[str, Field(max_length=64)]
+    cpu: tuple[Annotated[str, Field(max_length=64)], ...]
+    """What the CPU can do, by the kernel's names."""
+    kernel: Annotated[str, Field(max_length=255)]
+    criu: Annotated[str, Field(max_length=64)]
+    """Version."""
+
+
 class Abilities(Wire):
     """What a driver really can do on this host; policies and users are told."""
 
@@ -144,6 +157,8 @@ class Abilities(Wire):
     moves_on_host: bool
     """Whether a running task can go to another node of the same host."""
     measures_waiting: bool
+    images: ImageFormat | None = None
+    """Its tasks can be check-pointed and go to other hosts; None: they cannot."""
     notes: tuple[str, ...] = ()
     """What is missing and why, one line each, for the operator."""
 
@@ -158,6 +173,10 @@ class NotYetError(DriverError):
 
 class PauseRefusedError(DriverError):
     """The task's memory could not be freed, so it was not paused: it runs on."""
+
+
+class CheckpointRefusedError(DriverError):
+    """The task cannot be check-pointed: it goes on as it was."""
 
 
 class RefusedError(DriverError):
@@ -220,6 +239,21 @@ class Driver(Protocol):
 
     def hand(self, task: TaskId) -> None:
         """Give a running task up for another node of this host; it runs on. Nothing if it is not here."""
+        ...
+
+    def send(self, task: TaskId, stream: BinaryIO) -> None:
+        """Give a task up for a node of another host: check-point it, if it is in no image, and write all to `stream`.
+
+        From then on it is HANDED, and its image stays here until it is forgotten or taken back. Raises
+        CheckpointRefusedError, which leaves it as it was; OSError of the stream, after which it is HANDED even so.
+        """
+        ...
+
+    def receive(self, task: TaskId, spec: TaskSpec, stream: BinaryIO) -> None:
+        """Take what `send` wrote: the task is here then, PAUSED, with its output. Nothing if it is here already.
+
+        Raises DriverError, OSError and EOFError; then nothing of it is here.
+        """
         ...
 
     def set_share(self, task: TaskId, share_cores: float) -> None:

@@ -57,6 +57,8 @@ class Child:
 
     name: str
     command: tuple[str, ...]
+    files: tuple[int, ...]
+    """Open files that it inherits, under the same numbers."""
     log: BoundedLog
     process: "subprocess.Popen[bytes]"
     started_s: float
@@ -76,12 +78,18 @@ class ChildProcesses:
         self._logs, self._say = logs, say
         self._children: dict[str, Child] = {}
 
-    def start(self, name: str, command: Sequence[str]) -> None:
-        """Run it from now on."""
+    def start(self, name: str, command: Sequence[str], files: Sequence[int] = ()) -> None:
+        """Run it from now on. It inherits these open files, which stay open here."""
         log = BoundedLog(self._logs / f"{name}.log")
-        process, copier = _launch(command, log)
+        process, copier = _launch(command, log, files)
         self._children[name] = Child(
-            name=name, command=tuple(command), log=log, process=process, copier=copier, started_s=time.monotonic()
+            name=name,
+            command=tuple(command),
+            files=tuple(files),
+            log=log,
+            process=process,
+            copier=copier,
+            started_s=time.monotonic(),
         )
 
     def must_live(self) -> None:
@@ -99,7 +107,7 @@ class ChildProcesses:
             if child.again_s is not None:
                 if now_s >= child.again_s:
                     child.again_s, child.started_s = None, now_s
-                    child.process, child.copier = _launch(child.command, child.log)
+                    child.process, child.copier = _launch(child.command, child.log, child.files)
             elif child.process.poll() is not None:
                 if now_s - child.started_s > WELL_S:
                     child.pause_s = FIRST_PAUSE_S
@@ -124,7 +132,9 @@ class ChildProcesses:
             child.copier.join(1.0)
 
 
-def _launch(command: Sequence[str], log: BoundedLog) -> "tuple[subprocess.Popen[bytes], threading.Thread]":
+def _launch(
+    command: Sequence[str], log: BoundedLog, files: Sequence[int]
+) -> "tuple[subprocess.Popen[bytes], threading.Thread]":
     parent = os.getpid()
 
     def die_with_parent() -> None:
@@ -138,6 +148,7 @@ def _launch(command: Sequence[str], log: BoundedLog) -> "tuple[subprocess.Popen[
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        pass_fds=files,
         start_new_session=True,
         preexec_fn=die_with_parent,  # noqa: PLW1509 - the other threads only copy logs, and hold no lock it needs
     )

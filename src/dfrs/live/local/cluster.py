@@ -17,8 +17,11 @@ from dfrs.live.agent.capacity import measure
 from dfrs.live.client import Client, Endpoint, UnreachableError, read_client_file
 from dfrs.live.drivers.base import Driver, DriverError, NodeSettings
 from dfrs.live.drivers.opening import cluster_name, open_driver
-from dfrs.live.home import AGENT_FILE, make_private, write_private
+from dfrs.live.drivers.processes.directory import TaskDirectory
+from dfrs.live.home import AGENT_FILE, AUTHORITY, TLS, make_private, write_private
+from dfrs.live.local import hosts
 from dfrs.live.local.children import ChildProcesses
+from dfrs.live.local.hosts import LocalHosts
 from dfrs.live.local.machine import Part, partition
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Node, NodeState
@@ -42,6 +45,8 @@ class Choice(BaseModel):
     """How a cluster on this machine was last started; kept in its state directory."""
 
     nodes: int = 2
+    hosts: int | None = None
+    """How many hosts have the nodes in turn; None: the machine itself is the only one."""
     port: int
     policy: str | None = None
     discovery: str | None = None
@@ -49,6 +54,12 @@ class Choice(BaseModel):
     """Of each node; None: an equal part of the machine's."""
     swap_bytes: int | None = None
     """For the memory of each node's paused tasks; None: all that the machine has."""
+
+    def node_names(self) -> list[str]:
+        """Of all nodes. That of a node tells its host, whose nodes never go to another: they have tasks there."""
+        if self.hosts is None:
+            return [f"node-{number + 1}" for number in range(self.nodes)]
+        return [f"{hosts.host_name(number % self.hosts)}-{number // self.hosts + 1}" for number in range(self.nodes)]
 
     @classmethod
     def of(cls, state: Path) -> "Choice | None":
@@ -105,7 +116,7 @@ def begun(state: Path) -> bool:
     """Whether something was started there that `dfrs down` has not ended. Raises InputError."""
     if state.exists() and not state.is_dir():
         raise InputError(f"{state}: must be a directory; name another with --state or DFRS_STATE")
-    return _mark_path(state).exists() or holder(state) is not None
+    return _mark_path(state).exists() or holder(state) is not None or hosts.hosts_left(state) > 0
 
 
 def begin(state: Path) -> None:
@@ -140,14 +151,24 @@ class LocalCluster:
 
     def __init__(self, state: Path, choice: Choice, say: Callable[[str], None]) -> None:
         self.state, self.choice = state, choice
-        self.parts = partition(measure(), [node_name(number) for number in range(choice.nodes)], choice.memory_bytes)
+        self.parts = partition(measure(), choice.node_names(), choice.memory_bytes)
+        self._hosts = LocalHosts(state, agent_root(state), choice.hosts) if choice.hosts else None
+        self._socket: socket.socket | None = None
+        """At which agents of hosts reach the controller; kept here, so that it outlives that."""
         self._children = ChildProcesses(state / "log", say)
+        self._say = say
+
+    def make_hosts(self) -> None:
+        """Make the hosts, if there are to be several, or find those that are there. Raises DfrsError."""
+        if self._hosts is not None:
+            self._hosts.make()
+            self._socket = self._hosts.listen(self.choice.port)
 
     def start(self, tell: Callable[[str], None]) -> list[Node]:
         """Start all, and wait until the nodes are up. Raises ChildError, DfrsError. `tell` hears what is waited for."""
         url = f"http://127.0.0.1:{self.choice.port}"
         tell("starting the controller")
-        self._children.start("controller", self._controller())
+        self._children.start("controller", self._controller(), [] if self._socket is None else [self._socket.fileno()])
         endpoint = self._endpoint(url)
         with Client(endpoint) as client:
             for part in (*self.parts, *self._outgoing()):
@@ -159,16 +180,31 @@ class LocalCluster:
     def _outgoing(self) -> list[Part]:
         """Nodes of former starts whose tasks run on: without an agent they would be given up, and run a second time."""
         former = sorted(nodes_ever(self.state) - {part.name for part in self.parts})
-        return [replace(self.parts[0], name=name) for name in former if _has_tasks(self.state, name)]
+        return [replace(self.parts[0], name=name) for name in former if self._has_tasks(name)]
+
+    def _has_tasks(self, name: str) -> bool:
+        if self._hosts is None:
+            return name in _nodes_of(agent_root(self.state)) and _has_tasks(self.state, name)
+        host = _host_of(name)
+        if host not in self._hosts.names:
+            return False
+        # Whether they run can be said inside only; the controller wants to know also of those that have ended.
+        files = TaskDirectory(hosts.host_root(self.state, host))
+        owners = [files.owner(task) for task in files.ids()]
+        return any(owner is not None and owner.node == name for owner in owners)
 
     def tend(self) -> None:
-        """Start again what has died."""
+        """Start again what has died. Raises DfrsError."""
+        for name in self._hosts.make_missing() if self._hosts else ():
+            self._say(f"{name} has ended, with all that ran there; it was made again")
         self._children.tend()
 
     def stop(self) -> None:
         """End agents and controller; jobs run on."""
         self._children.stop([part.name for part in (*self.parts, *self._outgoing())])
         self._children.stop()
+        if self._socket is not None:
+            self._socket.close()
 
     def _controller(self) -> list[str]:
         options = [f"--state={self.state}", f"--listen=127.0.0.1:{self.choice.port}"]
@@ -176,14 +212,16 @@ class LocalCluster:
             options.append(f"--policy={self.choice.policy}")
         if self.choice.discovery is not None:
             options.append(f"--discovery={self.choice.discovery}")
+        if self._socket is not None:
+            options.append(f"--agent-socket={self._socket.fileno()}")
         return [*_DFRS, "serve", *options]
 
     def _agent(self, part: Part, url: str) -> list[str]:
         having = part.capacity
-        return [
+        command = [
             *_DFRS,
             "agent",
-            f"--server={url}",
+            f"--server={url if self._hosts is None else f'https://{hosts.CONTROLLER}:{self.choice.port}'}",
             f"--token-file={self.state / AGENT_FILE}",
             f"--name={part.name}",
             f"--root={agent_root(self.state)}",
@@ -192,6 +230,11 @@ class LocalCluster:
             f"--memory={having.memory_bytes}B",
             *([] if self.choice.swap_bytes is None else [f"--swap={self.choice.swap_bytes}B"]),
         ]
+        if self._hosts is None:
+            return command
+        host = _host_of(part.name)
+        authority = f"--ca={self.state / TLS / AUTHORITY}"
+        return self._hosts.entering(host, [*command, authority, f"--cluster={_groups_of(self.state, host)}"])
 
     def _endpoint(self, url: str) -> Endpoint:
         """Where the controller is, once it answers."""
@@ -214,7 +257,7 @@ class LocalCluster:
         """Nodes of former starts get nothing more; nodes that are there again get jobs again."""
         wanted = {part.name for part in self.parts}
         last = Choice.of(self.state)
-        kept = {node_name(number) for number in range(last.nodes)} if last else wanted
+        kept = set(last.node_names()) if last else wanted
         former = nodes_ever(self.state) - wanted
         for node in client.nodes():
             if node.name in former:
@@ -254,14 +297,9 @@ def end_jobs(client: Client, tell: Callable[[str], None]) -> int:
     return len(jobs)
 
 
-def node_name(number: int) -> str:
-    """Of the node of that number, from 0."""
-    return f"node-{number + 1}"
-
-
 def nodes_ever(state: Path) -> set[str]:
     """Names of all nodes that had an agent there."""
-    return {path.name.removesuffix(_AGENT_LOCK) for path in agent_root(state).glob(f"*{_AGENT_LOCK}")}
+    return {name for root in _roots(state) for name in _nodes_of(root)}
 
 
 def sweep(state: Path) -> tuple[int, list[str]]:
@@ -269,34 +307,58 @@ def sweep(state: Path) -> tuple[int, list[str]]:
 
     Needs no room on the disk. How many tasks were running, and what could not be removed, a line each.
     """
-    ended, problems = 0, list[str]()
-    for name in sorted(nodes_ever(state)):
-        try:
-            driver = _driver(state, name)
-        except (DriverError, OSError) as error:
-            problems.append(f"node {name}: {error}")
-            continue
-        running, left = driver.sweep()
-        driver.close()
-        ended += running
-        problems += left
-    return ended, problems
+    # Hosts first: what runs in them has other numbers there than here, and could not be told from other processes.
+    made = LocalHosts(state, agent_root(state))
+    ended, problems = made.running(), list[str]()
+    made.kill()
+    for root, cluster in _roots(state).items():
+        for name in sorted(_nodes_of(root)):
+            try:
+                driver = _driver(root, cluster, name)
+            except (DriverError, OSError) as error:
+                problems.append(f"node {name}: {error}")
+                continue
+            running, left = driver.sweep()
+            driver.close()
+            ended += running if root == agent_root(state) else 0
+            problems += left
+    return ended, problems + made.wait_ended()
+
+
+def _roots(state: Path) -> dict[Path, str]:
+    """Where agents have kept tasks, and the name of the control groups of each."""
+    own = agent_root(state)
+    found = {root: _groups_of(state, root.name) for root in hosts.host_roots(state)}
+    return {own: cluster_name(own), **found}
+
+
+def _host_of(node: str) -> str:
+    return node.rpartition("-")[0]
+
+
+def _groups_of(state: Path, host: str) -> str:
+    return f"{cluster_name(agent_root(state))}-{host}"
+
+
+def _nodes_of(root: Path) -> set[str]:
+    return {path.name.removesuffix(_AGENT_LOCK) for path in root.glob(f"*{_AGENT_LOCK}")}
 
 
 def _has_tasks(state: Path, name: str) -> bool:
-    driver = _driver(state, name)
+    root = agent_root(state)
+    driver = _driver(root, cluster_name(root), name)
     try:
         return bool(driver.tasks())
     finally:
         driver.close()
 
 
-def _driver(state: Path, name: str) -> Driver:
-    root, machine = agent_root(state), measure()
+def _driver(root: Path, cluster: str, name: str) -> Driver:
+    machine = measure()
     return open_driver(
         NodeSettings(
             root=root,
-            cluster=cluster_name(root),
+            cluster=cluster,
             node=name,
             cores=machine.cores,
             memory_bytes=machine.memory_bytes,

@@ -24,6 +24,33 @@ Bytes = Annotated[int, Field(ge=0, le=1 << 60)]
 Version = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
+Certificate = Annotated[str, Field(max_length=4096)]
+"""PEM."""
+Token = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class TransferPort(Wire):
+    """Where a node gives tasks to nodes of other hosts that have been granted them, over TLS."""
+
+    address: str = Field(min_length=1, max_length=255)
+    port: int = Field(gt=0, lt=65536)
+    certificate: Certificate
+    """Its own, by which it proves who it is, as server and as client."""
+
+
+class Grant(Wire):
+    """Who shows this token and this certificate may fetch a task, once."""
+
+    token: Token
+    certificate: Certificate
+
+
+class Source(TransferPort):
+    """Where a task is to be fetched."""
+
+    token: Token
+
+
 class Hello(Wire):
     """First message of an agent."""
 
@@ -39,8 +66,10 @@ class Hello(Wire):
     cpus: float = Field(gt=0, le=65536)
     memory_bytes: int = Field(gt=0, le=1 << 60)
     abilities: Abilities
+    transfers: TransferPort | None = None
+    """None: its tasks do not go to other hosts, and it takes none from there."""
     tasks: tuple["StatusMessage", ...] = ()
-    """All tasks that it has."""
+    """All tasks that it has; absent ones are those that it may yet start or take, as it was told before."""
     version: str
 
 
@@ -58,7 +87,9 @@ class StatusMessage(Wire):
     """Wall clock, when it came to this state."""
     refused: Version = 0
     """That of the Desired to be paused at which its memory could not be freed. It is RUNNING, or, where it was to be
-    paused even so, PAUSED."""
+    paused even so, PAUSED. Or that of the Desired to be handed with a grant at which it could not be check-pointed."""
+    transfers: int = Field(default=0, ge=0, lt=1 << 31)
+    """How often it has gone from host to host: of two copies, the one with less is out of date."""
 
 
 class Sample(Wire):
@@ -105,7 +136,11 @@ class Desired(Wire):
     spec: TaskSpec | None = None
     """Always there for RUNNING and PAUSED."""
     take: bool = False
-    """It is not to be started: another node of the host hands it over."""
+    """It is not to be started: another node of the host hands it over, or `source` does."""
+    source: Source | None = None
+    """With `take`: a node of another host that has it."""
+    grant: Grant | None = None
+    """With HANDED: it goes on until it is fetched."""
     grace_s: Seconds = 10.0
     """For ABSENT: how long it may take to end by itself."""
     keep: bool = False

@@ -19,14 +19,16 @@ from dfrs.live.drivers.base import (
     TaskState,
     Usage,
 )
-from dfrs.live.drivers.control_groups.groups import NodeGroup, add_counters, cpu_list, detect
-from dfrs.live.drivers.control_groups.swap import swap_space
+from dfrs.live.drivers.control_groups.groups import NodeGroup, TaskGroup, add_counters, cpu_list, detect
+from dfrs.live.drivers.control_groups.swap import recall, swap_space
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
 from dfrs.live.drivers.processes.supervisor import read_text, write_control
 
 STAYING_BYTES, STAYING_PART = 8 << 20, 64
 """Of a paused task so much may stay in memory, and this part of its requirement: what the kernel keeps of it."""
+WRITING_S = 1.0
+"""The kernel gives up pushing out what it is still writing: so long after it last got on, that is final."""
 
 
 class ProcessDriver(SupervisedDriver):
@@ -106,15 +108,17 @@ class ProcessDriver(SupervisedDriver):
                 )
             self._leaving[str(task)] = needed + swapped.get(str(task), 0)
         try:
-            group.push_out()
-            stayed = group.resident_bytes()
+            most = STAYING_BYTES + limit // STAYING_PART
+            stayed = _push_out(group, most)
         finally:
             del self._leaving[str(task)]
-        if stayed > STAYING_BYTES + limit // STAYING_PART:
+        if stayed > most:
             raise PauseRefusedError(f"task {task}: cannot be paused: {stayed >> 20} MiB of it stay in memory")
 
     def _unfree(self, task: TaskId) -> None:
-        self.groups.group(str(task)).stay_in()
+        group = self.groups.group(str(task))
+        group.stay_in()
+        recall(group.members())
 
     def _swapped(self) -> dict[str, int]:
         """Swap space that each of the node's tasks has."""
@@ -207,6 +211,19 @@ class ProcessDriver(SupervisedDriver):
                 raise DriverError(f"node {self.node}: still has task {name}: {which}: forget it first")
             group.remove()
         self.groups.remove()
+
+
+def _push_out(group: TaskGroup, most: int) -> int:
+    """Bytes that stay in memory: as soon as they are `most`, or no fewer after a while."""
+    least, until = group.resident_bytes(), time.monotonic() + WRITING_S
+    while True:
+        group.push_out()
+        stayed = group.resident_bytes()
+        if stayed < least:
+            least, until = stayed, time.monotonic() + WRITING_S
+        if stayed <= most or time.monotonic() > until:
+            return stayed
+        time.sleep(WRITING_S / 50)
 
 
 def _count(cpus: str | None) -> int:

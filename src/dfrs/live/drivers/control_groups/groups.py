@@ -1,6 +1,6 @@
 """Control groups of both versions behind one small interface: a node is a subtree, each of its tasks a group in it.
 
-`detect()` says what the host has. Which of it was exercised on a real kernel is said in `cgroup_v1` and `cgroup_v2`.
+`detect()` says what the host has. Which of it was exercised on a real kernel is said in `v1` and `v2`.
 
 Traps that both versions share: weights count among siblings only, so a node's tasks compete with each other and the
 node competes with what else the host runs; memory is charged where it was first touched and is not charged anew when a

@@ -41,7 +41,7 @@ WITH_SWAP = "memory.memsw.limit_in_bytes"
 
 
 class TaskGroupV1:
-    """A task's groups; see `cgroup.Group`."""
+    """A task's groups; see `groups.TaskGroup`."""
 
     def __init__(self, node: "NodeGroupV1", task: str) -> None:
         self.node = node
@@ -77,7 +77,7 @@ class TaskGroupV1:
         return [f"{path}/cgroup.procs" for path in paths]
 
     def shared_with_supervisor(self) -> list[str]:
-        """See `cgroup.Group`. The CPUs first, as in `attach`; these trees have neither freezer nor memory."""
+        """See `groups.TaskGroup`. The CPUs first, as in `attach`; these trees have neither freezer nor memory."""
         paths = [self.node.cpuset, self.cpu]
         account = self.common.get("cpuacct")
         if account not in [path for name, path in self.common.items() if name != "cpuacct"]:
@@ -85,7 +85,7 @@ class TaskGroupV1:
         return [f"{path}/cgroup.procs" for path in paths if path]
 
     def place(self) -> dict[str, str]:
-        """See `cgroup.Group`."""
+        """See `groups.TaskGroup`."""
         state = f"{self.freezer}/freezer.state"
         entries = {"procs": f"{self.freezer}/cgroup.procs", "freeze": state, "frozen": state}
         entries |= {"freeze_on": "FROZEN", "freeze_off": "THAWED", "frozen_mark": "FROZEN"}
@@ -138,7 +138,7 @@ class TaskGroupV1:
         )
 
     def swappable_bytes(self) -> int:
-        """See `cgroup.Group`."""
+        """See `groups.TaskGroup`."""
         return no_files(self.resident_bytes(), numbers(f"{self.memory}/memory.stat"), "total_")
 
     def push_out(self) -> None:
@@ -150,7 +150,7 @@ class TaskGroupV1:
         """Nothing: its limit holds for memory and swap space together, see `create`."""
 
     def resident_bytes(self) -> int:
-        """See `cgroup.Group`."""
+        """See `groups.TaskGroup`."""
         return number(f"{self.memory}/memory.usage_in_bytes") or 0
 
     def limit_events(self) -> UsageCounters:
@@ -179,7 +179,7 @@ class TaskGroupV1:
 
 
 class NodeGroupV1:
-    """A node's groups; see `cgroup.Node`."""
+    """A node's groups; see `groups.NodeGroup`."""
 
     kind: Literal["cgroup-v1", "cgroup-v2"] = "cgroup-v1"
 

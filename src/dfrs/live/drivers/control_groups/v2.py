@@ -6,7 +6,7 @@ memory stays charged to the old group, so its new limit counts only what it touc
 Exercised on a real kernel whose controllers belonged to version 1: making, entering and removing groups, freezing,
 killing, CPU time, pressure. Exercised against plain files in place of the kernel's: weights, quotas, memory limits,
 CPU sets, events, disk traffic, limits of processes, and that controllers are enabled level by level. What the kernel
-makes of weights and quotas is the same code as in version 1.
+makes of weights and quotas is the same code as in version 1. Not exercised: that `memory.reclaim` frees memory.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ REMOVE_S = 10.0
 
 
 class TaskGroupV2:
-    """A task's group; see `cgroup.Group`."""
+    """A task's group; see `groups.TaskGroup`."""
 
     lost_by_move = frozenset(
         {"cpu_s", "peak_bytes", "oom_kills", "refused_forks", "read_bytes", "written_bytes", "throttled_s", "waiting_s"}
@@ -71,7 +71,7 @@ class TaskGroupV2:
         return []
 
     def place(self) -> dict[str, str]:
-        """See `cgroup.Group`."""
+        """See `groups.TaskGroup`."""
         entries = {"procs": f"{self.path}/cgroup.procs", "freeze": f"{self.path}/cgroup.freeze"}
         entries |= {"freeze_on": "1", "freeze_off": "0", "frozen": f"{self.path}/cgroup.events"}
         entries |= {"frozen_mark": "frozen 1", "cpu": f"{self.path}/cpu.stat"}
@@ -118,7 +118,7 @@ class TaskGroupV2:
         )
 
     def swappable_bytes(self) -> int:
-        """See `cgroup.Group`."""
+        """See `groups.TaskGroup`."""
         return no_files(self.resident_bytes(), numbers(f"{self.path}/memory.stat"))
 
     def push_out(self) -> None:
@@ -138,7 +138,7 @@ class TaskGroupV2:
             set_file(f"{self.path}/memory.swap.max", "0")
 
     def resident_bytes(self) -> int:
-        """See `cgroup.Group`."""
+        """See `groups.TaskGroup`."""
         return number(f"{self.path}/memory.current") or 0
 
     def limit_events(self) -> UsageCounters:
@@ -168,7 +168,7 @@ class TaskGroupV2:
 
 
 class NodeGroupV2:
-    """A node's group; see `cgroup.Node`."""
+    """A node's group; see `groups.NodeGroup`."""
 
     kind: Literal["cgroup-v1", "cgroup-v2"] = "cgroup-v2"
     outside = ""
