@@ -13,11 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 
 from dfrs.live.drivers.base import (
     Abilities,
+    CheckpointRefusedError,
     DriverError,
     Exit,
     NotYetError,
@@ -288,6 +290,16 @@ class SupervisedDriver(ABC):
             owner = self.files.owner(task) if lock is not None else None
             if owner is not None and owner.node == self.node and not owner.handed:
                 self.files.set_owner(task, replace(owner, handed=True))
+
+    def send(self, task: TaskId, stream: BinaryIO) -> None:
+        """See `base.Driver`."""
+        del stream
+        raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: this node makes no images")
+
+    def receive(self, task: TaskId, spec: TaskSpec, stream: BinaryIO) -> None:
+        """See `base.Driver`."""
+        del spec, stream
+        raise DriverError(f"task {task}: cannot be received: this node takes no images")
 
     def _mine(self, task: TaskId) -> Owner:
         owner = self.files.owner(task)

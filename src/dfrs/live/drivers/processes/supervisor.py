@@ -247,11 +247,13 @@ class Place:
         """Pause all of it; whether that was confirmed in time."""
         until = time.monotonic() + timeout_s
         if path := self.entries.get("freeze"):
+            # Once is not enough: version 1 passes over a parent that is just about to wait after vfork, for ever.
             write_control(path, self.entries["freeze_on"])
             while not self.frozen():
                 if time.monotonic() > until:
                     return False
                 time.sleep(0.0005)
+                write_control(path, self.entries["freeze_on"])
             return True
         while members := self.members():
             send(members, signal.SIGSTOP)
