@@ -2,7 +2,7 @@
 cluster on all.
 
 `python -m benchmarks.run PART...` runs some of offline, online, elastic, campaign, live_sharing, live_submissions,
-live_load and live_discovery.
+live_load, live_discovery and live_images.
 """
 
 import os
@@ -12,7 +12,7 @@ from importlib import import_module
 from benchmarks.common import console, machine
 
 PARTS = ("offline", "online", "elastic")
-ON_ALL_CORES = ("campaign", "live_sharing", "live_submissions", "live_load", "live_discovery")
+ON_ALL_CORES = ("campaign", "live_sharing", "live_submissions", "live_load", "live_discovery", "live_images")
 
 
 def main() -> None:

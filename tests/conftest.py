@@ -52,6 +52,7 @@ LONG = (
     "unit/test_driver_crashes.py",
     "unit/test_engine.py",
     "unit/test_farm_packing.py",
+    "unit/test_images.py",
     "unit/test_imports.py",
     "unit/test_recorded.py",
     "unit/test_run_pictures.py",

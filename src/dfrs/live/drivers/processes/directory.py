@@ -155,6 +155,16 @@ class TaskDirectory:
         except OSError as error:
             raise DriverError(f"task {task}: {self.path(task)}/stop: {error.strerror}") from error
 
+    def in_image(self, task: TaskId) -> bool:
+        """Whether it is in an image instead of in memory, or its supervisor is about to bring that about."""
+        path = self.path(task)
+        if not os.path.lexists(f"{path}/image"):
+            return False
+        if living(self.supervisor(task)) is not None:
+            return True
+        # Nobody else would end it.
+        return os.path.lexists(f"{path}/parked") and not os.path.lexists(f"{path}/stop")
+
     def note_pause(self, task: TaskId, *, freed: bool) -> None:
         """Remember that a paused task's memory was freed, or stays. Raises DriverError."""
         path = f"{self.path(task)}/paused"
@@ -172,6 +182,8 @@ class TaskDirectory:
 
     def freed(self, task: TaskId) -> bool | None:
         """Whether a paused task's memory was freed; None where that is not settled."""
+        if self.in_image(task):
+            return True
         try:
             return os.readlink(f"{self.path(task)}/paused") == "freed"
         except OSError:

@@ -13,11 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 
 from dfrs.live.drivers.base import (
     Abilities,
+    CheckpointRefusedError,
     DriverError,
     Exit,
     NotYetError,
@@ -64,7 +66,7 @@ class SupervisedDriver(ABC):
                 owner = self._owner(task) if lock is not None else None
                 if owner is None or owner.node != self.node:
                     continue
-                if not self.files.supervisor(task):
+                if not self.files.supervisor(task) and not self.files.in_image(task):
                     self._discard(task, owner)
                 elif owner.came_from:
                     self._arrive(task, owner)
@@ -154,6 +156,8 @@ class SupervisedDriver(ABC):
         if ended is not None:
             self._ended[task] = ended
             return TaskStatus(task=task, state=TaskState.EXITED, exit=ended)
+        if self.files.in_image(task):
+            return TaskStatus(task=task, state=TaskState.HANDED if owner.handed else TaskState.PAUSED)
         name = self.files.supervisor(task)
         if not name and not self.files.busy(task) and not self.files.supervisor(task):
             return TaskStatus(task=task, state=TaskState.ABSENT)
@@ -202,7 +206,7 @@ class SupervisedDriver(ABC):
             if self.files.supervisor(task) or self.files.exit(task):
                 return
             self._prepare(task, spec, share_cores)
-            self._supervisors[task] = self._launch(self.files.path(task), lock)
+            self._supervisors[task] = self.launch(self.files.path(task), lock)
 
     @contextlib.contextmanager
     def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> Generator[None]:
@@ -239,7 +243,7 @@ class SupervisedDriver(ABC):
         return int(self.files.spec(task)["memory_bytes"])
 
     @staticmethod
-    def _launch(path: str, lock: int) -> subprocess.Popen[bytes]:
+    def launch(path: str, lock: int) -> subprocess.Popen[bytes]:
         """Start the supervisor. It holds the lock, together with the caller, until it is on record."""
         try:
             with open(f"{path}/supervisor.log", "wb") as log:
@@ -286,6 +290,16 @@ class SupervisedDriver(ABC):
             owner = self.files.owner(task) if lock is not None else None
             if owner is not None and owner.node == self.node and not owner.handed:
                 self.files.set_owner(task, replace(owner, handed=True))
+
+    def send(self, task: TaskId, stream: BinaryIO) -> None:
+        """See `base.Driver`."""
+        del stream
+        raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: this node makes no images")
+
+    def receive(self, task: TaskId, spec: TaskSpec, stream: BinaryIO) -> None:
+        """See `base.Driver`."""
+        del spec, stream
+        raise DriverError(f"task {task}: cannot be received: this node takes no images")
 
     def _mine(self, task: TaskId) -> Owner:
         owner = self.files.owner(task)
@@ -363,7 +377,11 @@ class SupervisedDriver(ABC):
             self._kill(task, owner)
         # Its supervisor, which needs the lock to end, stores what the task said last.
         until = time.monotonic() + LAST_WORDS_S
-        while supervisor.living(self.files.supervisor(task)) and time.monotonic() < until:
+        while (
+            supervisor.living(self.files.supervisor(task))
+            and not self.files.in_image(task)
+            and time.monotonic() < until
+        ):
             # The program may only just have been started.
             self._kill(task, owner)
             time.sleep(0.002)

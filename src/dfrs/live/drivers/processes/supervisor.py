@@ -5,10 +5,17 @@ one for each task. It runs the task as its child, in the control groups that the
 ends it when its time is up or a file asks for it; and writes how it ended. It is the reaper of everything the task
 starts: the task has ended when the last of that has. Drivers import the functions that both sides need.
 
-Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`; supervisor: `supervisor.pid`,
-`task.pid`, `out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that was ever written; two are
-kept), `exit.json`. `spec` and `owner` are `key=value` entries that end in a zero byte, `stop` is a link whose text is
-the seconds of grace.
+Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`, `dumping`, `image`, `restore`;
+supervisor: `supervisor.pid`, `task.pid`, `out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that
+was ever written; two are kept), `parked`, `exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end
+in a zero byte, `stop` is a link whose text is the seconds of grace.
+
+A task may be in an image instead of in memory. `image` is a link to it. Once that is there, the supervisor kills the
+processes, stores what they said last, and makes the link `parked`: `<seconds it has run> <pipe of output> <pipe of
+error output>`. With both links, and only then, the task is in its image whatever becomes of the supervisor: another
+one that is started on the directory begins parked. On `restore` it lets CRIU restore the processes; just before these
+run, `image` becomes `spent`. From then on they are the task, and all but `task.pid` is removed. A task that ends while
+there is `dumping` is lost: CRIU was killed while it had changed the processes.
 """
 
 import contextlib
@@ -31,6 +38,9 @@ CHUNK_BYTES = 1 << 16
 RESERVE_BYTES = 16 << 20
 """So much of the disk, or a sixteenth of a small one, is not filled with output."""
 SET_PDEATHSIG, SET_CHILD_SUBREAPER = 1, 36
+NEW_MOUNTS, NEW_PROCESSES = 0x00020000, 0x20000000
+SLAVE_MOUNTS = 0x84000
+"""Of all mounts: they follow the host's, and not the other way round."""
 HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
 
 
@@ -175,6 +185,28 @@ def locked(directory: str) -> Generator[None]:
         os.close(file)
 
 
+def read_link(path: str) -> str:
+    """The text of a link; empty if there is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def remove(*paths: str) -> None:
+    """Remove those of these files that are there."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def call(name: str, *arguments: object) -> None:
+    """A function of the C library. Raises OSError."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
+
+
 class Place:
     """Where a task's processes are, and how to stop and end them all: in control groups, or below its supervisor.
 
@@ -215,11 +247,13 @@ class Place:
         """Pause all of it; whether that was confirmed in time."""
         until = time.monotonic() + timeout_s
         if path := self.entries.get("freeze"):
+            # Once is not enough: version 1 passes over a parent that is just about to wait after vfork, for ever.
             write_control(path, self.entries["freeze_on"])
             while not self.frozen():
                 if time.monotonic() > until:
                     return False
                 time.sleep(0.0005)
+                write_control(path, self.entries["freeze_on"])
             return True
         while members := self.members():
             send(members, signal.SIGSTOP)
@@ -258,17 +292,42 @@ class Place:
 
 
 class OutputFile:
-    """One of the task's outputs: a pipe, and the files that it is copied to."""
+    """One of the task's outputs: a pipe, and the files that it is copied to, which may be there already."""
 
     def __init__(self, directory: str, name: str, limit_bytes: int) -> None:
         self.base = f"{directory}/{name}."
         self.limit_bytes = limit_bytes
-        self.reader, self.writer = os.pipe()
+        self.reader = self.writer = -1
         self.start = self.end = self.dropped = 0
         self.older: int | None = None
         self.file = -1
+        before = sorted(int(file[len(name) + 1 :]) for file in os.listdir(directory) if file.startswith(f"{name}."))
+        if before:
+            self.start = self.end = before[-1]
+            self.older = before[-2] if len(before) > 1 else None
         with contextlib.suppress(OSError):
-            self._rotate()
+            self._open()
+            self.end = self.start + os.fstat(self.file).st_size
+
+    def attach(self) -> int:
+        """A new pipe to write into; its number on this host."""
+        self.reader, self.writer = os.pipe()
+        return os.fstat(self.reader).st_ino
+
+    def detach(self) -> None:
+        """Let go of the pipe's end for writing."""
+        os.close(self.writer)
+        self.writer = -1
+
+    def drain(self) -> None:
+        """Take all that is left in the pipe, to which nothing more is written, and close it."""
+        if self.reader >= 0:
+            rest = select.poll()
+            rest.register(self.reader, select.POLLIN)
+            while rest.poll(0) and self.copy():
+                pass
+            os.close(self.reader)
+            self.reader = -1
 
     def copy(self) -> bool:
         """Take what is in the pipe; False at its end. What cannot be stored is dropped: the task must not wait."""
@@ -298,11 +357,19 @@ class OutputFile:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{self.base}{self.older}")
             self.older = None
-        file = os.open(f"{self.base}{self.end}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        if self.file >= 0:
-            os.close(self.file)
-            self.older = self.start
-        self.file, self.start = file, self.end
+        full, before, self.start = self.file, self.start, self.end
+        try:
+            self._open()
+        except OSError:
+            self.start = before
+            raise
+        if full >= 0:
+            os.close(full)
+            self.older = before
+
+    def _open(self) -> None:
+        path = f"{self.base}{self.start}"
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 class Supervisor:
@@ -318,9 +385,14 @@ class Supervisor:
         self.environment = dict(value.split("=", 1) for key, value in entries if key == "environment")
         self.limit_s = float(self.spec["time_limit_s"]) if "time_limit_s" in self.spec else None
         size = int(self.spec["output_bytes"])
-        self.streams = {
-            stream.reader: stream for stream in (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
-        }
+        self.outputs = (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
+        self.streams: dict[int, OutputFile] = {}
+        self.poll = select.poll()
+        self.pipes: list[str] = []
+        self.pipes_in_image: list[str] = []
+        self.parked = False
+        self.restorer = 0
+        self.reports = -1
         self.ran_s = 0.0
         self.seen_s: float | None = None
         self.kill_at_s: float | None = None
@@ -349,32 +421,47 @@ class Supervisor:
 
     def run(self, wake: int) -> None:
         """Start it, stay with it until the last of its processes has ended, write how."""
-        failed = self._start()
-        poll = select.poll()
-        for file in (*self.streams, wake, failed):
-            poll.register(file, select.POLLIN)
+        failed = -1 if self._found_parked() else self._start()
+        self.poll.register(wake, select.POLLIN)
+        if failed >= 0:
+            self.poll.register(failed, select.POLLIN)
         while True:
-            for file, _ in poll.poll(self._patience_s() * 1000):
+            for file, _ in self.poll.poll(self._patience_s() * 1000):
                 if stream := self.streams.get(file):
                     if not stream.copy():
-                        poll.unregister(file)
+                        self.poll.unregister(file)
                 elif file == wake:
                     os.read(wake, 4096)
                     self.looked_s = -TICK_S
-                else:
+                elif file == failed:
                     self.error = os.read(failed, 4096).decode("utf-8", "replace")
-                    poll.unregister(failed)
-            if not self._reap():
+                    self.poll.unregister(failed)
+                elif file == self.reports:
+                    self._hear()
+            if not self._reap() and not self._is_in_image():
                 break
             if time.monotonic() - self.looked_s >= self._patience_s():
                 self._look()
-        for file, stream in self.streams.items():
-            rest = select.poll()
-            rest.register(file, select.POLLIN)
-            while rest.poll(0) and stream.copy():
-                pass
-        self.error = self.error or os.read(failed, 4096).decode("utf-8", "replace")
+        self._detach()
+        if failed >= 0:
+            self.error = self.error or os.read(failed, 4096).decode("utf-8", "replace")
         self._finish()
+
+    def _attach(self) -> list[str]:
+        """New pipes for its output; their numbers on this host."""
+        numbers = [str(output.attach()) for output in self.outputs]
+        self.streams = {output.reader: output for output in self.outputs}
+        for file in self.streams:
+            self.poll.register(file, select.POLLIN)
+        return numbers
+
+    def _detach(self) -> None:
+        """Store what its processes said last, now that there are none."""
+        for file, output in self.streams.items():
+            with contextlib.suppress(KeyError):
+                self.poll.unregister(file)
+            output.drain()
+        self.streams = {}
 
     def _patience_s(self) -> float:
         if self.kill_at_s is not None or self.timed_out:
@@ -387,14 +474,15 @@ class Supervisor:
         """Fork the task; the pipe on which it says why it could not run."""
         go, release = os.pipe()
         failed, fail = os.pipe()
+        self.pipes = self._attach()
         self.main = os.fork()
         if self.main == 0:
             os.close(release)
             self._become(go, fail)
         os.close(go)
         os.close(fail)
-        for stream in self.streams.values():
-            os.close(stream.writer)
+        for output in self.outputs:
+            output.detach()
         # Nothing may run that is not on record: the child waits until it is, and ends if this process dies first.
         with contextlib.suppress(OSError):
             replace_file(f"{self.directory}/task.pid", identity(self.main).encode())
@@ -404,11 +492,7 @@ class Supervisor:
 
     def _become(self, go: int, fail: int) -> None:
         try:
-            for number in (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
-                signal.signal(number, signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
-            # Without the supervisor nobody would see the task end.
-            control_process(SET_PDEATHSIG, signal.SIGKILL)
+            _be_child()
             if os.read(go, 1):
                 self._execute()
         except BaseException as error:
@@ -428,9 +512,8 @@ class Supervisor:
             set_session_level(os.getpid(), int(level))
         if cpus := self.spec.get("affinity"):
             os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
-        out, err = self.streams.values()
-        os.dup2(out.writer, 1)
-        os.dup2(err.writer, 2)
+        for number, output in enumerate(self.outputs, 1):
+            os.dup2(output.writer, number)
         if account := self.spec.get("account"):
             self.environment |= _switch(account)
         # From here on nothing may be imported: the account may be unable to read this interpreter's library.
@@ -444,17 +527,20 @@ class Supervisor:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
+                self._hear()
                 return False
             if pid == 0:
                 return True
-            if pid == self.main:
+            if pid == self.restorer:
+                self._restored(status)
+            elif pid == self.main and self.reports < 0:
                 self.status = status
 
     def _look(self) -> None:
         """Is it to end: was that asked for, is its time up?"""
         now_s = self.looked_s = time.monotonic()
         if self.limit_s is not None and not self.timed_out:
-            frozen = self.place().frozen()
+            frozen = self.parked or self.place().frozen()
             if self.seen_s is not None and not frozen:
                 self.ran_s += now_s - self.seen_s
             self.seen_s = None if frozen else now_s
@@ -469,6 +555,143 @@ class Supervisor:
         if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
             self._leave_share()
             self.place().kill(0.05)
+        elif not self.parked and os.path.lexists(f"{self.directory}/image"):
+            self.place().kill(0.05)
+        elif self.parked and self.reports < 0 and self.restorer == 0 and os.path.exists(f"{self.directory}/restore"):
+            self._restore()
+
+    def _found_parked(self) -> bool:
+        """Whether it is in an image that an earlier supervisor, here or on another node, has left."""
+        words = read_link(f"{self.directory}/parked").split()
+        if not words or not os.path.lexists(f"{self.directory}/image"):
+            return False
+        self.ran_s, self.pipes, self.parked = float(words[0]), words[1:], True
+        return True
+
+    def _is_in_image(self) -> bool:
+        """With no process left: whether it goes on from its image one day, and has not ended."""
+        if not os.path.lexists(f"{self.directory}/image"):
+            return False
+        if not self.parked:
+            self._detach()
+            with contextlib.suppress(OSError):
+                os.symlink(" ".join((f"{self.ran_s:.3f}", *self.pipes)), f"{self.directory}/parked")
+                self.parked = True
+                self.seen_s = None
+        if os.path.lexists(f"{self.directory}/stop"):
+            self.kill_at_s, self.status = time.monotonic(), signal.SIGKILL
+        return self.kill_at_s is None
+
+    def _restore(self) -> None:
+        """Let its processes come back, by the command of `restore`, in the groups that it says."""
+        entries = unpack(read_text(f"{self.directory}/restore"))
+        told = dict(entries)
+        self.pipes_in_image, self.pipes = self.pipes, self._attach()
+        command = [value for key, value in entries if key == "command"]
+        for old, output in zip(self.pipes_in_image, self.outputs, strict=True):
+            command += ["--inherit-fd", f"fd[{output.writer}]:pipe:[{old}]"]
+        enter = [value for key, value in entries if key == "enter"]
+        self.main, self.status = int(told["main"]), None
+        if "first_number" in told:
+            self.reports, report = os.pipe()
+            self.poll.register(self.reports, select.POLLIN)
+            # Its numbers may be in use here: they are free in a namespace of its own.
+            call("unshare", NEW_PROCESSES)
+            if os.fork() == 0:
+                self._be_first(command, enter, int(told["first_number"]), report)
+            own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+            call("setns", own, 0)
+            os.close(own)
+            os.close(report)
+        else:
+            self.restorer = os.fork()
+            if self.restorer == 0:
+                self._become_restorer(command, enter)
+        for output in self.outputs:
+            output.detach()
+
+    def _become_restorer(self, command: list[str], enter: list[str]) -> None:
+        try:
+            _be_child()
+            log = os.open(f"{self.directory}/restore.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            for path in enter:
+                write_control(path, "0")
+            for output in self.outputs:
+                os.set_inheritable(output.writer, True)
+            os.execve(command[0], command, {"DFRS_TASK": self.directory})
+        except BaseException as error:
+            os.write(2, f"Error: {error}\n".encode())
+        finally:
+            os._exit(127)
+
+    def _be_first(self, command: list[str], enter: list[str], first: int, report: int) -> None:
+        """Be the first process of a namespace: restore the others, collect them, tell the supervisor."""
+        try:
+            _be_child()
+            call("unshare", NEW_MOUNTS)
+            call("mount", b"none", b"/", None, ctypes.c_ulong(SLAVE_MOUNTS), None)
+            call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(0), None)
+            write_control("/proc/sys/kernel/ns_last_pid", str(first))
+            restorer = os.fork()
+            if restorer == 0:
+                self._become_restorer(command, enter)
+            for output in self.outputs:
+                output.detach()
+            while True:
+                pid, status = os.waitpid(-1, 0)
+                if pid in {restorer, self.main}:
+                    os.write(report, f"{pid == restorer:d} {status}\n".encode())
+        except ChildProcessError:
+            pass
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.write(report, f"1 {(error.errno or 1) << 8}\n".encode())
+        finally:
+            os._exit(0)
+
+    def _hear(self) -> None:
+        """What the first process of the task's namespace says, which alone knows its processes by their numbers."""
+        if self.reports < 0:
+            return
+        words = os.read(self.reports, 4096).decode()
+        for line in words.splitlines():
+            restorer, status = map(int, line.split())
+            if restorer:
+                self._restored(status)
+            else:
+                self.status = status
+        if not words:
+            self.poll.unregister(self.reports)
+            os.close(self.reports)
+            self.reports = -1
+
+    def _restored(self, status: int) -> None:
+        """CRIU has ended: either its processes are back, or it is in its image as before."""
+        self.restorer = 0
+        path = self.directory
+        with contextlib.suppress(FileNotFoundError):
+            if status == 0:
+                os.rename(f"{path}/image", f"{path}/spent")
+        if os.path.lexists(f"{path}/spent"):
+            self.parked = False
+            with contextlib.suppress(OSError):
+                replace_file(f"{path}/task.pid", identity(self._main_number()).encode())
+            remove(f"{path}/parked", f"{path}/spent", f"{path}/restore.log")
+        else:
+            self.place().kill()
+            self._detach()
+            self.pipes = self.pipes_in_image
+        remove(f"{path}/restore")
+
+    def _main_number(self) -> int:
+        """The number of its first process on this host."""
+        for pid in descendants(os.getpid()) if self.reports >= 0 else ():
+            numbers = [line for line in read_text(f"/proc/{pid}/status").splitlines() if line.startswith("NSpid:")]
+            if numbers and numbers[0].split()[-1] == str(self.main):
+                return pid
+        return self.main
 
     def _finish(self) -> None:
         self._leave_share()
@@ -499,6 +722,8 @@ class Supervisor:
             kind = "stopped"
         elif self.timed_out:
             kind = "time-limit"
+        elif os.path.lexists(f"{self.directory}/dumping"):
+            kind, code, number = "lost", None, None
         elif killed and (code or number == signal.SIGKILL):
             kind = "out-of-memory"
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -507,11 +732,13 @@ class Supervisor:
         peak = read_text(owner.get("peak", "")).strip()
         peak_bytes = max(int(peak), int(float(owner.get("carried_peak_bytes", "0")))) if peak else used.ru_maxrss << 10
         notes = [self.error] if self.error else []
+        if kind == "lost":
+            notes.append("CRIU was killed while it made an image of it")
         if killed and kind != "out-of-memory":
             notes.append(f"{killed} of its processes were killed for want of memory")
         if happened(read_text(owner.get("forks", "")), "max") or float(owner.get("carried_refused_forks", "0")):
             notes.append("it could not start more processes: there were as many as may be")
-        for name, stream in zip(("output", "error output"), self.streams.values(), strict=True):
+        for name, stream in zip(("output", "error output"), self.outputs, strict=True):
             if stream.dropped:
                 notes.append(f"{stream.dropped} bytes of {name} were dropped: the disk was full")
         return json.dumps(
@@ -601,6 +828,14 @@ def _register(directory: str) -> bool:
     finally:
         os.unlink(temporary)
     return True
+
+
+def _be_child() -> None:
+    """Undo what the supervisor has set for itself, and end when it does: nobody would see the end otherwise."""
+    for number in (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    control_process(SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _woken(number: int, frame: object) -> None:

@@ -1,0 +1,545 @@
+"""Check-points: the processes of a task in an image on the disk instead of in memory.
+
+An image is made while the task is frozen, and counts once the link `image` in the task's directory leads to it. The
+supervisor, which is not part of it, then ends the processes and stores what they said last (`supervisor.py` says how);
+later it lets CRIU restore them as its own children. So whatever is killed at any instant, the task either goes on as
+it was, or is in a complete image.
+
+Pages are compressed on their way to the disk, count against a budget as they come, and can go to another host at the
+same time.
+"""
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import ValidationError
+
+from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.processes import supervisor
+from dfrs.live.drivers.processes.criu import (
+    FOLDER,
+    Criu,
+    CriuKilledError,
+    inner_number,
+    parent_of,
+    reason_of,
+    served,
+    why,
+)
+from dfrs.live.drivers.processes.directory import TaskDirectory
+from dfrs.live.drivers.processes.image_files import (
+    CHUNK_BYTES,
+    IMAGE_FILE,
+    OUTPUT_FILE,
+    Both,
+    Compressed,
+    Counted,
+    Frames,
+    ImageError,
+    Manifest,
+    StoredImage,
+    Writer,
+    read_stored,
+    receive,
+    remove_unlocked,
+    sync_directory,
+)
+from dfrs.live.drivers.processes.supervisor import (
+    Place,
+    living,
+    pack,
+    read_link,
+    read_text,
+    replace_file,
+    write_control,
+)
+
+RESTORED = Path(__file__).with_name("restored.sh")
+FREEZE_S = 2.0
+DUMP_S = 600.0
+RESTORE_S = 600.0
+PARK_S = 30.0
+HARM_S = 5.0
+"""At most so long it is watched whether CRIU, which was killed, has left harm."""
+MEMORY_LIMITS = ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max")
+RESTORE_BYTES = 32 << 20
+"""What CRIU may need while it restores: of a small program, 2 MiB were too little and 4 MiB enough."""
+VFORK_WAITS = ("kernel_clone", "wait_for_vfork_done", "_do_fork")
+"""Where the kernel has a parent wait after vfork, by its versions."""
+OWN_NUMBERS = 2_000
+"""So many process numbers are left to CRIU in a namespace of its own."""
+
+
+class Images:
+    """The images of a host's tasks, below the root that its nodes share. At most `max_bytes` of them are kept."""
+
+    def __init__(self, root: Path, max_bytes: int, criu: Criu, *, compress: bool = True) -> None:
+        self.directory = root / "images"
+        self.max_bytes, self.criu, self.compress = max_bytes, criu, compress
+        self.files = TaskDirectory(root)
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ImageError(f"{self.directory}: cannot keep images here: {error.strerror}") from error
+        self.sweep()
+
+    def used_bytes(self) -> int:
+        """What all images take."""
+        total = 0
+        for image in self.directory.iterdir():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                total += sum(entry.stat().st_size for entry in os.scandir(image))
+        return total
+
+    def sweep(self) -> None:
+        """Remove what is nobody's: of callers that were killed, and of tasks that have ended."""
+        for image in self.directory.iterdir():
+            remove_unlocked(image, lambda path: str(path) not in self._links(path.name))
+        for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+            remove_unlocked(folder)
+
+        for task in self.files.ids():
+            if os.path.exists(f"{self.files.path(task)}/dumping"):
+                with contextlib.suppress(ImageError), self._locked(task):
+                    self._examine(task)
+
+    def _examine(self, task: TaskId) -> None:
+        """After a caller was killed: whether its dump has done harm."""
+        mark = f"{self.files.path(task)}/dumping"
+        owner = self.files.owner(task)
+        threads = [int(word) for word in read_text(mark).split()]
+        if owner is None or _at_work(mark) or self.files.exit(task) is not None:
+            return
+        place = self.files.place(task, owner)
+        paused = place.frozen()
+        if self._unharmed(place, threads):
+            supervisor.remove(mark)
+            if paused:
+                place.freeze(FREEZE_S)
+        else:
+            place.kill(FREEZE_S)
+
+    def _links(self, name: str) -> list[str]:
+        task = f"{self.files.tasks}/{'.'.join(name.split('.')[:3])}"
+        return [read_link(f"{task}/{link}") for link in ("image", "spent")]
+
+    def manifest(self, task: TaskId) -> Manifest | None:
+        """Of the image in which a task is; None if it is in none."""
+        path = read_link(f"{self.files.path(task)}/image")
+        if not path:
+            return None
+        try:
+            return Manifest.model_validate_json(read_text(f"{path}/manifest.json"))
+        except ValidationError as error:
+            raise ImageError(f"task {task}: {path}/manifest.json is damaged") from error
+
+    def checkpoint(self, task: TaskId, also: Frames | None = None, timeout_s: float = DUMP_S) -> Manifest:
+        """Bring a task from memory into an image, and end its processes; nothing if it is in one.
+
+        The image is kept here, and at the same time goes out through `also`, which may break. Raises ImageError, which
+        leaves the task running, or paused if it was.
+        """
+        with self._locked(task):
+            if (known := self.manifest(task)) is None:
+                try:
+                    stored = self._new(task)
+                except OSError as error:
+                    raise ImageError(f"task {task}: cannot be check-pointed: {error.strerror}") from error
+                keep = False
+                try:
+                    with self._dumped(task, stored if also is None else Both(stored, also), timeout_s) as known:
+                        stored.complete(known)
+                        # From here on it is in the image.
+                        os.symlink(stored.path, f"{self.files.path(task)}/image")
+                        keep = True
+                except OSError as error:
+                    raise ImageError(f"task {task}: cannot be check-pointed: {error.strerror}") from error
+                finally:
+                    stored.end(keep=keep)
+            self._await_parked(task)
+            with contextlib.suppress(OSError):
+                sync_directory(self.files.path(task))
+            return known
+
+    @contextlib.contextmanager
+    def _locked(self, task: TaskId) -> Generator[int]:
+        with self.files.locked(task) as lock:
+            if lock is None:
+                raise ImageError(f"task {task}: not on this host")
+            yield lock
+
+    @contextlib.contextmanager
+    def _dumped(self, task: TaskId, writer: Writer, timeout_s: float) -> Generator[Manifest]:
+        """Freeze a task and write its image to `writer`; it stays frozen while the block links it to the image.
+
+        The caller holds its lock. Where the dump or the block fails, the task goes on as it was.
+        """
+        place, main = self._dumpable(task)
+        paused = place.frozen()
+        try:
+            if not _freeze_between_programs(place):
+                raise ImageError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
+            numbers = _numbers(place)
+            counted, inner = Counted(writer), inner_number(main)
+            target = Compressed(counted) if self.compress else counted
+            mark = f"{self.files.path(task)}/dumping"
+            threads = _threads(place)
+            replace_file(mark, " ".join(map(str, threads)).encode())
+            try:
+                plain = self.criu.dump(main, os.path.dirname(place.entries["freeze"]), mark, target, timeout_s)
+            except CriuKilledError as error:
+                if not self._unharmed(place, threads):
+                    place.kill(FREEZE_S)
+                    raise ImageError(f"task {task}: is lost: {error} while it made an image of it") from error
+                supervisor.remove(mark)
+                raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
+            except ImageError as error:
+                supervisor.remove(mark)
+                raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
+            if os.path.lexists(f"{self.files.path(task)}/stop") or not _stays_frozen(place):
+                raise ImageError(f"task {task}: cannot be check-pointed: it was told to go on or to end meanwhile")
+            yield Manifest(
+                codec="zstd" if self.compress else "none",
+                criu=self.criu.version,
+                machine=platform.machine(),
+                cpu=cpu_flags(),
+                main=inner,
+                numbers=tuple(numbers),
+                plain_bytes=plain,
+                stored_bytes=counted.total(),
+            )
+        except BaseException:
+            path = self.files.path(task)
+            if not os.path.lexists(f"{path}/image"):
+                with contextlib.suppress(OSError):
+                    # One that is to end must be able to act on that.
+                    place.freeze(FREEZE_S) if paused and not os.path.lexists(f"{path}/stop") else place.thaw()
+            raise
+        self._wake(task)
+
+    @staticmethod
+    def _unharmed(place: Place, threads: list[int]) -> bool:
+        """Whether all threads go on after CRIU was killed: one into which it had put code ends as soon as it runs."""
+        ran = {thread: _slices(thread) for thread in threads}
+        place.thaw()
+        until = time.monotonic() + HARM_S
+        while time.monotonic() < until:
+            time.sleep(0.01)
+            if all(_slices(thread) > ran[thread] or supervisor.stat_fields(thread)[:1] != ["R"] for thread in threads):
+                break
+        return set(threads) <= set(_threads(place))
+
+    def _dumpable(self, task: TaskId) -> tuple[Place, int]:
+        """Where a task's processes are, and the first of them. Raises ImageError if they are no tree that runs."""
+        owner = self.files.owner(task)
+        if owner is None or self.files.exit(task) is not None:
+            raise ImageError(f"task {task}: does not run here")
+        place = self.files.place(task, owner)
+        if "freeze" not in place.entries:
+            raise ImageError(f"task {task}: cannot be check-pointed: needs control groups")
+        first = read_text(f"{self.files.path(task)}/task.pid")
+        main = living(first)
+        if place.supervisor is None or main is None:
+            raise ImageError(f"task {task}: cannot be check-pointed: its first process has not begun, or has ended")
+        # The supervisor's own child until it becomes the program.
+        if os.path.samefile(f"/proc/{main}/exe", f"/proc/{place.supervisor}/exe") and _same_text(
+            f"/proc/{main}/cmdline", f"/proc/{place.supervisor}/cmdline"
+        ):
+            raise ImageError(f"task {task}: is still starting: try again")
+        below = parent_of(main)
+        stray = [pid for pid in _children(below) if pid != main]
+        if below != place.supervisor:
+            stray += [pid for pid in _children(place.supervisor) if pid != below]
+        if stray:
+            raise ImageError(f"task {task}: cannot be check-pointed: process {stray[0]} of it has lost its parent")
+        return place, main
+
+    def _wake(self, task: TaskId) -> None:
+        pid = living(self.files.supervisor(task))
+        if pid is not None:
+            supervisor.send([pid], signal.SIGUSR1)
+
+    def _await_parked(self, task: TaskId) -> None:
+        """Until its processes are gone, and all that they said is stored. Raises ImageError."""
+        path, until = self.files.path(task), time.monotonic() + PARK_S
+        while not os.path.lexists(f"{path}/parked"):
+            if living(self.files.supervisor(task)) is None:
+                raise ImageError(f"task {task}: its supervisor was killed")
+            if time.monotonic() > until:
+                raise ImageError(f"task {task}: its processes did not end within {PARK_S:g} s: try again")
+            time.sleep(0.002)
+
+    def _new(self, task: TaskId) -> StoredImage:
+        return StoredImage(self.directory, str(task), self.max_bytes, self.used_bytes)
+
+    def send(self, task: TaskId, frames: Frames) -> None:
+        """Send what has not gone out yet of a task that is in an image: that, and what the task has written.
+
+        Raises OSError, ImageError; the task stays here until it is forgotten, whatever comes of it.
+        """
+        with self._locked(task):
+            path = self.files.path(task)
+            image = read_link(f"{path}/image")
+            if not self.files.in_image(task):
+                raise ImageError(f"task {task}: is in no image")
+            self._await_parked(task)
+            for folder, pattern in ((image, IMAGE_FILE), (path, OUTPUT_FILE)):
+                for name in sorted({*filter(pattern.fullmatch, os.listdir(folder))} - frames.sent):
+                    with open(f"{folder}/{name}", "rb") as file:
+                        while data := file.read(CHUNK_BYTES):
+                            frames.write(name, data)
+                    frames.close(name)
+            frames.write("parked", read_link(f"{path}/parked").encode())
+            frames.close("parked")
+            frames.finish()
+
+    def receive(self, task: TaskId, stream: BinaryIO, create: Callable[[], None]) -> None:
+        """Take what `send` sends: then the task is here, in its image. Nothing if it is here.
+
+        `create` makes the task's directory, as for one that is to be started. Raises ImageError and OSError, EOFError
+        where the stream breaks off; then it is not here.
+        """
+        stored = self._new(task)
+        keep = False
+        try:
+            receive(stream, stored)
+            manifest = Manifest.model_validate_json(read_text(f"{stored.path}/manifest.json"))
+            if problem := unfit(manifest, self.criu):
+                raise ImageError(f"task {task}: cannot be restored here: {problem}")
+            create()
+            path = self.files.path(task)
+            with self._locked(task):
+                if os.path.lexists(f"{path}/image") or self.files.supervisor(task):
+                    return
+                for name in filter(OUTPUT_FILE.fullmatch, os.listdir(stored.path)):
+                    os.rename(f"{stored.path}/{name}", f"{path}/{name}")
+                parked = read_text(f"{stored.path}/parked")
+                supervisor.remove(f"{stored.path}/parked", f"{path}/parked")
+                os.symlink(parked, f"{path}/parked")
+                stored.complete(manifest)
+                os.symlink(stored.path, f"{path}/image")
+                keep = True
+                with contextlib.suppress(OSError):
+                    sync_directory(path)
+        except ValidationError as error:
+            raise ImageError(f"task {task}: what came is not an image") from error
+        finally:
+            stored.end(keep=keep)
+
+    def restore(
+        self,
+        task: TaskId,
+        enter: list[str],
+        launch: Callable[[str, int], object],
+        timeout_s: float = RESTORE_S,
+    ) -> None:
+        """Bring a task from its image back into memory, into the groups of the files `enter`; nothing if it is there.
+
+        `launch` starts a supervisor on a task's directory, with its open lock, where the last one is gone. Raises
+        ImageError, which leaves the task in its image.
+        """
+        with self._locked(task) as lock:
+            path = self.files.path(task)
+            if not os.path.lexists(f"{path}/image"):
+                return
+            if not os.path.lexists(f"{path}/parked"):
+                self._wake(task)
+                self._await_parked(task)
+            self._await_restore(task, timeout_s)
+            manifest = self.manifest(task)
+            image = read_link(f"{path}/image")
+            if manifest is None:
+                return
+            if problem := unfit(manifest, self.criu):
+                raise ImageError(f"task {task}: cannot be restored: {problem}")
+            owner = self.files.owner(task)
+            assert owner is not None
+            place = self.files.place(task, owner)
+            # Of a restore that was broken off.
+            if not place.kill(FREEZE_S):
+                raise ImageError(f"task {task}: cannot be restored: what is left of it does not end")
+            if place.supervisor is None:
+                supervisor.remove(f"{path}/supervisor.pid")
+                launch(path, lock)
+            said = ""
+            with _room(enter, int(self.files.spec(task).get("memory_bytes", "0"))):
+                for own_space in (_taken(manifest.numbers), True):
+                    said = self._try(task, place, manifest, image, enter, own_space, timeout_s)
+                    # A number may have been taken meanwhile.
+                    if not os.path.lexists(f"{path}/image") or own_space or "Can't fork" not in said:
+                        break
+            if os.path.lexists(f"{path}/image"):
+                raise ImageError(f"task {task}: cannot be restored: {said}")
+        shutil.rmtree(image, ignore_errors=True)
+
+    def _try(
+        self,
+        task: TaskId,
+        place: Place,
+        manifest: Manifest,
+        image: str,
+        enter: list[str],
+        own_space: bool,
+        timeout_s: float,
+    ) -> str:
+        """Let the supervisor restore a task once; why it is still in its image, if it is."""
+        path = self.files.path(task)
+        with served(lambda name: read_stored(f"{image}/{name}", manifest.codec)) as (folder, stream):
+            command = [*self.criu.restore_command(folder), "--action-script", str(RESTORED)]
+            entries = [("command", word) for word in command]
+            entries += [("enter", file) for file in enter] + [("main", str(manifest.main))]
+            if own_space:
+                entries.append(("first_number", str(_free_numbers(manifest.numbers))))
+            try:
+                replace_file(f"{path}/restore", pack(entries))
+            except OSError as error:
+                raise ImageError(f"task {task}: cannot be restored: {error.strerror}") from error
+            self._wake(task)
+            self._await_restore(task, timeout_s)
+            killed = living(self.files.supervisor(task)) is None
+            if killed:
+                # Helpers of CRIU outlive it, and would keep what is served here open.
+                place.kill(FREEZE_S)
+        if killed:
+            return "its supervisor was killed: try again"
+        return reason_of(read_text(f"{path}/restore.log"), 1) if stream.problem is None else why(stream.problem)
+
+    def _await_restore(self, task: TaskId, timeout_s: float) -> None:
+        """Until the supervisor has no request to restore. Raises ImageError."""
+        path, until = self.files.path(task), time.monotonic() + timeout_s
+        while os.path.lexists(f"{path}/restore"):
+            name = self.files.supervisor(task)
+            if name and living(name) is None:
+                # It leaves the task in the image, or has had it run and lost it.
+                supervisor.remove(f"{path}/restore")
+                return
+            if time.monotonic() > until:
+                raise ImageError(f"task {task}: was not restored within {timeout_s:g} s")
+            time.sleep(0.002)
+
+
+@contextlib.contextmanager
+def _room(enter: list[str], limit_bytes: int) -> Generator[None]:
+    """Let a task's groups have more memory than its limit: CRIU needs some, and is in them while it restores."""
+    files = [f"{os.path.dirname(path)}/{name}" for path in enter for name in MEMORY_LIMITS]
+    # A limit of none is `max`; that which counts swap space as well is never the lower one.
+    files = [file for file in files if limit_bytes and read_text(file).strip().isdigit()]
+    for file in files:
+        with contextlib.suppress(OSError):
+            write_control(file, str(limit_bytes + RESTORE_BYTES))
+    try:
+        yield
+    finally:
+        for file in reversed(files):
+            with contextlib.suppress(OSError):
+                write_control(file, str(limit_bytes))
+
+
+def _freeze_between_programs(place: Place) -> bool:
+    """Freeze a task when none of its threads waits for its child to begin a program, which CRIU cannot interrupt.
+
+    Whether that was possible in time. Such a wait is short but for the freezing.
+    """
+    until = time.monotonic() + FREEZE_S
+    while place.freeze(FREEZE_S):
+        if not any(read_text(f"/proc/{thread}/wchan") in VFORK_WAITS for thread in _threads(place)):
+            return True
+        if time.monotonic() > until:
+            return False
+        place.thaw()
+        time.sleep(0.002)
+    return False
+
+
+def _stays_frozen(place: Place) -> bool:
+    """Whether it is frozen once CRIU has let go of it."""
+    until = time.monotonic() + FREEZE_S
+    while not place.frozen():
+        if place.entries["freeze_on"] not in read_text(place.entries["freeze"]) or time.monotonic() > until:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def _same_text(first: str, second: str) -> bool:
+    return read_text(first) == read_text(second)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in read_text(f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def _threads(place: Place) -> list[int]:
+    """The numbers of all its threads on this host."""
+    group = os.path.dirname(place.entries["procs"])
+    return [int(word) for file in ("tasks", "cgroup.threads") for word in read_text(f"{group}/{file}").split()]
+
+
+def _at_work(mark: str) -> bool:
+    """Whether a shell still waits for CRIU to let go of a task: it has this mark among its words."""
+    return any(
+        mark in read_text(f"/proc/{entry}/cmdline").split("\0") for entry in os.listdir("/proc") if entry.isdigit()
+    )
+
+
+def _slices(thread: int) -> int:
+    """How often a thread was given the CPU."""
+    words = read_text(f"/proc/{thread}/schedstat").split()
+    return int(words[2]) if words else 0
+
+
+def _numbers(place: Place) -> list[int]:
+    """The numbers of all processes, threads, groups and sessions of a task, as it knows them."""
+    found: set[int] = set()
+    for thread in _threads(place):
+        for line in read_text(f"/proc/{thread}/status").splitlines():
+            if line.startswith(("NSpid:", "NSpgid:", "NSsid:")):
+                found.add(int(line.split()[-1]))
+    return sorted(found - {0})
+
+
+def _taken(numbers: tuple[int, ...]) -> bool:
+    """Whether one of these numbers is in use on this host."""
+    return any(os.path.exists(f"/proc/{number}") for number in numbers)
+
+
+def _free_numbers(numbers: tuple[int, ...]) -> int:
+    """From where on `OWN_NUMBERS` numbers are none of these."""
+    known = set(numbers)
+    first = int(read_text("/proc/sys/kernel/pid_max")) - OWN_NUMBERS
+    while known & set(range(first, first + OWN_NUMBERS)):
+        first -= OWN_NUMBERS
+    return first
+
+
+def cpu_flags() -> tuple[str, ...]:
+    """What this host's CPU can do, by the names that the kernel has for it."""
+    for line in read_text("/proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in {"flags", "Features"}:
+            return tuple(sorted(value.split()))
+    return ()
+
+
+def unfit(manifest: Manifest, criu: Criu) -> str:
+    """Why an image cannot be restored on this host, in one line; empty if nothing speaks against it."""
+    if manifest.machine != platform.machine():
+        return f"it was made on {manifest.machine}, and this is {platform.machine()}"
+    if missing := set(manifest.cpu) - set(cpu_flags()):
+        return f"the CPU here lacks {', '.join(sorted(missing)[:5])}"
+    if _version(criu.version) < _version(manifest.criu):
+        return f"it was made by CRIU {manifest.criu}, and here is {criu.version}"
+    return ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])

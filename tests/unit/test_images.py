@@ -1,0 +1,703 @@
+"""Check-points of tasks: what they were doing goes on, no byte of output twice or missing, whatever is killed.
+
+Needs a CRIU that works, which `make criu` unpacks into .venv/criu, or which DFRS_CRIU names.
+"""
+
+import contextlib
+import io
+import os
+import random
+import signal
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dfrs.live.drivers.base import ExitKind, TaskState
+from dfrs.live.drivers.control_groups.groups import mounts
+from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
+from dfrs.live.drivers.processes import criu as criu_module
+from dfrs.live.drivers.processes import images as images_module
+from dfrs.live.drivers.processes.criu import find_criu
+from dfrs.live.drivers.processes.image_files import Frames, ImageError, Manifest, receive
+from dfrs.live.drivers.processes.images import Images, unfit
+from dfrs.live.drivers.processes.supervisor import living, read_text, stat_fields, unpack
+from tests.driver_hosts import (
+    MIB,
+    PYTHON,
+    Host,
+    ended,
+    host,
+    needs_groups,
+    needs_root,
+    processes,
+    running,
+    state,
+    task,
+    until,
+    used,
+)
+
+UNPACKED = Path(__file__).parents[2] / ".venv/criu/criu"
+if UNPACKED.exists():
+    os.environ.setdefault("DFRS_CRIU", str(UNPACKED))
+CRIU, WHY = find_criu()
+pytestmark = [needs_root, needs_groups, pytest.mark.skipif(CRIU is None, reason=WHY or "-")]
+__all__ = ["host"]
+
+COUNTER = """
+import os, sys, time
+size = int(sys.argv[1]) << 20
+data = bytearray(size)
+for start in range(0, size, 1 << 20):
+    data[start : start + (1 << 19)] = os.urandom(1 << 19)
+number = 0
+while True:
+    sys.stdout.write("a %d\\n" % number)
+    sys.stdout.flush()
+    number += 1
+    time.sleep(0.0005)
+"""
+FAMILY = """
+import os, threading, time
+def count(name):
+    number = 0
+    while True:
+        os.write(1, b"%s %d\\n" % (name, number))
+        number += 1
+        time.sleep(0.001)
+for name in (b"b", b"c", b"d"):
+    if os.fork() == 0:
+        threading.Thread(target=count, args=(name + b"1",)).start()
+        count(name)
+for name in (b"a1", b"a2"):
+    threading.Thread(target=count, args=(name,)).start()
+count(b"a")
+"""
+
+
+ONE = task()
+
+
+def images_of(host, max_bytes=1 << 30, **options):
+    return Images(host.root, max_bytes, CRIU, **options)
+
+
+def back(images, node, which=ONE):
+    images.restore(which, node.groups.group(str(which)).entries(), node.launch)
+
+
+def output(node, which=ONE):
+    return node.output(which, "out", 0, 1 << 30)[0]
+
+
+def written(node, which=ONE):
+    return node.output(which, "out", 0, 1)[2]
+
+
+def advances(node, which=ONE):
+    """That it runs: it writes."""
+    before = written(node, which)
+    until(lambda: written(node, which) > before)
+    return True
+
+
+def counted(node, which=ONE):
+    """That each of its writers wrote each number once, in order; the writers."""
+    last = {}
+    for line in output(node, which).splitlines():
+        name, number = line.split()
+        assert int(number) == last.get(name, -1) + 1
+        last[name] = int(number)
+    assert node.output(which, "err", 0, 100)[0] == b""
+    return set(last)
+
+
+def start(node, host, program=COUNTER, size=8, **options):
+    options = {"memory_bytes": (size + 64) * MIB} | options
+    node.start(task(), host.spec(PYTHON, "-c", program, str(size), **options), 1.0)
+    pid = running(node, task())
+    until(lambda: written(node))
+    return pid
+
+
+def stop(node):
+    node.stop(task(), 5.0)
+    return ended(node, task())
+
+
+UNIFIED = mounts(Path("/proc/mounts").read_text())[1]
+
+
+def second_version(host, **options):
+    """A node in groups of version 2, also where the controllers belong to version 1: memory is not counted then."""
+    return host.node(groups=NodeGroupV2(UNIFIED, host.cluster, "n0"), cpus=None, **options)
+
+
+@pytest.mark.skipif(UNIFIED is None, reason="needs control groups of version 2")
+@pytest.mark.parametrize("own_numbers", [True, False])
+def test_in_control_groups_of_version_2(host, monkeypatch, own_numbers):
+    if not own_numbers:
+        monkeypatch.setattr(images_module, "_taken", lambda numbers: True)
+    node, images = second_version(host), images_of(host)
+    start(node, host)
+    for paused in (False, True, False):
+        if paused:
+            node.pause(task())
+        images.checkpoint(task())
+        assert state(node, task()) is TaskState.PAUSED
+        back(images, node)
+        assert state(node, task()) is TaskState.RUNNING
+        assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
+
+
+@pytest.mark.parametrize("compress", [True, False])
+@pytest.mark.parametrize("size", [8, 64, pytest.param(512, marks=pytest.mark.slow)])
+def test_goes_on_where_it_was_under_the_same_supervisor(host, size, compress):
+    node, images = host.node(), images_of(host, compress=compress)
+    pid = start(node, host, size=size)
+    supervisor = node.files.supervisor(task())
+    for _ in range(2):
+        before = used(node, task())
+        manifest = images.checkpoint(task())
+        assert manifest.plain_bytes >= size * MIB
+        assert compress == (manifest.stored_bytes < 0.7 * manifest.plain_bytes)
+        assert images.used_bytes() >= manifest.stored_bytes
+        assert state(node, task()) is TaskState.PAUSED
+        assert used(node, task()).memory_bytes < 4 * MIB < before.memory_bytes
+        assert not processes(host.cluster)
+        end = written(node)
+        images.checkpoint(task())
+        assert written(node) == end
+        back(images, node)
+        back(images, node)
+        assert state(node, task()) is TaskState.RUNNING
+        assert node.files.supervisor(task()) == supervisor
+        assert advances(node)
+        assert used(node, task()).cpu_s >= before.cpu_s
+        assert images.used_bytes() == 0
+    assert pid in node.groups.group("1.0.0").members()
+    assert stop(node).signal == signal.SIGTERM
+    assert counted(node) == {b"a"}
+
+
+def test_a_tree_of_processes_with_threads(host):
+    node, images = host.node(), images_of(host)
+    start(node, host, FAMILY)
+    for own_numbers in (True, False, False):
+        until(lambda: len({line.split()[0] for line in output(node)[-4000:].split(b"\n")[1:-1]}) == 9)
+        before = len(processes(host.cluster))
+        assert before == 4
+        with pytest.MonkeyPatch.context() as patch:
+            if not own_numbers:
+                patch.setattr(images_module, "_taken", lambda numbers: True)
+            images.checkpoint(task())
+            back(images, node)
+        assert advances(node)
+    assert stop(node).kind is ExitKind.STOPPED
+    assert len(counted(node)) == 9
+    assert not processes(host.cluster)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_on_another_host(host, tmp_path, at_once):
+    """With other tasks' numbers in use there, as on a machine where both run."""
+    node, images = host.node(), images_of(host)
+    start(node, host, size=16, output_bytes=4096)
+    until(lambda: written(node) > 9000)
+    other = Host(tmp_path / "other")
+    there, images_there = other.node(), images_of(other)
+    with open(tmp_path / "sent", "w+b") as stream:
+        frames = Frames(stream)
+        images.checkpoint(task(), frames if at_once else None)
+        assert (stream.tell() > 16 * MIB // 4) is at_once
+        images.send(task(), frames)
+        for length in (0, 3, stream.tell() // 2, stream.tell() - 1):
+            stream.seek(0)
+            with open(tmp_path / "part", "w+b") as part:
+                part.write(stream.read(length))
+                part.seek(0)
+                with pytest.raises(EOFError):
+                    images_there.receive(task(), part, lambda: None)
+            assert images_there.used_bytes() == 0
+            assert there.tasks() == []
+        for _ in range(2):
+            stream.seek(0)
+            images_there.receive(task(), stream, lambda: adopt(there, node))
+    assert images_there.used_bytes() < 1.1 * images.used_bytes()
+    ends, limit = written(node), node._limit(task())
+    node.forget(task())
+    images.sweep()
+    assert images.used_bytes() == 0
+    assert state(there, task()) is TaskState.PAUSED
+    # An agent that starts anew finds it.
+    there = other.node()
+    assert state(there, task()) is TaskState.PAUSED
+    assert written(there) == ends
+    there.groups.group(str(task())).create(limit)
+    back(images_there, there)
+    until(lambda: written(there) > ends + 9000)
+    assert stop(there).kind is ExitKind.STOPPED
+    kept, begin, end = there.output(task(), "out", 0, 1 << 20)
+    numbers = [int(line.split()[1]) for line in kept.splitlines()[1:-1]]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    whole = b"".join(b"a %d\n" % number for number in range(numbers[-1] + 100))
+    assert whole[begin:end] == kept
+    other.close()
+
+
+def test_a_program_that_runs_others_all_the_time(host):
+    """CRIU cannot stop a parent that waits for its child to begin a program."""
+    node, images = host.node(), images_of(host)
+    node.start(task(), host.shell("n=0; while :; do /bin/true; echo a $n; n=$((n+1)); done"), 1.0)
+    running(node, task())
+    for _ in range(10):
+        until(lambda: written(node))
+        began = time.monotonic()
+        images.checkpoint(task())
+        assert time.monotonic() - began < 8.0
+        back(images, node)
+        assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
+
+
+class Breaking(io.BytesIO):
+    """A connection that breaks after some bytes."""
+
+    def write(self, data):
+        if self.tell() > MIB:
+            raise BrokenPipeError
+        return super().write(data)
+
+
+def test_a_connection_that_breaks_does_not_end_the_dump(host):
+    node, images = host.node(), images_of(host)
+    start(node, host, size=16)
+    frames = Frames(Breaking())
+    images.checkpoint(task(), frames)
+    with pytest.raises(BrokenPipeError):
+        images.send(task(), frames)
+    back(images, node)
+    assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
+
+
+def adopt(there, node):
+    """What the driver of another host makes for a task that comes to it."""
+    owner = replace(node.files.owner(task()), node=there.node, place=there._place(task()), carried={})
+    there.files.create(task(), owner, unpack(read_text(f"{node.files.path(task())}/spec")))
+
+
+def test_exit_status_and_time_limit_after_it(host):
+    node, images = host.node(), images_of(host)
+    node.start(
+        task(1), host.shell("while [ ! -e %s ]; do sleep 0.01; done; echo done; exit 7" % (host.root / "go")), 0.5
+    )
+    node.start(task(2), host.spec("/bin/sh", "-c", "while :; do sleep 0.01; done", time_limit_s=2.0), 0.5)
+    for which in (task(1), task(2)):
+        running(node, which)
+        images.checkpoint(which)
+    time.sleep(2.2)
+    for which in (task(1), task(2)):
+        back(images, node, which)
+    began = time.monotonic()
+    assert ended(node, task(2)).kind is ExitKind.TIME_LIMIT
+    assert time.monotonic() - began > 0.3
+    (host.root / "go").touch()
+    assert ended(node, task(1)).code == 7
+    assert output(node, task(1)) == b"done\n"
+
+
+def test_a_task_that_uses_all_of_its_memory(host):
+    node, images = host.node(), images_of(host)
+    start(node, host, size=32)
+    needs = used(node, task()).memory_bytes
+    stop(node)
+    node.forget(task())
+    start(node, host, size=32, memory_bytes=needs + MIB)
+    limits = [Path(path).parent / "memory.limit_in_bytes" for path in node.groups.group(str(task())).entries()]
+    before = [path.read_text() for path in limits if path.exists()]
+    for _ in range(2):
+        images.checkpoint(task())
+        back(images, node)
+        assert advances(node)
+        assert [path.read_text() for path in limits if path.exists()] == before
+    stop(node)
+    counted(node)
+
+
+def test_a_number_that_is_in_use_by_now(host):
+    node, images = host.node(), images_of(host)
+    pid = start(node, host)
+    images.checkpoint(task())
+    taken = take_number(pid)
+    try:
+        back(images, node)
+        assert advances(node)
+        status = next(one for one in node.tasks() if one.task == task())
+        assert status.pid not in (None, pid)
+        # And again, from the namespace in which it now is.
+        images.checkpoint(task())
+        back(images, node)
+        # The exit status comes from there, too.
+        assert stop(node).signal == signal.SIGTERM
+        assert counted(node) == {b"a"}
+        node.forget(task())
+        pid = start(node, host, FAMILY)
+        images.checkpoint(task())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(images_module, "_taken", lambda numbers: True)
+            back(images, node)
+        end_supervisor(node)
+        assert ended(node, task()).message == "its supervisor was killed"
+        assert until(lambda: not processes(host.cluster), 2.0)
+    finally:
+        taken.kill()
+        taken.wait()
+
+
+def take_number(number):
+    """A process of that number."""
+    for _ in range(200):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(number - 1))
+        process = subprocess.Popen(["/bin/sleep", "600"])
+        if process.pid == number:
+            return process
+        process.kill()
+        process.wait()
+    pytest.skip("the machine is too busy to give a process a certain number")
+
+
+def test_stopped_and_forgotten_while_in_the_image(host):
+    node, images = host.node(), images_of(host)
+    start(node, host)
+    images.checkpoint(task())
+    assert stop(node).kind is ExitKind.STOPPED
+    assert counted(node) == {b"a"}
+    node.forget(task())
+    images_of(host)
+    assert images.used_bytes() == 0
+    with pytest.raises(ImageError, match="not on this host"):
+        images.checkpoint(task())
+    start(node, host)
+    stop(node)
+    with pytest.raises(ImageError, match="does not run"):
+        images.checkpoint(task())
+    node.forget(task())
+    start(node, host)
+    images.checkpoint(task())
+    began = time.monotonic()
+    node.forget(task())
+    assert time.monotonic() - began < 0.9
+    images.sweep()
+    assert images.used_bytes() == 0
+    assert not processes(host.cluster)
+
+
+def end_supervisor(node):
+    pid = living(node.files.supervisor(task()))
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: stat_fields(pid)[:1] in ([], ["Z"]))
+
+
+def test_a_new_supervisor_where_the_old_one_was_killed(host):
+    node, images = host.node(), images_of(host)
+    start(node, host)
+    for _ in range(2):
+        images.checkpoint(task())
+        end_supervisor(node)
+        assert state(node, task()) is TaskState.PAUSED
+        node = host.node()
+        assert state(node, task()) is TaskState.PAUSED
+        back(images, node)
+        assert state(node, task()) is TaskState.RUNNING
+        assert advances(node)
+    assert stop(node).kind is ExitKind.STOPPED
+    assert counted(node) == {b"a"}
+
+
+REFUSED = {
+    "a connection": (
+        "import socket, sys, time\nc = socket.create_connection(('127.0.0.1', int(sys.argv[1])))",
+        "TCP",
+    ),
+    "a process without its parent": (
+        "import os, time\nif os.fork() == 0:\n    if os.fork() == 0: time.sleep(600)\n    os._exit(0)\nos.wait()",
+        "lost its parent",
+    ),
+    "a socket of another program": (
+        "import socket, sys\nc = socket.socket(socket.AF_UNIX)\nc.connect('\\0dfrs-test-' + sys.argv[1])",
+        "[Ee]xternal|unix",
+    ),
+}
+COUNTS = "\nimport time\nn = 0\nwhile True:\n    print('a', n, flush=True)\n    n += 1\n    time.sleep(0.001)\n"
+
+
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_cannot_be_check_pointed_is_refused_and_runs_on(host, what, paused):
+    node, images = host.node(), images_of(host)
+    program, reason = REFUSED[what]
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as local:
+        port = server.getsockname()[1]
+        local.bind(f"\0dfrs-test-{port}")
+        local.listen()
+        start(node, host, program + COUNTS, size=port, memory_bytes=64 * MIB)
+        accepted = local.accept() if "socket" in what else None
+        if paused:
+            node.pause(task())
+        with pytest.raises(ImageError, match=rf"\Atask 1.0.0: cannot be check-pointed: [^\n]*{reason}[^\n]*\Z"):
+            images.checkpoint(task())
+        assert state(node, task()) is (TaskState.PAUSED if paused else TaskState.RUNNING)
+        node.resume(task())
+        assert advances(node)
+        del accepted
+    assert images.used_bytes() == 0
+    stop(node)
+    assert counted(node) == {b"a"}
+
+
+def test_a_budget(host):
+    node = host.node()
+    start(node, host, size=64)
+    images = images_of(host, 8 * MIB)
+    with pytest.raises(ImageError, match="images may take 8388608 bytes"):
+        images.checkpoint(task())
+    assert images.used_bytes() == 0
+    assert state(node, task()) is TaskState.RUNNING
+    assert advances(node)
+    images_of(host).checkpoint(task())
+    node.start(task(2), host.spec(PYTHON, "-c", COUNTER, "64", memory_bytes=128 * MIB), 1.0)
+    until(lambda: node.output(task(2), "out", 0, 1)[2])
+    with pytest.raises(ImageError, match="images may take"):
+        images_of(host, 50 * MIB).checkpoint(task(2))
+    assert advances(node, task(2))
+    back(images, node)
+    assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A host whose disk has 32 MiB."""
+    path = tmp_path / "small"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "none", path], check=True)
+    made = Host(path / "state")
+    yield made
+    made.close()
+    subprocess.run(["umount", path], check=True)
+
+
+def test_a_full_disk(small_disk):
+    node, images = small_disk.node(), images_of(small_disk)
+    start(node, small_disk, size=128)
+    for _ in range(2):
+        with pytest.raises(ImageError, match=r"\Atask 1.0.0: cannot be check-pointed: No space left on device\Z"):
+            images.checkpoint(task())
+        assert images.used_bytes() == 0
+        assert state(node, task()) is TaskState.RUNNING
+        assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
+    node.forget(task())
+    start(node, small_disk, size=16)
+    images.checkpoint(task())
+    filler = small_disk.root / "filler"
+    try:
+        with pytest.raises(OSError, match="No space"):
+            filler.write_bytes(bytes(64 * MIB))
+        with pytest.raises(ImageError, match="cannot be restored: No space left on device"):
+            back(images, node)
+    finally:
+        filler.unlink()
+    assert state(node, task()) is TaskState.PAUSED
+    back(images, node)
+    assert advances(node)
+    stop(node)
+    assert counted(node) == {b"a"}
+
+
+def criu_of(host):
+    """A CRIU at work on this host, itself or one of its helpers."""
+    own = f"dfrs/{host.cluster}/"
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                told = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if b"/criu" in told and (own.encode() in told or own in group_of(entry)):
+                yield int(entry.name)
+
+
+def group_of(entry):
+    try:
+        return (entry / "cgroup").read_text() if b"restore" in (entry / "cmdline").read_bytes() else ""
+    except OSError:
+        return ""
+
+
+def settled(host, images, node):
+    """Bring a task back to running, whatever was killed; whether it was in an image."""
+    until(lambda: not list(criu_of(host)))
+    was_in_image = node.files.in_image(task())
+    back(images, node)
+    # What was killed may have left it frozen.
+    until(lambda: node.resume(task()) or state(node, task()) is TaskState.RUNNING)
+    assert advances(node)
+    images.sweep()
+    assert images.used_bytes() == 0
+    assert not os.path.exists(f"{node.files.path(task())}/dumping")
+    return was_in_image
+
+
+@pytest.mark.parametrize("program", [COUNTER, FAMILY], ids=["counter", "family"])
+def test_criu_killed_at_any_instant(host, program):
+    """One in some fifty tasks, into which it had just put code, is lost, and says so. All others go on."""
+    rng = random.Random(5)
+    node, images = host.node(), images_of(host)
+    killed, lost = 0, 0
+    for step in range(30):
+        if state(node, task()) is TaskState.ABSENT:
+            start(node, host, program)
+        action = images.checkpoint if step % 3 else lambda which: (images.checkpoint(which), back(images, node))
+        problems = []
+        thread = threading.Thread(target=attempt, args=(action, problems))
+        thread.start()
+        time.sleep(rng.uniform(0, 0.3 if step % 3 else 0.5))
+        for pid in rng.sample(found := list(criu_of(host)), min(len(found), 1)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+        thread.join()
+        if problems and "is lost" in problems[0]:
+            lost += 1
+            end = ended(node, task())
+            assert (end.kind, end.message) == (ExitKind.LOST, "CRIU was killed while it made an image of it")
+            assert not processes(host.cluster)
+            counted(node)
+            node.forget(task())
+        else:
+            settled(host, images, node)
+    assert killed > 5
+    assert lost < 5
+    if state(node, task()) is not TaskState.ABSENT:
+        assert stop(node).kind is ExitKind.STOPPED
+        counted(node)
+
+
+def attempt(action, problems):
+    try:
+        action(task())
+    except ImageError as error:
+        problems.append(str(error))
+
+
+@pytest.mark.parametrize("program", [COUNTER, FAMILY], ids=["counter", "family"])
+def test_caller_killed_at_any_instant(host, program):
+    rng = random.Random(6)
+    node, images = host.node(), images_of(host)
+    start(node, host, program)
+    in_image = 0
+    for step in range(30):
+        if step % 2:
+            images.checkpoint(task())
+        pid = os.fork()
+        if pid == 0:
+            try:
+                back(images, node) if step % 2 else images.checkpoint(task())
+            finally:
+                os._exit(0)
+        time.sleep(rng.uniform(0, 0.3))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        node, images = host.node(), images_of(host)
+        in_image += settled(host, images, node)
+    assert 0 < in_image < 30
+    assert stop(node).kind is ExitKind.STOPPED
+    counted(node)
+
+
+def test_supervisor_killed_at_any_instant(host):
+    """The task is in its image and goes on, or was lost as without images: nothing is left, nothing is silent."""
+    rng = random.Random(7)
+    node, images = host.node(), images_of(host)
+    went_on = 0
+    for step in range(30):
+        start(node, host)
+        if step % 2:
+            images.checkpoint(task())
+        action = (lambda which: back(images, node)) if step % 2 else images.checkpoint
+        problems = []
+        thread = threading.Thread(target=attempt, args=(action, problems))
+        thread.start()
+        time.sleep(rng.uniform(0, 0.25))
+        end_supervisor(node)
+        thread.join()
+        until(lambda: not list(criu_of(host)))
+        if state(node, task()) is TaskState.PAUSED:
+            went_on += 1
+            back(images, node)
+            assert advances(node)
+            assert stop(node).kind is ExitKind.STOPPED
+        else:
+            assert ended(node, task()).kind is ExitKind.LOST
+            assert until(lambda: not processes(host.cluster), 2.0)
+        counted(node)
+        node.forget(task())
+        images.sweep()
+        assert images.used_bytes() == 0
+    assert went_on > 3
+
+
+def test_why_there_is_no_criu(tmp_path, monkeypatch):
+    monkeypatch.setenv("DFRS_CRIU", str(tmp_path / "none"))
+    assert find_criu() == (None, f"no check-points: {tmp_path}/none: No such file or directory")
+    monkeypatch.delenv("DFRS_CRIU")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_criu() == (None, "no check-points: no criu: install it or name it in DFRS_CRIU")
+    program = tmp_path / "criu"
+    program.write_text(
+        "#!/bin/sh\n[ $1 = dump ] && echo 'Error (a.c:1): no vDSO here' && exit 1\necho Version: 3.17.1\n"
+    )
+    program.chmod(0o755)
+    cache = tmp_path / "cache"
+    for _ in range(2):
+        assert find_criu(cache) == (None, f"no check-points: {program}: no vDSO here")
+    monkeypatch.setattr(criu_module, "_probe", lambda program: pytest.fail("asked again"))
+    assert find_criu(cache)[0] is None
+
+
+def test_where_an_image_does_not_fit():
+    made = Manifest(
+        codec="zstd",
+        criu=CRIU.version,
+        machine=os.uname().machine,
+        cpu=images_module.cpu_flags(),
+        main=9,
+        numbers=(9,),
+        plain_bytes=1,
+        stored_bytes=1,
+    )
+    assert unfit(made, CRIU) == ""
+    assert "the CPU here lacks far-too-new" in unfit(made.model_copy(update={"cpu": ("far-too-new",)}), CRIU)
+    assert "made on m68k" in unfit(made.model_copy(update={"machine": "m68k"}), CRIU)
+    assert "made by CRIU 99.1" in unfit(made.model_copy(update={"criu": "99.1"}), CRIU)
+
+
+def test_frames_that_are_not_of_an_image(tmp_path):
+    with open(tmp_path / "sent", "w+b") as stream:
+        Frames(stream).write("../../etc/passwd", b"x")
+        stream.seek(0)
+        with pytest.raises(ImageError, match="not a file of an image"):
+            receive(stream, Frames(stream))
