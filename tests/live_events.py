@@ -11,10 +11,10 @@ import numpy as np
 from dfrs.engine.codec import digest, encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.core import Core
-from dfrs.engine.events import Change, Complete, Hold, PauseRefused, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import Change, Complete, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit, Unhold, Wake
 from dfrs.engine.refusals import REFUSED_S
 from dfrs.model.elastic import CommandKind
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange
 from dfrs.model.run import Action
 
 TOLERANCE = 2e-9
@@ -36,6 +36,8 @@ class Site:
     revisions: bool = True
     refusals: bool = False
     """Nodes cannot free the memory of some jobs."""
+    moves: bool = False
+    """Some jobs cannot leave their nodes; islands are joined."""
 
 
 @dataclass
@@ -53,6 +55,9 @@ class Job:
     left: tuple[int, ...] = ()
     """Where it was when it was paused, as long as a pause can be refused there."""
     refused_s: float = -np.inf
+    came_from: tuple[int, ...] = ()
+    """Where it was before it moved, as long as the move can be refused."""
+    fixed_s: float = -np.inf
 
 
 class Executor:
@@ -87,8 +92,20 @@ class Executor:
             if event.condition is Condition.DOWN:
                 for job in self.jobs.values():
                     job.left = () if event.node in job.left else job.left
+                    job.came_from = () if event.node in job.came_from else job.came_from
         elif isinstance(event, PauseRefused):
             self.jobs[event.job_id].refused_s = self.now_s
+        elif isinstance(event, IslandsJoined):
+            self.island = [event.into if name == event.island else name for name in self.island]
+            for job in self.jobs.values():
+                job.islands = tuple(event.into if name == event.island else name for name in job.islands)
+        elif isinstance(event, MoveRefused):
+            job = self.jobs[event.job_id]
+            job.fixed_s = self.now_s
+            if job.running:
+                # It is where it was, paused for a moment.
+                job.running, job.yield_, job.nodes, job.left = False, 0.0, (), job.came_from
+                job.islands = tuple(self.island[n] for n in job.left)
 
     def resized(self, core: Core) -> None:
         """Commands of users change numbers of tasks; those that run are told to the core's executor by the shell."""
@@ -109,6 +126,8 @@ class Executor:
             job = self.jobs[c.job_id]
             if c.action == Action.LOST:
                 job.nodes, job.islands, job.running, job.yield_ = (), (), False, 0.0
+            elif c.action == Action.PAUSE and job.fixed_s == self.now_s and not job.running and job.left:
+                assert not job.nodes
             elif c.action in (Action.PAUSE, DETACH):
                 assert job.running
                 job.islands = tuple(self.island[n] for n in job.nodes)
@@ -138,9 +157,13 @@ class Executor:
                 assert island in {-1, self.island[n]}, f"job {c.job_id} would leave its island"
         if not job.running and job.nodes:
             assert c.nodes == job.nodes, f"job {c.job_id} would leave its memory behind"
+        if job.running and self.now_s - job.fixed_s < REFUSED_S:
+            assert c.nodes == job.nodes or not job.nodes, f"job {c.job_id} cannot move"
         for s, n in enumerate(c.nodes):
-            there = job.left if job.refused_s == self.now_s else job.nodes
+            there = job.left if self.now_s in (job.refused_s, job.fixed_s) else job.nodes
             assert self.open[n] or (there and there[s] == n)
+        moves = c.action == Action.MIGRATE and len(job.nodes) == len(c.nodes)
+        job.came_from = job.nodes if moves else ()
         job.nodes, job.running, job.yield_, job.left = c.nodes, True, c.yield_, ()
 
     def refused(self, event: PauseRefused, core: Core) -> None:
@@ -258,10 +281,24 @@ class History:
             if paused:
                 name = self.pick(paused)
                 return [PauseRefused(name, np.array(world.jobs[name].left))]
+        if kind == 19 and self.site.moves:
+            return self.move_events()
         if kind == 17 and self.site.changes:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]
         return [Wake()]
+
+    def move_events(self) -> list[object]:
+        world = self.executor
+        islands = sorted(set(world.island))
+        if len(islands) > 1 and self.rng.random() < 0.05:
+            return [IslandsJoined(islands[-1], islands[0])]
+        moved = [name for name, job in world.jobs.items() if job.came_from and job.running and not job.held]
+        frees = [name for name in moved if all(world.frees[n] for n in world.jobs[name].came_from)]
+        if not frees:
+            return [Wake()]
+        name = self.pick(frees)
+        return [MoveRefused(name, np.array(world.jobs[name].came_from))]
 
     def node_events(self) -> list[object]:
         closed = [n for n, is_open in enumerate(self.executor.open) if not is_open]

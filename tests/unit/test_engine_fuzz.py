@@ -30,6 +30,8 @@ SITES = {
     "dedicated": Site(islands=2, frees=(True, True, False), dedicated=True),
     "refused pauses": Site(islands=2, frees=(True, True, True, False), refusals=True),
     "one island, refused pauses": Site(refusals=True, minimum=False),
+    "refused moves": Site(refusals=True, moves=True, changes=False),
+    "refused moves, islands": Site(islands=2, frees=(True, True, False), moves=True, changes=False),
 }
 
 

@@ -38,6 +38,7 @@ _TEXTS = {
     Reason.REVISED: "needs were revised",
     Reason.KEPT: "its memory could not be freed: it goes on",
     Reason.GAVE_BACK: "the memory for it could not be freed",
+    Reason.NOT_MOVED: "it could not leave its nodes: it goes on there",
 }
 
 

@@ -363,6 +363,9 @@ class InMemoryNode:
         assert task.desired is not None
         source = task.desired.source
         assert source is not None
+        # As agents do: it may take long, and what went wrong before says nothing of it.
+        task.error = ""
+        self._report_state(task)
         node = self.hosts.nodes[source.certificate]
         found = node.tasks.get(task.id)
         wanted = None if found is None else found.desired
@@ -384,7 +387,7 @@ class InMemoryNode:
             node.settle()
             task.error += found.error
             return False
-        if not found.stored:
+        if found.state is not TaskState.HANDED or not found.stored:
             # In its image, and not let out of it before it is taken back.
             node.give_up(found)
         if self.hosts.random.random() < self.hosts.cuts:

@@ -81,7 +81,7 @@ def _of_job(job: JobRecord) -> Mapping[str, Any]:
         "yield": job.yield_,
         "need": job.need,
         "why": job.why,
-        "tasks": [[task.target, task.started, list(task.at)] for task in job.tasks],
+        "tasks": [[task.target, task.started, list(task.at), task.transfers] for task in job.tasks],
         "old": [[task.id.rank, task.id.attempt, list(task.at)] for task in job.old],
     }
 
@@ -94,8 +94,9 @@ def restore_shell(state: State, text: str) -> None:
             continue
         job.attempt, job.placed, job.paused = found["attempt"], found["placed"], found["paused"]
         job.yield_, job.need, job.why, job.kept = found["yield"], found["need"], found["why"], found.get("kept", False)
-        for rank, (target, started, nodes) in enumerate(found["tasks"]):
+        for rank, (target, started, nodes, *others) in enumerate(found["tasks"]):
             task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)
+            task.transfers = others[0] if others else 0
             job.tasks.append(task)
             state.placement.restore(task, nodes)
         for rank, attempt, nodes in found["old"]:

@@ -262,10 +262,11 @@ class PlacementState:
                 lost.add(task.id)
             self._drop(task, node.number)
         for status in named.values():
-            job = self._jobs.get(status.task.job)
+            job, task = self._jobs.get(status.task.job), self.find(status.task)
             if job is None or status.state is TaskState.ABSENT:
+                if task is not None and node.number in task.at:
+                    task.at[node.number].error = status.error
                 continue
-            task = self.find(status.task)
             if task is None:
                 if status.task.attempt >= job.attempt:
                     continue
@@ -356,9 +357,10 @@ class PlacementState:
         for node in copies:
             self._want(job, task, node, TaskState.ABSENT)
         if holder is None:
-            # Each says what it has when it is back, unless the target is the only one that may.
-            if set(task.at) - copies == {target} and self._in_vain(task, target):
-                self._want(job, task, target, TaskState.HANDED)
+            # Each says what it has. The target may wait for ever if it is the only one that may have it.
+            for node in set(task.at) - copies:
+                if node != target or (len(task.at) == len(copies) + 1 and self._in_vain(task, target)):
+                    self._want(job, task, node, TaskState.HANDED)
             return True
         rest = set(task.at) - copies - {holder, target}
         for node in rest:

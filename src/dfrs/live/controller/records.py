@@ -81,7 +81,7 @@ class TaskRecord:
     def out_of_date(self, node: int) -> bool:
         """Whether the node has only a copy of it: it went on elsewhere since."""
         each = self.at.get(node)
-        return each is not None and each.state is TaskState.HANDED and each.transfers < self.transfers
+        return each is not None and each.state is not None and each.transfers < self.transfers
 
     @property
     def gone(self) -> bool:

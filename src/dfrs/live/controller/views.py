@@ -325,7 +325,7 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
     if len(groups) == len(able) > 1:
         words.append("jobs that have started stay on their nodes")
     elif len(groups) > 1:
-        words.append(f"jobs that have started move within each of {len(groups)} hosts")
+        words.append(f"jobs that have started move within each of {len(groups)} groups of nodes")
     elif len(able) > 1:
         words.append("jobs move between all nodes")
     return ", ".join(words)

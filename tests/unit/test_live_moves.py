@@ -1,0 +1,159 @@
+"""Moves between hosts: what the controller has agents do, with nodes in memory."""
+
+import asyncio
+
+from dfrs.live.drivers.base import ImageFormat, TaskState
+from dfrs.live.protocol.resources import JobState
+from dfrs.testing import InMemoryCluster, until
+from dfrs.testing.in_memory import GIB
+
+IMAGES = ImageFormat(machine="x86_64", cpu=("avx2",), kernel="6.1", criu="4.1")
+OTHER = ImageFormat(machine="x86_64", cpu=("avx512f",), kernel="6.1", criu="4.1")
+
+
+def run(coroutine):
+    asyncio.run(coroutine)
+
+
+def hosts(live, count=2, images=(IMAGES,)):
+    for k in range(count):
+        live.hosts.node(f"n{k}", host=f"h{k}", images=images[k % len(images)]).attach(live.controller)
+
+
+async def crowded(live):
+    """Two small jobs on two hosts, and a large one for which one of them has to make room."""
+    small = [await live.submit(cpu_cores=1.0, memory_bytes=3 * GIB) for _ in range(2)]
+    for job in small:
+        await live.reaches(job, JobState.RUNNING)
+    assert sorted(live.controller.job(job).nodes[0] for job in small) == ["n0", "n1"]
+    await until(lambda: all(live.controller.job(job).started_at for job in small))
+    live.hosts.tick(1)
+    large = await live.submit(cpu_cores=1.0, memory_bytes=8 * GIB)
+    return small, large
+
+
+def transferred(live):
+    return sum(live.hosts.transfers.values())
+
+
+def said(live, action):
+    return [each for each in live.controller.activity() if each.action == action]
+
+
+def test_a_job_moves_to_another_host_and_its_source_forgets_it(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live)
+            small, large = await crowded(live)
+            await live.reaches(large, JobState.RUNNING)
+            await until(lambda: transferred(live) == 1)
+            await until(lambda: len({node for task, node in live.hosts.running() if task.job in small}) == 1)
+            await until(lambda: len(live.hosts.running()) == 3)
+            left = [t for node in live.hosts.nodes.values() for t in node.tasks.values() if t.state is TaskState.HANDED]
+            await until(lambda: all(task.state is TaskState.ABSENT for task in left))
+            live.hosts.tick(1)
+            rows = [node.desired for node in live.controller.state.nodes]
+            await until(lambda: not [d for row in rows for d in row.values() if d.state in {"handed", "absent"}])
+            assert len(set(live.hosts.starts)) == 3
+
+    run(story())
+
+
+def test_nodes_whose_images_do_not_fit_are_islands_of_their_own(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live, 4, (IMAGES, OTHER))
+            await until(lambda: len(live.controller.state.nodes) == 4)
+            assert [node.island for node in live.controller.state.nodes] == [0, 1, 0, 1]
+            assert "within each of 2 groups of nodes" in live.controller.cluster().abilities
+
+    run(story())
+
+
+def test_hosts_that_learn_to_exchange_tasks_become_one_island(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live, 3, (None,))
+            await until(lambda: len(live.controller.state.nodes) == 3)
+            assert [node.island for node in live.controller.state.nodes] == [0, 1, 2]
+            for node in live.hosts.nodes.values():
+                node.cut()
+                node.abilities = node.abilities.model_copy(update={"images": IMAGES})
+                node.attach(live.controller)
+            await until(lambda: [node.island for node in live.controller.state.nodes] == [0, 0, 0])
+            assert not live.controller.state.core.snapshot().abilities
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            assert [node.island for node in live.controller.state.nodes] == [0, 0, 0]
+
+    run(story())
+
+
+def test_a_job_that_cannot_be_check_pointed_goes_on_where_it_is_and_is_told(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live)
+            for node in live.hosts.nodes.values():
+                node.rigid = 1.0
+            small, _ = await crowded(live)
+            await until(lambda: said(live, "fixed"))
+            assert said(live, "fixed")[0].why == "it holds a device"
+            await until(lambda: len([t for t, _ in live.hosts.running() if t.job in small]) == 2)
+            assert transferred(live) == 0
+            for job in small:
+                assert (await live.reaches(job, JobState.RUNNING)).id == job
+
+    run(story())
+
+
+def test_where_no_connection_comes_about_the_job_goes_on_where_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("dfrs.live.controller.placement_state.FIRST_RENEWAL_S", 0.01)
+
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live)
+            live.hosts.cuts = 1.0
+            small, _ = await crowded(live)
+
+            def fixed():
+                live.hosts.tick(0.1)
+                return said(live, "fixed")
+
+            await until(fixed)
+            assert "no connection" in said(live, "fixed")[0].why
+            assert len([t for t, _ in live.hosts.running() if t.job in small]) == 2
+
+    run(story())
+
+
+def test_a_controller_that_comes_back_in_a_move_finishes_it(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live)
+            live.hosts.cuts = 1.0
+            small, large = await crowded(live)
+            await until(lambda: any("fetch" in t.error for n in live.hosts.nodes.values() for t in n.tasks.values()))
+            nodes = live.hosts
+        nodes.cuts = 0.0
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            live.hosts = nodes
+            nodes.attach_all(live.controller)
+            await until(lambda: transferred(live) == 1)
+            await live.reaches(large, JobState.RUNNING)
+            assert all(live.controller.job(job).state is JobState.RUNNING for job in small)
+
+    run(story())
+
+
+def test_a_cancelled_job_leaves_no_copy(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live)
+            small, large = await crowded(live)
+            await until(lambda: transferred(live) == 1)
+            for job in (*small, large):
+                await live.controller.cancel(job, "root")
+            await asyncio.sleep(0)
+            states = [t for node in live.hosts.nodes.values() for t in node.tasks.values()]
+            await until(lambda: all(task.state is TaskState.ABSENT for task in states))
+
+    run(story())
