@@ -399,7 +399,7 @@ def test_a_pause_frees_memory_for_others(host):
 def test_a_pause_that_no_image_has_room_for_is_refused_and_the_task_runs_on(host):
     node = node_of(host, images_bytes=8 * MIB)
     start(node, host, size=64)
-    with pytest.raises(PauseRefusedError, match=r"\Atask 1.0.0: cannot [^\n]*: images may take 8388608[^\n]*\Z"):
+    with pytest.raises(PauseRefusedError, match=r"\Atask 1.0.0: cannot [^\n]*: images may take 8 MiB[^\n]*\Z"):
         node.pause(task())
     assert state(node, task()) is TaskState.RUNNING
     assert advances(node)

@@ -395,7 +395,7 @@ def test_a_budget(host):
     node = host.node()
     start(node, host, size=64)
     images = images_of(host, 8 * MIB)
-    with pytest.raises(ImageError, match="images may take 8388608 bytes"):
+    with pytest.raises(ImageError, match="images may take 8 MiB"):
         images.checkpoint(task())
     assert images.used_bytes() == 0
     assert state(node, task()) is TaskState.RUNNING

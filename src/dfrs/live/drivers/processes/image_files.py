@@ -235,7 +235,7 @@ class StoredImage:
                 self.room = self.max_bytes - (self.used_bytes() - self.bytes)
                 self.next_count += COUNT_BYTES
             if self.bytes > self.room:
-                raise ImageError(f"images may take {self.max_bytes} bytes of this host and are as large by now")
+                raise ImageError(f"images may take {self.max_bytes >> 20} MiB of this host: too little for this one")
         disk = os.fstatvfs(self.files[name])
         reserve = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 16)
         if disk.f_bavail * disk.f_frsize - len(data) < reserve:
