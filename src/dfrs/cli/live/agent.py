@@ -64,6 +64,13 @@ def agent(
             help="Swap space for the memory of paused tasks, as 8G; default: all the host has; 0: none.",
         ),
     ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DFRS_IMAGES",
+            help="Disk space for check-points of this host's tasks, as 8G; default: a tenth of what is free; 0: none.",
+        ),
+    ] = None,
     address: Annotated[
         str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
     ] = None,
@@ -86,6 +93,7 @@ def agent(
     agent stop all tasks in time, and the controller has to wait for longer than that before it gives a node up.
 
     Where the host has swap space and the agent is root, the memory of paused tasks goes there, and others may have it.
+    With a CRIU that works, it goes to check-points where that does not suffice, and tasks can move to other hosts.
 
     Examples:
 
@@ -120,7 +128,8 @@ def agent(
     )
     group = cluster_name(place) if cluster is None else check_name(cluster, "cluster")
     swap_bytes = None if swap is None else parse_swap(swap)
-    _keep(settings, place, group, capacity.cpu_list, shares, swap_bytes)
+    images_bytes = None if images is None else parse_swap(images, "images")
+    _keep(settings, place, group, capacity.cpu_list, shares, swap_bytes, images_bytes)
 
 
 def read_token(path: Path) -> str:
@@ -146,7 +155,13 @@ def _default_root() -> Path:
 
 
 def _keep(
-    settings: "AgentSettings", root: Path, cluster: str, cpus: str, shares: ShareMode, swap_bytes: int | None
+    settings: "AgentSettings",
+    root: Path,
+    cluster: str,
+    cpus: str,
+    shares: ShareMode,
+    swap_bytes: int | None,
+    images_bytes: int | None,
 ) -> None:
     import asyncio
 
@@ -165,6 +180,7 @@ def _keep(
                 cpus=cpus,
                 shares=shares.value,
                 swap_bytes=swap_bytes,
+                images_bytes=images_bytes,
             )
         )
         try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from dfrs.live.drivers.base import DriverError, Exit, ExitKind, Stream, TaskId
-from dfrs.live.drivers.processes.supervisor import Place, living, pack, read_text, replace_file, unpack
+from dfrs.live.drivers.processes.supervisor import Place, living, pack, read_link, read_text, replace_file, unpack
 
 TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
 BLOCK_BYTES = 4096
@@ -34,6 +34,8 @@ class Owner:
     handed: bool = False
     came_from: str = ""
     """The node that it is being taken from; empty when nothing of it is there any more."""
+    transfers: int = 0
+    """How often it has come from another host."""
     place: Mapping[str, str]
     carried: Mapping[str, float]
 
@@ -126,6 +128,7 @@ class TaskDirectory:
                 node=entries.pop("node"),
                 handed=entries.pop("handed") == "1",
                 came_from=entries.pop("came_from"),
+                transfers=int(entries.pop("transfers", "0")),
                 place={key: value for key, value in entries.items() if not key.startswith("carried_")},
                 carried=carried,
             )
@@ -163,7 +166,15 @@ class TaskDirectory:
         if living(self.supervisor(task)) is not None:
             return True
         # Nobody else would end it.
-        return os.path.lexists(f"{path}/parked") and not os.path.lexists(f"{path}/stop")
+        return self.parked(task) and not os.path.lexists(f"{path}/stop")
+
+    def parked(self, task: TaskId) -> bool:
+        """Whether it is in an image and has no processes, whatever else is to become of it."""
+        return all(os.path.lexists(f"{self.path(task)}/{link}") for link in ("image", "parked"))
+
+    def images(self, task: TaskId) -> list[str]:
+        """The directories of its images."""
+        return [path for link in ("image", "spent") if (path := read_link(f"{self.path(task)}/{link}"))]
 
     def note_pause(self, task: TaskId, *, freed: bool) -> None:
         """Remember that a paused task's memory was freed, or stays. Raises DriverError."""
@@ -210,23 +221,28 @@ class TaskDirectory:
                 return Exit(kind=ExitKind.LOST, time_s=os.stat(path).st_mtime, message=f"{path} cannot be read")
             return None
 
-    def lose(self, task: TaskId, why: str) -> Exit:
-        """Record that its end was not seen, unless it is on record by now."""
-        lost = Exit(kind=ExitKind.LOST, time_s=time.time(), message=why)
+    def conclude(self, task: TaskId, how: Exit) -> Exit:
+        """Record an end that no supervisor saw, unless one is on record by now; which it is."""
         with self.locked(task) as lock:
             if lock is not None and (known := self.exit(task)):
                 return known
-            # A full disk: it will be found lost again.
+            # A full disk: it will be found so again.
             with contextlib.suppress(DriverError, FileNotFoundError):
-                self.write(task, "exit.json", lost.model_dump_json().encode())
-        return lost
+                self.write(task, "exit.json", how.model_dump_json().encode())
+        return how
 
-    def remove(self, task: TaskId) -> None:
-        """Remove its directory but keep its output. The caller holds its lock, and its processes are gone."""
+    def remove(self, task: TaskId, *, output: bool = True) -> None:
+        """Remove its directory but keep its output, unless told not to.
+
+        The caller holds its lock, and its processes are gone.
+        """
         path = self.path(task)
         gone = f"{self.tasks}/.gone.{task}.{uuid.uuid4().hex}"
         try:
-            for stream in get_args(Stream):
+            for stream in get_args(Stream) if output else ():
+                # It may have been here before, and what was kept of it then need not go with what it has now.
+                for start in self._segments(str(self.kept), f"{task}.{stream}."):
+                    os.unlink(f"{self.kept}/{task}.{stream}.{start}")
                 for start in self._segments(path, f"{stream}."):
                     os.rename(f"{path}/{stream}.{start}", f"{self.kept}/{task}.{stream}.{start}")
             os.rename(path, gone)
@@ -295,6 +311,7 @@ def _same(file: int, path: str) -> bool:
 
 def _packed(owner: Owner) -> bytes:
     entries = [("node", owner.node), ("handed", str(int(owner.handed))), ("came_from", owner.came_from)]
+    entries.append(("transfers", str(owner.transfers)))
     entries += owner.place.items()
     entries += [(f"carried_{name}", repr(value)) for name, value in owner.carried.items()]
     return pack(entries)
