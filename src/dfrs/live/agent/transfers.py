@@ -68,6 +68,10 @@ class _Granted:
     """DER."""
 
 
+class _NotGrantedError(OSError):
+    """What the other side asks for is not granted to it: the message is for the log, the other side learns less."""
+
+
 class Transfers:
     """Gives tasks of this node to nodes that were granted them, and fetches tasks that this node was granted.
 
@@ -221,6 +225,9 @@ class Transfers:
             request = self._admit(line)
         except (OSError, ValueError) as error:
             self._count(peer, error)
+            if isinstance(error, _NotGrantedError):
+                with suppress(OSError):
+                    line.send(problem_chunk("it has no grant for this task, token and certificate"))
             line.drain()
         else:
             try:
@@ -231,7 +238,10 @@ class Transfers:
             self._leave(line)
 
     def _admit(self, line: Line) -> _Request:
-        """Use up the grant that the other side shows, as soon as there is room. Raises OSError, ValueError."""
+        """Use up the grant that the other side shows, as soon as there is room.
+
+        Raises _NotGrantedError, OSError of the line, ValueError for what is no request.
+        """
         until_s = time.monotonic() + GREET_S
         certificate = line.handshake(until_s)
         request = _Request.model_validate_json(line.read_line(until_s))
@@ -250,8 +260,7 @@ class Transfers:
                         return request
                     self._changed.wait(ALIVE_S)
             if why:
-                line.send(problem_chunk("it has no grant for this task, token and certificate"))
-                raise PermissionError(f"task {request.task}: {why}")
+                raise _NotGrantedError(f"task {request.task}: {why}")
             line.send(chunk(ALIVE))
 
     def _send(self, line: Line, peer: str, request: _Request) -> None:
