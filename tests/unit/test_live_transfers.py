@@ -203,6 +203,19 @@ def test_a_grant_is_used_once(nodes):
     until(lambda: giver.moves.refusals == 2)
 
 
+def test_a_grant_that_is_said_again_is_not_a_new_one(nodes):
+    giver, taker = nodes()
+    source = giver.grant(taker)
+    assert giver.grant(taker, token=source.token) == source
+    assert taker.fetch(source) == b"task 1.0.0"
+    giver.grant(taker, token=source.token)
+    giver.grant(taker, TWO)
+    with capture_logs() as logs, pytest.raises(DriverError, match="no grant"):
+        taker.fetch(source)
+    assert [entry["why"] for entry in logs] == ["task 1.0.0: the grant is used up"]
+    assert taker.fetch(giver.grant(taker)) == b"task 1.0.0"
+
+
 def test_a_wrong_token_uses_up_nothing(nodes):
     giver, taker = nodes()
     source = giver.grant(taker)
@@ -665,8 +678,9 @@ def test_eight_are_given_at_once_and_others_wait(nodes, short):
     until(lambda: len(giver.moves._moving) == 11 and len(inside) == 8)
     # Longer than anyone waits in silence; and those who wait have used up nothing.
     time.sleep(1.0)
-    assert (len(inside), len(giver.moves._grants)) == (8, 3)
-    revoked = next(iter(giver.moves._grants))
+    waiting = [task for task, granted in giver.moves._grants.items() if not granted.used]
+    assert (len(inside), len(waiting)) == (8, 3)
+    revoked = waiting[0]
     giver.moves.revoke(revoked)
     gate.set()
     joined(threads)

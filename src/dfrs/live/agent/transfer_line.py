@@ -93,8 +93,14 @@ class Identity:
 
 
 def der(certificate: str) -> bytes:
-    """The bytes of a certificate in PEM, by which it is compared. Raises ValueError."""
-    return x509.load_pem_x509_certificate(certificate.encode()).public_bytes(serialization.Encoding.DER)
+    """The bytes of a certificate in PEM, by which it is compared and trusted. Raises ValueError."""
+    found = x509.load_pem_x509_certificate(certificate.encode()).public_bytes(serialization.Encoding.DER)
+    try:
+        # What cannot be trusted must not come among those that are: no connection would be possible.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=found)
+    except ssl.SSLError as error:
+        raise ValueError(str(error)) from None
+    return found
 
 
 class Line:

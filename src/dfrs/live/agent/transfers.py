@@ -61,11 +61,12 @@ class _Request(Wire):
     token: Token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Granted:
     token: str
     certificate: bytes
     """DER."""
+    used: bool = False
 
 
 class _NotGrantedError(OSError):
@@ -122,16 +123,20 @@ class Transfers:
         return TransferPort(address=address, port=port, certificate=self._identity.certificate)
 
     def allow(self, task: TaskId, grant: Grant | None) -> None:
-        """Let the holder of `grant` fetch the task, once, and nobody else; None: nobody."""
+        """Let the holder of `grant` fetch the task, once, and nobody else; None: nobody.
+
+        The grant that it was called with last changes nothing, and is not good for a second time.
+        """
         granted = None
         if grant is not None:
             try:
-                certificate = der(grant.certificate)
-                self._identity.context([certificate], server=True)
-                granted = _Granted(token=grant.token, certificate=certificate)
-            except (OSError, ValueError) as error:
+                granted = _Granted(token=grant.token, certificate=der(grant.certificate))
+            except ValueError as error:
                 log.warning("a grant that is none", task=str(task), why=f"its certificate: {one_line(error)}")
         with self._changed:
+            last = self._grants.get(task)
+            if granted is not None and last is not None and last.token == granted.token:
+                return
             if granted is None:
                 self._grants.pop(task, None)
             else:
@@ -211,7 +216,7 @@ class Transfers:
                 oldest = next(iter(self._greeting))
                 del self._greeting[oldest]
                 oldest.break_off()
-            trusted = {granted.certificate for granted in self._grants.values()}
+            trusted = {granted.certificate for granted in self._grants.values() if not granted.used}
             line = Line(connection, self._identity.context(trusted, server=True), server=True)
             self._greeting[line] = None
         try:
@@ -251,11 +256,11 @@ class Transfers:
             with self._changed:
                 granted = self._grants.get(request.task)
                 why = _mismatch(granted, request, certificate)
-                if not why:
+                if granted is not None and not why:
                     self._greeting.pop(line, None)
                     self._moving.add(line)
                     if self._giving < MOST_GIVING:
-                        del self._grants[request.task]
+                        granted.used = True
                         self._giving += 1
                         return request
                     self._changed.wait(ALIVE_S)
@@ -274,11 +279,10 @@ class Transfers:
                 self._giving -= 1
                 self._changed.notify_all()
         line.send(problem_chunk(problem) if problem else chunk(END))
+        has_all = line.linger(LINGER_S)
         if problem:
             log.warning("a task was not given", task=str(request.task), to=peer, why=problem)
-            line.drain()
             return
-        has_all = line.linger(LINGER_S)
         took_s = round(time.monotonic() - began_s, 3)
         about = {"task": str(request.task), "to": peer, "bytes": chunks.count, "took_s": took_s}
         if has_all:
@@ -372,7 +376,9 @@ def _mismatch(granted: _Granted | None, request: _Request, certificate: bytes) -
         return "nobody is granted it"
     if not compare_digest(granted.token, request.token):
         return "the token is another one"
-    return "" if compare_digest(granted.certificate, certificate) else "the certificate is another one"
+    if not compare_digest(granted.certificate, certificate):
+        return "the certificate is another one"
+    return "the grant is used up" if granted.used else ""
 
 
 def _receive(line: Line, receive: Callable[[BinaryIO], None]) -> None:
