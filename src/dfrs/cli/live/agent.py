@@ -74,6 +74,14 @@ def agent(
     address: Annotated[
         str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
     ] = None,
+    transfer_port: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port at which nodes of other hosts fetch tasks; default: any that is free.",
+        ),
+    ] = 0,
     shares: Annotated[
         ShareMode, typer.Option(help="A task's share: a weight, or a cap that it never exceeds.")
     ] = ShareMode.WEIGHTS,
@@ -87,7 +95,8 @@ def agent(
 ) -> None:
     """Keep one node: run its tasks, share its CPUs, report what they use. Ends on SIGTERM; tasks run on.
 
-    One connection to the controller, none from outside. Whatever happens to the controller, the agent or the
+    One connection to the controller; from outside only those of agents of other hosts that fetch a task, where tasks
+    can move between hosts. Whatever happens to the controller, the agent or the
     connection, tasks go on, and the agent tells later how they ended; so after a long loss of the controller a job may
     have been started anew elsewhere while its old self still runs here. Where that must never be, --fence makes the
     agent stop all tasks in time, and the controller has to wait for longer than that before it gives a node up.
@@ -122,6 +131,7 @@ def agent(
         cpus=capacity.cores,
         memory_bytes=capacity.memory_bytes,
         address=address,
+        transfer_port=transfer_port,
         accounts=accounts,
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
         version=__version__,
