@@ -263,10 +263,10 @@ def test_who_takes_nothing(host, other):
     ):
         with pytest.raises(DriverError, match=why):
             node.receive(task(2), given, Breaking())
-    with pytest.raises(DriverError, match="no images are allowed"):
+    with pytest.raises(DriverError, match="none are allowed"):
         closed.receive(task(2), spec, Breaking())
     assert closed.abilities.images is None
-    assert "no check-points: no images are allowed" in closed.abilities.notes
+    assert "no check-points: none are allowed" in closed.abilities.notes
     with pytest.raises(ImageError, match="not a file"):
         there.receive(task(), spec, garbage())
     transfer(here, there, spec)

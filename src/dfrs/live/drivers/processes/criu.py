@@ -303,11 +303,11 @@ def find_criu(cache: Path | None = None) -> tuple[Criu | None, str]:
     """
     program = os.environ.get(VARIABLE) or shutil.which("criu")
     if not program:
-        return None, f"no check-points: no criu: install it or name it in {VARIABLE}"
+        return None, f"no criu: install it or name it in {VARIABLE}"
     try:
         stat = os.stat(program)
     except OSError as error:
-        return None, f"no check-points: {program}: {error.strerror}"
+        return None, f"{program}: {error.strerror}"
     key = [supervisor.BOOT, program, stat.st_mtime_ns, stat.st_size, os.geteuid()]
     if cache is not None:
         with contextlib.suppress(ValueError, KeyError, OSError):
@@ -316,7 +316,7 @@ def find_criu(cache: Path | None = None) -> tuple[Criu | None, str]:
                 return (None if known["problem"] else Criu(program, known["version"])), known["problem"]
     version, problem = _probe(program)
     if problem:
-        problem = f"no check-points: {program}: {problem}"
+        problem = f"{program}: {problem}"
     if cache is not None:
         with contextlib.suppress(OSError):
             replace_file(str(cache), json.dumps({"key": key, "version": version, "problem": problem}).encode())

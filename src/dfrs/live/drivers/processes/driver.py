@@ -55,7 +55,7 @@ class SupervisedDriver(ABC):
 
     images: Images | None = None
     """Where its tasks can be in images instead of in memory."""
-    why_no_images = "no check-points: they need control groups"
+    why_no_images = "they need control groups"
 
     def __init__(self, root: Path, node: str, cores: float, memory_bytes: int, output_bytes: int) -> None:
         self.node, self.cores, self.memory_bytes, self.output_bytes = node, cores, memory_bytes, output_bytes
