@@ -566,10 +566,18 @@ def test_why_there_is_no_criu(tmp_path, monkeypatch):
     )
     program.chmod(0o755)
     cache = tmp_path / "cache"
-    for _ in range(2):
-        assert find_criu(cache) == (None, f"{program}: no vDSO here")
-    monkeypatch.setattr(criu_module, "_probe", lambda program: pytest.fail("asked again"))
-    assert find_criu(cache)[0] is None
+    assert find_criu(cache) == (None, f"{program}: no vDSO here")
+    assert not cache.exists()
+
+
+def test_that_a_criu_works_is_tried_once_a_boot(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("DFRS_CRIU", CRIU.program)
+    assert find_criu(cache)[0].version == CRIU.version
+    monkeypatch.setattr(criu_module, "_probe", lambda program: ("", "asked again"))
+    assert find_criu(cache)[0].version == CRIU.version
+    monkeypatch.setattr(criu_module.supervisor, "BOOT", "another")
+    assert find_criu(cache) == (None, f"{CRIU.program}: asked again")
 
 
 def test_where_an_image_does_not_fit(tmp_path):
