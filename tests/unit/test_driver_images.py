@@ -317,6 +317,24 @@ def test_ended_in_its_image(host, other, ending, received):
     assert node.output(task(), "out", 0, 1 << 20)[0] == said
 
 
+def test_what_a_killed_agent_leaves_is_swept_also_without_criu(host, monkeypatch):
+    node = node_of(host)
+    start(node, host)
+    node.pause(task())
+    (host.root / "images" / ".new.left").mkdir()
+    (host.root / "images" / "1.0.0.left").mkdir()
+    monkeypatch.setenv("DFRS_CRIU", "/no/such/criu")
+    node = node_of(host)
+    assert node.abilities.images is None
+    assert "no check-points: /no/such/criu: No such file or directory" in node.abilities.notes
+    with pytest.raises(DriverError, match="cannot be restored: /no/such/criu"):
+        node.resume(task())
+    assert state(node, task()) is TaskState.PAUSED
+    assert len(images_left(host)) == 3
+    assert node.sweep() == (0, [])
+    assert images_left(host) == []
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_between_nodes_of_a_host(host, other, version):
     first, second = node_of(host, version=version), node_of(host, "n1", version=version)

@@ -294,7 +294,10 @@ def images_of(root: Path, max_bytes: int | None) -> tuple[Images | None, str]:
     criu, why = find_criu(root / "criu.json")
     if criu is None:
         return None, why
-    images = Images(root, 0, criu)
+    try:
+        images = Images(root, 0, criu)
+    except ImageError as error:
+        return None, str(error)
     if max_bytes is None:
         disk = os.statvfs(images.directory)
         max_bytes = (disk.f_bavail * disk.f_frsize + images.used_bytes()) // FREE_PART

@@ -37,7 +37,7 @@ from dfrs.live.drivers.base import (
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, TryAgainError, sync_directory
-from dfrs.live.drivers.processes.images import Images
+from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
 from dfrs.live.drivers.processes.profiles import Profiles
 
 FREEZE_S = 2.0
@@ -536,8 +536,8 @@ class SupervisedDriver(ABC):
                 self.forget(task)
             except (DriverError, OSError) as error:
                 problems.append(str(error))
-        if self.images is not None:
-            self.images.sweep()
+        if (images := self.files.tasks.parent / IMAGES).exists():
+            remove_strays(images, self.files)
         try:
             self.remove_node()
         except DriverError as error:
