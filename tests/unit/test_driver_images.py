@@ -263,10 +263,10 @@ def test_who_takes_nothing(host, other):
     ):
         with pytest.raises(DriverError, match=why):
             node.receive(task(2), given, Breaking())
-    with pytest.raises(DriverError, match="no images are allowed"):
+    with pytest.raises(DriverError, match="none are allowed"):
         closed.receive(task(2), spec, Breaking())
     assert closed.abilities.images is None
-    assert "no check-points: no images are allowed" in closed.abilities.notes
+    assert "no check-points: none are allowed" in closed.abilities.notes
     with pytest.raises(ImageError, match="not a file"):
         there.receive(task(), spec, garbage())
     transfer(here, there, spec)
@@ -315,6 +315,24 @@ def test_ended_in_its_image(host, other, ending, received):
     assert state(node, task()) is TaskState.ABSENT
     assert images_left(where) == []
     assert node.output(task(), "out", 0, 1 << 20)[0] == said
+
+
+def test_what_a_killed_agent_leaves_is_swept_also_without_criu(host, monkeypatch):
+    node = node_of(host)
+    start(node, host)
+    node.pause(task())
+    (host.root / "images" / ".new.left").mkdir()
+    (host.root / "images" / "1.0.0.left").mkdir()
+    monkeypatch.setenv("DFRS_CRIU", "/no/such/criu")
+    node = node_of(host)
+    assert node.abilities.images is None
+    assert "no check-points: /no/such/criu: No such file or directory" in node.abilities.notes
+    with pytest.raises(DriverError, match="cannot be restored: /no/such/criu"):
+        node.resume(task())
+    assert state(node, task()) is TaskState.PAUSED
+    assert len(images_left(host)) == 3
+    assert node.sweep() == (0, [])
+    assert images_left(host) == []
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -556,20 +556,28 @@ def test_supervisor_killed_at_any_instant(host):
 
 def test_why_there_is_no_criu(tmp_path, monkeypatch):
     monkeypatch.setenv("DFRS_CRIU", str(tmp_path / "none"))
-    assert find_criu() == (None, f"no check-points: {tmp_path}/none: No such file or directory")
+    assert find_criu() == (None, f"{tmp_path}/none: No such file or directory")
     monkeypatch.delenv("DFRS_CRIU")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_criu() == (None, "no check-points: no criu: install it or name it in DFRS_CRIU")
+    assert find_criu() == (None, "no criu: install it or name it in DFRS_CRIU")
     program = tmp_path / "criu"
     program.write_text(
         "#!/bin/sh\n[ $1 = dump ] && echo 'Error (a.c:1): no vDSO here' && exit 1\necho Version: 3.17.1\n"
     )
     program.chmod(0o755)
     cache = tmp_path / "cache"
-    for _ in range(2):
-        assert find_criu(cache) == (None, f"no check-points: {program}: no vDSO here")
-    monkeypatch.setattr(criu_module, "_probe", lambda program: pytest.fail("asked again"))
-    assert find_criu(cache)[0] is None
+    assert find_criu(cache) == (None, f"{program}: no vDSO here")
+    assert not cache.exists()
+
+
+def test_that_a_criu_works_is_tried_once_a_boot(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("DFRS_CRIU", CRIU.program)
+    assert find_criu(cache)[0].version == CRIU.version
+    monkeypatch.setattr(criu_module, "_probe", lambda program: ("", "asked again"))
+    assert find_criu(cache)[0].version == CRIU.version
+    monkeypatch.setattr(criu_module.supervisor, "BOOT", "another")
+    assert find_criu(cache) == (None, f"{CRIU.program}: asked again")
 
 
 def test_where_an_image_does_not_fit(tmp_path):

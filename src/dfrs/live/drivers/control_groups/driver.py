@@ -121,7 +121,7 @@ class ProcessDriver(SupervisedDriver):
             most = f"at most {self.images.max_bytes >> 20} MiB in {self.images.directory}"
             about_images = f"tasks can be check-pointed by CRIU {self.images.criu.version}: {most}"
         else:
-            about_images = self.why_no_images
+            about_images = f"no check-points: {self.why_no_images}"
         if self.swaps:
             most = min(self.swap_bytes, swap_space().total_bytes)
             return (f"the memory of paused tasks goes to swap space, at most {most >> 20} MiB", about_images)
@@ -290,16 +290,19 @@ class ProcessDriver(SupervisedDriver):
 def images_of(root: Path, max_bytes: int | None) -> tuple[Images | None, str]:
     """The images below a state root, or why tasks of it cannot be in images; with 0 bytes only those that are there."""
     if max_bytes == 0 and not (root / IMAGES).exists():
-        return None, "no check-points: no images are allowed"
+        return None, "none are allowed"
     criu, why = find_criu(root / "criu.json")
     if criu is None:
         return None, why
-    images = Images(root, 0, criu)
+    try:
+        images = Images(root, 0, criu)
+    except ImageError as error:
+        return None, str(error)
     if max_bytes is None:
         disk = os.statvfs(images.directory)
         max_bytes = (disk.f_bavail * disk.f_frsize + images.used_bytes()) // FREE_PART
     images.max_bytes = max_bytes
-    return images, "" if max_bytes else "no check-points: no images are allowed"
+    return images, "" if max_bytes else "none are allowed"
 
 
 def _push_out(group: TaskGroup, most: int) -> int:

@@ -37,7 +37,7 @@ from dfrs.live.drivers.base import (
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, TryAgainError, sync_directory
-from dfrs.live.drivers.processes.images import Images
+from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
 from dfrs.live.drivers.processes.profiles import Profiles
 
 FREEZE_S = 2.0
@@ -55,7 +55,7 @@ class SupervisedDriver(ABC):
 
     images: Images | None = None
     """Where its tasks can be in images instead of in memory."""
-    why_no_images = "no check-points: they need control groups"
+    why_no_images = "they need control groups"
 
     def __init__(self, root: Path, node: str, cores: float, memory_bytes: int, output_bytes: int) -> None:
         self.node, self.cores, self.memory_bytes, self.output_bytes = node, cores, memory_bytes, output_bytes
@@ -536,8 +536,8 @@ class SupervisedDriver(ABC):
                 self.forget(task)
             except (DriverError, OSError) as error:
                 problems.append(str(error))
-        if self.images is not None:
-            self.images.sweep()
+        if (images := self.files.tasks.parent / IMAGES).exists():
+            remove_strays(images, self.files)
         try:
             self.remove_node()
         except DriverError as error:

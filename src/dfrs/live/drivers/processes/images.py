@@ -108,8 +108,7 @@ class Images:
 
     def sweep(self) -> None:
         """Remove what is nobody's: of callers that were killed, and of tasks that have ended."""
-        for image in self.directory.iterdir():
-            remove_unlocked(image, lambda path: str(path) not in self._links(path.name))
+        remove_strays(self.directory, self.files)
         for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
             remove_unlocked(folder)
 
@@ -134,10 +133,6 @@ class Images:
                 place.freeze(FREEZE_S)
         else:
             place.kill(FREEZE_S)
-
-    def _links(self, name: str) -> list[str]:
-        task = f"{self.files.tasks}/{'.'.join(name.split('.')[:3])}"
-        return [read_link(f"{task}/{link}") for link in ("image", "spent")]
 
     def manifest(self, task: TaskId) -> Manifest | None:
         """Of the image in which a task is; None if it is in none."""
@@ -439,6 +434,17 @@ class Images:
             if time.monotonic() > until:
                 raise ImageError(f"task {task}: was not restored within {timeout_s:g} s")
             time.sleep(0.002)
+
+
+def remove_strays(directory: Path, files: TaskDirectory) -> None:
+    """Remove images that are nobody's, of callers that were killed or of tasks that are gone."""
+
+    def unwanted(path: Path) -> bool:
+        task = f"{files.tasks}/{'.'.join(path.name.split('.')[:3])}"
+        return str(path) not in [read_link(f"{task}/{link}") for link in ("image", "spent")]
+
+    for image in directory.iterdir():
+        remove_unlocked(image, unwanted)
 
 
 @contextlib.contextmanager
