@@ -175,7 +175,6 @@ def main():
                 struck += 1
             wrong += kills.problems(jobs)
             total = [a + b for a, b in zip(total, moved(kills.client, jobs), strict=True)]
-            if wrong: time.sleep(float(os.environ.get("KEEP_S","0")))
             print(f"{struck} strikes {kills.done}, {total[0]} moves, {total[1]} pauses; wrong: {wrong}", flush=True)
     sys.exit(bool(wrong))
 

@@ -498,7 +498,7 @@ def test_what_may_yet_be_started_is_named_until_it_may_not():
 
 
 SOURCE = Source(address="h2.test", port=4711, certificate="", token="5" * 64)
-GRANT, NEXT_GRANT = Grant(token="5" * 64, certificate=""), Grant(token="6" * 64, certificate="")
+GRANT, NEXT_GRANT = Grant(token="5" * 64, certificate="PEM"), Grant(token="6" * 64, certificate="PEM")
 
 
 class FakeTransfers:
