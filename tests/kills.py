@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dfrs.live.client import Client, read_client_file
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
+from tests.installed_policy import installed
 from tests.live_processes import processes_with
 from tests.small_policies import Mover
 
@@ -34,7 +35,6 @@ for number in range(int(sys.argv[1])):
     print(number, flush=True)
     time.sleep(0.05)
 """
-METADATA = "Metadata-Version: 2.1\nName: dfrs-kills\nVersion: 1\n"
 
 
 def erratic():
@@ -49,12 +49,8 @@ class Kills:
         self.folder, self.state, self.seconds = Path(folder), Path(folder) / "state", seconds
         self.random = random.Random(seed)
         self.done = dict.fromkeys(("agent", "controller", "cut"), 0)
-        info = self.folder / "dfrs_kills-1.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(METADATA)
-        (info / "entry_points.txt").write_text("[dfrs.policies]\nErratic = tests.kills:erratic\n")
-        path = os.pathsep.join([str(self.folder), str(Path(__file__).parents[1])])
-        self.environment = os.environ | {"DFRS_STATE": str(self.state), "PYTHONPATH": path, "DFRS_PORT": "0"}
+        found = installed(self.folder / "policy", "Erratic", "tests.kills:erratic")
+        self.environment = os.environ | found | {"DFRS_STATE": str(self.state), "DFRS_PORT": "0"}
 
     def command(self, *arguments):
         return subprocess.run(

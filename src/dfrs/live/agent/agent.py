@@ -16,7 +16,6 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,7 +28,7 @@ from websockets.frames import CloseCode
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
-from dfrs.live.drivers.base import Driver, DriverError, Usage
+from dfrs.live.drivers.base import Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.wire import (
     PROTOCOL,
@@ -134,8 +133,13 @@ class Agent:
     async def run(self) -> None:
         """Serve until stopped, whatever becomes of the controller. Raises AgentRefusedError."""
         self._contact_s = time.monotonic()
+        loop = asyncio.get_running_loop()
+
+        def refused(task: TaskId, token: str, why: str) -> None:
+            loop.call_soon_threadsafe(self._reconciler.refuse, task, token, why)
+
         if self._transfers is not None:
-            self._transfers.refused = partial(asyncio.get_running_loop().call_soon_threadsafe, self._reconciler.refuse)
+            self._transfers.refused = refused
         try:
             await first_of(
                 self._reconciler.run(),
