@@ -129,7 +129,8 @@ class Kills:
             said = self.command("logs", job.id).split()
             whole = [str(number) for number in range(int(self.seconds / 0.05))]
             if job.state is not JobState.DONE:
-                found.append(f"job {job.id}: {job.state.value}: {job.exit}: {job.why}; said {len(said)} numbers")
+                found.append(f"job {job.id}: {job.state.value}: {job.exit}; said {len(said)} numbers")
+                found += [f"  {line}" for line in self.command("explain", job.id).splitlines()[-12:]]
             elif said != whole:
                 missing = sorted(set(map(int, whole)) - set(map(int, said)))
                 found.append(f"job {job.id}: said {len(said)} numbers; missing: {missing[:1]} to {missing[-1:]}")
@@ -171,7 +172,7 @@ def main():
                 struck += 1
             wrong += kills.problems(jobs)
             total = [a + b for a, b in zip(total, moved(kills.client, jobs), strict=True)]
-            print(f"{struck} strikes {kills.done}, {total[0]} moves, {total[1]} pauses; wrong: {wrong}", flush=True)
+            print(f"{struck} strikes {kills.done}, {total[0]} moves, {total[1]} pauses; {len(wrong)} problems", *wrong, sep="\n", flush=True)
     sys.exit(bool(wrong))
 
 
