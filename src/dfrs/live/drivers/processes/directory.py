@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import get_args
 
 from dfrs.live.drivers.base import DriverError, Exit, ExitKind, Stream, TaskId
-from dfrs.live.drivers.processes.supervisor import Place, living, pack, read_link, read_text, replace_file, unpack
+from dfrs.live.drivers.processes.supervisor import (
+    Place,
+    living,
+    pack,
+    read_link,
+    read_text,
+    remove,
+    replace_file,
+    unpack,
+)
 
 TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
 BLOCK_BYTES = 4096
@@ -240,15 +249,21 @@ class TaskDirectory:
         gone = f"{self.tasks}/.gone.{task}.{uuid.uuid4().hex}"
         try:
             for stream in get_args(Stream) if output else ():
-                # It may have been here before, and what was kept of it then need not go with what it has now.
-                for start in self._segments(str(self.kept), f"{task}.{stream}."):
-                    os.unlink(f"{self.kept}/{task}.{stream}.{start}")
                 for start in self._segments(path, f"{stream}."):
                     os.rename(f"{path}/{stream}.{start}", f"{self.kept}/{task}.{stream}.{start}")
             os.rename(path, gone)
         except OSError as error:
             raise DriverError(f"task {task}: cannot remove {path}: {error.strerror}") from error
         shutil.rmtree(gone, ignore_errors=True)
+
+    def drop_output(self, task: TaskId) -> None:
+        """Remove what was kept of a task that comes back with all of its output. Raises DriverError."""
+        try:
+            for stream in get_args(Stream):
+                for start in self._segments(str(self.kept), f"{task}.{stream}."):
+                    remove(f"{self.kept}/{task}.{stream}.{start}")
+        except OSError as error:
+            raise DriverError(f"task {task}: cannot remove its former output: {error.strerror}") from error
 
     def prune_output(self, max_bytes: int) -> None:
         """Remove the output of forgotten tasks, oldest first, until what is left is at most `max_bytes`."""

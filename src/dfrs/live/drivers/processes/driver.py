@@ -178,9 +178,11 @@ class SupervisedDriver(ABC):
         if ended is not None:
             self._ended[task] = ended
             return status(state=TaskState.EXITED, exit=ended)
+        # Before the next question: what is parked and then in no image has gone on meanwhile, or was to end.
+        parked = self.files.parked(task)
         if self.files.in_image(task):
             return status(state=TaskState.HANDED if owner.handed else TaskState.PAUSED)
-        name, parked = self.files.supervisor(task), self.files.parked(task)
+        name = self.files.supervisor(task)
         if not name and not parked and not self.files.busy(task) and not self.files.supervisor(task):
             return status(state=TaskState.ABSENT)
         if (name or parked) and supervisor.living(name) is None:
@@ -374,6 +376,7 @@ class SupervisedDriver(ABC):
             arrived = Owner(
                 node=self.node, transfers=history.transfers, place=self._place(task), carried=history.carried
             )
+            self.files.drop_output(task)
             self.files.create(task, arrived, _entries(task, spec, self.node) + self._extras(task, spec, 0.0))
 
         try:

@@ -158,7 +158,7 @@ def receive(stream: BinaryIO, target: Writer) -> None:
     """Take what `Frames` sends. Raises EOFError if it breaks off, and what `target` raises."""
     while True:
         name_length, length = struct.unpack("<HI", _exactly(stream, 6))
-        name = _exactly(stream, name_length).decode()
+        name = _exactly(stream, name_length).decode(errors="replace")
         if not name:
             return
         if not (IMAGE_FILE.fullmatch(name) or OUTPUT_FILE.fullmatch(name)) or length > 2 * CHUNK_BYTES:
