@@ -60,6 +60,11 @@ CASES = [
     (desired(H, grant=GRANT), R, DONE),
     (desired(H, grant=GRANT), P, DONE),
     (desired(H, grant=GRANT), H, DONE),
+    (
+        desired(R, take=True, source=SOURCE),
+        H,
+        NextAction(problem="a copy that was given up is here: it is to be forgotten first"),
+    ),
 ]
 
 

@@ -112,6 +112,8 @@ def _present(
             return DONE
         case TaskState.ABSENT:
             return _arrive(desired, was_here)
+        case TaskState.HANDED if desired.source is not None:
+            return NextAction(problem="a copy that was given up is here: it is to be forgotten first")
         case TaskState.HANDED:
             return _do(Verb.TAKE, share)
         case _ if desired.state is TaskState.PAUSED:
