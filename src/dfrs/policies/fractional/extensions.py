@@ -1,12 +1,12 @@
-"""Parts that go beyond the documents, as [Stillwell2010] 8.3.1 asks: weights, decay, deadlines, migration budgets."""
+"""Parts beyond the documents, as [Stillwell2010] 8.3.1 asks: weights, decay, deadlines, periods, migration budgets."""
 
 from dataclasses import dataclass
-from math import floor, inf
+from math import floor, inf, sqrt
 
 import numpy as np
 
 from dfrs.kernels.shares import fill
-from dfrs.model.decisions import RUNNING, Snapshot
+from dfrs.model.decisions import RUNNING, Prices, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
 from dfrs.placement.adapt import Adapt, Budget
@@ -66,6 +66,23 @@ class Deadlines:
             return None
         latest = self.least_s * floor((snapshot.now_s + soonest) / self.least_s)
         return max(next_multiple(snapshot.now_s, self.least_s), latest)
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPeriod:
+    """A period that grows with the square root of what it costs to pause and resume a job, or to move it.
+
+    Were jobs only to lose that once a period, and half a period on average until they are packed anew, this would lose
+    least: as with the period of check-points, their sum is least where both grow alike.
+    """
+
+    per_price_s: float
+    """The period is the geometric mean of the price and this."""
+    least_s: float
+
+    def __call__(self, prices: Prices, /) -> float:
+        """Seconds."""
+        return max(self.least_s, sqrt(self.per_price_s * prices.most_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
