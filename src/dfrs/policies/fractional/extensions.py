@@ -1,7 +1,7 @@
 """Parts beyond the documents, as [Stillwell2010] 8.3.1 asks: weights, decay, deadlines, periods, migration budgets."""
 
 from dataclasses import dataclass
-from math import floor, inf, sqrt
+from math import floor, inf
 
 import numpy as np
 
@@ -68,21 +68,20 @@ class Deadlines:
         return max(next_multiple(snapshot.now_s, self.least_s), latest)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PricedPeriod:
-    """A period that grows with the square root of what it costs to pause and resume a job, or to move it.
+    """A period of so many times what it costs to pause and resume a job, or to move it.
 
-    Were jobs only to lose that once a period, and half a period on average until they are packed anew, this would lose
-    least: as with the period of check-points, their sum is least where both grow alike.
+    So a job that every repacking pauses or moves loses at most one part in `times` of its time.
     """
 
-    per_price_s: float
-    """The period is the geometric mean of the price and this."""
+    times: float
     least_s: float
+    most_s: float
 
     def __call__(self, prices: Prices, /) -> float:
         """Seconds."""
-        return max(self.least_s, sqrt(self.per_price_s * prices.most_s))
+        return min(max(self.times * prices.most_s, self.least_s), self.most_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from dfrs.policies.fractional.vector_repack import DEFAULT_PACKING, PACKINGS, Ve
 PERIOD_S = 600.0
 """Twice the rescheduling penalty of the published experiments ([Stillwell2010] 5.3.1)."""
 
-PER_PRICE_S, LEAST_PERIOD_S = 1200.0, 60.0
-"""With `auto`: the published period at the published penalty, and what is best where pauses cost nothing."""
+PRICED_PERIOD = PricedPeriod(times=30.0, least_s=60.0, most_s=3600.0)
+"""Of `auto`. By measurement, see docs/explanation/abilities.md."""
 
 _MODES = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
 SUBMISSIONS = (*_MODES, "MCB")
@@ -130,7 +130,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         on_needs=None if spec.needs is None else Improving(repack=_packer(spec, aim, priority), threshold=spec.needs),
         shares=shares,
         period_s=spec.period_s,
-        priced=PricedPeriod(PER_PRICE_S, LEAST_PERIOD_S) if spec.priced else None,
+        priced=PRICED_PERIOD if spec.priced else None,
         deadlines=Deadlines(spec.period_s or PERIOD_S) if spec.due else None,
     )
 
