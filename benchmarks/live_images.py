@@ -1,7 +1,13 @@
-"""How long check-points take, and how large they are: programs of which half of the memory cannot be compressed."""
+"""How long check-points and moves between hosts take: programs of which half of the memory cannot be compressed.
 
+Two state roots on this machine stand for two hosts, and a pair of sockets for the network.
+"""
+
+import socket
 import tempfile
+import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -21,8 +27,9 @@ import os, sys, time
 data = bytearray(int(sys.argv[1]) << 20)
 for start in range(0, len(data), 1 << 20):
     data[start : start + (1 << 19)] = os.urandom(1 << 19)
-print("ready", flush=True)
-time.sleep(3600)
+while True:
+    print(time.time(), flush=True)
+    time.sleep(0.01)
 """
 
 
@@ -31,22 +38,8 @@ def measured(criu: Criu, size_mb: int, *, compress: bool) -> tuple[float, float,
     with tempfile.TemporaryDirectory() as root:
         driver = ProcessDriver(Path(root), "bench-images", "n0", cores=1.0, memory_bytes=4 << 30)
         images = Images(Path(root), 4 << 30, criu, compress=compress)
-        command = ("/usr/bin/env", "python3", "-c", PROGRAM, str(size_mb))
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-        driver.start(
-            TASK,
-            TaskSpec(
-                command=command,
-                directory="/",
-                environment=environment,
-                tasks=1,
-                peers=("127.0.0.1",),
-                memory_bytes=(size_mb + 64) << 20,
-            ),
-            1.0,
-        )
-        while not driver.output(TASK, "out", 0, 1)[0]:
-            time.sleep(0.01)
+        driver.start(TASK, _spec(size_mb), 1.0)
+        _await_output(driver, 0)
         dumps: list[float] = []
         restores: list[float] = []
         stored = 0
@@ -61,8 +54,60 @@ def measured(criu: Criu, size_mb: int, *, compress: bool) -> tuple[float, float,
     return median(dumps), median(restores), stored
 
 
+def _spec(size_mb: int) -> TaskSpec:
+    return TaskSpec(
+        command=("/usr/bin/env", "python3", "-c", PROGRAM, str(size_mb)),
+        directory="/",
+        environment={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        tasks=1,
+        peers=("127.0.0.1",),
+        memory_bytes=(size_mb + 64) << 20,
+    )
+
+
+def _await_output(driver: ProcessDriver, beyond: int) -> None:
+    while driver.output(TASK, "out", 0, 1)[2] <= beyond:
+        time.sleep(0.002)
+
+
+def gaps(size_mb: int) -> list[float]:
+    """For how many seconds a program with so much memory said nothing while it moved, there and back again."""
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        here, there = (
+            ProcessDriver(Path(root), f"bench-{name}", "n0", cores=1.0, memory_bytes=4 << 30, images_bytes=4 << 30)
+            for name, root in (("a", first), ("b", second))
+        )
+        here.start(TASK, _spec(size_mb), 1.0)
+        _await_output(here, 0)
+        for _ in range(TIMES):
+            _move(here, there, _spec(size_mb))
+            _await_output(there, there.output(TASK, "out", 0, 0)[2])
+            here.forget(TASK)
+            here, there = there, here
+        said = [float(word) for word in here.output(TASK, "out", 0, 1 << 24)[0].split()[:-1]]
+        for driver in (here, there):
+            driver.sweep()
+    return sorted(after - before for before, after in pairwise(said))[-TIMES:]
+
+
+def _move(here: ProcessDriver, there: ProcessDriver, spec: TaskSpec) -> None:
+    ours, theirs = socket.socketpair()
+
+    def give() -> None:
+        with ours, ours.makefile("wb") as stream:
+            here.send(TASK, stream)
+
+    sender = threading.Thread(target=give)
+    sender.start()
+    with theirs, theirs.makefile("rb") as stream:
+        there.receive(TASK, spec, stream)
+    sender.join()
+    there.take(TASK, 1.0)
+    there.resume(TASK)
+
+
 def main() -> None:
-    """All sizes, with compression and without."""
+    """All sizes, with compression and without; then moves."""
     criu, why = find_criu()
     if criu is None:
         raise DriverError(why)
@@ -73,3 +118,8 @@ def main() -> None:
             figures = (f"{dump_s:.2f}", f"{restore_s:.2f}", f"{stored / 1e6:.0f}")
             table.add_row(str(size_mb), "yes" if compress else "no", *figures)
     console.print(table)
+    moves = Table("memory, MB", "median gap, s", "longest, s", title="moves to another host")
+    for size_mb in SIZES_MB:
+        found = gaps(size_mb)
+        moves.add_row(str(size_mb), f"{median(found):.2f}", f"{max(found):.2f}")
+    console.print(moves)

@@ -21,8 +21,8 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
 settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# Some tests turn swap space on: what other tests start meanwhile is not to use it.
-os.environ["DFRS_SWAP"] = "0"
+# Some tests turn swap space on: what other tests start meanwhile is not to use it. Nor a CRIU that is there.
+os.environ["DFRS_SWAP"] = os.environ["DFRS_IMAGES"] = "0"
 
 APART = (
     "acceptance/test_docs.py",
@@ -50,6 +50,7 @@ LONG = (
     "unit/test_cli_farm.py",
     "unit/test_engine_fuzz.py",
     "unit/test_driver_crashes.py",
+    "unit/test_driver_images.py",
     "unit/test_engine.py",
     "unit/test_farm_packing.py",
     "unit/test_images.py",

@@ -53,12 +53,19 @@ def task_spec(*, seconds=NO_END, need=1.0, code=0, memory_bytes=1 << 26, tasks=1
     )
 
 
-def desired(state, version=1, task=None, *, share=0.5, spec=None, take=False, grace=0.0):
+def desired(state, version=1, task=None, *, share=0.5, spec=None, take=False, grace=0.0, **more):
     """A Desired; RUNNING and PAUSED have a spec."""
     if spec is None and state in {TaskState.RUNNING, TaskState.PAUSED}:
         spec = task_spec()
     return Desired(
-        task=task or task_id(), version=version, state=state, share_cores=share, spec=spec, take=take, grace_s=grace
+        task=task or task_id(),
+        version=version,
+        state=state,
+        share_cores=share,
+        spec=spec,
+        take=take,
+        grace_s=grace,
+        **more,
     )
 
 
@@ -72,6 +79,7 @@ class FakeTask:
     cpu_s: float = 0.0
     exit: Exit | None = None
     kill_at: float | None = None
+    transfers: int = 0
     output: dict[str, bytes] = field(default_factory=lambda: {"out": b"", "err": b""})
 
     def __post_init__(self):
@@ -148,7 +156,10 @@ class FakeDriver:
         self._enter("tasks")
         with self.host.lock:
             self._settle()
-            return [TaskStatus(task=task, state=fake.state, exit=fake.exit) for task, fake in self.here.items()]
+            return [
+                TaskStatus(task=task, state=fake.state, exit=fake.exit, transfers=fake.transfers)
+                for task, fake in self.here.items()
+            ]
 
     def start(self, task, spec, share_cores):
         with self._call("start", task):
@@ -176,6 +187,11 @@ class FakeDriver:
             if fake is not None and fake.state in {TaskState.RUNNING, TaskState.PAUSED}:
                 fake.state = TaskState.HANDED
                 self.host.handed[task] = (self, fake)
+
+    def receive(self, task, spec, stream):
+        with self._call("receive", task):
+            if task not in self.here:
+                self.here[task] = FakeTask(spec, state=TaskState.PAUSED, transfers=int(stream.read()))
 
     def set_share(self, task, share_cores):
         with self._call("set_share", task):

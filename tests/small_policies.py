@@ -114,3 +114,18 @@ class Swapper:
             if len(free):
                 after[slot] = free[0]
         return Target(after, (after >= 0).astype(np.float64), snapshot.now_s + self.period_s)
+
+
+class Turn:
+    """All jobs on one node; at each wake, on the next one."""
+
+    def __init__(self, period_s: float) -> None:
+        self.period_s = period_s
+
+    def decide(self, snapshot: Snapshot, /) -> Target:
+        here = snapshot.task_nodes[snapshot.task_nodes >= 0]
+        node = int(here[0]) if len(here) else 0
+        node = (node + (snapshot.cause == Cause.WAKE)) % len(snapshot.capacity)
+        needs = float((snapshot.jobs["need"] * snapshot.jobs["tasks"]).sum())
+        yields = np.full(len(snapshot.jobs), min(1.0, float(snapshot.capacity[node, 0]) / max(needs, 1e-9)))
+        return Target(np.full(len(snapshot.task_nodes), node), yields, snapshot.now_s + self.period_s)

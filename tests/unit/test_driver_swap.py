@@ -1,15 +1,17 @@
 """Pauses that free memory: the memory of real processes goes to real swap space, and comes back."""
 
 import shutil
+import socket
 import subprocess
 import threading
 
 import pytest
 
-from dfrs.live.drivers.base import NotYetError, PauseRefusedError, TaskState
+from dfrs.live.drivers.base import CheckpointRefusedError, NotYetError, PauseRefusedError, TaskState
 from dfrs.live.drivers.control_groups.driver import ProcessDriver
 from dfrs.live.drivers.control_groups.swap import swap_space
 from tests.driver_hosts import MIB, PYTHON, host, needs_groups, needs_root, running, state, task, until
+from tests.images import NEEDS_CRIU, Breaking
 
 __all__ = ["host"]
 
@@ -126,6 +128,55 @@ def test_without_room_in_swap_space_the_pause_is_refused_and_the_task_runs_on(ho
     assert used_mib(node, task())[0] > 90
     with pytest.raises(NotYetError):
         node.start(task(2), host.spec("/bin/sleep", "60", memory_bytes=node.memory_bytes), 0.5)
+
+
+@NEEDS_CRIU
+def test_what_does_not_fit_into_swap_space_goes_to_an_image(host):
+    node = node_of(host, images_bytes=1 << 30)
+    begin(host, node, task(1), 16)
+    begin(host, node, task(2), 96)
+    node.swap_bytes = 32 * MIB
+    for which in (task(1), task(2)):
+        node.pause(which)
+    assert [node.files.in_image(which) for which in (task(1), task(2))] == [False, True]
+    assert [one.kept for one in node.tasks()] == [False, False]
+    assert used_mib(node, task(2))[0] < 10
+    # What is in swap space can be check-pointed as well, and the disk may have no room either.
+    node.images.max_bytes = MIB
+    for which in (task(1), task(2)):
+        node.resume(which)
+    both = r"\Atask 2.0.0: cannot be paused: \d+ MiB to swap, [^\n;]*left; cannot be check-pointed: images[^\n]*\Z"
+    with pytest.raises(PauseRefusedError, match=both):
+        node.pause(task(2))
+    assert state(node, task(2)) is TaskState.RUNNING
+    node.pause(task(1))
+    node.images.max_bytes = 1 << 30
+    with pytest.raises(BrokenPipeError):
+        node.send(task(1), Breaking())
+    assert state(node, task(1)) is TaskState.HANDED
+    node.take(task(1), 0.5)
+    node.resume(task(1))
+    for which in (task(1), task(2)):
+        before = node.output(which, "out", 0, 0)[2]
+        until(lambda which=which, before=before: node.output(which, "out", 0, 0)[2] > before + 12, 20.0)
+
+
+@NEEDS_CRIU
+def test_what_cannot_be_check_pointed_is_in_swap_space_again(host):
+    node = node_of(host, images_bytes=1 << 30)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connect = f"import socket; c = socket.create_connection(('127.0.0.1', {server.getsockname()[1]}))\n"
+        spec = host.spec(PYTHON, "-c", connect + HOLDS, "64", memory_bytes=128 * MIB)
+        node.start(task(), spec, 0.5)
+        until(lambda: b"ready" in node.output(task(), "out", 0, 100)[0], 20.0)
+        node.pause(task())
+        with pytest.raises(CheckpointRefusedError, match="TCP"):
+            node.send(task(), Breaking())
+        # Not settled: the pause is repeated.
+        assert (node.tasks()[0].state, node.tasks()[0].kept) == (TaskState.PAUSED, None)
+        node.pause(task())
+        assert node.tasks()[0].kept is False
+        assert used_mib(node, task())[0] < 10
 
 
 def test_locked_memory_stays_and_the_pause_is_refused(host):

@@ -4,7 +4,6 @@ Needs a CRIU that works, which `make criu` unpacks into .venv/criu, or which DFR
 """
 
 import contextlib
-import io
 import os
 import random
 import signal
@@ -18,13 +17,11 @@ from pathlib import Path
 import pytest
 
 from dfrs.live.drivers.base import ExitKind, TaskState
-from dfrs.live.drivers.control_groups.groups import mounts
-from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
 from dfrs.live.drivers.processes import criu as criu_module
 from dfrs.live.drivers.processes import images as images_module
 from dfrs.live.drivers.processes.criu import find_criu
-from dfrs.live.drivers.processes.image_files import Frames, ImageError, Manifest, receive
-from dfrs.live.drivers.processes.images import Images, unfit
+from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, receive
+from dfrs.live.drivers.processes.images import Images
 from dfrs.live.drivers.processes.supervisor import living, read_text, stat_fields, unpack
 from tests.driver_hosts import (
     MIB,
@@ -41,46 +38,27 @@ from tests.driver_hosts import (
     until,
     used,
 )
+from tests.images import (
+    COUNTER,
+    CRIU,
+    FAMILY,
+    NEEDS_CRIU,
+    ONE,
+    UNIFIED,
+    Breaking,
+    advances,
+    counted,
+    criu_of,
+    output,
+    second_version,
+    small_disk,
+    start,
+    stop,
+    written,
+)
 
-UNPACKED = Path(__file__).parents[2] / ".venv/criu/criu"
-if UNPACKED.exists():
-    os.environ.setdefault("DFRS_CRIU", str(UNPACKED))
-CRIU, WHY = find_criu()
-pytestmark = [needs_root, needs_groups, pytest.mark.skipif(CRIU is None, reason=WHY or "-")]
-__all__ = ["host"]
-
-COUNTER = """
-import os, sys, time
-size = int(sys.argv[1]) << 20
-data = bytearray(size)
-for start in range(0, size, 1 << 20):
-    data[start : start + (1 << 19)] = os.urandom(1 << 19)
-number = 0
-while True:
-    sys.stdout.write("a %d\\n" % number)
-    sys.stdout.flush()
-    number += 1
-    time.sleep(0.0005)
-"""
-FAMILY = """
-import os, threading, time
-def count(name):
-    number = 0
-    while True:
-        os.write(1, b"%s %d\\n" % (name, number))
-        number += 1
-        time.sleep(0.001)
-for name in (b"b", b"c", b"d"):
-    if os.fork() == 0:
-        threading.Thread(target=count, args=(name + b"1",)).start()
-        count(name)
-for name in (b"a1", b"a2"):
-    threading.Thread(target=count, args=(name,)).start()
-count(b"a")
-"""
-
-
-ONE = task()
+pytestmark = [needs_root, needs_groups, NEEDS_CRIU]
+__all__ = ["host", "small_disk"]
 
 
 def images_of(host, max_bytes=1 << 30, **options):
@@ -89,53 +67,6 @@ def images_of(host, max_bytes=1 << 30, **options):
 
 def back(images, node, which=ONE):
     images.restore(which, node.groups.group(str(which)).entries(), node.launch)
-
-
-def output(node, which=ONE):
-    return node.output(which, "out", 0, 1 << 30)[0]
-
-
-def written(node, which=ONE):
-    return node.output(which, "out", 0, 1)[2]
-
-
-def advances(node, which=ONE):
-    """That it runs: it writes."""
-    before = written(node, which)
-    until(lambda: written(node, which) > before)
-    return True
-
-
-def counted(node, which=ONE):
-    """That each of its writers wrote each number once, in order; the writers."""
-    last = {}
-    for line in output(node, which).splitlines():
-        name, number = line.split()
-        assert int(number) == last.get(name, -1) + 1
-        last[name] = int(number)
-    assert node.output(which, "err", 0, 100)[0] == b""
-    return set(last)
-
-
-def start(node, host, program=COUNTER, size=8, **options):
-    options = {"memory_bytes": (size + 64) * MIB} | options
-    node.start(task(), host.spec(PYTHON, "-c", program, str(size), **options), 1.0)
-    pid = running(node, task())
-    until(lambda: written(node))
-    return pid
-
-
-def stop(node):
-    node.stop(task(), 5.0)
-    return ended(node, task())
-
-
-UNIFIED = mounts(Path("/proc/mounts").read_text())[1]
-
-
-def second_version(host, **options):
-    """A node in groups of version 2, also where the controllers belong to version 1: memory is not counted then."""
-    return host.node(groups=NodeGroupV2(UNIFIED, host.cluster, "n0"), cpus=None, **options)
 
 
 @pytest.mark.skipif(UNIFIED is None, reason="needs control groups of version 2")
@@ -217,19 +148,19 @@ def test_on_another_host(host, tmp_path, at_once):
         frames = Frames(stream)
         images.checkpoint(task(), frames if at_once else None)
         assert (stream.tell() > 16 * MIB // 4) is at_once
-        images.send(task(), frames)
+        images.send(task(), frames, promise)
         for length in (0, 3, stream.tell() // 2, stream.tell() - 1):
             stream.seek(0)
             with open(tmp_path / "part", "w+b") as part:
                 part.write(stream.read(length))
                 part.seek(0)
                 with pytest.raises(EOFError):
-                    images_there.receive(task(), part, lambda: None)
+                    images_there.receive(task(), part, lambda _: None)
             assert images_there.used_bytes() == 0
             assert there.tasks() == []
         for _ in range(2):
             stream.seek(0)
-            images_there.receive(task(), stream, lambda: adopt(there, node))
+            images_there.receive(task(), stream, lambda history: adopt(there, node))
     assert images_there.used_bytes() < 1.1 * images.used_bytes()
     ends, limit = written(node), node._limit(task())
     node.forget(task())
@@ -268,13 +199,8 @@ def test_a_program_that_runs_others_all_the_time(host):
     assert counted(node) == {b"a"}
 
 
-class Breaking(io.BytesIO):
-    """A connection that breaks after some bytes."""
-
-    def write(self, data):
-        if self.tell() > MIB:
-            raise BrokenPipeError
-        return super().write(data)
+def promise():
+    return History(transfers=1, carried={})
 
 
 def test_a_connection_that_breaks_does_not_end_the_dump(host):
@@ -283,7 +209,7 @@ def test_a_connection_that_breaks_does_not_end_the_dump(host):
     frames = Frames(Breaking())
     images.checkpoint(task(), frames)
     with pytest.raises(BrokenPipeError):
-        images.send(task(), frames)
+        images.send(task(), frames, promise)
     back(images, node)
     assert advances(node)
     stop(node)
@@ -469,7 +395,7 @@ def test_a_budget(host):
     node = host.node()
     start(node, host, size=64)
     images = images_of(host, 8 * MIB)
-    with pytest.raises(ImageError, match="images may take 8388608 bytes"):
+    with pytest.raises(ImageError, match="images may take 8 MiB"):
         images.checkpoint(task())
     assert images.used_bytes() == 0
     assert state(node, task()) is TaskState.RUNNING
@@ -484,18 +410,6 @@ def test_a_budget(host):
     assert advances(node)
     stop(node)
     assert counted(node) == {b"a"}
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A host whose disk has 32 MiB."""
-    path = tmp_path / "small"
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "none", path], check=True)
-    made = Host(path / "state")
-    yield made
-    made.close()
-    subprocess.run(["umount", path], check=True)
 
 
 def test_a_full_disk(small_disk):
@@ -525,26 +439,6 @@ def test_a_full_disk(small_disk):
     assert advances(node)
     stop(node)
     assert counted(node) == {b"a"}
-
-
-def criu_of(host):
-    """A CRIU at work on this host, itself or one of its helpers."""
-    own = f"dfrs/{host.cluster}/"
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                told = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if b"/criu" in told and (own.encode() in told or own in group_of(entry)):
-                yield int(entry.name)
-
-
-def group_of(entry):
-    try:
-        return (entry / "cgroup").read_text() if b"restore" in (entry / "cmdline").read_bytes() else ""
-    except OSError:
-        return ""
 
 
 def settled(host, images, node):
@@ -662,37 +556,45 @@ def test_supervisor_killed_at_any_instant(host):
 
 def test_why_there_is_no_criu(tmp_path, monkeypatch):
     monkeypatch.setenv("DFRS_CRIU", str(tmp_path / "none"))
-    assert find_criu() == (None, f"no check-points: {tmp_path}/none: No such file or directory")
+    assert find_criu() == (None, f"{tmp_path}/none: No such file or directory")
     monkeypatch.delenv("DFRS_CRIU")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_criu() == (None, "no check-points: no criu: install it or name it in DFRS_CRIU")
+    assert find_criu() == (None, "no criu: install it or name it in DFRS_CRIU")
     program = tmp_path / "criu"
     program.write_text(
         "#!/bin/sh\n[ $1 = dump ] && echo 'Error (a.c:1): no vDSO here' && exit 1\necho Version: 3.17.1\n"
     )
     program.chmod(0o755)
     cache = tmp_path / "cache"
-    for _ in range(2):
-        assert find_criu(cache) == (None, f"no check-points: {program}: no vDSO here")
-    monkeypatch.setattr(criu_module, "_probe", lambda program: pytest.fail("asked again"))
-    assert find_criu(cache)[0] is None
+    assert find_criu(cache) == (None, f"{program}: no vDSO here")
+    assert not cache.exists()
 
 
-def test_where_an_image_does_not_fit():
-    made = Manifest(
-        codec="zstd",
-        criu=CRIU.version,
-        machine=os.uname().machine,
-        cpu=images_module.cpu_flags(),
-        main=9,
-        numbers=(9,),
-        plain_bytes=1,
-        stored_bytes=1,
-    )
-    assert unfit(made, CRIU) == ""
-    assert "the CPU here lacks far-too-new" in unfit(made.model_copy(update={"cpu": ("far-too-new",)}), CRIU)
-    assert "made on m68k" in unfit(made.model_copy(update={"machine": "m68k"}), CRIU)
-    assert "made by CRIU 99.1" in unfit(made.model_copy(update={"criu": "99.1"}), CRIU)
+def test_that_a_criu_works_is_tried_once_a_boot(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("DFRS_CRIU", CRIU.program)
+    assert find_criu(cache)[0].version == CRIU.version
+    monkeypatch.setattr(criu_module, "_probe", lambda program: ("", "asked again"))
+    assert find_criu(cache)[0].version == CRIU.version
+    monkeypatch.setattr(criu_module.supervisor, "BOOT", "another")
+    assert find_criu(cache) == (None, f"{CRIU.program}: asked again")
+
+
+def test_where_an_image_does_not_fit(tmp_path):
+    here = Images(tmp_path, 0, CRIU).format
+    assert here.why_not_from(here) == ""
+    for field, value, why in (
+        ("cpu", ("far-too-new",), "the CPU here lacks far-too-new"),
+        ("machine", "m68k", "made on m68k"),
+        ("criu", "99.1", "made by CRIU 99.1"),
+        ("kernel", "99.1.2-cloud", "made under Linux 99.1.2-cloud"),
+    ):
+        other = here.model_copy(update={field: value})
+        assert why in here.why_not_from(other)
+    older = here.model_copy(update={"kernel": "5.10.0", "criu": "4.0", "cpu": here.cpu[1:]})
+    assert here.why_not_from(older) == ""
+    patched = here.model_copy(update={"kernel": "6.1.150"})
+    assert patched.model_copy(update={"kernel": "6.1.2"}).why_not_from(patched) == ""
 
 
 def test_frames_that_are_not_of_an_image(tmp_path):

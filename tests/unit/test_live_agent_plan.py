@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dfrs.live.agent.next_action import DONE, NextAction, TaskAction, Verb, plan, plan_fenced
 from dfrs.live.drivers.base import TaskState
+from dfrs.live.protocol.wire import Grant, Source
 from tests.live_fakes import desired
 
 A, S, R, P, H, E = (
@@ -16,6 +17,9 @@ A, S, R, P, H, E = (
     TaskState.HANDED,
     TaskState.EXITED,
 )
+
+SOURCE = Source(address="h2.test", port=4711, certificate="", token="5" * 64)
+GRANT = Grant(token="5" * 64, certificate="")
 
 
 def step(verb, **fields):
@@ -48,6 +52,14 @@ CASES = [
     (desired(A, grace=3.0), P, step(Verb.STOP, grace_s=3.0)),
     (desired(A, grace=3.0), H, step(Verb.STOP, grace_s=3.0)),
     (desired(A), E, step(Verb.FORGET)),
+    (desired(A), H, step(Verb.FORGET)),
+    (desired(R, take=True, source=SOURCE), A, step(Verb.FETCH, share_cores=0.5)),
+    (desired(P, take=True, source=SOURCE), A, step(Verb.FETCH, share_cores=0.5)),
+    (desired(R, take=True, source=SOURCE), P, step(Verb.RESUME)),
+    (desired(R, take=True, source=SOURCE), R, DONE),
+    (desired(H, grant=GRANT), R, DONE),
+    (desired(H, grant=GRANT), P, DONE),
+    (desired(H, grant=GRANT), H, DONE),
 ]
 
 

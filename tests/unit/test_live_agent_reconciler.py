@@ -1,6 +1,7 @@
 """What a reconciler does with messages and a driver: one end whatever the order, no lost exits, faults outlasted."""
 
 import asyncio
+import io
 import threading
 import time
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from dfrs.live.agent import task_reconciler as reconciler
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.drivers.base import DriverError, ExitKind, NotYetError, PauseRefusedError, TaskState
+from dfrs.live.protocol.wire import Grant, Source
 from tests.live_fakes import PATIENCE_S, FakeDriver, FakeHost, desired, task_id, task_spec
 
 ABSENT, RUNNING, PAUSED, HANDED, EXITED = (
@@ -534,5 +536,79 @@ def test_what_may_yet_be_started_is_named_until_it_may_not():
             kept.reconciler.desire([desired(HANDED, 2)])
             await kept.status(state=ABSENT, version=2)
             assert kept.reconciler.statuses() == ()
+
+    asyncio.run(live())
+
+
+SOURCE = Source(address="h2.test", port=4711, certificate="", token="5" * 64)
+GRANT, NEXT_GRANT = Grant(token="5" * 64, certificate="PEM"), Grant(token="6" * 64, certificate="PEM")
+
+
+class FakeTransfers:
+    """Fetches a task that has gone twice from host to host before."""
+
+    def __init__(self):
+        self.grants = []
+        self.problem = None
+
+    def allow(self, _task, grant):
+        self.grants.append(grant)
+
+    def fetch(self, _task, _source, receive):
+        if self.problem is not None:
+            raise self.problem
+        receive(io.BytesIO(b"3"))
+
+
+def test_a_task_is_fetched_and_goes_on():
+    async def live():
+        transfers = FakeTransfers()
+        async with Kept(transfers=transfers) as kept:
+            transfers.problem = DriverError("h2.test: no connection")
+            kept.reconciler.desire([desired(RUNNING, 1, take=True, source=SOURCE)])
+            assert (await kept.status(state=ABSENT, error="fetch: h2.test: no connection")).version == 0
+            assert [status.state for status in kept.reconciler.statuses()] == [ABSENT]
+            transfers.problem = None
+            kept.reconciler.desire([desired(RUNNING, 2, take=True, source=SOURCE)])
+            status = await kept.status(state=RUNNING, version=2)
+            assert (status.transfers, status.error) == (3, "")
+            assert kept.did() == ["receive", "take", "resume"]
+            kept.reconciler.desire([desired(ABSENT, 3)])
+            await kept.status(state=ABSENT, version=3)
+            kept.reconciler.desire([desired(RUNNING, 4, TWO, take=True, source=SOURCE)])
+            await kept.status(TWO, state=RUNNING, version=4)
+
+    asyncio.run(live())
+
+
+def test_who_takes_nothing_from_other_hosts_says_so():
+    async def live():
+        async with Kept() as kept:
+            kept.reconciler.desire([desired(RUNNING, 1, take=True, source=SOURCE)])
+            assert "takes no tasks from other hosts" in await kept.error()
+
+    asyncio.run(live())
+
+
+def test_a_task_goes_on_while_it_is_offered_and_the_offer_ends_with_what_is_desired():
+    async def live():
+        transfers = FakeTransfers()
+        async with Kept(transfers=transfers) as kept:
+            kept.reconciler.desire([desired(RUNNING, 1)])
+            await kept.status(state=RUNNING, version=1)
+            kept.reconciler.desire([desired(HANDED, 2, grant=GRANT)])
+            await kept.status(state=RUNNING, version=2)
+            assert transfers.grants == [GRANT]
+            kept.reconciler.desire([desired(HANDED, 3, grant=NEXT_GRANT)])
+            await kept.status(state=RUNNING, version=3)
+            assert transfers.grants == [GRANT, NEXT_GRANT]
+            kept.reconciler.refuse(ONE, GRANT.token, "too late")
+            kept.reconciler.refuse(ONE, NEXT_GRANT.token, "it holds a device")
+            status = await kept.status(state=RUNNING, refused=3)
+            assert status.error == "it holds a device"
+            kept.reconciler.desire([desired(RUNNING, 4)])
+            assert (await kept.status(state=RUNNING, version=4)).refused == 0
+            assert transfers.grants == [GRANT, NEXT_GRANT, None]
+            assert kept.did() == ["start"]
 
     asyncio.run(live())

@@ -81,7 +81,7 @@ def test_hosts_that_learn_to_exchange_tasks_become_one_island(tmp_path):
                 node.abilities = node.abilities.model_copy(update={"images": IMAGES})
                 node.attach(live.controller)
             await until(lambda: [node.island for node in live.controller.state.nodes] == [0, 0, 0])
-            assert not live.controller.state.core.snapshot().abilities
+            await until(lambda: not live.controller.state.core.snapshot().abilities)
         async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
             assert [node.island for node in live.controller.state.nodes] == [0, 0, 0]
 

@@ -40,7 +40,7 @@ def parse_bytes(text: str, field: str = "size") -> int:
 
 
 def parse_swap(text: str, field: str = "swap") -> int:
-    """Bytes of swap space: as `parse_bytes`, or 0. Raises InputError."""
+    """Bytes of swap space or of images: as `parse_bytes`, or 0. Raises InputError."""
     if text.strip() in {"0", "0B"}:
         return 0
     try:

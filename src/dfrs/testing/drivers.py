@@ -11,9 +11,20 @@ A driver that cannot do something says so in its `abilities`; tests of that skip
 import time
 from collections.abc import Callable
 from functools import partial
+from io import BytesIO
 from typing import Any, TypeVar
 
-from dfrs.live.drivers.base import Driver, DriverError, Exit, ExitKind, TaskId, TaskSpec, TaskState, Usage
+from dfrs.live.drivers.base import (
+    CheckpointRefusedError,
+    Driver,
+    DriverError,
+    Exit,
+    ExitKind,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    Usage,
+)
 
 T = TypeVar("T")
 OpenNode = Callable[[str], Driver]
@@ -234,6 +245,25 @@ class DriverContract:
         first.take(task, 0.5)
         assert exit_of(first, task) == end
         assert state_of(second, task) is TaskState.ABSENT
+
+    def test_a_driver_without_images_sends_and_takes_nothing(self, open_node: OpenNode) -> None:
+        """The task that was to go to another host goes on."""
+        node, task, stream = open_node("n0"), task_id(), BytesIO()
+        if node.abilities.images is not None:
+            _skip("its tasks go to other hosts")
+        self.begin(node, task)
+        try:
+            node.send(task, stream)
+        except CheckpointRefusedError:
+            assert state_of(node, task) is TaskState.RUNNING
+        else:
+            raise AssertionError("a task that cannot be check-pointed: must raise CheckpointRefusedError")
+        try:
+            node.receive(task_id(2), self.spec(*FOREVER), stream)
+        except DriverError:
+            assert state_of(node, task_id(2)) is TaskState.ABSENT
+        else:
+            raise AssertionError("a driver without images: must raise DriverError")
 
     def test_memory_is_limited(self, open_node: OpenNode) -> None:
         """A task that takes more than it may is ended, and it is said why."""

@@ -64,9 +64,24 @@ def agent(
             help="Swap space for the memory of paused tasks, as 8G; default: all the host has; 0: none.",
         ),
     ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DFRS_IMAGES",
+            help="Disk space for check-points of this host's tasks, as 8G; default: a tenth of what is free; 0: none.",
+        ),
+    ] = None,
     address: Annotated[
         str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
     ] = None,
+    transfer_port: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port at which nodes of other hosts fetch tasks; default: any that is free.",
+        ),
+    ] = 0,
     shares: Annotated[
         ShareMode, typer.Option(help="A task's share: a weight, or a cap that it never exceeds.")
     ] = ShareMode.WEIGHTS,
@@ -80,12 +95,14 @@ def agent(
 ) -> None:
     """Keep one node: run its tasks, share its CPUs, report what they use. Ends on SIGTERM; tasks run on.
 
-    One connection to the controller, none from outside. Whatever happens to the controller, the agent or the
+    One connection to the controller; from outside only those of agents of other hosts that fetch a task, where tasks
+    can move between hosts. Whatever happens to the controller, the agent or the
     connection, tasks go on, and the agent tells later how they ended; so after a long loss of the controller a job may
     have been started anew elsewhere while its old self still runs here. Where that must never be, --fence makes the
     agent stop all tasks in time, and the controller has to wait for longer than that before it gives a node up.
 
     Where the host has swap space and the agent is root, the memory of paused tasks goes there, and others may have it.
+    With a CRIU that works, it goes to check-points where that does not suffice, and tasks can move to other hosts.
 
     Examples:
 
@@ -114,13 +131,15 @@ def agent(
         cpus=capacity.cores,
         memory_bytes=capacity.memory_bytes,
         address=address,
+        transfer_port=transfer_port,
         accounts=accounts,
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
         version=__version__,
     )
     group = cluster_name(place) if cluster is None else check_name(cluster, "cluster")
     swap_bytes = None if swap is None else parse_swap(swap)
-    _keep(settings, place, group, capacity.cpu_list, shares, swap_bytes)
+    images_bytes = None if images is None else parse_swap(images, "images")
+    _keep(settings, place, group, capacity.cpu_list, shares, swap_bytes, images_bytes)
 
 
 def read_token(path: Path) -> str:
@@ -146,7 +165,13 @@ def _default_root() -> Path:
 
 
 def _keep(
-    settings: "AgentSettings", root: Path, cluster: str, cpus: str, shares: ShareMode, swap_bytes: int | None
+    settings: "AgentSettings",
+    root: Path,
+    cluster: str,
+    cpus: str,
+    shares: ShareMode,
+    swap_bytes: int | None,
+    images_bytes: int | None,
 ) -> None:
     import asyncio
 
@@ -165,6 +190,7 @@ def _keep(
                 cpus=cpus,
                 shares=shares.value,
                 swap_bytes=swap_bytes,
+                images_bytes=images_bytes,
             )
         )
         try:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -26,7 +27,8 @@ from websockets.frames import CloseCode
 
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
 from dfrs.live.agent.task_reconciler import TaskReconciler
-from dfrs.live.drivers.base import Driver, DriverError, Usage
+from dfrs.live.agent.transfers import Transfers, is_reachable
+from dfrs.live.drivers.base import Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.wire import (
     PROTOCOL,
@@ -39,6 +41,7 @@ from dfrs.live.protocol.wire import (
     Refuse,
     ReportMessage,
     Sample,
+    TransferPort,
     Welcome,
     from_controller,
 )
@@ -76,6 +79,8 @@ class AgentSettings:
     """Nodes of one host can hand tasks to each other."""
     address: str | None = None
     """Under which tasks of other nodes reach this one; None: that of the connection to the controller."""
+    transfer_port: int = 0
+    """Where nodes of other hosts fetch tasks; 0: any that is free."""
     accounts: bool = False
     """Whether each task runs under its user's account instead of the agent's."""
     fence_s: float | None = None
@@ -110,7 +115,11 @@ class Agent:
         self._settings = settings
         self._hello = _hello(driver, settings)
         self._outbox = Outbox()
-        self._reconciler = TaskReconciler(driver, self._outbox.put, accounts=settings.accounts)
+        images = driver.abilities.images is not None
+        self._transfers = Transfers(driver.send, port=settings.transfer_port) if images else None
+        self._reconciler = TaskReconciler(
+            driver, self._outbox.put, accounts=settings.accounts, transfers=self._transfers
+        )
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="dfrs-read")
         self._stopped = asyncio.Event()
         self._contact_s = time.monotonic()
@@ -124,10 +133,31 @@ class Agent:
     async def run(self) -> None:
         """Serve until stopped, whatever becomes of the controller. Raises AgentRefusedError."""
         self._contact_s = time.monotonic()
+        loop = asyncio.get_running_loop()
+
+        def refused(task: TaskId, token: str, why: str) -> None:
+            loop.call_soon_threadsafe(self._reconciler.refuse, task, token, why)
+
+        if self._transfers is not None:
+            self._transfers.refused = refused
         try:
-            await first_of(self._reconciler.run(), self._stay_connected(), self._watch(), _ended(self._stopped))
+            await first_of(
+                self._reconciler.run(),
+                self._stay_connected(),
+                self._watch(),
+                _ended(self._stopped),
+                self._end_transfers(),
+            )
         finally:
             self._readers.shutdown(wait=False, cancel_futures=True)
+
+    async def _end_transfers(self) -> None:
+        """When all ends: the reconciler waits for those that it has begun."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if self._transfers is not None:
+                await asyncio.to_thread(self._transfers.close)
 
     async def _watch(self) -> None:
         """Stop the tasks when the controller has been away for too long."""
@@ -170,13 +200,12 @@ class Agent:
 
     async def _greet(self, connection: ClientConnection) -> Welcome:
         """Say hello and be welcomed. Raises AgentRefusedError, _BrokenError, ConnectionClosed, TimeoutError."""
+        address = self._settings.address or str(connection.local_address[0])
+        transfers = await asyncio.to_thread(self._listen, address)
         # Nothing that happens after this snapshot is lost: it goes to the outbox, and is sent after the welcome.
         self._outbox.clear()
         hello = self._hello.model_copy(
-            update={
-                "tasks": self._reconciler.statuses(),
-                "address": self._settings.address or str(connection.local_address[0]),
-            }
+            update={"tasks": self._reconciler.statuses(), "address": address, "transfers": transfers}
         )
         async with asyncio.timeout(self._settings.open_s):
             await connection.send(hello.model_dump_json())
@@ -189,6 +218,19 @@ class Agent:
                 raise self._refusal(answer)
             case _:
                 raise _BrokenError("what the controller said first is not a welcome")
+
+    def _listen(self, address: str) -> TransferPort | None:
+        """Where other hosts fetch tasks of this node, if they can."""
+        if self._transfers is None or not is_reachable(address, urlsplit(self._settings.server.url).hostname or ""):
+            return None
+        try:
+            return self._transfers.listen(address)
+        except OSError as error:
+            port = self._settings.transfer_port or "any"
+            log.warning(
+                "tasks cannot go to other hosts or come from there", address=address, port=port, why=_why(error)
+            )
+            return None
 
     async def _serve(self, connection: ClientConnection, welcome: Welcome) -> None:
         self._contact_s = time.monotonic()

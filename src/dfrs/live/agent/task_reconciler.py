@@ -327,7 +327,8 @@ class TaskReconciler:
     def _advance(self, task: _Task) -> None:
         if self._transfers is not None and task.offered != task.grant:
             task.offered = task.grant
-            self._transfers.allow(task.task, task.grant)
+            # One without a certificate is nobody's.
+            self._transfers.allow(task.task, task.grant if task.grant and task.grant.certificate else None)
         action = (planned := task.plan()).action
         if action is None:
             task.error = planned.problem

@@ -279,7 +279,8 @@ class Planner:
         """A node is there, or is back, and has lost a task: the job is submitted anew, or fails."""
         state = self._state
         where = state.nodes[task.target].name if task.target >= 0 else "a node"
-        why = f"its node {where} lost it"
+        said = "" if task.exit is None or not task.exit.message else f": {task.exit.message}"
+        why = f"its node {where} lost it{said}"
         if not self.restarts(job):
             self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=why), "fail")
             return

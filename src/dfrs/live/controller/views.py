@@ -214,8 +214,12 @@ def _error_cores(state: State, record: JobRecord) -> float | None:
 
 
 def places(state: State, record: JobRecord) -> tuple[str, ...]:
-    """Names of its nodes, one a task; nothing before its first placement."""
-    return tuple(state.nodes[task.target].name for task in record.tasks if task.target >= 0)
+    """Names of its nodes, one a task: where it is, or, as long as no node has it, is to be. Nothing before that."""
+    return tuple(
+        state.nodes[task.target if task.holder is None else task.holder].name
+        for task in record.tasks
+        if task.target >= 0
+    )
 
 
 def node_state(state: State, node: NodeRecord) -> NodeState:

@@ -4,6 +4,7 @@ A driver is told what is wanted, never how: every call may be repeated, and brin
 whatever state it is in. Tasks outlive the agent that started them; a new driver on the same directory finds them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -143,6 +144,23 @@ class ImageFormat(Wire):
     criu: Annotated[str, Field(max_length=64)]
     """Version."""
 
+    def why_not_from(self, other: "ImageFormat") -> str:
+        """Why a task that was check-pointed on `other` cannot go on here, in one line; empty if it can."""
+        if other.machine != self.machine:
+            return f"it was made on {other.machine}, and this is {self.machine}"
+        if missing := set(other.cpu) - set(self.cpu):
+            return f"the CPU here lacks {', '.join(sorted(missing)[:5])}"
+        # What a program has learned of its kernel must still be true; later patches of a version take nothing away.
+        if _version(self.kernel)[:2] < _version(other.kernel)[:2]:
+            return f"it was made under Linux {other.kernel}, and here is {self.kernel}"
+        if _version(self.criu) < _version(other.criu):
+            return f"it was made by CRIU {other.criu}, and here is {self.criu}"
+        return ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+
 
 class Abilities(Wire):
     """What a driver really can do on this host; policies and users are told."""
@@ -211,7 +229,9 @@ class NodeSettings:
     """With caps a task never gets more than its share; with weights it may use what others leave."""
     output_bytes: int = KEPT_OUTPUT_BYTES
     swap_bytes: int | None = None
-    """Of the host's swap space, what its paused tasks may take; None: all there is; 0: pauses keep memory."""
+    """Of the host's swap space, what its paused tasks may take; None: all there is; 0: none."""
+    images_bytes: int | None = None
+    """Of the host's disk, what all images of tasks may take there; None: a tenth of what is free; 0: none are made."""
 
 
 class Driver(Protocol):

@@ -362,6 +362,7 @@ def _driver(root: Path, cluster: str, name: str) -> Driver:
             node=name,
             cores=machine.cores,
             memory_bytes=machine.memory_bytes,
+            images_bytes=0,
         )
     )
 

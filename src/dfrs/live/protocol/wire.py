@@ -41,7 +41,7 @@ class TransferPort(Wire):
 
 
 class Grant(Wire):
-    """Who shows this token and this certificate may fetch a task, once."""
+    """Who shows this token and this certificate may fetch a task, once; without a certificate, nobody."""
 
     token: Token
     certificate: Certificate

@@ -18,4 +18,5 @@ def open_node(settings: NodeSettings) -> ProcessDriver:
         shares=settings.shares,
         output_bytes=settings.output_bytes,
         swap_bytes=settings.swap_bytes,
+        images_bytes=settings.images_bytes,
     )

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from dfrs.live.drivers.base import (
@@ -19,14 +19,28 @@ from dfrs.live.drivers.base import (
     TaskState,
     Usage,
 )
-from dfrs.live.drivers.control_groups.groups import NodeGroup, TaskGroup, add_counters, cpu_list, detect
+from dfrs.live.drivers.control_groups.groups import (
+    NodeGroup,
+    TaskGroup,
+    UsageCounters,
+    add_counters,
+    cpu_list,
+    detect,
+)
 from dfrs.live.drivers.control_groups.swap import recall, swap_space
+from dfrs.live.drivers.processes.criu import find_criu
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
+from dfrs.live.drivers.processes.image_files import ImageError, TryAgainError
+from dfrs.live.drivers.processes.images import IMAGES, Images
 from dfrs.live.drivers.processes.supervisor import read_text, write_control
 
 STAYING_BYTES, STAYING_PART = 8 << 20, 64
 """Of a paused task so much may stay in memory, and this part of its requirement: what the kernel keeps of it."""
+MOMENTARY = ("memory_bytes", "swap_bytes")
+"""Of what is read of a group: what does not only grow."""
+FREE_PART = 10
+"""Unless told otherwise, images take this part of what is free on the disk."""
 WRITING_S = 1.0
 """The kernel gives up pushing out what it is still writing: so long after it last got on, that is final."""
 
@@ -37,8 +51,9 @@ class ProcessDriver(SupervisedDriver):
     All nodes of a host share `root`, and `cluster` names their control groups: `dfrs/<cluster>/<node>`. The node has
     the CPUs of `cpus` (None: all), and of their time `cores`: where that is less than there are CPUs, all its tasks
     together are capped at it. With `shares="caps"` a task never gets more than its share; with "weights" it may use
-    what others leave. Of the host's swap space its paused tasks may take `swap_bytes`; None: all there is. Raises
-    DriverError if the host cannot do that.
+    what others leave. Of the host's swap space its paused tasks may take `swap_bytes`; None: all there is. Of the disk
+    images of all the host's tasks may take `images_bytes`; None: a tenth of what is free now. Raises DriverError if the
+    host cannot do that.
     """
 
     def __init__(
@@ -54,6 +69,7 @@ class ProcessDriver(SupervisedDriver):
         output_bytes: int = KEPT_OUTPUT_BYTES,
         groups: NodeGroup | None = None,
         swap_bytes: int | None = 0,
+        images_bytes: int | None = 0,
     ) -> None:
         super().__init__(root, node, cores, memory_bytes, output_bytes)
         self.shares: ShareMode = shares
@@ -63,6 +79,7 @@ class ProcessDriver(SupervisedDriver):
         self._swapping = threading.Lock()
         self._leaving: dict[str, int] = {}
         """What tasks that are being paused will have of the swap space."""
+        self.images, self.why_no_images = images_of(root, images_bytes)
         self._recover()
 
     @property
@@ -80,22 +97,62 @@ class ProcessDriver(SupervisedDriver):
             pause_frees_memory=self.frees_memory,
             moves_on_host=True,
             measures_waiting=self.groups.measures_waiting,
+            images=self.images.format if self.images is not None and self.makes_images else None,
             notes=(*notes, *self._about_pauses()),
         )
 
     @property
-    def frees_memory(self) -> bool:
+    def swaps(self) -> bool:
         """Whether the memory of paused tasks goes to the host's swap space."""
         return self.groups.swaps and self.swap_bytes > 0 and swap_space().total_bytes > 0
 
+    @property
+    def makes_images(self) -> bool:
+        """Whether tasks are check-pointed: to go to other hosts, and to be paused where swap space does not suffice."""
+        return self.images is not None and self.images.max_bytes > 0
+
+    @property
+    def frees_memory(self) -> bool:
+        """Whether the memory of paused tasks goes to the host's swap space, or to images."""
+        return self.swaps or self.makes_images
+
     def _about_pauses(self) -> tuple[str, ...]:
-        if self.frees_memory:
+        if self.images is not None and self.makes_images:
+            most = f"at most {self.images.max_bytes >> 20} MiB in {self.images.directory}"
+            about_images = f"tasks can be check-pointed by CRIU {self.images.criu.version}: {most}"
+        else:
+            about_images = f"no check-points: {self.why_no_images}"
+        if self.swaps:
             most = min(self.swap_bytes, swap_space().total_bytes)
-            return (f"the memory of paused tasks goes to swap space, at most {most >> 20} MiB",)
+            return (f"the memory of paused tasks goes to swap space, at most {most >> 20} MiB", about_images)
+        if self.makes_images:
+            return ("the memory of paused tasks goes to images", about_images)
         why = "no swap space is allowed" if self.swap_bytes == 0 and swap_space().total_bytes else "no swap space"
-        return (f"a paused task keeps its memory: {why if self.groups.swaps else 'control groups cannot swap'}",)
+        why = why if self.groups.swaps else "control groups cannot swap"
+        return (f"a paused task keeps its memory: {why}", about_images)
 
     def _free(self, task: TaskId) -> None:
+        problems: list[str] = []
+        if self.swaps:
+            try:
+                self._swap_out(task)
+            except PauseRefusedError as error:
+                problems.append(str(error))
+            else:
+                return
+        if self.images is not None and self.makes_images:
+            try:
+                self.images.checkpoint(task)
+            except ImageError as error:
+                if isinstance(error, TryAgainError) or self.files.in_image(task):
+                    raise
+                problems.append(str(error))
+            else:
+                return
+        first, *rest = problems
+        raise PauseRefusedError("; ".join([first, *(problem.removeprefix(f"task {task}: ") for problem in rest)]))
+
+    def _swap_out(self, task: TaskId) -> None:
         group, limit = self.groups.group(str(task)), self._limit(task)
         with self._swapping:
             needed, swapped = group.swappable_bytes(), self._swapped()
@@ -141,17 +198,31 @@ class ProcessDriver(SupervisedDriver):
         every = ",".join(map(str, sorted(cpu_list(read_text("/sys/devices/system/cpu/possible")))))
         return [*entries, ("affinity", every), ("memory_bytes", str(spec.memory_bytes))]
 
+    def _enter(self, task: TaskId) -> list[str]:
+        group = self.groups.group(str(task))
+        group.create(self._limit(task))
+        return group.entries()
+
+    def _counters(self, group: TaskGroup, owner: Owner) -> UsageCounters:
+        """What a group and those before it have counted."""
+        events = group.limit_events()
+        counters = replace(
+            group.read(), peak_bytes=events.peak_bytes, oom_kills=events.oom_kills, refused_forks=events.refused_forks
+        )
+        return add_counters(counters, owner.carried)
+
+    def _counted(self, task: TaskId, owner: Owner) -> dict[str, float]:
+        counters = self._counters(self.groups.group(str(task)), owner)
+        counted = {field.name: getattr(counters, field.name) for field in fields(counters)}
+        return {name: value for name, value in counted.items() if value is not None and name not in MOMENTARY}
+
     def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
         old, new = self.groups.sibling(owner.node).group(str(task)), self.groups.group(str(task))
         new.create(self._limit(task))
         new.move_from(old, MOVE_S)
-        events = old.limit_events()
-        counters = replace(
-            old.read(), peak_bytes=events.peak_bytes, oom_kills=events.oom_kills, refused_forks=events.refused_forks
-        )
-        before = add_counters(counters, owner.carried)
+        before = self._counters(old, owner)
         counted = {name: getattr(before, name) for name in old.lost_by_move}
-        return {name: value for name, value in counted.items() if value is not None}
+        return {**owner.carried, **{name: value for name, value in counted.items() if value is not None}}
 
     def _leave(self, task: TaskId, node: str) -> None:
         self.groups.sibling(node).group(str(task)).remove(moved=True)
@@ -161,6 +232,9 @@ class ProcessDriver(SupervisedDriver):
 
     def _share(self, task: TaskId, share_cores: float) -> None:
         group = self.groups.group(str(task))
+        if not group.exists():
+            # It came from another host, or from before the machine was started anew, and is in its image.
+            group.create(self._limit(task))
         group.set_weight(min(share_cores, self.cores), self.cores)
         if self.shares == "caps":
             group.set_cap(min(share_cores, self.cores))
@@ -207,10 +281,28 @@ class ProcessDriver(SupervisedDriver):
             group = self.groups.group(name)
             pids = group.members()
             if pids or name in live:
-                which = f"its processes are {', '.join(map(str, pids))}" if pids else "it is starting"
+                which = f"its processes are {', '.join(map(str, pids))}" if pids else "it is starting, or in an image"
                 raise DriverError(f"node {self.node}: still has task {name}: {which}: forget it first")
             group.remove()
         self.groups.remove()
+
+
+def images_of(root: Path, max_bytes: int | None) -> tuple[Images | None, str]:
+    """The images below a state root, or why tasks of it cannot be in images; with 0 bytes only those that are there."""
+    if max_bytes == 0 and not (root / IMAGES).exists():
+        return None, "none are allowed"
+    criu, why = find_criu(root / "criu.json")
+    if criu is None:
+        return None, why
+    try:
+        images = Images(root, 0, criu)
+    except ImageError as error:
+        return None, str(error)
+    if max_bytes is None:
+        disk = os.statvfs(images.directory)
+        max_bytes = (disk.f_bavail * disk.f_frsize + images.used_bytes()) // FREE_PART
+    images.max_bytes = max_bytes
+    return images, "" if max_bytes else "none are allowed"
 
 
 def _push_out(group: TaskGroup, most: int) -> int:

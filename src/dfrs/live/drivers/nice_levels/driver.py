@@ -103,6 +103,12 @@ class NiceDriver(SupervisedDriver):
     def _prepare(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
         pass
 
+    def _enter(self, task: TaskId) -> list[str]:
+        return []
+
+    def _counted(self, task: TaskId, owner: Owner) -> dict[str, float]:
+        return {}
+
     def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
         affinity = ",".join(map(str, sorted(self.cpus)))
         return [("nice", str(self._level(share_cores))), ("affinity", affinity)]

@@ -298,29 +298,29 @@ class _SmallImage:
 def find_criu(cache: Path | None = None) -> tuple[Criu | None, str]:
     """A CRIU that works here, or None and, in one line, why there is none.
 
-    It is what `DFRS_CRIU` names, or `criu` of the PATH. Whether it works is tried with a small process; the outcome is
+    It is what `DFRS_CRIU` names, or `criu` of the PATH. Whether it works is tried with a small process; that it does is
     kept in the file `cache` until the program changes or the machine is started anew.
     """
     program = os.environ.get(VARIABLE) or shutil.which("criu")
     if not program:
-        return None, f"no check-points: no criu: install it or name it in {VARIABLE}"
+        return None, f"no criu: install it or name it in {VARIABLE}"
     try:
         stat = os.stat(program)
     except OSError as error:
-        return None, f"no check-points: {program}: {error.strerror}"
+        return None, f"{program}: {error.strerror}"
     key = [supervisor.BOOT, program, stat.st_mtime_ns, stat.st_size, os.geteuid()]
     if cache is not None:
         with contextlib.suppress(ValueError, KeyError, OSError):
             known = json.loads(cache.read_text(encoding="utf-8"))
             if known["key"] == key:
-                return (None if known["problem"] else Criu(program, known["version"])), known["problem"]
+                return Criu(program, known["version"]), ""
     version, problem = _probe(program)
     if problem:
-        problem = f"no check-points: {program}: {problem}"
+        return None, f"{program}: {problem}"
     if cache is not None:
         with contextlib.suppress(OSError):
-            replace_file(str(cache), json.dumps({"key": key, "version": version, "problem": problem}).encode())
-    return (None if problem else Criu(program, version)), problem
+            replace_file(str(cache), json.dumps({"key": key, "version": version}).encode())
+    return Criu(program, version), ""
 
 
 def _probe(program: str) -> tuple[str, str]:
@@ -338,6 +338,8 @@ def _probe(program: str) -> tuple[str, str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        # Where this process is need not be within its own file systems.
+        cwd="/",
         env={},
     )
     try:

@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import get_args
 
 from dfrs.live.drivers.base import DriverError, Exit, ExitKind, Stream, TaskId
-from dfrs.live.drivers.processes.supervisor import Place, living, pack, read_text, replace_file, unpack
+from dfrs.live.drivers.processes.supervisor import (
+    Place,
+    living,
+    pack,
+    read_link,
+    read_text,
+    remove,
+    replace_file,
+    unpack,
+)
 
 TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
 BLOCK_BYTES = 4096
@@ -34,6 +43,8 @@ class Owner:
     handed: bool = False
     came_from: str = ""
     """The node that it is being taken from; empty when nothing of it is there any more."""
+    transfers: int = 0
+    """How often it has come from another host."""
     place: Mapping[str, str]
     carried: Mapping[str, float]
 
@@ -126,6 +137,7 @@ class TaskDirectory:
                 node=entries.pop("node"),
                 handed=entries.pop("handed") == "1",
                 came_from=entries.pop("came_from"),
+                transfers=int(entries.pop("transfers", "0")),
                 place={key: value for key, value in entries.items() if not key.startswith("carried_")},
                 carried=carried,
             )
@@ -163,7 +175,15 @@ class TaskDirectory:
         if living(self.supervisor(task)) is not None:
             return True
         # Nobody else would end it.
-        return os.path.lexists(f"{path}/parked") and not os.path.lexists(f"{path}/stop")
+        return self.parked(task) and not os.path.lexists(f"{path}/stop")
+
+    def parked(self, task: TaskId) -> bool:
+        """Whether it is in an image and has no processes, whatever else is to become of it."""
+        return all(os.path.lexists(f"{self.path(task)}/{link}") for link in ("image", "parked"))
+
+    def images(self, task: TaskId) -> list[str]:
+        """The directories of its images."""
+        return [path for link in ("image", "spent") if (path := read_link(f"{self.path(task)}/{link}"))]
 
     def note_pause(self, task: TaskId, *, freed: bool) -> None:
         """Remember that a paused task's memory was freed, or stays. Raises DriverError."""
@@ -210,29 +230,40 @@ class TaskDirectory:
                 return Exit(kind=ExitKind.LOST, time_s=os.stat(path).st_mtime, message=f"{path} cannot be read")
             return None
 
-    def lose(self, task: TaskId, why: str) -> Exit:
-        """Record that its end was not seen, unless it is on record by now."""
-        lost = Exit(kind=ExitKind.LOST, time_s=time.time(), message=why)
+    def conclude(self, task: TaskId, how: Exit) -> Exit:
+        """Record an end that no supervisor saw, unless one is on record by now; which it is."""
         with self.locked(task) as lock:
             if lock is not None and (known := self.exit(task)):
                 return known
-            # A full disk: it will be found lost again.
+            # A full disk: it will be found so again.
             with contextlib.suppress(DriverError, FileNotFoundError):
-                self.write(task, "exit.json", lost.model_dump_json().encode())
-        return lost
+                self.write(task, "exit.json", how.model_dump_json().encode())
+        return how
 
-    def remove(self, task: TaskId) -> None:
-        """Remove its directory but keep its output. The caller holds its lock, and its processes are gone."""
+    def remove(self, task: TaskId, *, output: bool = True) -> None:
+        """Remove its directory but keep its output, unless told not to.
+
+        The caller holds its lock, and its processes are gone.
+        """
         path = self.path(task)
         gone = f"{self.tasks}/.gone.{task}.{uuid.uuid4().hex}"
         try:
-            for stream in get_args(Stream):
+            for stream in get_args(Stream) if output else ():
                 for start in self._segments(path, f"{stream}."):
                     os.rename(f"{path}/{stream}.{start}", f"{self.kept}/{task}.{stream}.{start}")
             os.rename(path, gone)
         except OSError as error:
             raise DriverError(f"task {task}: cannot remove {path}: {error.strerror}") from error
         shutil.rmtree(gone, ignore_errors=True)
+
+    def drop_output(self, task: TaskId) -> None:
+        """Remove what was kept of a task that comes back with all of its output. Raises DriverError."""
+        try:
+            for stream in get_args(Stream):
+                for start in self._segments(str(self.kept), f"{task}.{stream}."):
+                    remove(f"{self.kept}/{task}.{stream}.{start}")
+        except OSError as error:
+            raise DriverError(f"task {task}: cannot remove its former output: {error.strerror}") from error
 
     def prune_output(self, max_bytes: int) -> None:
         """Remove the output of forgotten tasks, oldest first, until what is left is at most `max_bytes`."""
@@ -295,6 +326,7 @@ def _same(file: int, path: str) -> bool:
 
 def _packed(owner: Owner) -> bytes:
     entries = [("node", owner.node), ("handed", str(int(owner.handed))), ("came_from", owner.came_from)]
+    entries.append(("transfers", str(owner.transfers)))
     entries += owner.place.items()
     entries += [(f"carried_{name}", repr(value)) for name, value in owner.carried.items()]
     return pack(entries)

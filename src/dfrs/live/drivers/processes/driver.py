@@ -5,6 +5,7 @@ How shares, limits and counts are brought about is left to the class that is der
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +24,7 @@ from dfrs.live.drivers.base import (
     CheckpointRefusedError,
     DriverError,
     Exit,
+    ExitKind,
     NotYetError,
     PauseRefusedError,
     Stream,
@@ -33,6 +36,8 @@ from dfrs.live.drivers.base import (
 )
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
+from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, TryAgainError, sync_directory
+from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
 from dfrs.live.drivers.processes.profiles import Profiles
 
 FREEZE_S = 2.0
@@ -47,6 +52,10 @@ log = structlog.get_logger(__name__)
 
 class SupervisedDriver(ABC):
     """A driver whose tasks are children of supervisors. `output_bytes` bounds the output of forgotten tasks here."""
+
+    images: Images | None = None
+    """Where its tasks can be in images instead of in memory."""
+    why_no_images = "they need control groups"
 
     def __init__(self, root: Path, node: str, cores: float, memory_bytes: int, output_bytes: int) -> None:
         self.node, self.cores, self.memory_bytes, self.output_bytes = node, cores, memory_bytes, output_bytes
@@ -66,10 +75,14 @@ class SupervisedDriver(ABC):
                 owner = self._owner(task) if lock is not None else None
                 if owner is None or owner.node != self.node:
                     continue
-                if not self.files.supervisor(task) and not self.files.in_image(task):
-                    self._discard(task, owner)
+                if not self._is_here(task):
+                    self._discard(task, owner, output=False)
                 elif owner.came_from:
                     self._arrive(task, owner)
+
+    def _is_here(self, task: TaskId) -> bool:
+        """Whether it has been started or received, and not only been about to be. The caller holds its lock."""
+        return bool(self.files.supervisor(task) or self.files.parked(task) or self.files.exit(task))
 
     @property
     @abstractmethod
@@ -114,6 +127,14 @@ class SupervisedDriver(ABC):
         """It is about to go on, and its memory comes back."""
 
     @abstractmethod
+    def _enter(self, task: TaskId) -> list[str]:
+        """Make ready for its processes, wherever it comes from; the files by which they enter."""
+
+    @abstractmethod
+    def _counted(self, task: TaskId, owner: Owner) -> dict[str, float]:
+        """All that was counted since it started, for another host."""
+
+    @abstractmethod
     def _share(self, task: TaskId, share_cores: float) -> None:
         """Give it that share."""
 
@@ -152,34 +173,43 @@ class SupervisedDriver(ABC):
             self._supervisors.pop(task, None)
 
     def _status(self, task: TaskId, owner: Owner) -> TaskStatus:
+        status = partial(TaskStatus, task=task, transfers=owner.transfers)
         ended = self._ended.get(task) or self.files.exit(task)
         if ended is not None:
             self._ended[task] = ended
-            return TaskStatus(task=task, state=TaskState.EXITED, exit=ended)
+            return status(state=TaskState.EXITED, exit=ended)
+        # Before the next question: what is parked and then in no image has gone on meanwhile, or was to end.
+        parked = self.files.parked(task)
         if self.files.in_image(task):
-            return TaskStatus(task=task, state=TaskState.HANDED if owner.handed else TaskState.PAUSED)
+            return status(state=TaskState.HANDED if owner.handed else TaskState.PAUSED)
         name = self.files.supervisor(task)
-        if not name and not self.files.busy(task) and not self.files.supervisor(task):
-            return TaskStatus(task=task, state=TaskState.ABSENT)
-        if name and supervisor.living(name) is None:
-            return TaskStatus(task=task, state=TaskState.EXITED, exit=self._lost(task, owner, name))
+        if not name and not parked and not self.files.busy(task) and not self.files.supervisor(task):
+            return status(state=TaskState.ABSENT)
+        if (name or parked) and supervisor.living(name) is None:
+            return status(state=TaskState.EXITED, exit=self._lost(task, owner, name))
         number = supervisor.read_text(f"{self.files.path(task)}/task.pid").partition(" ")[0]
         pid = int(number) if number else None
         if owner.handed:
-            return TaskStatus(task=task, state=TaskState.HANDED, pid=pid)
+            return status(state=TaskState.HANDED, pid=pid)
         if self.files.place(task, owner).frozen():
             freed = self.files.freed(task) if self.frees_memory else True
-            return TaskStatus(task=task, state=TaskState.PAUSED, pid=pid, kept=None if freed is None else not freed)
-        return TaskStatus(task=task, state=TaskState.STARTING if pid is None else TaskState.RUNNING, pid=pid)
+            return status(state=TaskState.PAUSED, pid=pid, kept=None if freed is None else not freed)
+        return status(state=TaskState.STARTING if pid is None else TaskState.RUNNING, pid=pid)
 
     def _lost(self, task: TaskId, owner: Owner, name: str) -> Exit:
         if ended := self.files.exit(task):
             return ended
+        if self.files.parked(task):
+            # It was asked to, and no supervisor saw that.
+            return self.files.conclude(
+                task, Exit(kind=ExitKind.STOPPED, signal=supervisor.signal.SIGKILL, time_s=time.time())
+            )
         here = name.endswith(supervisor.BOOT)
         if here:
             # Without its supervisor nobody would see it end.
             self.files.place(task, owner).kill(KILL_S)
-        return self.files.lose(task, "its supervisor was killed" if here else "the machine was started anew")
+        why = "its supervisor was killed" if here else "the machine was started anew"
+        return self.files.conclude(task, Exit(kind=ExitKind.LOST, time_s=time.time(), message=why))
 
     def start(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
         """Run it, unless it runs or has run already."""
@@ -267,7 +297,8 @@ class SupervisedDriver(ABC):
                 raise DriverError(f"task {task}: not on this host: start it")
             if owner.node == self.node:
                 if owner.handed:
-                    self.files.set_owner(task, replace(owner, handed=False))
+                    owner = replace(owner, handed=False)
+                    self.files.set_owner(task, owner)
                 if owner.came_from:
                     self._arrive(task, owner)
             elif not owner.handed:
@@ -275,7 +306,14 @@ class SupervisedDriver(ABC):
             else:
                 with self._admitted(task, 0 if self.files.freed(task) else None):
                     carried = self._move(task, owner)
-                    taken = Owner(node=self.node, came_from=owner.node, place=self._place(task), carried=carried)
+                    taken = replace(
+                        owner,
+                        node=self.node,
+                        handed=False,
+                        came_from=owner.node,
+                        place=self._place(task),
+                        carried=carried,
+                    )
                     self.files.set_owner(task, taken)
                 self._arrive(task, taken)
         self._share(task, share_cores)
@@ -293,13 +331,62 @@ class SupervisedDriver(ABC):
 
     def send(self, task: TaskId, stream: BinaryIO) -> None:
         """See `base.Driver`."""
-        del stream
-        raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: this node makes no images")
+        self._mine(task)
+        if not self._running(task):
+            raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: it has ended")
+        if self.images is None or (self.images.max_bytes == 0 and not self.files.in_image(task)):
+            raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: {self.why_no_images}")
+        frames, freed = Frames(stream), self.files.freed(task)
+        try:
+            self.images.checkpoint(task, frames)
+        except ImageError as error:
+            if self.files.in_image(task) or isinstance(error, TryAgainError):
+                raise
+            if freed:
+                # CRIU has read it, so it is back: the pause is to free it again.
+                self.files.forget_pause(task)
+            raise CheckpointRefusedError(str(error)) from error
+        self.images.send(task, frames, lambda: self._promise(task))
+
+    def _promise(self, task: TaskId) -> History:
+        """Let a task never go on here unless it is taken back. The caller holds its lock."""
+        owner = self._mine(task)
+        self.files.set_owner(task, replace(owner, handed=True))
+        sync_directory(self.files.path(task))
+        return History(transfers=owner.transfers + 1, carried=self._counted(task, owner))
 
     def receive(self, task: TaskId, spec: TaskSpec, stream: BinaryIO) -> None:
         """See `base.Driver`."""
-        del spec, stream
-        raise DriverError(f"task {task}: cannot be received: this node takes no images")
+        if self.images is None or self.images.max_bytes == 0:
+            raise DriverError(f"task {task}: cannot come from another host: {self.why_no_images}")
+        if spec.memory_bytes > self.memory_bytes:
+            raise DriverError(f"task {task}: needs {spec.memory_bytes} bytes; node {self.node} has {self.memory_bytes}")
+        with self.files.locked(task) as lock:
+            owner = self.files.owner(task) if lock is not None else None
+            if owner is not None and owner.node != self.node:
+                raise DriverError(f"task {task}: node {owner.node} of this host has it: hand it over first")
+            if owner is not None and self._is_here(task):
+                if owner.handed:
+                    raise DriverError(f"task {task}: was given up here and not forgotten: forget it, or take it back")
+                return
+            if owner is not None:
+                self._discard(task, owner, output=False)
+
+        def create(history: History) -> None:
+            arrived = Owner(
+                node=self.node, transfers=history.transfers, place=self._place(task), carried=history.carried
+            )
+            self.files.drop_output(task)
+            self.files.create(task, arrived, _entries(task, spec, self.node) + self._extras(task, spec, 0.0))
+
+        try:
+            self.images.receive(task, stream, create)
+        except BaseException:
+            with self.files.locked(task) as lock:
+                owner = self.files.owner(task) if lock is not None else None
+                if owner is not None and owner.node == self.node and not self._is_here(task):
+                    self._discard(task, owner, output=False)
+            raise
 
     def _mine(self, task: TaskId) -> Owner:
         owner = self.files.owner(task)
@@ -319,7 +406,7 @@ class SupervisedDriver(ABC):
     def pause(self, task: TaskId, *, keep: bool = False) -> None:
         """Stop it where it is; nothing if it has ended."""
         owner = self._mine(task)
-        if not self._running(task):
+        if not self._running(task) or self.files.in_image(task):
             return
         # Without control groups there is nothing yet to stop.
         if not owner.place and not os.path.exists(f"{self.files.path(task)}/task.pid"):
@@ -334,6 +421,10 @@ class SupervisedDriver(ABC):
             return
         try:
             self._free(task)
+        except TryAgainError:
+            # It may wait for itself to get on.
+            self._go_on(task, owner)
+            raise
         except PauseRefusedError:
             if not keep:
                 self._go_on(task, owner)
@@ -351,11 +442,23 @@ class SupervisedDriver(ABC):
 
     def _go_on(self, task: TaskId, owner: Owner) -> None:
         self.files.forget_pause(task)
+        if self.files.in_image(task):
+            self._restore(task)
+            return
         self._unfree(task)
         try:
             self.files.place(task, owner).thaw()
         except OSError as error:
             raise DriverError(f"task {task}: cannot go on: {error}") from error
+
+    def _restore(self, task: TaskId) -> None:
+        if self.images is None:
+            raise DriverError(f"task {task}: cannot be restored: {self.why_no_images}")
+
+        def launch(path: str, lock: int) -> None:
+            self._supervisors[task] = self.launch(path, lock)
+
+        self.images.restore(task, self._enter(task), launch)
 
     def stop(self, task: TaskId, grace_s: float) -> None:
         """Ask all its processes to end; kill what is left after `grace_s`. The first such request counts."""
@@ -395,7 +498,7 @@ class SupervisedDriver(ABC):
         if not self.files.place(task, owner).kill(KILL_S):
             raise DriverError(f"task {task}: its processes did not end within {KILL_S:g} s: try again")
 
-    def _discard(self, task: TaskId, owner: Owner) -> None:
+    def _discard(self, task: TaskId, owner: Owner, *, output: bool = True) -> None:
         self._kill(task, owner)
         if (pid := supervisor.living(self.files.supervisor(task))) is not None:
             supervisor.send([pid], supervisor.signal.SIGKILL)
@@ -405,7 +508,10 @@ class SupervisedDriver(ABC):
         while supervisor.living(self.files.supervisor(task)) and time.monotonic() < until:
             time.sleep(0.001)
         self.profiles.forget(task)
-        self.files.remove(task)
+        images = self.files.images(task)
+        self.files.remove(task, output=output)
+        for path in images:
+            shutil.rmtree(path, ignore_errors=True)
         self._ended.pop(task, None)
         if process := self._supervisors.pop(task, None):
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -433,6 +539,8 @@ class SupervisedDriver(ABC):
                 self.forget(task)
             except (DriverError, OSError) as error:
                 problems.append(str(error))
+        if (images := self.files.tasks.parent / IMAGES).exists():
+            remove_strays(images, self.files)
         try:
             self.remove_node()
         except DriverError as error:

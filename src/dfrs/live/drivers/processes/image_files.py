@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
 import zstandard
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from dfrs.live.drivers.base import DriverError
+from dfrs.live.drivers.base import DriverError, ImageFormat
 from dfrs.live.drivers.processes.supervisor import RESERVE_BYTES, replace_file
 
 LEVEL = 1
@@ -24,7 +24,7 @@ LEVEL = 1
 CHUNK_BYTES = 1 << 20
 COUNT_BYTES = 16 << 20
 """After so many bytes of an image, what all images of the host take is counted again."""
-IMAGE_FILE = re.compile(r"[a-z0-9-]+\.img|manifest\.json|parked")
+IMAGE_FILE = re.compile(r"[a-z0-9-]+\.img|manifest\.json|history\.json|parked")
 OUTPUT_FILE = re.compile(r"(?:out|err)\.\d+")
 
 Codec = Literal["zstd", "none"]
@@ -34,17 +34,29 @@ class ImageError(DriverError):
     """A task could not be check-pointed or restored: it is as it was before, and the message says why."""
 
 
+class TryAgainError(ImageError):
+    """A task could not be check-pointed just now: nothing speaks against trying again soon."""
+
+
+class History(BaseModel):
+    """What a task brings with it that no image holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    transfers: int = Field(ge=1)
+    """How often it has gone from one host to another, this time included."""
+    carried: dict[str, float]
+    """What was counted on the hosts where it was, see `directory.Owner`."""
+
+
 class Manifest(BaseModel):
     """What must be known of an image before it is restored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     codec: Codec
-    criu: str
-    """Version that made it."""
-    machine: str
-    cpu: tuple[str, ...]
-    """What the CPU could do where it was made."""
+    format: ImageFormat
+    """Of the host where it was made."""
     main: int
     """Number of the task's first process, as it saw itself."""
     numbers: tuple[int, ...]
@@ -108,6 +120,9 @@ class Frames:
                     self.stream.write(struct.pack("<HI", len(name), len(data)) + name.encode() + data)
                 except OSError as error:
                     self.problem = error
+                except ValueError as error:
+                    # Another thread has closed it.
+                    self.problem = BrokenPipeError(errno.EPIPE, str(error))
 
     def close(self, name: str) -> None:
         """See `Writer`. An empty frame ends a file."""
@@ -143,7 +158,7 @@ def receive(stream: BinaryIO, target: Writer) -> None:
     """Take what `Frames` sends. Raises EOFError if it breaks off, and what `target` raises."""
     while True:
         name_length, length = struct.unpack("<HI", _exactly(stream, 6))
-        name = _exactly(stream, name_length).decode()
+        name = _exactly(stream, name_length).decode(errors="replace")
         if not name:
             return
         if not (IMAGE_FILE.fullmatch(name) or OUTPUT_FILE.fullmatch(name)) or length > 2 * CHUNK_BYTES:
@@ -220,7 +235,7 @@ class StoredImage:
                 self.room = self.max_bytes - (self.used_bytes() - self.bytes)
                 self.next_count += COUNT_BYTES
             if self.bytes > self.room:
-                raise ImageError(f"images may take {self.max_bytes} bytes of this host and are as large by now")
+                raise ImageError(f"images may take {self.max_bytes >> 20} MiB of this host: too little for this one")
         disk = os.fstatvfs(self.files[name])
         reserve = min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 16)
         if disk.f_bavail * disk.f_frsize - len(data) < reserve:

@@ -12,7 +12,6 @@ same time.
 import contextlib
 import os
 import platform
-import re
 import shutil
 import signal
 import tempfile
@@ -23,7 +22,7 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.base import ImageFormat, TaskId
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.criu import (
     FOLDER,
@@ -44,9 +43,11 @@ from dfrs.live.drivers.processes.image_files import (
     Compressed,
     Counted,
     Frames,
+    History,
     ImageError,
     Manifest,
     StoredImage,
+    TryAgainError,
     Writer,
     read_stored,
     receive,
@@ -63,6 +64,8 @@ from dfrs.live.drivers.processes.supervisor import (
     write_control,
 )
 
+IMAGES = "images"
+"""The directory of images, below the root."""
 RESTORED = Path(__file__).with_name("restored.sh")
 FREEZE_S = 2.0
 DUMP_S = 600.0
@@ -83,8 +86,11 @@ class Images:
     """The images of a host's tasks, below the root that its nodes share. At most `max_bytes` of them are kept."""
 
     def __init__(self, root: Path, max_bytes: int, criu: Criu, *, compress: bool = True) -> None:
-        self.directory = root / "images"
+        self.directory = root / IMAGES
         self.max_bytes, self.criu, self.compress = max_bytes, criu, compress
+        self.format = ImageFormat(
+            machine=platform.machine(), cpu=cpu_flags(), kernel=platform.release(), criu=criu.version
+        )
         self.files = TaskDirectory(root)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,13 +108,13 @@ class Images:
 
     def sweep(self) -> None:
         """Remove what is nobody's: of callers that were killed, and of tasks that have ended."""
-        for image in self.directory.iterdir():
-            remove_unlocked(image, lambda path: str(path) not in self._links(path.name))
+        remove_strays(self.directory, self.files)
         for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
             remove_unlocked(folder)
 
         for task in self.files.ids():
-            if os.path.exists(f"{self.files.path(task)}/dumping"):
+            mark = f"{self.files.path(task)}/dumping"
+            if os.path.exists(mark) and not _at_work(mark):
                 with contextlib.suppress(ImageError), self._locked(task):
                     self._examine(task)
 
@@ -127,10 +133,6 @@ class Images:
                 place.freeze(FREEZE_S)
         else:
             place.kill(FREEZE_S)
-
-    def _links(self, name: str) -> list[str]:
-        task = f"{self.files.tasks}/{'.'.join(name.split('.')[:3])}"
-        return [read_link(f"{task}/{link}") for link in ("image", "spent")]
 
     def manifest(self, task: TaskId) -> Manifest | None:
         """Of the image in which a task is; None if it is in none."""
@@ -187,7 +189,7 @@ class Images:
         paused = place.frozen()
         try:
             if not _freeze_between_programs(place):
-                raise ImageError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
+                raise TryAgainError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
             numbers = _numbers(place)
             counted, inner = Counted(writer), inner_number(main)
             target = Compressed(counted) if self.compress else counted
@@ -209,9 +211,7 @@ class Images:
                 raise ImageError(f"task {task}: cannot be check-pointed: it was told to go on or to end meanwhile")
             yield Manifest(
                 codec="zstd" if self.compress else "none",
-                criu=self.criu.version,
-                machine=platform.machine(),
-                cpu=cpu_flags(),
+                format=self.format,
                 main=inner,
                 numbers=tuple(numbers),
                 plain_bytes=plain,
@@ -254,7 +254,7 @@ class Images:
         if os.path.samefile(f"/proc/{main}/exe", f"/proc/{place.supervisor}/exe") and _same_text(
             f"/proc/{main}/cmdline", f"/proc/{place.supervisor}/cmdline"
         ):
-            raise ImageError(f"task {task}: is still starting: try again")
+            raise TryAgainError(f"task {task}: is still starting: try again")
         below = parent_of(main)
         stray = [pid for pid in _children(below) if pid != main]
         if below != place.supervisor:
@@ -281,10 +281,11 @@ class Images:
     def _new(self, task: TaskId) -> StoredImage:
         return StoredImage(self.directory, str(task), self.max_bytes, self.used_bytes)
 
-    def send(self, task: TaskId, frames: Frames) -> None:
+    def send(self, task: TaskId, frames: Frames, promise: Callable[[], History]) -> None:
         """Send what has not gone out yet of a task that is in an image: that, and what the task has written.
 
-        Raises OSError, ImageError; the task stays here until it is forgotten, whatever comes of it.
+        Who gets the end of it may restore the task, so `promise` is called before: it makes sure, beyond a power cut,
+        that this host does not. Raises OSError, DriverError; the image stays here, whatever comes of it.
         """
         with self._locked(task):
             path = self.files.path(task)
@@ -292,30 +293,36 @@ class Images:
             if not self.files.in_image(task):
                 raise ImageError(f"task {task}: is in no image")
             self._await_parked(task)
+            history = promise()
             for folder, pattern in ((image, IMAGE_FILE), (path, OUTPUT_FILE)):
                 for name in sorted({*filter(pattern.fullmatch, os.listdir(folder))} - frames.sent):
                     with open(f"{folder}/{name}", "rb") as file:
                         while data := file.read(CHUNK_BYTES):
                             frames.write(name, data)
                     frames.close(name)
+            frames.write("history.json", history.model_dump_json().encode())
+            frames.close("history.json")
+            if os.path.lexists(f"{path}/stop"):
+                raise ImageError(f"task {task}: is to end")
             frames.write("parked", read_link(f"{path}/parked").encode())
             frames.close("parked")
             frames.finish()
 
-    def receive(self, task: TaskId, stream: BinaryIO, create: Callable[[], None]) -> None:
+    def receive(self, task: TaskId, stream: BinaryIO, create: Callable[[History], None]) -> None:
         """Take what `send` sends: then the task is here, in its image. Nothing if it is here.
 
         `create` makes the task's directory, as for one that is to be started. Raises ImageError and OSError, EOFError
-        where the stream breaks off; then it is not here.
+        where the stream breaks off; then it is not here, but for the directory.
         """
         stored = self._new(task)
         keep = False
         try:
             receive(stream, stored)
             manifest = Manifest.model_validate_json(read_text(f"{stored.path}/manifest.json"))
-            if problem := unfit(manifest, self.criu):
+            history = History.model_validate_json(read_text(f"{stored.path}/history.json"))
+            if problem := self.format.why_not_from(manifest.format):
                 raise ImageError(f"task {task}: cannot be restored here: {problem}")
-            create()
+            create(history)
             path = self.files.path(task)
             with self._locked(task):
                 if os.path.lexists(f"{path}/image") or self.files.supervisor(task):
@@ -323,7 +330,7 @@ class Images:
                 for name in filter(OUTPUT_FILE.fullmatch, os.listdir(stored.path)):
                     os.rename(f"{stored.path}/{name}", f"{path}/{name}")
                 parked = read_text(f"{stored.path}/parked")
-                supervisor.remove(f"{stored.path}/parked", f"{path}/parked")
+                supervisor.remove(f"{stored.path}/parked", f"{stored.path}/history.json", f"{path}/parked")
                 os.symlink(parked, f"{path}/parked")
                 stored.complete(manifest)
                 os.symlink(stored.path, f"{path}/image")
@@ -359,10 +366,12 @@ class Images:
             image = read_link(f"{path}/image")
             if manifest is None:
                 return
-            if problem := unfit(manifest, self.criu):
+            if problem := self.format.why_not_from(manifest.format):
                 raise ImageError(f"task {task}: cannot be restored: {problem}")
             owner = self.files.owner(task)
             assert owner is not None
+            if owner.handed:
+                raise ImageError(f"task {task}: was given up for another node, which may have it: take it back first")
             place = self.files.place(task, owner)
             # Of a restore that was broken off.
             if not place.kill(FREEZE_S):
@@ -425,6 +434,17 @@ class Images:
             if time.monotonic() > until:
                 raise ImageError(f"task {task}: was not restored within {timeout_s:g} s")
             time.sleep(0.002)
+
+
+def remove_strays(directory: Path, files: TaskDirectory) -> None:
+    """Remove images that are nobody's, of callers that were killed or of tasks that are gone."""
+
+    def unwanted(path: Path) -> bool:
+        task = f"{files.tasks}/{'.'.join(path.name.split('.')[:3])}"
+        return str(path) not in [read_link(f"{task}/{link}") for link in ("image", "spent")]
+
+    for image in directory.iterdir():
+        remove_unlocked(image, unwanted)
 
 
 @contextlib.contextmanager
@@ -528,18 +548,3 @@ def cpu_flags() -> tuple[str, ...]:
         if name.strip() in {"flags", "Features"}:
             return tuple(sorted(value.split()))
     return ()
-
-
-def unfit(manifest: Manifest, criu: Criu) -> str:
-    """Why an image cannot be restored on this host, in one line; empty if nothing speaks against it."""
-    if manifest.machine != platform.machine():
-        return f"it was made on {manifest.machine}, and this is {platform.machine()}"
-    if missing := set(manifest.cpu) - set(cpu_flags()):
-        return f"the CPU here lacks {', '.join(sorted(missing)[:5])}"
-    if _version(criu.version) < _version(manifest.criu):
-        return f"it was made by CRIU {manifest.criu}, and here is {criu.version}"
-    return ""
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])

@@ -425,6 +425,9 @@ class Supervisor:
         self.poll.register(wake, select.POLLIN)
         if failed >= 0:
             self.poll.register(failed, select.POLLIN)
+        if self.parked:
+            # Who asked for it may have done so before it could be woken.
+            self._look()
         while True:
             for file, _ in self.poll.poll(self._patience_s() * 1000):
                 if stream := self.streams.get(file):
