@@ -13,6 +13,7 @@ from dfrs.engine.commands import DETACH
 from dfrs.engine.core import Core
 from dfrs.engine.events import Change, Complete, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit, Unhold, Wake
 from dfrs.engine.refusals import REFUSED_S
+from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
 from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange
 from dfrs.model.run import Action
@@ -38,6 +39,8 @@ class Site:
     """Nodes cannot free the memory of some jobs."""
     moves: bool = False
     """Some jobs cannot leave their nodes; islands are joined."""
+    prices: bool = False
+    """What pauses, resumes and moves cost changes."""
 
 
 @dataclass
@@ -283,6 +286,8 @@ class History:
                 return [PauseRefused(name, np.array(world.jobs[name].left))]
         if kind == 19 and self.site.moves:
             return self.move_events()
+        if kind == 17 and self.site.prices:
+            return [Prices(*(self.pick([0.0, 0.5, 8.0, 90.0]) for _ in range(3)))]
         if kind == 17 and self.site.changes:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dfrs.engine.codec import KINDS, decode, digest, encode, replay
 from dfrs.engine.core import Core
 from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
-from dfrs.model.decisions import Target
+from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
@@ -31,6 +31,7 @@ EVENTS = st.one_of(
     st.builds(Join, real, real, whole, st.booleans()),
     st.builds(Capacity, whole, real, real),
     st.builds(NodeChange, whole, st.sampled_from(Condition), st.booleans()),
+    st.builds(Prices, real, real, real),
     st.lists(st.tuples(whole, real)).map(
         lambda pairs: Ready(np.array([a for a, _ in pairs], np.int64), np.array([b for _, b in pairs], np.float64))
     ),
@@ -56,7 +57,7 @@ def test_every_event_comes_back_to_the_bit(event):
 
 def test_every_event_has_a_name():
     assert {type(event) for event in (decode({"event": "wake"}), Wake())} == {Wake}
-    assert len(set(KINDS.values())) == len(KINDS) == 16
+    assert len(set(KINDS.values())) == len(KINDS) == 17
 
 
 def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers():

@@ -51,6 +51,14 @@ def test_policies_for_nodes_that_are_alike_see_nodes_that_are_alike(name):
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES)
 @pytest.mark.parametrize("name", [*POLICIES, "Mover", "FairShare"])
 def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replays(name, site):
+    replays(name, site)
+
+
+def test_a_period_that_follows_from_prices_replays():
+    replays("GreedyPM*/per=auto/OPT=MIN/MVT=600", Site(islands=2, frees=(True, True, False), prices=True))
+
+
+def replays(name, site):
     for seed in range(2):
         core = Core(policy(name), NODES_0)
         record, log = drive(core, seed, site)

@@ -5,7 +5,7 @@ import pytest
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import Change, Complete, Hold, PauseRefused, Ready, Revise, Submit, Unhold, Wake
-from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause
+from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause, Prices
 from dfrs.model.elastic import Answer, CommandKind
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
@@ -165,6 +165,9 @@ def test_only_a_closed_and_empty_node_changes_its_capacity():
         PauseRefused(1, np.array([0, 1])),
         PauseRefused(1, np.array([2])),
         PauseAbility(2, True),
+        Prices(pause_s=-1.0),
+        Prices(resume_s=np.nan),
+        Prices(move_s=np.inf),
         Complete(9),
         NodeChange(5, Condition.UP),
         Submit(1, 1, 0.5, 0.5),
@@ -408,3 +411,28 @@ def test_nodes_may_come_to_free_memory_or_cease_to():
     assert core.snapshot().abilities.keeps.tolist() == core.frees_memory.tolist()[::-1] == [False, True]
     core.handle(PauseAbility(1, True), 1.0)
     assert core.snapshot().abilities is None
+
+
+def test_prices_are_seen_from_the_next_decision_on_and_outlive_a_restart():
+    seen = []
+    policy = FromFunction(lambda shot: seen.append(shot.prices) or FairShare().decide(shot))
+    core = Core(policy, np.ones((1, 2)))
+    core.handle(Submit(1, 1, 0.5, 0.1), 0.0)
+    decisions = core.decisions
+    assert not len(core.handle(Prices(0.5, 2.0, 7.0), 1.0))
+    assert core.decisions == decisions
+    assert core.snapshot().jobs["virtual_s"].tolist() == [0.0]
+    core.handle(Submit(2, 1, 0.5, 0.1), 2.0)
+    assert seen == [Prices(), Prices(0.5, 2.0, 7.0)]
+    again = restored(core, FairShare())
+    assert again.prices == core.prices == Prices(0.5, 2.0, 7.0)
+    assert everything(again) == everything(core)
+
+
+def test_a_state_from_before_there_were_prices_can_be_restored():
+    core = Core(FairShare(), np.ones((1, 2)))
+    core.handle(Prices(0.5, 2.0, 7.0), 0.0)
+    before = {name: array for name, array in core.state().items() if name != "prices"}
+    other = Core(FairShare(), NO_NODES)
+    other.restore(before)
+    assert other.prices == Prices()

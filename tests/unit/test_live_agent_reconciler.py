@@ -107,6 +107,49 @@ def test_a_life():
     asyncio.run(live())
 
 
+def test_pauses_resumes_and_moves_are_timed_and_told_with_the_next_status():
+    async def live():
+        async with Kept() as kept:
+            kept.reconciler.desire([desired(RUNNING, 1)])
+            assert (await kept.status(state=RUNNING, version=1)).cost is None
+            gate = kept.driver.block("pause")
+            kept.reconciler.desire([desired(PAUSED, 2)])
+            await kept.until(lambda: "pause" in kept.did())
+            await asyncio.sleep(0.1)
+            gate.set()
+            pause = (await kept.status(state=PAUSED, version=2)).cost
+            assert (pause.verb, pause.version) == ("pause", 2)
+            assert 0.1 <= pause.seconds < PATIENCE_S
+            kept.driver.fail("resume")
+            kept.reconciler.desire([desired(RUNNING, 3)])
+            assert (await kept.status(error="resume: resume is broken: mend it")).cost == pause
+            resume = (await kept.status(state=RUNNING, version=3)).cost
+            assert (resume.verb, resume.version) == ("resume", 3)
+            assert resume.seconds < pause.seconds
+            # Whoever missed it is told again.
+            seen = len(kept.history)
+            kept.reconciler.tell_again()
+            await kept.until(lambda: len(kept.history) > seen)
+            assert kept.history[-1].cost == resume
+
+    asyncio.run(live())
+
+
+def test_a_move_within_a_host_is_timed_where_the_task_comes():
+    async def live():
+        host = FakeHost()
+        async with Kept(FakeDriver(host=host)) as source, Kept(FakeDriver(host=host)) as target:
+            source.reconciler.desire([desired(RUNNING, 1)])
+            await source.status(state=RUNNING, version=1)
+            source.reconciler.desire([desired(HANDED, 2)])
+            assert (await source.status(state=HANDED, version=2)).cost is None
+            target.reconciler.desire([desired(RUNNING, 3, take=True)])
+            cost = (await target.status(state=RUNNING, version=3)).cost
+            assert (cost.verb, cost.version) == ("move", 3)
+
+    asyncio.run(live())
+
+
 def test_an_ended_task_is_kept_and_never_started_again_until_the_controller_knows():
     async def live():
         async with Kept() as kept:

@@ -51,6 +51,17 @@ def test_the_same_targets_and_a_run_that_is_valid(tmp_path, policy, site, seed):
         assert not validate_run(tmp_path / "day").problems
 
 
+def test_prices_in_a_log_count_again(tmp_path):
+    policy, site = "GreedyPM*/per=auto/OPT=MIN/MVT=600", Site(changes=False, prices=True)
+    record, _ = drive(Core(find_policy(policy), np.zeros((0, 2))), 4, site, steps=300)
+    priced = [event for _, event, _ in record if event["event"] == "prices"]
+    assert len(priced) > 5
+    log = read_live_log(write_log(tmp_path / "day", record, policy))
+    assert decide_again(log, find_policy).mismatch is None
+    cheap = [(at, {**event, "resume_s": 0.0} if event in priced else event, made) for at, event, made in record]
+    assert decide_again(read_live_log(write_log(tmp_path / "other", cheap, policy)), find_policy).mismatch is not None
+
+
 def test_another_target_is_found(tmp_path):
     policy = POLICIES[0]
     record, _ = drive(Core(find_policy(policy), np.zeros((0, 2))), 1, SITES[0], steps=40)

@@ -33,7 +33,7 @@ from dfrs.engine.events import (
     Unhold,
     Wake,
 )
-from dfrs.model.decisions import Target
+from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Floats, Ints
@@ -51,6 +51,7 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "join": Join,
         "capacity": Capacity,
         "pause_ability": PauseAbility,
+        "prices": Prices,
         "hold": Hold,
         "unhold": Unhold,
         "pause_refused": PauseRefused,

@@ -23,7 +23,7 @@ from dfrs.engine.reconcile import reconcile
 from dfrs.engine.speeds import EQUAL_NODES, SpeedsKept
 from dfrs.engine.state import State
 from dfrs.kernels.reconcile import commit
-from dfrs.model.decisions import Cause, Policy, PolicyError, Snapshot, Target, Traits
+from dfrs.model.decisions import Cause, Policy, PolicyError, Prices, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats
 from dfrs.model.nodes import NodeLimits
@@ -205,6 +205,11 @@ class Core:
     def frees_memory(self) -> Bools:
         """(N,) whether pauses free memory on each node."""
         return ~self._state.cluster.keeps
+
+    @property
+    def prices(self) -> Prices:
+        """Of pauses, resumes and moves, as policies see them."""
+        return self._state.prices
 
     @property
     def present(self) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.nodes import Capacity, IslandsJoined, Join, NodeChange, PauseAbility
@@ -152,6 +153,7 @@ Event = (
     | Capacity
     | PauseAbility
     | IslandsJoined
+    | Prices
     | Hold
     | Unhold
     | PauseRefused

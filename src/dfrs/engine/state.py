@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import astuple
 
 import numpy as np
 
@@ -14,7 +15,18 @@ from dfrs.engine.rows import Rows
 from dfrs.engine.speeds import SpeedsKept
 from dfrs.kernels import ledger
 from dfrs.kernels.columns import grown
-from dfrs.model.decisions import MEMORY, PAUSED, Abilities, Cause, Jobs, Policy, Snapshot, traits_of
+from dfrs.model.decisions import (
+    MEMORY,
+    PAUSED,
+    UNKNOWN_PRICES,
+    Abilities,
+    Cause,
+    Jobs,
+    Policy,
+    Prices,
+    Snapshot,
+    traits_of,
+)
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.nodes import NodeLimits
@@ -45,6 +57,8 @@ class State:
         """Of pauses."""
         self.unmovable = Refusals()
         """Refusals of moves."""
+        self.prices = UNKNOWN_PRICES
+        """Of pauses, resumes and moves."""
         self.event_log = EventLog()
         self.answers = AnswerLog()
         self.speeds = speeds
@@ -104,7 +118,18 @@ class State:
         unequal = self.speeds.view(jobs, self.cluster.capacity)
         abilities = self._abilities(jobs, first, nodes) if self.limited else None
         return Snapshot(
-            self.now_s, cause, subject, capacity, is_open, jobs, first, nodes, self._moved, unequal, abilities
+            self.now_s,
+            cause,
+            subject,
+            capacity,
+            is_open,
+            jobs,
+            first,
+            nodes,
+            self._moved,
+            unequal,
+            abilities,
+            self.prices,
         )
 
     def _abilities(self, jobs: Jobs, first: Ints, nodes: Ints) -> Abilities:
@@ -159,6 +184,7 @@ class State:
         return parts | {
             "clock": np.array([self.now_s, np.nan if self.wake_at_s is None else self.wake_at_s, self._moved]),
             "counts": np.array([self.undecided, self.unsettled, self.demanding, self.decisions]),
+            "prices": np.array(astuple(self.prices)),
             "ids": self._ids[: self.submitted],
             "moves": np.array(self._moves, dtype=np.float64).reshape(-1, 2),
         }
@@ -171,6 +197,8 @@ class State:
         self.unsettled = bool(unsettled)
         self.submitted = len(state["ids"])
         self._ids = np.array(state["ids"])
+        if "prices" in state:
+            self.prices = Prices(*state["prices"].tolist())
         self._moves = deque((time_s, amount) for time_s, amount in state["moves"].tolist())
         for key, part in self._parts.items():
             begin = f"{key}_"

@@ -166,6 +166,27 @@ class Abilities:
         return bool(self.keeps.any() or self.refused.any())
 
 
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Seconds that a job loses by a pause, a resume and a move, as a rule; 0 until known. Also the event that says so.
+
+    In a simulation they follow from its penalty. Live, they are medians of what agents measured.
+    """
+
+    pause_s: float = 0.0
+    """Until it is stopped, and its memory is free where pauses free memory."""
+    resume_s: float = 0.0
+    move_s: float = 0.0
+
+    @property
+    def most_s(self) -> float:
+        """Of being paused and resumed, or moved, whichever is dearer."""
+        return max(self.pause_s + self.resume_s, self.move_s)
+
+
+UNKNOWN_PRICES = Prices()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """The cluster at one instant. All arrays are read-only views; keep none of them beyond the decision."""
@@ -190,6 +211,8 @@ class Snapshot:
     """The `hardware` where nodes are not alike; None where they are."""
     abilities: Abilities | None = None
     """None where every job can be paused, with its memory freed, and be moved to any node."""
+    prices: Prices = UNKNOWN_PRICES
+    """What pauses, resumes and moves cost."""
 
     @property
     def hardware(self) -> HardwareView:

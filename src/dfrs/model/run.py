@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dfrs.model.decisions import Prices
 from dfrs.model.elastic import Answers, no_answers
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
@@ -73,6 +74,11 @@ class Penalty:
     seconds: float = 0.0
     bytes_per_s: float | None = None
     node_bytes: float = 8e9
+
+    def prices(self, memory: float) -> Prices:
+        """Those of a job with so much memory, in reference nodes. A pause costs nothing: it ends with a resume."""
+        copy_s = 0.0 if self.bytes_per_s is None else memory * self.node_bytes / self.bytes_per_s
+        return Prices(resume_s=self.seconds + copy_s, move_s=self.seconds + copy_s)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

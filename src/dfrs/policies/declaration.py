@@ -63,19 +63,24 @@ class Number:
     """Its value where the key stands alone; None: it must not."""
     also: Fields = dataclasses.field(default_factory=lambda: _NONE)
     """What the key says besides."""
+    words: Mapping[str, Fields] = dataclasses.field(default_factory=dict[str, Fields])
+    """What may stand there instead."""
 
     @property
     def form(self) -> str:
         """With its letter."""
-        return f"={self.letter}" if self.absent is None else f"[={self.letter}]"
+        value = f"={'|'.join((self.letter, *self.words))}"
+        return value if self.absent is None else f"[{value}]"
 
     @property
     def rule(self) -> str:
         """Unit and range."""
-        return f"{self.unit or 'number'} {'of at least' if self.zero else 'above'} 0"
+        return " or ".join((f"{self.unit or 'number'} {'of at least' if self.zero else 'above'} 0", *self.words))
 
     def read(self, key: str, text: str | None, /) -> Fields:
         """The number."""
+        if text is not None and text in self.words:
+            return self.words[text]
         if text is None and self.absent is not None:
             return {self.field: self.absent, **self.also}
         try:
@@ -84,7 +89,8 @@ class Number:
             number = math.nan
         if not (number > 0.0 or (self.zero and number == 0.0)) or number == math.inf or number > self.most:
             least = "of at least" if self.zero else "above"
-            raise ValueError(f"must be given as a number {least} 0, as in {key}={self.example}")
+            words = "".join(f", or as {word}" for word in self.words)
+            raise ValueError(f"must be given as a number {least} 0, as in {key}={self.example}{words}")
         return {self.field: number, **self.also}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import Change, Complete, Event, Submit, Wake
-from dfrs.model.decisions import Policy, PolicyError, Traits, traits_of
+from dfrs.model.decisions import Policy, PolicyError, Prices, Traits, traits_of
 from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats
@@ -85,6 +85,8 @@ class Simulation:
         self._core = Core(
             policy, self.capacity, self.settings.command_limit, self.settings.hardware.speeds(), self._limits
         )
+        # Before the first event: as if it had been measured.
+        self._core.handle(self._prices(), -np.inf)
         self._world = World(self._jobs, self.settings.penalty, self._hardware)
         self._clock = Clock(self.settings.order)
         self._submitted = 0
@@ -260,6 +262,12 @@ class Simulation:
             },
             speeds=self.settings.hardware.truth,
         )
+
+    def _prices(self) -> Prices:
+        """Those of a job with the median memory. What a plan's migrations on unequal nodes cost is not known before."""
+        jobs = self._jobs
+        prices = self.settings.penalty.prices(float(np.median(jobs.memory * jobs.tasks)) if len(jobs) else 0.0)
+        return prices if isinstance(self.settings.hardware, EqualHardware) else replace(prices, move_s=0.0)
 
     def _limits_noted(self) -> dict[str, object]:
         """What nodes cannot do; nothing where they can do everything."""

@@ -9,15 +9,17 @@ import base64
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dfrs.live.agent.next_action import TaskAction, Verb, may_come, plan
+from dfrs.live.agent.next_action import COSTS, TaskAction, Verb, may_come, plan
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.ports import Attachment, Service
 from dfrs.live.protocol.wire import (
     PROTOCOL,
+    Cost,
+    CostVerb,
     Desire,
     Desired,
     FromAgent,
@@ -67,6 +69,7 @@ class InMemoryTask:
     """Version at which it could not be paused, or fetched."""
     transfers: int = 0
     """How often it has gone from host to host."""
+    cost: Cost | None = None
     stored: bool = False
     """It is in an image: no process of it is here."""
     used: str = ""
@@ -198,6 +201,8 @@ class InMemoryNode:
         """Chance that a task cannot be check-pointed when it is fetched."""
         self.full = 0.0
         """Chance that a pause frees no memory."""
+        self.costs: Mapping[CostVerb, float] = {}
+        """Seconds that it says pauses, resumes and moves take; none for those that it does not measure."""
         self.uses = 1.0
         """CPU that each running task uses, in cores."""
         self.clock_s = 0.0
@@ -312,6 +317,9 @@ class InMemoryNode:
                     break
                 if not self._perform(task, todo.action):
                     break
+                verb = COSTS.get(todo.action.verb)
+                if verb is not None and verb in self.costs:
+                    task.cost = Cost(verb=verb, version=task.desired.version, seconds=self.costs[verb])
             self._report_state(task)
 
     def _perform(self, task: InMemoryTask, action: TaskAction) -> bool:
@@ -464,6 +472,7 @@ class InMemoryNode:
             since_s=task.since_s,
             refused=self._refused(task),
             transfers=task.transfers,
+            cost=task.cost,
         )
 
     @staticmethod

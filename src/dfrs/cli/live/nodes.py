@@ -24,7 +24,7 @@ def nodes(
 
     Example: dfrs nodes --tasks
     """
-    from dfrs.cli.views.live import node_table
+    from dfrs.cli.views.live import node_table, price_line
 
     found = client.nodes()
     if as_json:
@@ -34,6 +34,9 @@ def nodes(
         out.print("no nodes; start an agent with: dfrs agent")
         return
     out.print(node_table(found, out.width, tasks=tasks))
+    prices = client.cluster().prices
+    if any(price.samples for price in prices.values()):
+        out.print(price_line(prices))
 
 
 @live

@@ -62,7 +62,12 @@ def policies(
 def table_lines(entries: "list[Entry]") -> list[str]:
     """The reference's table."""
     lines = ["| part | kind | what it does | source |", "|---|---|---|---|"]
-    return lines + [f"| `{e.name}` | {e.group} | {_meaning(e)} | {e.source} |" for e in entries]
+    return lines + [f"| `{_in_table(e.name)}` | {e.group} | {_meaning(e)} | {e.source} |" for e in entries]
+
+
+def _in_table(name: str) -> str:
+    """A bar would end the column."""
+    return name.replace("|", r"\|")
 
 
 def _meaning(entry: "Entry") -> str:

@@ -1,13 +1,13 @@
 """Jobs, nodes and the cluster on a terminal: what the verbs of a live cluster print and `dfrs top` shows live."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
-from dfrs.live.protocol.resources import ENDED, Activity, Cluster, Job, JobState, Node, NodeState
+from dfrs.live.protocol.resources import ENDED, Activity, Cluster, Job, JobState, Node, NodeState, Price
 
 WIDE = 100
 """Columns from which on there is room for whole names."""
@@ -197,6 +197,15 @@ def cluster_line(cluster: Cluster) -> Text:
     )
     text.append(yields_words(cluster.minimum_yield, cluster.median_yield, cluster.bound))
     return text
+
+
+def price_line(prices: Mapping[str, Price]) -> Text:
+    """What a pause, a resume and a move cost, of those that were measured."""
+    words = (
+        f"a {verb} costs {price.seconds:.1f} s ({price.samples} measured)" if price.samples else ""
+        for verb, price in prices.items()
+    )
+    return Text(", ".join(filter(None, words)), style="dim")
 
 
 def yields_words(least: float | None, median: float | None, bound: float | None) -> str:

@@ -1,4 +1,7 @@
-"""Nodes come, go, and have another capacity."""
+"""Nodes come, go, and have another capacity; what they can do, and what that costs."""
+
+import math
+from dataclasses import asdict
 
 import numpy as np
 
@@ -6,7 +9,7 @@ from dfrs.engine.commands import Commands, without_nodes
 from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps
 from dfrs.engine.state import State
 from dfrs.kernels import ledger
-from dfrs.model.decisions import PAUSED, Reason
+from dfrs.model.decisions import PAUSED, Prices, Reason
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 from dfrs.model.run import Action
@@ -101,11 +104,25 @@ def join_islands(state: State, event: IslandsJoined, _row: int) -> Steps:
     return ON_NODES
 
 
+def _payable(_state: State, event: Prices) -> int:
+    for name, seconds in asdict(event).items():
+        if not 0.0 <= seconds < math.inf:
+            raise InputError(f"{name} = {seconds}: must be a finite number of at least 0")
+    return -1
+
+
+def set_prices(state: State, event: Prices, _row: int) -> Steps:
+    """Nobody is asked: they count from the next decision on."""
+    state.prices = event
+    return ()
+
+
 HANDLERS = {
     NodeChange: Handler(_known, change),
     Join: Handler(_joinable, join),
     Capacity: Handler(_resizable, resize),
     PauseAbility: Handler(_known, set_pauses),
     IslandsJoined: Handler(_islands, join_islands),
+    Prices: Handler(_payable, set_prices),
 }
 """By the event."""

@@ -4,11 +4,12 @@ A pure function, so that every case can be tried: the agent asks it again after 
 the driver has, until it says that nothing is left to do.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.protocol.wire import Desired
+from dfrs.live.protocol.wire import CostVerb, Desired
 
 LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED})
 """States of a task that has processes here."""
@@ -31,6 +32,10 @@ class Verb(StrEnum):
     RESUME = "resume"
     STOP = "stop"
     FORGET = "forget"
+
+
+COSTS: Mapping[Verb, CostVerb] = {Verb.PAUSE: "pause", Verb.RESUME: "resume", Verb.TAKE: "move", Verb.FETCH: "move"}
+"""Verbs of which the controller is told how long they take, and what it calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol
 
 import structlog
 
-from dfrs.live.agent.next_action import DONE, LIVE, NextAction, TaskAction, Verb, may_come, plan, plan_fenced
+from dfrs.live.agent.next_action import COSTS, DONE, LIVE, NextAction, TaskAction, Verb, may_come, plan, plan_fenced
 from dfrs.live.drivers.base import (
     Driver,
     DriverError,
@@ -31,7 +31,7 @@ from dfrs.live.drivers.base import (
     TaskState,
     TaskStatus,
 )
-from dfrs.live.protocol.wire import Desired, Grant, Source, StatusMessage
+from dfrs.live.protocol.wire import Cost, Desired, Grant, Source, StatusMessage
 
 POLL_S = 0.2
 """Seconds between two looks at the driver."""
@@ -85,6 +85,7 @@ class _Task:
     """Version of the Desired at which it could not be paused, or check-pointed, and why."""
     transfers: int = 0
     """As in `TaskStatus`."""
+    cost: Cost | None = None
     offered: Grant | None = None
     """That which the transfers know."""
     share_cores: float | None = None
@@ -177,6 +178,7 @@ class _Task:
             since_s=self.since_s,
             refused=self.refused_version,
             transfers=self.transfers,
+            cost=self.cost,
         )
 
 
@@ -351,7 +353,7 @@ class TaskReconciler:
             task.error = ""
             self._tell(task)
         try:
-            await loop.run_in_executor(self._callers, self._call, task.task, action, desired)
+            took_s = await loop.run_in_executor(self._callers, self._timed, task.task, action, desired)
         except RefusedError as error:
             task.refused = Exit(kind=ExitKind.NOT_STARTED, time_s=time.time(), message=_line(error)[:ERROR_CHARS])
             task.error = ""
@@ -372,6 +374,8 @@ class TaskReconciler:
         else:
             task.error = ""
             task.retry_at = time.monotonic() + action.patience_s
+            if desired is not None and action.verb in COSTS:
+                task.cost = Cost(verb=COSTS[action.verb], version=desired.version, seconds=took_s)
             if action.verb in {Verb.START, Verb.TAKE, Verb.FETCH, Verb.SET_SHARE}:
                 task.share_cores = action.share_cores
                 self.shared.set()
@@ -383,6 +387,12 @@ class TaskReconciler:
             self._poke.set()
         if task.error:
             self._tell(task)
+
+    def _timed(self, task: TaskId, action: TaskAction, desired: Desired | None) -> float:
+        """Call the driver; how many seconds that took."""
+        begin_s = time.monotonic()
+        self._call(task, action, desired)
+        return time.monotonic() - begin_s
 
     def _call(self, task: TaskId, action: TaskAction, desired: Desired | None) -> None:
         driver = self._driver

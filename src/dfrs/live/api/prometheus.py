@@ -73,4 +73,9 @@ def _counts(now: Cluster) -> Iterable[Metric]:
         nodes.add_metric([state.value], now.nodes.get(state, 0))
     info = GaugeMetricFamily("dfrs_info", "What runs here.", labels=["cluster", "version", "policy", "discovery"])
     info.add_metric([now.name, now.version, now.policy, now.discovery], 1)
-    return jobs, nodes, info
+    prices = GaugeMetricFamily("dfrs_price_seconds", "What one costs a job, as the policy sees it.", labels=["of"])
+    samples = GaugeMetricFamily("dfrs_price_samples", "How many were measured, of the last 50.", labels=["of"])
+    for verb, price in now.prices.items():
+        prices.add_metric([verb], price.seconds)
+        samples.add_metric([verb], price.samples)
+    return jobs, nodes, info, prices, samples

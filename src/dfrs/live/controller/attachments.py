@@ -85,6 +85,7 @@ class AgentAttachment:
         if isinstance(message, ReportMessage):
             self._observe(node, message)
         else:
+            self._price(message)
             self._state.placement.on_status(node, message)
             self._engine.poke()
 
@@ -93,6 +94,11 @@ class AgentAttachment:
         hello = self._pending.hello
         others = tuple(each for each in hello.tasks if each.task != status.task)
         self._pending.hello = hello.model_copy(update={"tasks": (*others, status)})
+
+    def _price(self, status: StatusMessage) -> None:
+        task = self._state.placement.find(status.task)
+        if status.cost is not None and task is not None:
+            self._state.prices.observe(task, status.cost)
 
     def _observe(self, node: NodeRecord, report: ReportMessage) -> None:
         for sample in report.samples:

@@ -248,6 +248,7 @@ class ControllerLoop:
         planner.submit(plan)
         if revision is not None and not self.state.exclusive:
             planner.revise(plan, revision.needs)
+        planner.price(plan)
         planner.wake(plan)
         plan.events = in_order(plan.events)
         if self._requests:

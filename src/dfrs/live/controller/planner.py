@@ -379,6 +379,13 @@ class Planner:
             if job is not None and job.registered and name not in plan.jobs:
                 plan.events.append(Revise(name, min(1.0, max(need, 1e-6))))
 
+    def price(self, plan: ControllerPlan) -> None:
+        """Tell the core what pauses, resumes and moves cost, where that has changed."""
+        prices = self._state.prices.changed(self._state.core.prices, plan.now_s)
+        if prices is not None:
+            plan.events.append(prices)
+            plan.after.append(lambda: self._state.prices.tell(plan.now_s))
+
     def wake(self, plan: ControllerPlan) -> None:
         """Ask the policy when it wanted to be asked."""
         wake_at_s = self._state.picture.wake_at_s

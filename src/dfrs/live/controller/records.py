@@ -65,6 +65,8 @@ class TaskRecord:
     """Under way to another host."""
     transfers: int = 0
     """How often it has gone from host to host, as far as nodes have said."""
+    priced: tuple[int, str] = (0, "")
+    """Version and verb of the last cost that was counted."""
     samples: tuple[tuple[float, Sample], ...] = ()
     """The last two reports of its use, with the host's clock."""
     base: tuple[float, Sample] | None = None

@@ -56,6 +56,7 @@ def copy_snapshot(core: Core) -> SnapshotCopy:
         seen.first.copy(),
         seen.task_nodes.copy(),
         seen.moved,
+        prices=seen.prices,
     )
     names = own.jobs["id"].tolist()
     return SnapshotCopy(own, core.wake_at_s, dict(zip(names, range(len(names)), strict=True)))

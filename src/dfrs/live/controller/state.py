@@ -19,6 +19,7 @@ from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.placement_state import PlacementState
+from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
@@ -58,6 +59,7 @@ class State:
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
         self.placement = PlacementState(self.jobs, self.nodes, self.spec, settings.steady)
+        self.prices = PriceEstimates()
         self.activity = ActivityFeed()
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}

@@ -12,7 +12,7 @@ from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, Task
 from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.protocol.resources import Cluster, Job, JobRequest, JobState, Node, NodeState, NodeTask, TimePoint
+from dfrs.live.protocol.resources import Cluster, Job, JobRequest, JobState, Node, NodeState, NodeTask, Price, TimePoint
 from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, most_tasks
@@ -341,6 +341,8 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
     counts = Counter(job_state(state, record) for record in state.jobs.values())
     counts += state.ended_counts
     nodes = present_nodes(state)
+    told = state.picture.snapshot.prices
+    known = {"pause": told.pause_s, "resume": told.resume_s, "move": told.move_s}
     return Cluster(
         name=state.settings.cluster,
         version=VERSION,
@@ -361,6 +363,7 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
         decisions=decisions,
         decision_s=state.decision_s,
         shadow_differs=shadow_differs,
+        prices={verb: Price(seconds=known[verb], samples=number) for verb, number in state.prices.samples.items()},
     )
 
 

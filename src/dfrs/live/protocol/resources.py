@@ -213,6 +213,15 @@ class Activity(ApiModel):
     """The user who asked for it, if one did."""
 
 
+class Price(ApiModel):
+    """What a pause, a resume or a move costs a job."""
+
+    seconds: float
+    """As the policy sees it; 0 until known."""
+    samples: int
+    """How many the controller knows of, at most the last 50 since it started."""
+
+
 class Cluster(ApiModel):
     """The whole, now."""
 
@@ -241,6 +250,8 @@ class Cluster(ApiModel):
     """Time of the last decision."""
     shadow_differs: int
     """Decisions in which the shadow policy would have done something else."""
+    prices: dict[str, Price] = {}
+    """Of a pause, a resume and a move."""
 
 
 class TimePoint(ApiModel):

@@ -75,6 +75,18 @@ class Hello(Wire):
     version: str
 
 
+CostVerb = Literal["pause", "resume", "move"]
+
+
+class Cost(Wire):
+    """How long the driver took for the last pause, resume or move of a task. It may be told again and again."""
+
+    verb: CostVerb
+    version: Version
+    """Of the Desired for which that was done."""
+    seconds: Seconds
+
+
 class StatusMessage(Wire):
     """What a task is. `version` is that of the last Desired that was brought about, 0 if none was."""
 
@@ -92,6 +104,7 @@ class StatusMessage(Wire):
     paused even so, PAUSED. Or that of the Desired to be handed with a grant at which it could not be check-pointed."""
     transfers: int = Field(default=0, ge=0, lt=1 << 31)
     """How often it has gone from host to host: of two copies, the one with less is out of date."""
+    cost: Cost | None = None
 
 
 class Sample(Wire):

@@ -1,4 +1,4 @@
-"""Parts that go beyond the documents, as [Stillwell2010] 8.3.1 asks: weights, decay, deadlines, migration budgets."""
+"""Parts beyond the documents, as [Stillwell2010] 8.3.1 asks: weights, decay, deadlines, periods, migration budgets."""
 
 from dataclasses import dataclass
 from math import floor, inf
@@ -6,7 +6,7 @@ from math import floor, inf
 import numpy as np
 
 from dfrs.kernels.shares import fill
-from dfrs.model.decisions import RUNNING, Snapshot
+from dfrs.model.decisions import RUNNING, Prices, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
 from dfrs.placement.adapt import Adapt, Budget
@@ -66,6 +66,22 @@ class Deadlines:
             return None
         latest = self.least_s * floor((snapshot.now_s + soonest) / self.least_s)
         return max(next_multiple(snapshot.now_s, self.least_s), latest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedPeriod:
+    """A period of so many times what it costs to pause and resume a job, or to move it.
+
+    So a job that every repacking pauses or moves loses at most one part in `times` of its time.
+    """
+
+    times: float
+    least_s: float
+    most_s: float
+
+    def __call__(self, prices: Prices, /) -> float:
+        """Seconds."""
+        return min(max(self.times * prices.most_s, self.least_s), self.most_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,23 @@
 """Names of DFRS policies ([Stillwell2010] section 5.2.4): what a name may be made of, and the policy it stands for.
 
-    [Greedy|GreedyP|GreedyPM|MCB][*][/per[=SECONDS]|/stretch-per[=SECONDS]|/due[=SECONDS]][/PART…]
+    [Greedy|GreedyP|GreedyPM|MCB][*][/per[=SECONDS|=auto]|/stretch-per[=SECONDS]|/due[=SECONDS]][/PART…]
 
 The first part says what is done on a submission; `*`, that placements are also made on a completion; `per`, that all
-jobs are mapped anew periodically (every 600 s), `stretch-per`, that this is done for the least stretch, `due`, that it
-is done when a stretch doubles. Further parts, each at most once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`:
-`MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`, `PRIO=VT|FLOW/VT|FLOW/VT^2`, `WEIGHT`, `DECAY=SECONDS`,
-`BUDGET=NODES`, `NEEDS=SHARE` (MCB when needs are revised, if the minimum yield improves by more than that share of it),
-a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
+jobs are mapped anew periodically (every 600 s; with `auto` the rarer, the more pauses and moves cost), `stretch-per`,
+that this is done for the least stretch, `due`, that it is done when a stretch doubles. Further parts, each at most
+once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`,
+`PRIO=VT|FLOW/VT|FLOW/VT^2`, `WEIGHT`, `DECAY=SECONDS`, `BUDGET=NODES`, `NEEDS=SHARE` (MCB when needs are revised, if
+the minimum yield improves by more than that share of it), a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from dfrs.policies.declaration import Choice, Family, Flag, Name, Number, Option
+from dfrs.policies.declaration import Choice, Family, Fields, Flag, Name, Number, Option
 from dfrs.policies.fractional.actions import MOVABLE, Admit, Mode, Pin, PinKind, PolicyAction, Priority, Readmit, Repack
-from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, ScaledObjective
+from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, PricedPeriod, ScaledObjective
 from dfrs.policies.fractional.objective import YIELDS, Objective, StretchObjective
 from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin, Shares
@@ -24,6 +25,9 @@ from dfrs.policies.fractional.vector_repack import DEFAULT_PACKING, PACKINGS, Ve
 
 PERIOD_S = 600.0
 """Twice the rescheduling penalty of the published experiments ([Stillwell2010] 5.3.1)."""
+
+PRICED_PERIOD = PricedPeriod(times=30.0, least_s=60.0, most_s=3600.0)
+"""Of `auto`. By measurement, see docs/explanation/abilities.md."""
 
 _MODES = {"Greedy": Mode.GREEDY, "GreedyP": Mode.GREEDY_P, "GreedyPM": Mode.GREEDY_PM}
 SUBMISSIONS = (*_MODES, "MCB")
@@ -36,6 +40,7 @@ class Spec:
     submission: str = ""
     star: bool = False
     period_s: float | None = None
+    priced: bool = False
     due: bool = False
     weighted: bool = False
     decay_s: float = math.inf
@@ -125,6 +130,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         on_needs=None if spec.needs is None else Improving(repack=_packer(spec, aim, priority), threshold=spec.needs),
         shares=shares,
         period_s=spec.period_s,
+        priced=PRICED_PERIOD if spec.priced else None,
         deadlines=Deadlines(spec.period_s or PERIOD_S) if spec.due else None,
     )
 
@@ -149,7 +155,7 @@ def _seconds(field: str) -> Number:
     return Number(field=field, unit="seconds", letter="S", example="600")
 
 
-def _period(field: str) -> Number:
+def _period(field: str, words: Mapping[str, Fields] | None = None) -> Number:
     return Number(
         field="period_s",
         unit="seconds",
@@ -157,6 +163,7 @@ def _period(field: str) -> Number:
         example="600",
         absent=PERIOD_S,
         also={field: True} if field else {},
+        words=words or {},
     )
 
 
@@ -175,10 +182,10 @@ _OPTIONS = (
         key="per",
         group=_WHEN,
         about=_PERIOD,
-        values=_period(""),
+        values=_period("", words={"auto": {"period_s": PERIOD_S, "priced": True}}),
         default=f"never; {PERIOD_S:g} without a value",
-        meaning="MCB repacks all jobs every S seconds",
-        source="[Stillwell2010] 5.2.4",
+        meaning="MCB repacks all jobs every S seconds; auto: the rarer, the more pauses and moves cost",
+        source="[Stillwell2010] 5.2.4; auto is our own",
     ),
     Option(
         key="stretch-per",

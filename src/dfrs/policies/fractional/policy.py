@@ -9,7 +9,7 @@ from dfrs.model.decisions import Cause, Snapshot, Target, Traits
 from dfrs.model.instance import Floats, Ints
 from dfrs.policies.fractional.actions import Admit, Mode, PolicyAction, Priority, Readmit
 from dfrs.policies.fractional.expand import on_shared_nodes
-from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving
+from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, PricedPeriod
 from dfrs.policies.fractional.objective import next_multiple
 from dfrs.policies.fractional.reserve import dedicated_present, reserve
 from dfrs.policies.fractional.resident import Residence
@@ -37,6 +37,8 @@ class Dfrs:
     """When needs were revised; None: as on a completion, which uses CPU that is found to be free."""
     period_s: float | None = None
     """Wakes are at the multiples of this, while there are jobs."""
+    priced: PricedPeriod | None = None
+    """Wakes are at the multiples of this instead."""
     deadlines: Deadlines | None = None
     """Wakes are at these instead."""
     residence: Residence = field(default_factory=Residence)
@@ -108,4 +110,5 @@ class Dfrs:
             return self.deadlines(snapshot, yields)
         if self.period_s is None or not len(snapshot.jobs):
             return None
-        return next_multiple(snapshot.now_s, self.period_s)
+        period_s = self.period_s if self.priced is None else self.priced(snapshot.prices)
+        return next_multiple(snapshot.now_s, period_s)
