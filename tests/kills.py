@@ -172,7 +172,9 @@ def main():
                 struck += 1
             wrong += kills.problems(jobs)
             total = [a + b for a, b in zip(total, moved(kills.client, jobs), strict=True)]
-            print(f"{struck} strikes {kills.done}, {total[0]} moves, {total[1]} pauses; {len(wrong)} problems", *wrong, sep="\n", flush=True)
+            print(f"{struck} strikes {kills.done}, {total[0]} moves, {total[1]} pauses; {len(wrong)} problems")
+            print(*wrong, sep="
+", flush=True)
     sys.exit(bool(wrong))
 
 
