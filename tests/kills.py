@@ -173,8 +173,7 @@ def main():
             wrong += kills.problems(jobs)
             total = [a + b for a, b in zip(total, moved(kills.client, jobs), strict=True)]
             print(f"{struck} strikes {kills.done}, {total[0]} moves, {total[1]} pauses; {len(wrong)} problems")
-            print(*wrong, sep="
-", flush=True)
+            print(*wrong, sep="\n", flush=True)
     sys.exit(bool(wrong))
 
 
