@@ -13,4 +13,4 @@ def installed(folder, name, value):
     info.mkdir(parents=True)
     (info / "METADATA").write_text(METADATA)
     (info / "entry_points.txt").write_text(f"[dfrs.policies]\n{name} = {value}\n")
-    return {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+    return {"PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT, ROOT / "src")))}
