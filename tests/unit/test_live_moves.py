@@ -32,6 +32,16 @@ async def crowded(live):
     return small, large
 
 
+async def in_time(live, condition):
+    """Wait for it, while time passes: agents and the controller try again."""
+
+    def comes():
+        live.hosts.tick(0.01)
+        return condition()
+
+    await until(comes)
+
+
 def transferred(live):
     return sum(live.hosts.transfers.values())
 
@@ -46,11 +56,11 @@ def test_a_job_moves_to_another_host_and_its_source_forgets_it(tmp_path):
             hosts(live)
             small, large = await crowded(live)
             await live.reaches(large, JobState.RUNNING)
-            await until(lambda: transferred(live) == 1)
+            await in_time(live, lambda: transferred(live) == 1)
             await until(lambda: len({node for task, node in live.hosts.running() if task.job in small}) == 1)
             await until(lambda: len(live.hosts.running()) == 3)
             left = [t for node in live.hosts.nodes.values() for t in node.tasks.values() if t.state is TaskState.HANDED]
-            await until(lambda: all(task.state is TaskState.ABSENT for task in left))
+            await in_time(live, lambda: all(task.state is TaskState.ABSENT for task in left))
             live.hosts.tick(1)
             rows = [node.desired for node in live.controller.state.nodes]
             await until(lambda: not [d for row in rows for d in row.values() if d.state in {"handed", "absent"}])
@@ -95,7 +105,7 @@ def test_a_job_that_cannot_be_check_pointed_goes_on_where_it_is_and_is_told(tmp_
             for node in live.hosts.nodes.values():
                 node.rigid = 1.0
             small, _ = await crowded(live)
-            await until(lambda: said(live, "fixed"))
+            await in_time(live, lambda: said(live, "fixed"))
             assert said(live, "fixed")[0].why == "it holds a device"
             await until(lambda: len([t for t, _ in live.hosts.running() if t.job in small]) == 2)
             assert transferred(live) == 0
@@ -114,11 +124,7 @@ def test_where_no_connection_comes_about_the_job_goes_on_where_it_is(tmp_path, m
             live.hosts.cuts = 1.0
             small, _ = await crowded(live)
 
-            def fixed():
-                live.hosts.tick(0.1)
-                return said(live, "fixed")
-
-            await until(fixed)
+            await in_time(live, lambda: said(live, "fixed"))
             assert "no connection" in said(live, "fixed")[0].why
             assert len([t for t, _ in live.hosts.running() if t.job in small]) == 2
 
@@ -131,13 +137,14 @@ def test_a_controller_that_comes_back_in_a_move_finishes_it(tmp_path):
             hosts(live)
             live.hosts.cuts = 1.0
             small, large = await crowded(live)
-            await until(lambda: any("fetch" in t.error for n in live.hosts.nodes.values() for t in n.tasks.values()))
+            nodes = live.hosts.nodes.values()
+            await in_time(live, lambda: any("fetch" in t.error for node in nodes for t in node.tasks.values()))
             nodes = live.hosts
         nodes.cuts = 0.0
         async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
             live.hosts = nodes
             nodes.attach_all(live.controller)
-            await until(lambda: transferred(live) == 1)
+            await in_time(live, lambda: transferred(live) == 1)
             await live.reaches(large, JobState.RUNNING)
             assert all(live.controller.job(job).state is JobState.RUNNING for job in small)
 
@@ -149,11 +156,11 @@ def test_a_cancelled_job_leaves_no_copy(tmp_path):
         async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
             hosts(live)
             small, large = await crowded(live)
-            await until(lambda: transferred(live) == 1)
+            await in_time(live, lambda: transferred(live) == 1)
             for job in (*small, large):
                 await live.controller.cancel(job, "root")
             await asyncio.sleep(0)
-            states = [t for node in live.hosts.nodes.values() for t in node.tasks.values()]
-            await until(lambda: all(task.state is TaskState.ABSENT for task in states))
+            tasks = [task for node in live.hosts.nodes.values() for task in node.tasks.values()]
+            await in_time(live, lambda: all(task.state is TaskState.ABSENT for task in tasks))
 
     run(story())
