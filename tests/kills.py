@@ -2,7 +2,7 @@
 
 `python -m tests.kills 200` kills an agent or the controller of a cluster of three hosts, or cuts a host off, at 200
 random instants, as root; with `--seed` the choices repeat, the instants do not. Each job counts aloud; in the end each
-must have said every number once, no job may be lost, and no image may be left. `DFRS_CRIU` names a CRIU that works.
+must have said every number once, no job may be lost, and no image may be left. Needs a CRIU, as `make criu` unpacks.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dfrs.live.client import Client, read_client_file
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
+from tests.images import CRIU, WHY
 from tests.installed_policy import installed
 from tests.live_processes import processes_with
 from tests.small_policies import Mover
@@ -162,6 +163,8 @@ def main():
     parser.add_argument("kills", type=int)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if CRIU is None or os.geteuid() != 0:
+        parser.error(WHY or "needs root")
     with tempfile.TemporaryDirectory(prefix="dfrs-kills-") as folder, Kills(folder, 40.0, options.seed) as kills:
         wrong, struck, total = [], 0, [0, 0]
         while struck < options.kills:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dfrs.live.drivers.processes.criu import find_criu
+from tests.images import NEEDS_CRIU
 from tests.installed_policy import installed
 from tests.kills import Kills
 from tests.live_processes import wait_until
@@ -16,7 +16,7 @@ from tests.small_policies import Turn
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root, and ip of iproute2"),
-    pytest.mark.skipif(find_criu()[0] is None, reason=f"needs CRIU: {find_criu()[1]}"),
+    NEEDS_CRIU,
 ]
 PROGRAM = """
 import os, sys, time
