@@ -2,10 +2,10 @@
 
 import asyncio
 
-from dfrs.live.drivers.base import ImageFormat, TaskState
+from dfrs.live.drivers.base import Exit, ExitKind, ImageFormat, TaskState
 from dfrs.live.protocol.resources import JobState
 from dfrs.testing import InMemoryCluster, until
-from dfrs.testing.in_memory import GIB
+from dfrs.testing.in_memory import GIB, InMemoryTask
 
 IMAGES = ImageFormat(machine="x86_64", cpu=("avx2",), kernel="6.1", criu="4.1")
 OTHER = ImageFormat(machine="x86_64", cpu=("avx512f",), kernel="6.1", criu="4.1")
@@ -162,5 +162,31 @@ def test_a_cancelled_job_leaves_no_copy(tmp_path):
             await asyncio.sleep(0)
             tasks = [task for node in live.hosts.nodes.values() for task in node.tasks.values()]
             await in_time(live, lambda: all(task.state is TaskState.ABSENT for task in tasks))
+
+    run(story())
+
+
+def test_a_copy_that_is_lost_is_no_end_as_long_as_the_task_may_have_gone_on(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live)
+            small, large = await crowded(live)
+            await in_time(live, lambda: transferred(live) == 1)
+            await live.reaches(large, JobState.RUNNING)
+            nodes = live.hosts
+        (task,) = nodes.transfers
+        there = next(node for node in nodes.nodes.values() if node.tasks.get(task) and node.tasks[task].transfers)
+        source = next(node for node in nodes.nodes.values() if node is not there)
+        lost = Exit(kind=ExitKind.LOST, time_s=1.0)
+        source.tasks[task] = InMemoryTask(task, state=TaskState.EXITED, exit=lost, was_here=True)
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            live.hosts = nodes
+            source.attach(live.controller)
+            await asyncio.sleep(0.3)
+            assert (live.controller.job(task.job).state, live.controller.job(task.job).attempt) == (JobState.RUNNING, 0)
+            there.attach(live.controller)
+            await in_time(live, lambda: source.tasks[task].state is TaskState.ABSENT)
+            assert there.tasks[task].state is TaskState.RUNNING
+            assert [live.controller.job(job).state for job in small] == [JobState.RUNNING] * 2
 
     run(story())

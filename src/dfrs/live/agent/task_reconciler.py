@@ -425,7 +425,11 @@ class TaskReconciler:
             raise DriverError("this node takes no tasks from other hosts")
         assert desired.spec is not None
         assert desired.source is not None
-        spec = self._under_account(desired.spec)
+        try:
+            spec = self._under_account(desired.spec)
+        except RefusedError as error:
+            # It has not ended by that: it goes on where it is.
+            raise DriverError(str(error)) from error
         self._transfers.fetch(task, desired.source, lambda stream: self._driver.receive(task, spec, stream))
 
     def _under_account(self, spec: TaskSpec) -> TaskSpec:

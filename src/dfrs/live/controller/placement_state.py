@@ -231,7 +231,22 @@ class PlacementState:
         observation.state, observation.transfers = status.state, status.transfers
         task.transfers = max(task.transfers, status.transfers)
         if status.state is TaskState.EXITED:
-            task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+            observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+            self._conclude(task)
+
+    def _conclude(self, task: TaskRecord) -> None:
+        """Take over how it ended, unless it may have gone on elsewhere: a copy that was given up is lost or stopped."""
+        holder = task.holder
+        found = None if holder is None else task.at[holder].exit
+        if task.exit is not None or holder is None or found is None:
+            return
+        if found.kind not in {ExitKind.LOST, ExitKind.STOPPED} or not self._unheard(task, holder):
+            task.exit = found
+
+    def _unheard(self, task: TaskRecord, holder: int) -> set[int]:
+        """Nodes of other hosts that may have it and have not said so."""
+        host = self._nodes[holder].hello.host
+        return {node for node, each in task.at.items() if each.state is None and self._nodes[node].hello.host != host}
 
     def _leave(self, node: NodeRecord, task: TaskRecord) -> None:
         """The node does not have it. Unless it knows that it shall not, it is told so."""
@@ -282,7 +297,8 @@ class PlacementState:
             if status.transfers < task.transfers:
                 observation.state = TaskState.HANDED
             elif status.state is TaskState.EXITED:
-                task.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+                observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+                self._conclude(task)
             self.touch(job)
         return lost
 
@@ -298,6 +314,8 @@ class PlacementState:
                 self._settle(job)
 
     def _settle(self, job: JobRecord) -> None:
+        for task in job.all_tasks:
+            self._conclude(task)
         for task in job.old:
             self._remove(job, task)
         if any(not task.at for task in job.old):
@@ -356,6 +374,10 @@ class PlacementState:
         copies = {node for node in task.at if task.out_of_date(node)}
         for node in copies:
             self._want(job, task, node, TaskState.ABSENT)
+        if holder is not None and task.at[holder].state is TaskState.EXITED:
+            for node in self._unheard(task, holder):
+                self._want(job, task, node, TaskState.HANDED)
+            return True
         if holder is None:
             # Each says what it has. The target may wait for ever if it is the only one that may have it.
             for node in set(task.at) - copies:

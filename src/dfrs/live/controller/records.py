@@ -35,6 +35,8 @@ class Observation:
     """How often it has gone from host to host; see `StatusMessage`."""
     fixed: bool = False
     """It was to be fetched, and that cannot be."""
+    exit: Exit | None = None
+    """How it ended there."""
 
 
 @dataclass(slots=True)
