@@ -4,7 +4,7 @@ import asyncio
 
 from dfrs.live.drivers.base import Exit, ExitKind, ImageFormat, TaskState
 from dfrs.live.protocol.resources import JobState
-from dfrs.testing import InMemoryCluster, until
+from dfrs.testing import InMemoryCluster, abandon, until
 from dfrs.testing.in_memory import GIB, InMemoryTask
 
 IMAGES = ImageFormat(machine="x86_64", cpu=("avx2",), kernel="6.1", criu="4.1")
@@ -168,12 +168,14 @@ def test_a_cancelled_job_leaves_no_copy(tmp_path):
 
 def test_a_copy_that_is_lost_is_no_end_as_long_as_the_task_may_have_gone_on(tmp_path):
     async def story():
-        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
-            hosts(live)
-            small, large = await crowded(live)
-            await in_time(live, lambda: transferred(live) == 1)
-            await live.reaches(large, JobState.RUNNING)
-            nodes = live.hosts
+        live = await InMemoryCluster(directory=tmp_path, nodes=0).__aenter__()
+        hosts(live)
+        small, large = await crowded(live)
+        await in_time(live, lambda: transferred(live) == 1)
+        await live.reaches(large, JobState.RUNNING)
+        # As kill -9 does: what nodes have said is not stored.
+        await abandon(live.controller)
+        nodes = live.hosts
         (task,) = nodes.transfers
         there = next(node for node in nodes.nodes.values() if node.tasks.get(task) and node.tasks[task].transfers)
         source = next(node for node in nodes.nodes.values() if node is not there)
