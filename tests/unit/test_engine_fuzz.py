@@ -49,30 +49,22 @@ def test_policies_for_nodes_that_are_alike_see_nodes_that_are_alike(name):
 
 
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES)
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [*POLICIES, "Mover", "FairShare"])
-def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replays(name, site):
-    replays(name, site)
-
-
-def test_a_period_that_follows_from_prices_replays():
-    replays("GreedyPM*/per=auto/OPT=MIN/MVT=600", Site(islands=2, frees=(True, True, False), prices=True))
-
-
-def replays(name, site):
-    for seed in range(2):
-        core = Core(policy(name), NODES_0)
-        record, log = drive(core, seed, site)
-        entries = json.loads(json.dumps(record))
-        assert replay(Core(policy(name), NODES_0), entries) is None
-        cut = len(log) * (seed + 1) // 3
-        before = Core(policy(name), NODES_0)
-        for event, now_s, commands in log[:cut]:
-            assert columns(before.handle(event, now_s)) == commands
-        after = Core(policy(name), NODES_0)
-        after.restore({key: np.array(array) for key, array in before.state().items()})
-        for (_, _, commands), (now_s, document, _) in zip(log[cut:], record[cut:], strict=True):
-            assert columns(after.handle(decode(document), now_s)) == commands
-        assert everything(after) == everything(core)
+def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replays(name, seed, site):
+    core = Core(policy(name), NODES_0)
+    record, log = drive(core, seed, site)
+    entries = json.loads(json.dumps(record))
+    assert replay(Core(policy(name), NODES_0), entries) is None
+    cut = len(log) * (seed + 1) // 3
+    before = Core(policy(name), NODES_0)
+    for event, now_s, commands in log[:cut]:
+        assert columns(before.handle(event, now_s)) == commands
+    after = Core(policy(name), NODES_0)
+    after.restore({key: np.array(array) for key, array in before.state().items()})
+    for (_, _, commands), (now_s, document, _) in zip(log[cut:], record[cut:], strict=True):
+        assert columns(after.handle(decode(document), now_s)) == commands
+    assert everything(after) == everything(core)
 
 
 def everything(core):
