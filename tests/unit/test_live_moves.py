@@ -116,7 +116,7 @@ def test_a_job_that_cannot_be_check_pointed_goes_on_where_it_is_and_is_told(tmp_
 
 
 def test_where_no_connection_comes_about_the_job_goes_on_where_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("dfrs.live.controller.placement_state.FIRST_RENEWAL_S", 0.01)
+    monkeypatch.setattr("dfrs.live.controller.transfers.FIRST_RENEWAL_S", 0.01)
 
     async def story():
         async with InMemoryCluster(directory=tmp_path, nodes=0) as live:

@@ -173,12 +173,12 @@ class ControllerLoop:
         elif revision is not None:
             self._take(revision)
         if plan.again:
-            state.placement.dirty |= plan.again
+            state.placement.inspect_again(plan.again)
             self.poke()
         if pending:
             self.poke()
         state.placement.sync()
-        state.placement.flush()
+        state.placement.desired.flush()
         await self._store(now)
 
     # Nodes that come.
@@ -212,7 +212,7 @@ class ControllerLoop:
                 self.lifecycle.hello_again = True
                 self._hellos[node.number] = self._hellos.get(node.number, set()) | lost
             state.placement.sync()
-            state.placement.greet(node, state.settings.report_s)
+            state.placement.desired.greet(node, state.settings.report_s)
             self.poke()
 
     # Plans.
@@ -223,13 +223,13 @@ class ControllerLoop:
         rows, self._rows = self._rows, []
         plan.rows = list(rows)
         requests, self._requests = list(self._requests), deque[Request]()
-        dirty, state.placement.dirty = state.placement.dirty, set()
+        dirty = state.placement.take_dirty()
         try:
             return plan, self._fill(plan, requests, dirty, revision)
         except Exception:
             self._requests.extendleft(reversed(requests))
             self._rows = rows
-            state.placement.dirty |= dirty
+            state.placement.inspect_again(dirty)
             raise
 
     def _fill(
@@ -285,7 +285,7 @@ class ControllerLoop:
         try:
             await self._database.write([*self._event_rows(plan.events, plan.now_s), *plan.changes()])
         except Exception as error:
-            state.placement.dirty |= plan.seen | plan.again
+            state.placement.inspect_again(plan.seen | plan.again)
             for request in plan.answered:
                 if not request.done.done():
                     request.done.set_exception(UnavailableError(str(error)))
@@ -302,7 +302,7 @@ class ControllerLoop:
         """What is durable now is done, all of it."""
         state = self.state
         state.sequence += len(plan.events)
-        state.placement.advance(state.sequence)
+        state.placement.desired.advance(state.sequence)
         for after in plan.after:
             after()
         state.activity.show(plan.happened)

@@ -1,52 +1,33 @@
 """Where tasks are and where they shall be: what each node is desired to have, from placements and from what nodes say.
 
 A task is started on a node only if no other node has it or may have it; once any node had it, it is only ever handed
-over. Between nodes of a host it first has to be HANDED by the one, and then the other is told to take it. Between hosts
-the other fetches it from the one, where it goes on until then, and is HANDED before the other can have all of it; both
-count how often that was done, and the copy with the lower count is only ever forgotten. So however messages are lost,
-repeated or late, and whenever the controller ends and comes back, no attempt at a job runs twice; and a new attempt
-begins only when all nodes have said that they have nothing of the old one, or are lost.
+over. Between nodes of a host it first has to be HANDED by the one, and then the other is told to take it; between hosts
+`transfers.py` decides. What is decided goes to `desired_states.py`, and is sent from there. So however messages are
+lost, repeated or late, and whenever the controller ends and comes back, no attempt at a job runs twice; and a new
+attempt begins only when all nodes have said that they have nothing of the old one, or are lost.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dfrs.engine.commands import DETACH, Commands
-from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observation, TaskRecord, Transfer, order_of
+from dfrs.live.controller.desired_states import DesiredStates
+from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observation, TaskRecord, order_of
+from dfrs.live.controller.transfers import Transfers
+from dfrs.live.controller.whereabouts import Whereabouts
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
-from dfrs.live.protocol.wire import (
-    GRACE_S,
-    MESSAGE_BYTES,
-    Desire,
-    Desired,
-    Grant,
-    Hello,
-    Source,
-    StatusMessage,
-    TransferPort,
-    Welcome,
-)
+from dfrs.live.protocol.wire import Hello, StatusMessage
 from dfrs.model.nodes import Condition
 from dfrs.model.run import Action
 
-MINOR_BITS = 32
-"""Versions are the number of the last event times two to the power of this, and a count."""
-MOST_BYTES = MESSAGE_BYTES // 2
-"""A message with more than about this is sent in parts."""
 NEAR = 1
 """Distance of a node to which a task can be handed."""
-SHARE_STEP = 1e-6
-"""Cores. Shares that differ by less are the same."""
-FIRST_RENEWAL_S, MOST_FAILURES = 1.0, 6
-"""A failed transfer is tried again after so long, doubled each time; after so many the task stays where it is."""
 
 _MOVES = (int(Action.START), int(Action.RESUME), int(Action.MIGRATE))
 _PAUSE, _LOST = int(Action.PAUSE), int(Action.LOST)
-_UP = (TaskState.RUNNING, TaskState.PAUSED)
 
 
 class PlacementState:
-    """All tasks of `jobs` on `nodes`. Sends nothing before `flush`."""
+    """All tasks of `jobs` on `nodes`. Sends nothing before `desired.flush`."""
 
     def __init__(
         self,
@@ -55,22 +36,14 @@ class PlacementState:
         spec_of: Callable[[JobRecord], TaskSpec],
         steady: Callable[[], float],
     ) -> None:
-        self.dirty: set[int] = set()
-        """Jobs of which something new is known."""
         self.overrides: Mapping[tuple[int, int], float] = {}
         """Shares of the reference node by (job, rank) that hold instead of the policy's."""
         self.reference_cores = 1.0
         self._jobs = jobs
         self._nodes = nodes
-        self._spec_of = spec_of
-        self._steady = steady
-        self._tasks_on: dict[int, dict[TaskId, TaskRecord]] = {}
-        self._version = 0
-        self._waiting: set[int] = set()
-
-    def advance(self, sequence: int) -> None:
-        """Versions from now on are higher than all that were given out before the event of that number."""
-        self._version = max(self._version, sequence << MINOR_BITS)
+        self._whereabouts = Whereabouts()
+        self.desired = DesiredStates(nodes, self._whereabouts, spec_of, self.share_cores)
+        self._transfers = Transfers(nodes, self._whereabouts, self.desired, steady)
 
     # What the policy decides.
 
@@ -90,7 +63,7 @@ class PlacementState:
                     job.placed, job.paused, job.kept = False, True, False
             elif replaying or job.outcome is None:
                 self.begin_anew(job)
-        self._waiting |= touched
+        self._whereabouts.unsettled |= touched
         return touched
 
     def place(self, job: JobRecord, nodes: Sequence[int], yield_: float, *, replaying: bool = False) -> None:
@@ -99,7 +72,7 @@ class PlacementState:
         self._move(job, nodes)
         if replaying:
             for task in job.tasks:
-                self._put(task, task.target)
+                self._whereabouts.put(task, task.target)
 
     def _move(self, job: JobRecord, nodes: Sequence[int]) -> None:
         """Give each task one of `nodes`: its own, one that has it, one of its island, or any."""
@@ -139,14 +112,13 @@ class PlacementState:
         for task in job.tasks:
             for node in list(task.at):
                 if node != task.target:
-                    self._drop(task, node)
-            self._put(task, task.target)
+                    self._whereabouts.drop(task, node)
+            self._whereabouts.put(task, task.target)
             task.started = True
 
     def touch(self, job: JobRecord) -> None:
         """See to it at the next `sync`, and look at it again."""
-        self._waiting.add(job.id)
-        self.dirty.add(job.id)
+        self._whereabouts.touch(job.id)
 
     def stay(self, job: JobRecord) -> None:
         """Its tasks are to be where they are now: they could not leave."""
@@ -159,14 +131,14 @@ class PlacementState:
 
     def settle_later(self, job: JobRecord) -> None:
         """See to it at the next `sync`."""
-        self._waiting.add(job.id)
+        self._whereabouts.unsettled.add(job.id)
 
     def forget(self, job: JobRecord) -> None:
         """It has ended: all that nodes still have of it is to go."""
         for task in job.all_tasks:
             for node in list(task.at):
-                self._want(job, task, node, TaskState.ABSENT)
-                self._drop(task, node)
+                self.desired.want(job, task, node, TaskState.ABSENT)
+                self._whereabouts.drop(task, node)
 
     def suspect(self) -> None:
         """What was decided before is in doubt: any node may have any task until it says that it has not."""
@@ -174,13 +146,13 @@ class PlacementState:
             for task in job.tasks:
                 for node in self._nodes:
                     if node.condition is not Condition.DOWN:
-                        self._put(task, node.number)
+                        self._whereabouts.put(task, node.number)
 
     def lose(self, number: int) -> None:
         """A node is given up, with all that it has."""
         node = self._nodes[number]
-        for task in list(self._tasks_on.get(number, {}).values()):
-            self._drop(task, number)
+        for task in self.on(number):
+            self._whereabouts.drop(task, number)
         node.desired.clear()
         node.outbox.clear()
         if node.link is not None:
@@ -211,8 +183,7 @@ class PlacementState:
         observation.order = max(observation.order, order_of(status))
         observation.error = status.error
         self._see(node, task, observation, status)
-        self.dirty.add(status.task.job)
-        self._waiting.add(status.task.job)
+        self._whereabouts.touch(status.task.job)
 
     def _see(self, node: NodeRecord, task: TaskRecord, observation: Observation, status: StatusMessage) -> None:
         row = node.desired.get(status.task)
@@ -232,37 +203,22 @@ class PlacementState:
         task.transfers = max(task.transfers, status.transfers)
         if status.state is TaskState.EXITED:
             observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
-            self._conclude(task)
-
-    def _conclude(self, task: TaskRecord) -> None:
-        """Take over how it ended, unless it may have gone on elsewhere: a copy that was given up is lost or stopped."""
-        holder = task.holder
-        found = None if holder is None else task.at[holder].exit
-        if task.exit is not None or holder is None or found is None:
-            return
-        if found.kind not in {ExitKind.LOST, ExitKind.STOPPED} or not self._unheard(task, holder):
-            task.exit = found
-
-    def _unheard(self, task: TaskRecord, holder: int) -> set[int]:
-        """Nodes of other hosts that may have it and have not said so."""
-        host = self._nodes[holder].hello.host
-        return {node for node, each in task.at.items() if each.state is None and self._nodes[node].hello.host != host}
+            self._transfers.conclude(task)
 
     def _leave(self, node: NodeRecord, task: TaskRecord) -> None:
         """The node does not have it. Unless it knows that it shall not, it is told so."""
-        self._drop(task, node.number)
+        self._whereabouts.drop(task, node.number)
         row = node.desired.get(task.id)
         if row is not None and row.state is TaskState.ABSENT:
             del node.desired[task.id]
         elif row is not None:
-            self._tell(node, Desired(task=task.id, version=self._next(), state=TaskState.ABSENT))
+            self.desired.tell(node, task, TaskState.ABSENT)
 
     def welcome(self, node: NodeRecord, hello: Hello, *, rebooted: bool = False) -> set[TaskId]:
         """A node says all that it has: what it does not name it does not have. Tasks that were lost with a reboot.
 
         What it names as absent it may yet start, as before. Without a reboot it never started what it does not name.
-        After one it may have, also where nobody ever heard of
-        it: such a task counts as started, and is lost.
+        After one it may have, also where nobody ever heard of it: such a task counts as started, and is lost.
         """
         node.desired.clear()
         node.outbox.clear()
@@ -275,7 +231,7 @@ class PlacementState:
             if rebooted and task.at[node.number].sent:
                 task.started = True
                 lost.add(task.id)
-            self._drop(task, node.number)
+            self._whereabouts.drop(task, node.number)
         for status in named.values():
             job, task = self._jobs.get(status.task.job), self.find(status.task)
             if job is None or status.state is TaskState.ABSENT:
@@ -290,7 +246,7 @@ class PlacementState:
             elif self._distance(task, node.number) > NEAR:
                 # Tasks do not move between islands: it never had it.
                 continue
-            observation = self._put(task, node.number)
+            observation = self._whereabouts.put(task, node.number)
             observation.state, observation.order, observation.error = status.state, (0, 0.0), status.error
             observation.transfers, task.transfers = status.transfers, max(task.transfers, status.transfers)
             task.started = True
@@ -298,16 +254,15 @@ class PlacementState:
                 observation.state = TaskState.HANDED
             elif status.state is TaskState.EXITED:
                 observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
-                self._conclude(task)
+                self._transfers.conclude(task)
             self.touch(job)
         return lost
 
     # What nodes are told.
 
-    def sync(self, jobs: Iterable[int] | None = None) -> None:
-        """Work out what nodes shall have of these jobs, or of all that something happened to."""
-        if jobs is None:
-            jobs, self._waiting = self._waiting, set()
+    def sync(self) -> None:
+        """Work out what nodes shall have of all jobs that something happened to."""
+        jobs, self._whereabouts.unsettled = self._whereabouts.unsettled, set()
         for name in jobs:
             job = self._jobs.get(name)
             if job is not None:
@@ -315,7 +270,7 @@ class PlacementState:
 
     def _settle(self, job: JobRecord) -> None:
         for task in job.all_tasks:
-            self._conclude(task)
+            self._transfers.conclude(task)
         for task in job.old:
             self._remove(job, task)
         if any(not task.at for task in job.old):
@@ -332,23 +287,23 @@ class PlacementState:
 
     def _remove(self, job: JobRecord, task: TaskRecord) -> None:
         for node in list(task.at):
-            self._want(job, task, node, TaskState.ABSENT)
+            self.desired.want(job, task, node, TaskState.ABSENT)
 
     def _keep(self, job: JobRecord, task: TaskRecord) -> None:
         """It has ended: its node keeps the record of that until the whole job is over."""
         for node, observation in list(task.at.items()):
             if observation.state is not TaskState.EXITED:
-                self._want(job, task, node, TaskState.ABSENT)
+                self.desired.want(job, task, node, TaskState.ABSENT)
             elif task.id not in self._nodes[node].desired:
-                self._want(job, task, node, TaskState.RUNNING)
+                self.desired.want(job, task, node, TaskState.RUNNING)
 
     def _steer(self, job: JobRecord, task: TaskRecord) -> None:
         target = task.target
-        if self._elsewhere(job, task):
+        if self._transfers.steer(job, task):
             return
         others = [node for node in task.at if node != target and not task.out_of_date(node)]
         for node in others:
-            self._want(job, task, node, TaskState.HANDED)
+            self.desired.want(job, task, node, TaskState.HANDED)
         state = TaskState.PAUSED if job.paused else TaskState.RUNNING
         if target not in task.at:
             if task.started:
@@ -357,216 +312,37 @@ class PlacementState:
                 ready = not others and not job.old and job.placed
             if not ready:
                 return
-            self._put(task, target).sent = False
+            self._whereabouts.put(task, target).sent = False
         elif others and not task.started:
             return
-        elif not others and self._in_vain(task, target):
+        elif not others and self.desired.waits_in_vain(task, target):
             state = TaskState.HANDED
-        self._want(job, task, target, state)
-
-    def _elsewhere(self, job: JobRecord, task: TaskRecord) -> bool:
-        """See to a task that nodes of several hosts have or may have, or are to have; False where there is no such."""
-        holder, target = task.holder, task.target
-        hosts = {self._nodes[node].hello.host for node in (*task.at, target)}
-        if len(hosts) < 2 or not task.started:
-            task.transfer = None
-            return False
-        copies = {node for node in task.at if task.out_of_date(node)}
-        for node in copies:
-            self._want(job, task, node, TaskState.ABSENT)
-        if holder is not None and task.at[holder].state is TaskState.EXITED:
-            for node in self._unheard(task, holder):
-                self._want(job, task, node, TaskState.HANDED)
-            return True
-        if holder is None:
-            # Each says what it has. The target may wait for ever if it is the only one that may have it.
-            for node in set(task.at) - copies:
-                if node != target or (len(task.at) == len(copies) + 1 and self._in_vain(task, target)):
-                    self._want(job, task, node, TaskState.HANDED)
-            return True
-        rest = set(task.at) - copies - {holder, target}
-        for node in rest:
-            self._want(job, task, node, TaskState.HANDED)
-        if holder == target:
-            if rest:
-                # One of them may be fetching it.
-                self._offer(task, holder, None)
-                return True
-            task.transfer = None
-            self._want(job, task, target, TaskState.PAUSED if job.paused else TaskState.RUNNING)
-        elif rest or target in copies:
-            self._offer(task, holder, None)
-        elif self._nodes[holder].hello.host == self._nodes[target].hello.host:
-            return False
-        else:
-            self._transfer(job, task, holder)
-        return True
-
-    def _transfer(self, job: JobRecord, task: TaskRecord, holder: int) -> None:
-        """Have the target fetch it from the node that has it, where it goes on until then."""
-        source, target, now = self._nodes[holder], self._nodes[task.target], self._steady()
-        if source.hello.transfers is None or target.hello.transfers is None:
-            task.at[holder].fixed = True
-            who = source if source.hello.transfers is None else target
-            task.at[holder].error = f"node {who.name}: tasks cannot go to other hosts, or come from there"
-            self.dirty.add(job.id)
-            return
-        transfer, observation = task.transfer, task.at.get(task.target)
-        if transfer is None or (transfer.source, transfer.target) != (holder, task.target):
-            transfer = Transfer(holder, task.target, secrets.token_hex(32), now + FIRST_RENEWAL_S)
-            task.transfer = transfer
-        elif observation is not None and observation.error and now >= transfer.renew_at:
-            transfer.failures += 1
-            if transfer.failures >= MOST_FAILURES:
-                task.at[holder].fixed = True
-                task.at[holder].error = observation.error
-                self.dirty.add(job.id)
-                return
-            transfer.token, transfer.renew_at = secrets.token_hex(32), now + FIRST_RENEWAL_S * 2**transfer.failures
-            observation.error = ""
-        if observation is not None and observation.error:
-            self._waiting.add(job.id)
-        self._offer(task, holder, Grant(token=transfer.token, certificate=target.hello.transfers.certificate))
-        if observation is None:
-            self._put(task, task.target).sent = False
-        port = TransferPort.model_dump(source.hello.transfers)
-        state = TaskState.PAUSED if job.paused else TaskState.RUNNING
-        self._want(job, task, task.target, state, Source(token=transfer.token, **port))
-
-    def _offer(self, task: TaskRecord, holder: int, grant: Grant | None) -> None:
-        """Have it go on where it is until it is fetched. Without a grant: as it is, or by nobody."""
-        node = self._nodes[holder]
-        row = node.desired.get(task.id)
-        held = row is not None and row.state is TaskState.HANDED and row.grant is not None
-        if held and row is not None and grant in (None, row.grant):
-            return
-        grant = grant or Grant(token=secrets.token_hex(32), certificate="")
-        self._tell(node, Desired(task=task.id, version=self._next(), state=TaskState.HANDED, grant=grant))
-
-    def _in_vain(self, task: TaskRecord, target: int) -> bool:
-        """Whether its node may wait for ever for a task that nobody can hand it.
-
-        It is then to hand it over itself: if it has it after all it says so and gets it back; if not, the task is lost.
-        """
-        observation, row = task.at[target], self._nodes[target].desired.get(task.id)
-        if observation.state is not None or row is None:
-            return False
-        return row.state is TaskState.HANDED or (row.take and observation.error != "")
-
-    def _want(
-        self, job: JobRecord, task: TaskRecord, number: int, state: TaskState, source: Source | None = None
-    ) -> None:
-        node = self._nodes[number]
-        row = node.desired.get(task.id)
-        same = row is not None and row.state is state and row.grant is None
-        if state not in _UP:
-            if not same:
-                # A copy that is out of date has nothing to end.
-                grace_s = 0.0 if task.out_of_date(number) else GRACE_S
-                self._tell(node, Desired(task=task.id, version=self._next(), state=state, grace_s=grace_s))
-            return
-        share = self.share_cores(job, task)
-        keep = job.held and state is TaskState.PAUSED
-        same = same and row is not None and (row.keep, row.source) == (keep, source)
-        if same and row is not None and abs(row.share_cores - share) < SHARE_STEP:
-            return
-        self._tell(
-            node,
-            Desired(
-                task=task.id,
-                version=self._next(),
-                state=state,
-                share_cores=share,
-                spec=self._spec(job),
-                take=task.started,
-                source=source,
-                keep=keep,
-            ),
-        )
+        self.desired.want(job, task, target, state)
 
     def share_cores(self, job: JobRecord, task: TaskRecord) -> float:
         """What it is to be guaranteed: its discovery's weight, or its yield of its need."""
         own = self.overrides.get((job.id, task.id.rank))
         return self.reference_cores * (job.yield_ * job.need if own is None else own)
 
-    def _spec(self, job: JobRecord) -> TaskSpec:
-        if job.spec is None:
-            job.spec = self._spec_of(job)
-        return job.spec
-
-    def _tell(self, node: NodeRecord, desired: Desired) -> None:
-        node.desired[desired.task] = desired
-        node.outbox[desired.task] = desired
-
-    def _next(self) -> int:
-        self._version += 1
-        return self._version
-
-    def flush(self) -> None:
-        """Send what changed to nodes that are connected; others hear it when they are."""
-        for node in self._nodes:
-            if not node.outbox:
-                continue
-            if node.link is not None:
-                self._send(node, list(node.outbox.values()))
-            node.outbox.clear()
-
-    def greet(self, node: NodeRecord, report_s: float) -> None:
-        """Tell a node that has just come all that it shall have; what it has to start follows."""
-        if node.link is None:
-            return
-        here = self._tasks_on.get(node.number, {})
-        known: list[Desired] = []
-        fresh: list[Desired] = []
-        size = 0
-        for desired in list(node.desired.values()):
-            observation = here[desired.task].at[node.number] if desired.task in here else None
-            if observation is not None and not observation.sent:
-                fresh.append(desired)
-                continue
-            size += _size(desired)
-            if size < MOST_BYTES:
-                known.append(desired)
-                continue
-            # What runs already needs no program again where the message would be too long.
-            known.append(desired.model_copy(update={"spec": None}))
-            if observation is not None and observation.state is None:
-                fresh.append(desired.model_copy(update={"version": self._next()}))
-                node.desired[desired.task] = fresh[-1]
-        node.link.send(Welcome(report_s=report_s, desired=tuple(known)))
-        self._send(node, fresh)
-        node.outbox.clear()
-
-    def _send(self, node: NodeRecord, desired: Sequence[Desired]) -> None:
-        here = self._tasks_on.get(node.number, {})
-        for one in desired:
-            if one.task in here:
-                here[one.task].at[node.number].sent = True
-        for part in _parts(desired):
-            if node.link is not None:
-                node.link.send(Desire(tasks=part))
-
     # Books.
+
+    def inspect_again(self, jobs: Iterable[int]) -> None:
+        """Of these jobs something new is known."""
+        self._whereabouts.dirty.update(jobs)
+
+    def take_dirty(self) -> set[int]:
+        """Jobs of which something new is known since this was last asked."""
+        dirty, self._whereabouts.dirty = self._whereabouts.dirty, set()
+        return dirty
 
     def on(self, number: int) -> list[TaskRecord]:
         """Tasks that a node has or may have."""
-        return list(self._tasks_on.get(number, {}).values())
+        return list(self._whereabouts.on(number).values())
 
     def restore(self, task: TaskRecord, nodes: Iterable[int]) -> None:
         """These nodes have or may have it."""
         for number in nodes:
-            self._put(task, number)
-
-    def _put(self, task: TaskRecord, number: int) -> Observation:
-        observation = task.at.setdefault(number, Observation())
-        self._tasks_on.setdefault(number, {})[task.id] = task
-        return observation
-
-    def _drop(self, task: TaskRecord, number: int) -> None:
-        task.at.pop(number, None)
-        self._tasks_on.get(number, {}).pop(task.id, None)
-        self.dirty.add(task.id.job)
-        self._waiting.add(task.id.job)
+            self._whereabouts.put(task, number)
 
     def find(self, name: TaskId) -> TaskRecord | None:
         """The task of that name, if its job has not ended."""
@@ -576,28 +352,3 @@ class PlacementState:
         if name.attempt == job.attempt:
             return job.tasks[name.rank] if name.rank < len(job.tasks) else None
         return next((task for task in job.old if task.id == name), None)
-
-
-def _parts(desired: Sequence[Desired]) -> Iterable[tuple[Desired, ...]]:
-    """In messages that are not too long."""
-    part: list[Desired] = []
-    size = 0
-    for one in desired:
-        length = _size(one)
-        if part and size + length > MOST_BYTES:
-            yield tuple(part)
-            part, size = [], 0
-        part.append(one)
-        size += length
-    if part:
-        yield tuple(part)
-
-
-def _size(desired: Desired) -> int:
-    """About how many bytes it has as a message, at most."""
-    spec = desired.spec
-    if spec is None:
-        return 300
-    texts = (*spec.command, *spec.peers, spec.directory, *spec.environment, *spec.environment.values())
-    # A character has up to six bytes as JSON.
-    return 600 + sum(6 * len(text) + 4 if not text.isascii() else 2 * len(text) + 4 for text in texts)

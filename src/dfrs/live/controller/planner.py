@@ -202,7 +202,7 @@ class Planner:
             waiting.waits_for.discard(job.id)
             if final.state is not JobState.DONE:
                 waiting.failed = failed_after(job.id, final.state)
-                state.placement.dirty.add(name)
+                state.placement.inspect_again((name,))
             state.candidates[name] = None
 
     def inspect(self, plan: ControllerPlan, names: Iterable[int]) -> None:

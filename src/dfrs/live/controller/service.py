@@ -118,7 +118,7 @@ class Controller:
             changes.append((tables.ADD_META, [{"key": "epoch", "value": repr(state.epoch)}]))
         await self.database.write(changes)
         state.sequence = sequence
-        state.placement.advance(sequence)
+        state.placement.desired.advance(sequence)
         self.engine.begin()
 
     async def stop(self) -> None:

@@ -164,7 +164,7 @@ class State:
             found = self.ended[name].state if name in self.ended else JobState(ended[name])
             if found is not JobState.DONE:
                 job.failed = failed_after(name, found)
-                self.placement.dirty.add(job.id)
+                self.placement.inspect_again((job.id,))
 
     def add_ended(self, job: Job) -> None:
         """Keep an ended job, instead of the one that ended longest ago."""

@@ -1,0 +1,181 @@
+"""What each node is desired to have: rows with versions, and the messages that tell nodes of them.
+
+This decides nothing: it is told what a task shall be on a node, makes a new row of it only where that is not desired
+already, and sends rows in messages that are not too long. So whoever decides may say the same again at any time.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
+from dfrs.live.controller.whereabouts import Whereabouts
+from dfrs.live.drivers.base import TaskSpec, TaskState
+from dfrs.live.protocol.wire import GRACE_S, MESSAGE_BYTES, Desire, Desired, Grant, Source, Welcome
+
+MINOR_BITS = 32
+"""Versions are the number of the last event times two to the power of this, and a count."""
+MOST_BYTES = MESSAGE_BYTES // 2
+"""A message with more than about this is sent in parts."""
+SHARE_STEP = 1e-6
+"""Cores. Shares that differ by less are the same."""
+
+_UP = (TaskState.RUNNING, TaskState.PAUSED)
+
+
+class DesiredStates:
+    """The desired states of all `nodes`. Sends nothing before `flush` or `greet`."""
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeRecord],
+        whereabouts: Whereabouts,
+        spec_of: Callable[[JobRecord], TaskSpec],
+        share_of: Callable[[JobRecord, TaskRecord], float],
+    ) -> None:
+        self._nodes = nodes
+        self._whereabouts = whereabouts
+        self._spec_of = spec_of
+        self._share_of = share_of
+        self._version = 0
+
+    def advance(self, sequence: int) -> None:
+        """Versions from now on are higher than all that were given out before the event of that number."""
+        self._version = max(self._version, sequence << MINOR_BITS)
+
+    # Rows.
+
+    def want(
+        self, job: JobRecord, task: TaskRecord, number: int, state: TaskState, source: Source | None = None
+    ) -> None:
+        """The task shall be in that state on the node; `source` is a node of another host that has it."""
+        node = self._nodes[number]
+        row = node.desired.get(task.id)
+        same = row is not None and row.state is state and row.grant is None
+        if state not in _UP:
+            if not same:
+                # A copy that is out of date has nothing to end.
+                self.tell(node, task, state, grace_s=0.0 if task.out_of_date(number) else GRACE_S)
+            return
+        share = self._share_of(job, task)
+        keep = job.held and state is TaskState.PAUSED
+        same = same and row is not None and (row.keep, row.source) == (keep, source)
+        if same and row is not None and abs(row.share_cores - share) < SHARE_STEP:
+            return
+        self._add(
+            node,
+            Desired(
+                task=task.id,
+                version=self._next(),
+                state=state,
+                share_cores=share,
+                spec=self._spec(job),
+                take=task.started,
+                source=source,
+                keep=keep,
+            ),
+        )
+
+    def tell(
+        self,
+        node: NodeRecord,
+        task: TaskRecord,
+        state: TaskState,
+        *,
+        grant: Grant | None = None,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        """The task shall be handed or absent there, whatever was desired so far."""
+        self._add(node, Desired(task=task.id, version=self._next(), state=state, grant=grant, grace_s=grace_s))
+
+    def waits_in_vain(self, task: TaskRecord, number: int) -> bool:
+        """Whether its node may wait for ever for a task that nobody can hand it.
+
+        It is then to hand it over itself: if it has it after all it says so and gets it back; if not, the task is lost.
+        """
+        observation, row = task.at[number], self._nodes[number].desired.get(task.id)
+        if observation.state is not None or row is None:
+            return False
+        return row.state is TaskState.HANDED or (row.take and observation.error != "")
+
+    def _spec(self, job: JobRecord) -> TaskSpec:
+        if job.spec is None:
+            job.spec = self._spec_of(job)
+        return job.spec
+
+    def _add(self, node: NodeRecord, desired: Desired) -> None:
+        node.desired[desired.task] = desired
+        node.outbox[desired.task] = desired
+
+    def _next(self) -> int:
+        self._version += 1
+        return self._version
+
+    # Messages.
+
+    def flush(self) -> None:
+        """Send what changed to nodes that are connected; others hear it when they are."""
+        for node in self._nodes:
+            if not node.outbox:
+                continue
+            if node.link is not None:
+                self._send(node, list(node.outbox.values()))
+            node.outbox.clear()
+
+    def greet(self, node: NodeRecord, report_s: float) -> None:
+        """Tell a node that has just come all that it shall have; what it has to start follows."""
+        if node.link is None:
+            return
+        here = self._whereabouts.on(node.number)
+        known: list[Desired] = []
+        fresh: list[Desired] = []
+        size = 0
+        for desired in list(node.desired.values()):
+            observation = here[desired.task].at[node.number] if desired.task in here else None
+            if observation is not None and not observation.sent:
+                fresh.append(desired)
+                continue
+            size += _size(desired)
+            if size < MOST_BYTES:
+                known.append(desired)
+                continue
+            # What runs already needs no program again where the message would be too long.
+            known.append(desired.model_copy(update={"spec": None}))
+            if observation is not None and observation.state is None:
+                fresh.append(desired.model_copy(update={"version": self._next()}))
+                node.desired[desired.task] = fresh[-1]
+        node.link.send(Welcome(report_s=report_s, desired=tuple(known)))
+        self._send(node, fresh)
+        node.outbox.clear()
+
+    def _send(self, node: NodeRecord, desired: Sequence[Desired]) -> None:
+        here = self._whereabouts.on(node.number)
+        for one in desired:
+            if one.task in here:
+                here[one.task].at[node.number].sent = True
+        for part in _parts(desired):
+            if node.link is not None:
+                node.link.send(Desire(tasks=part))
+
+
+def _parts(desired: Sequence[Desired]) -> Iterable[tuple[Desired, ...]]:
+    """In messages that are not too long."""
+    part: list[Desired] = []
+    size = 0
+    for one in desired:
+        length = _size(one)
+        if part and size + length > MOST_BYTES:
+            yield tuple(part)
+            part, size = [], 0
+        part.append(one)
+        size += length
+    if part:
+        yield tuple(part)
+
+
+def _size(desired: Desired) -> int:
+    """About how many bytes it has as a message, at most."""
+    spec = desired.spec
+    if spec is None:
+        return 300
+    texts = (*spec.command, *spec.peers, spec.directory, *spec.environment, *spec.environment.values())
+    # A character has up to six bytes as JSON.
+    return 600 + sum(6 * len(text) + 4 if not text.isascii() else 2 * len(text) + 4 for text in texts)
