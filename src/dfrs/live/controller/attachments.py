@@ -66,7 +66,7 @@ class AgentAttachment:
     @property
     def _waits(self) -> bool:
         """Whether it has not been welcomed yet."""
-        return self._engine.pending.get(self._pending.hello.node) is self._pending
+        return self._engine.arrivals.pending.get(self._pending.hello.node) is self._pending
 
     def receive(self, message: FromAgent) -> None:
         """Take a message. Raises InputError where it cannot be."""
@@ -109,7 +109,7 @@ class AgentAttachment:
     def detach(self) -> None:
         """The connection is gone; the node is silent from now on, and others have time to notice."""
         if self._waits:
-            del self._engine.pending[self._pending.hello.node]
+            del self._engine.arrivals.pending[self._pending.hello.node]
         node = self._node
         if node is not None:
             node.link = None

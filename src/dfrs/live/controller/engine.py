@@ -9,7 +9,6 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -18,20 +17,20 @@ from dfrs.engine.codec import encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Event
 from dfrs.live.controller import checkpoint, tables, views
+from dfrs.live.controller.arrivals import Arrivals
 from dfrs.live.controller.database import Change, Database, ReplacedError
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
-from dfrs.live.controller.observing import SAME_SHARE, Observer
+from dfrs.live.controller.observing import NeedsDiscovery, Observer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request, in_order
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.state import Decided, State
-from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import Activity
 from dfrs.model.decisions import Snapshot
 from dfrs.model.needs import Revision
 from dfrs.model.run import Action
 
-RETRY_S, DISCOVERY_RETRY_S = 1.0, 10.0
+RETRY_S = 1.0
 """So long after a failure it is tried again."""
 NODES_SHOWN = 64
 
@@ -59,17 +58,16 @@ class ControllerLoop:
         self.checkpoints = 0
         self._database = database
         self._observer = observer
+        self._needs = NeedsDiscovery(state, observer)
         self._bound = bound
         self._bounding: asyncio.Task[None] | None = None
         self._planner = Planner(state)
         self.lifecycle = NodeLifecycle(state, self._planner)
-        self.pending: dict[str, PendingAgent] = {}
+        self.arrivals = Arrivals(state, self.lifecycle, self.poke)
         self._requests: deque[Request] = deque()
         self._poke = asyncio.Event()
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
         """Of the database, with the next plan."""
-        self._hellos: dict[int, set[TaskId]] = {}
-        """Nodes whose hello is not recorded, and tasks that only the hello before shows to be lost."""
         self._tick_at = 0.0
         self._stored_sequence = 0
         self._stored_at_s = 0.0
@@ -145,8 +143,7 @@ class ControllerLoop:
         wake_at_s = state.picture.wake_at_s
         if wake_at_s is not None:
             left_s = min(left_s, max(0.0, wake_at_s - state.now_s()))
-        if self._observer.discovery is not None and self._observer.watching:
-            left_s = min(left_s, max(0.0, self._observer.next_s - state.now_s()))
+        left_s = min(left_s, self._needs.left_s())
         # Unlike wait_for, this loses no cancellation that comes together with what is waited for.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(left_s, state.settings.report_s)):
@@ -161,17 +158,17 @@ class ControllerLoop:
         if state.settings.steady() >= self._tick_at:
             self._tick_at = state.settings.steady() + state.settings.report_s
             self._tick(now)
-        self._welcome()
+        self.arrivals.welcome()
         if self._database.trouble is not None:
             # Whether it works again shows only when something is written.
             await self._database.write([])
-        revision = await self._discover()
+        revision = await self._needs.step()
         plan, pending = self._plan(revision)
         if not plan.empty:
             await self._perform(plan, revision)
-            self._welcome()
+            self.arrivals.welcome()
         elif revision is not None:
-            self._take(revision)
+            self._needs.take(revision)
         if plan.again:
             state.placement.inspect_again(plan.again)
             self.poke()
@@ -180,8 +177,6 @@ class ControllerLoop:
         state.placement.sync()
         state.placement.desired.flush()
         await self._store(now)
-
-    # Nodes that come.
 
     def _forgive(self) -> None:
         """Where this controller was away for so long that nodes seem silent, it was not they who were."""
@@ -192,28 +187,6 @@ class ControllerLoop:
             now = state.settings.steady()
             for node in state.nodes:
                 node.seen_at = min(now, node.seen_at + gap_s)
-
-    def _welcome(self) -> None:
-        """Greet nodes that the core knows."""
-        state = self.state
-        for name, agent in list(self.pending.items()):
-            node = self.lifecycle.known(agent.hello)
-            if node is None:
-                continue
-            del self.pending[name]
-            if node.link is not None and node.link is not agent.link:
-                node.link.close("its agent has come anew")
-            node.link, node.seen_at = agent.link, state.settings.steady()
-            hello = agent.hello.model_copy(update={"tasks": ()})
-            rebooted = "" not in {hello.boot, node.hello.boot} and hello.boot != node.hello.boot
-            lost = state.placement.welcome(node, agent.hello, rebooted=rebooted)
-            if hello != node.hello:
-                node.hello = hello
-                self.lifecycle.hello_again = True
-                self._hellos[node.number] = self._hellos.get(node.number, set()) | lost
-            state.placement.sync()
-            state.placement.desired.greet(node, state.settings.report_s)
-            self.poke()
 
     # Plans.
 
@@ -237,14 +210,13 @@ class ControllerLoop:
     ) -> list[PendingAgent]:
         """Put everything into the plan that there is to do; nodes that come."""
         planner = self._planner
-        # One that came since the last welcome may well be known: it is welcomed at the next.
-        pending = [agent for agent in self.pending.values() if self.lifecycle.known(agent.hello) is None]
+        pending = self.arrivals.strangers()
         self.lifecycle.join(plan, pending)
         self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
         self.lifecycle.watch(plan)
         self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))
         planner.inspect(plan, dirty)
-        self._record_hellos(plan)
+        self.arrivals.record(plan)
         planner.submit(plan)
         if revision is not None and not self.state.exclusive:
             planner.revise(plan, revision.needs)
@@ -254,30 +226,6 @@ class ControllerLoop:
         if self._requests:
             self.poke()
         return pending
-
-    def _record_hellos(self, plan: ControllerPlan) -> None:
-        """What nodes now are: no sooner than the loss of tasks, which shows only by what they were before."""
-        recorded = [
-            number for number, lost in self._hellos.items() if not any(self._unsettled(plan, name) for name in lost)
-        ]
-        for number in recorded:
-            hello = self.state.nodes[number].hello
-            plan.rows.append((tables.SET_HELLO, {"b_number": number, "b_hello": hello.model_dump_json()}))
-
-        def after() -> None:
-            for number in recorded:
-                del self._hellos[number]
-
-        plan.after.append(after)
-
-    def _unsettled(self, plan: ControllerPlan, name: TaskId) -> bool:
-        """Whether neither this plan nor another node says what became of the task."""
-        task = self.state.placement.find(name)
-        if task is None or name.job in plan.fates:
-            return False
-        # What was handed over may have been taken by the node that is lost, and the word of that be late.
-        unsure = {None, TaskState.HANDED}
-        return all(observation.state in unsure for observation in task.at.values())
 
     async def _perform(self, plan: ControllerPlan, revision: Revision | None) -> None:
         """Record the plan, let the core decide, record that."""
@@ -310,7 +258,7 @@ class ControllerLoop:
             if not request.done.done():
                 request.done.set_result(None)
         if revision is not None:
-            self._take(revision)
+            self._needs.take(revision)
         if plan.events:
             await self._decide(plan)
 
@@ -419,56 +367,6 @@ class ControllerLoop:
                     paused=job.paused,
                     share_cores=state.placement.share_cores(job, task),
                 )
-
-    # Discovery.
-
-    async def _discover(self) -> Revision | None:
-        state, observer = self.state, self._observer
-        now_s = state.now_s()
-        if observer.discovery is None or state.reference_cores is None or not observer.due(now_s, state.tasks_changed):
-            return None
-        try:
-            return await self._step_discovery(now_s)
-        except Exception:
-            log.exception("discovery failed: shares stay as they are")
-            observer.next_s = now_s + DISCOVERY_RETRY_S
-            return None
-
-    async def _step_discovery(self, now_s: float) -> Revision | None:
-        state, observer = self.state, self._observer
-        if observer.discovery is None or state.reference_cores is None:
-            return None
-        changed, state.tasks_changed = state.tasks_changed, False
-        capacity = state.picture.snapshot.capacity[:, 0]
-        step, told = observer.discovery.step, dict[int, float]()
-        if observer.watching or not changed:
-            table, usage = observer.observe(capacity, state.reference_cores)
-            revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
-            if not changed:
-                return revision
-            # What was seen belongs to the tasks that were there: only then come the new ones.
-            observer.keep(revision)
-            told = dict(revision.needs)
-        table, usage = observer.regroup(state.jobs.values(), capacity)
-        revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
-        return replace(revision, needs=told | dict(revision.needs))
-
-    def _take(self, revision: Revision) -> None:
-        """Put the weights in force that discovery gives."""
-        state = self.state
-        capacity = state.picture.snapshot.capacity[:, 0]
-        shares = self._observer.apply(revision, capacity)
-        before = state.placement.overrides
-        state.placement.overrides = {} if state.exclusive else shares
-        for key, share in shares.items():
-            was = before.get(key)
-            job = state.jobs.get(key[0])
-            if job is not None and (was is None or abs(share - was) > SAME_SHARE * max(share, was)):
-                state.placement.settle_later(job)
-        for name, error in self._observer.errors().items():
-            job = state.jobs.get(name)
-            if job is not None:
-                job.need_error = error
 
     # Once a second or so.
 

@@ -1,10 +1,15 @@
 """The discovery of needs, driven by what agents report: the shell around a `Discovery`."""
 
+import asyncio
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
+import structlog
 
 from dfrs.live.controller.records import JobRecord, TaskRecord
+from dfrs.live.controller.state import State
 from dfrs.model.instance import Floats
 from dfrs.model.needs import TASK, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
@@ -12,7 +17,10 @@ SAME_SHARE = 0.002
 """A share that changes by no more than this part of it is the same, and nobody is told."""
 MOST_APART_S = 30.0
 """Two reports that are further apart say nothing of the time between them."""
+DISCOVERY_RETRY_S = 10.0
+"""So long after a failure it is tried again."""
 
+log = structlog.get_logger(__name__)
 Key = tuple[int, int]
 
 
@@ -144,6 +152,70 @@ class Observer:
     def restore(self, table: Tasks) -> None:
         """Continue where `table` was taken."""
         self._rows = {(int(row["job"]), int(row["rank"])): row.copy() for row in table}
+
+
+class NeedsDiscovery:
+    """Steps of the discovery, when they are due, and what they find out put in force."""
+
+    def __init__(self, state: State, observer: Observer) -> None:
+        self._state = state
+        self._observer = observer
+
+    def left_s(self) -> float:
+        """Seconds until the next step if no task comes or goes; inf without tasks."""
+        observer = self._observer
+        if observer.discovery is None or not observer.watching:
+            return math.inf
+        return max(0.0, observer.next_s - self._state.now_s())
+
+    async def step(self) -> Revision | None:
+        """Ask discovery if it is due; None if it is not, or failed."""
+        state, observer = self._state, self._observer
+        now_s = state.now_s()
+        if observer.discovery is None or state.reference_cores is None or not observer.due(now_s, state.tasks_changed):
+            return None
+        try:
+            return await self._step(now_s)
+        except Exception:
+            log.exception("discovery failed: shares stay as they are")
+            observer.next_s = now_s + DISCOVERY_RETRY_S
+            return None
+
+    async def _step(self, now_s: float) -> Revision | None:
+        state, observer = self._state, self._observer
+        if observer.discovery is None or state.reference_cores is None:
+            return None
+        changed, state.tasks_changed = state.tasks_changed, False
+        capacity = state.picture.snapshot.capacity[:, 0]
+        step, told = observer.discovery.step, dict[int, float]()
+        if observer.watching or not changed:
+            table, usage = observer.observe(capacity, state.reference_cores)
+            revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
+            if not changed:
+                return revision
+            # What was seen belongs to the tasks that were there: only then come the new ones.
+            observer.keep(revision)
+            told = dict(revision.needs)
+        table, usage = observer.regroup(state.jobs.values(), capacity)
+        revision = await asyncio.to_thread(step, now_s, table, usage, capacity)
+        return replace(revision, needs=told | dict(revision.needs))
+
+    def take(self, revision: Revision) -> None:
+        """Put the weights in force that discovery gives."""
+        state = self._state
+        capacity = state.picture.snapshot.capacity[:, 0]
+        shares = self._observer.apply(revision, capacity)
+        before = state.placement.overrides
+        state.placement.overrides = {} if state.exclusive else shares
+        for key, share in shares.items():
+            was = before.get(key)
+            job = state.jobs.get(key[0])
+            if job is not None and (was is None or abs(share - was) > SAME_SHARE * max(share, was)):
+                state.placement.settle_later(job)
+        for name, error in self._observer.errors().items():
+            job = state.jobs.get(name)
+            if job is not None:
+                job.need_error = error
 
 
 def _nothing(table: Tasks, capacity: Floats) -> Usage:

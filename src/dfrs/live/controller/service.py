@@ -327,11 +327,11 @@ class Controller:
     def attach(self, hello: Hello, link: Link) -> Attachment:
         """As `Service.attach`. The agent is welcomed by the engine, when its node is in the record."""
         self.engine.lifecycle.refuse(hello, self.settings.steady())
-        before = self.engine.pending.get(hello.node)
+        before = self.engine.arrivals.pending.get(hello.node)
         if before is not None:
             before.link.close("its agent has come anew")
         agent = PendingAgent(hello, link)
-        self.engine.pending[hello.node] = agent
+        self.engine.arrivals.pending[hello.node] = agent
         self.engine.poke()
         return AgentAttachment(self.state, self.engine, self._reads, agent, self._reject)
 
