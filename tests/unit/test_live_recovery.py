@@ -315,7 +315,7 @@ def test_a_task_that_is_lost_between_two_nodes_is_not_waited_for(tmp_path, monke
                 lost = world.handed(node.host, name)
                 giver = next(other for other in nodes if other.tasks.get(name) is lost)
                 lost.state = TaskState.ABSENT
-                giver._report_state(lost)
+                giver.report_state(lost)
             receive(message)
 
         for node in nodes:

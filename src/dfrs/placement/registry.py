@@ -137,8 +137,9 @@ def _best(options: Options) -> Allocator:
     return Best(time_limit_s=options.time_limit_s or 1.0, rounds=options.rounds, on_improvement=options.on_improvement)
 
 
-def _entries() -> list[Algorithm]:
-    entries = [
+def _searches() -> list[Algorithm]:
+    """Anytime and exact."""
+    return [
         Algorithm(
             name="BEST",
             family="ours",
@@ -174,18 +175,24 @@ def _entries() -> list[Algorithm]:
             summary="the same under a bound on the cost of moves",
         ),
     ]
-    entries += [
-        Algorithm(
-            name=name,
-            family="packing",
-            source="[Stillwell2010] 4.2.5",
-            build=_packing(packing),
-            complexity="O((J log J + J N) log 1/w)" if packing.method in {"FF", "BF"} else "O(J log J + J N) a step",
-            summary=f"yield search, {_METHODS[packing.method]}, sorted by {packing.criterion.lower()}",
-        )
-        for name, packing in VECTOR_PACKINGS.items()
-    ]
-    entries += [
+
+
+def _packings() -> list[Algorithm]:
+    """By vector packing under a yield search, the two reports' in their order."""
+    return [
+        *(
+            Algorithm(
+                name=name,
+                family="packing",
+                source="[Stillwell2010] 4.2.5",
+                build=_packing(packing),
+                complexity="O((J log J + J N) log 1/w)"
+                if packing.method in {"FF", "BF"}
+                else "O(J log J + J N) a step",
+                summary=f"yield search, {_METHODS[packing.method]}, sorted by {packing.criterion.lower()}",
+            )
+            for name, packing in VECTOR_PACKINGS.items()
+        ),
         Algorithm(
             name="VP_BEST",
             family="packing",
@@ -203,20 +210,24 @@ def _entries() -> list[Algorithm]:
             unequal_nodes=False,
             summary="yield search, O(ln D)-guaranteed packing by LP",
         ),
+        *(
+            Algorithm(
+                name=name,
+                family="packing",
+                source="[Stillwell2008] 3.4",
+                complexity="O(J log J + J N) a step",
+                build=_packing(packing, documented_window=True),
+                summary=f"multi-capacity bin packing, {packing.criterion.lower()} "
+                f"{'ascending' if packing.ascending else 'descending'}",
+            )
+            for name, packing in MULTI_CAPACITY.items()
+        ),
     ]
-    entries += [
-        Algorithm(
-            name=name,
-            family="packing",
-            source="[Stillwell2008] 3.4",
-            complexity="O(J log J + J N) a step",
-            build=_packing(packing, documented_window=True),
-            summary=f"multi-capacity bin packing, {packing.criterion.lower()} "
-            f"{'ascending' if packing.ascending else 'descending'}",
-        )
-        for name, packing in MULTI_CAPACITY.items()
-    ]
-    entries += [
+
+
+def _greedies() -> list[Algorithm]:
+    """One service at a time."""
+    return [
         Algorithm(
             name="GREEDY",
             family="greedy",
@@ -233,61 +244,76 @@ def _entries() -> list[Algorithm]:
             build=_constant(greedy_light),
             summary="the first that succeeds of nine good ones",
         ),
+        *(
+            Algorithm(
+                name=name,
+                family="greedy",
+                source="[Stillwell2010] 4.2.2",
+                complexity="O(J log J + J N)",
+                build=_constant(greedy),
+                summary=f"sorted {_SORTS[greedy.sort]}; {_RULES[greedy.rule]}",
+            )
+            for name, greedy in GREEDIES.items()
+        ),
+        *(
+            Algorithm(
+                name=name,
+                family="greedy",
+                source="[Stillwell2008] 3.3",
+                build=_constant(greedy),
+                complexity="500,000 placements" if greedy.attempts else "O(J N log N)",
+                summary=("by decreasing requirement" if greedy.by_requirement else "as submitted")
+                + ", least loaded node"
+                + (", backtracking" if greedy.attempts else ""),
+            )
+            for name, greedy in LOAD_GREEDIES.items()
+        ),
     ]
-    entries += [
-        Algorithm(
-            name=name,
-            family="greedy",
-            source="[Stillwell2010] 4.2.2",
-            complexity="O(J log J + J N)",
-            build=_constant(greedy),
-            summary=f"sorted {_SORTS[greedy.sort]}; {_RULES[greedy.rule]}",
-        )
-        for name, greedy in GREEDIES.items()
+
+
+def _roundings() -> list[Algorithm]:
+    """By rounding the relaxed program."""
+    return [
+        *(
+            Algorithm(
+                name=name,
+                family="rounding",
+                source=source,
+                complexity="one LP",
+                build=lambda o, n=nonzero: RandomizedRounding(nonzero=n, time_limit_s=o.time_limit_s),
+                summary=summary,
+            )
+            for name, nonzero, source, summary in (
+                (
+                    "RRND",
+                    False,
+                    "[Stillwell2010] 4.2.3; [Stillwell2008] 3.2",
+                    "randomized rounding of the relaxed program",
+                ),
+                ("RRNDNZ", True, "[Stillwell2010] 4.2.3", "the same, no node with probability 0"),
+                ("RRNZ", True, "[Stillwell2008] 3.2", "RRNDNZ under its earlier name"),
+            )
+        ),
+        *(
+            Algorithm(
+                name=name,
+                family="rounding",
+                source="[Stillwell2010] 4.2.3",
+                complexity=complexity,
+                build=lambda o, s=slow: Diving(slow=s, time_limit_s=o.time_limit_s),
+                summary=summary,
+            )
+            for name, slow, complexity, summary in (
+                ("FASTDIVING", False, "at most J LPs", "fix one service at a time in the relaxed program"),
+                ("SLOWDIVING", True, "at most J N LPs", "fix one variable at a time in the relaxed program"),
+            )
+        ),
     ]
-    entries += [
-        Algorithm(
-            name=name,
-            family="greedy",
-            source="[Stillwell2008] 3.3",
-            build=_constant(greedy),
-            complexity="500,000 placements" if greedy.attempts else "O(J N log N)",
-            summary=("by decreasing requirement" if greedy.by_requirement else "as submitted")
-            + ", least loaded node"
-            + (", backtracking" if greedy.attempts else ""),
-        )
-        for name, greedy in LOAD_GREEDIES.items()
-    ]
-    entries += [
-        Algorithm(
-            name=name,
-            family="rounding",
-            source=source,
-            complexity="one LP",
-            build=lambda o, n=nonzero: RandomizedRounding(nonzero=n, time_limit_s=o.time_limit_s),
-            summary=summary,
-        )
-        for name, nonzero, source, summary in (
-            ("RRND", False, "[Stillwell2010] 4.2.3; [Stillwell2008] 3.2", "randomized rounding of the relaxed program"),
-            ("RRNDNZ", True, "[Stillwell2010] 4.2.3", "the same, no node with probability 0"),
-            ("RRNZ", True, "[Stillwell2008] 3.2", "RRNDNZ under its earlier name"),
-        )
-    ]
-    entries += [
-        Algorithm(
-            name=name,
-            family="rounding",
-            source="[Stillwell2010] 4.2.3",
-            complexity=complexity,
-            build=lambda o, s=slow: Diving(slow=s, time_limit_s=o.time_limit_s),
-            summary=summary,
-        )
-        for name, slow, complexity, summary in (
-            ("FASTDIVING", False, "at most J LPs", "fix one service at a time in the relaxed program"),
-            ("SLOWDIVING", True, "at most J N LPs", "fix one variable at a time in the relaxed program"),
-        )
-    ]
-    entries.append(
+
+
+def _genetic() -> list[Algorithm]:
+    """By evolution."""
+    return [
         Algorithm(
             name="GA",
             family="genetic",
@@ -296,11 +322,12 @@ def _entries() -> list[Algorithm]:
             build=_constant(Genetic()),
             summary="population of 100, 2,000 generations, greedy repair",
         )
-    )
-    return entries
+    ]
 
 
-ALGORITHMS: dict[str, Algorithm] = {entry.name: entry for entry in _entries()}
+_FAMILIES = (_searches, _packings, _greedies, _roundings, _genetic)
+
+ALGORITHMS: dict[str, Algorithm] = {entry.name: entry for family in _FAMILIES for entry in family()}
 
 
 def find(name: str) -> Algorithm:

@@ -128,12 +128,9 @@ def serve(
 
         dfrs serve --listen 0.0.0.0:7070 --policy EASY --shadow 'GreedyPM*/per/OPT=MIN/MVT=600'
     """
-    import asyncio
-
     from dfrs.live.api.server import read_address
     from dfrs.live.client import state_directory
     from dfrs.live.controller.settings import ControllerSettings
-    from dfrs.live.home import lock, make_private
 
     if (certificate is None) != (key is None):
         raise InputError("--certificate, --key: must be given together")
@@ -163,11 +160,20 @@ def serve(
         open_metrics=open_metrics,
         as_json=as_json,
     )
-    controller = make_controller(settings)
+    _run(plan, log_level)
+
+
+def _run(plan: "_Plan", log_level: str) -> None:
+    """Serve as the only controller with that state directory, which is made if need be."""
+    import asyncio
+
+    from dfrs.live.home import lock, make_private
+
+    controller = make_controller(plan.settings)
     _set_up_logs(log_level)
-    make_private(directory)
+    make_private(plan.state)
     os.umask(0o077)
-    with lock(directory):
+    with lock(plan.state):
         asyncio.run(_serve(plan, controller))
 
 

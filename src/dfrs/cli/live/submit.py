@@ -265,12 +265,16 @@ def submit(
         environment=environment(env or (), os.environ),
     )
     jobs = client.submit(request)
-    if not wait:
-        if as_json:
-            print_json({"jobs": jobs})
-        else:
-            out.print(job_words(jobs))
-        return
+    if wait:
+        raise typer.Exit(_wait(client, jobs, as_json=as_json))
+    if as_json:
+        print_json({"jobs": jobs})
+    else:
+        out.print(job_words(jobs))
+
+
+def _wait(client: "Client", jobs: Sequence[int], *, as_json: bool) -> int:
+    """Wait until all of them have ended, and say how; the exit status that tells that."""
     if not as_json:
         err.print(f"{job_words(jobs)}; waiting for the end (Ctrl-C leaves it running)", style="dim")
     try:
@@ -283,7 +287,7 @@ def submit(
     else:
         for job in ended:
             err.print(f"job {job.id}: {job.exit or job.state.value}", markup=False)
-    raise typer.Exit(max(status_of(job) for job in ended))
+    return max(status_of(job) for job in ended)
 
 
 def status_of(job: "Job") -> int:

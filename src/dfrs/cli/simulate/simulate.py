@@ -117,7 +117,6 @@ def simulate(
 
         dfrs simulate --from-log day -p EASY -p FCFS
     """
-    from dfrs.experiments.simulations import SimulationTask, directories
     from dfrs.policies.names import find_policy
     from dfrs.workloads.load import load_workload
     from dfrs.workloads.weights import with_weights
@@ -146,19 +145,12 @@ def simulate(
         )
         tell_odd(trace, report)
         workloads.append(workload if weights is None else with_weights(workload, weights))
-    places = directories(workloads, names, output)
-    with _stoppable() as stop:
-        tasks = (
-            SimulationTask(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
-            for w, workload in enumerate(workloads)
-            for p, name in enumerate(names)
-        )
-        rows = _run_all(tasks, sum(map(len, workloads)) * len(names), stop, resume)
+    rows, interrupted = _replay(workloads, names, output, settings, bound=bound, resume=resume)
     if as_json:
-        print_json({"runs": rows, "interrupted": stop.is_set()})
+        print_json({"runs": rows, "interrupted": interrupted})
     else:
         _show(rows)
-    if stop.is_set():
+    if interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
@@ -250,6 +242,29 @@ def _settings(
         hosts=hosts,
         seed=seed,
     )
+
+
+def _replay(
+    workloads: "list[Workload]",
+    names: list[str],
+    output: Path,
+    settings: "SimulationSettings",
+    *,
+    bound: bool,
+    resume: bool,
+) -> tuple[list[dict[str, Any]], bool]:
+    """Replay each workload under each policy into directories of `output`: summaries, and whether it was stopped."""
+    from dfrs.experiments.simulations import SimulationTask, directories
+
+    places = directories(workloads, names, output)
+    with _stoppable() as stop:
+        tasks = (
+            SimulationTask(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
+            for w, workload in enumerate(workloads)
+            for p, name in enumerate(names)
+        )
+        rows = _run_all(tasks, sum(map(len, workloads)) * len(names), stop, resume)
+    return rows, stop.is_set()
 
 
 @contextmanager

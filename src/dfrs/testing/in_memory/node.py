@@ -1,0 +1,253 @@
+"""A node in memory: its agent, its connection to the controller, and what may happen to it."""
+
+import asyncio
+import base64
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dfrs.live.agent.next_action import COSTS, plan
+from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
+from dfrs.live.protocol.ports import Attachment, Service
+from dfrs.live.protocol.wire import (
+    PROTOCOL,
+    Cost,
+    CostVerb,
+    Desire,
+    Desired,
+    FromAgent,
+    FromController,
+    Hello,
+    Output,
+    Read,
+    ReportMessage,
+    Sample,
+    StatusMessage,
+    TransferPort,
+    Welcome,
+)
+from dfrs.testing.in_memory.driver import InMemoryDriver
+from dfrs.testing.in_memory.link import LATE_S, InMemoryLink
+from dfrs.testing.in_memory.tasks import LIVE, InMemoryTask
+
+if TYPE_CHECKING:
+    from dfrs.testing.in_memory.hosts import InMemoryHosts
+
+MOST_ACTIONS = 10
+"""From any state to any other."""
+
+
+class InMemoryNode:
+    """A node with its agent; processes outlive the connection, and `reboot` ends them.
+
+    What commands do, `InMemoryDriver` says.
+    """
+
+    def __init__(
+        self, hosts: "InMemoryHosts", name: str, host: str, cpus: float, memory: int, abilities: Abilities
+    ) -> None:
+        self.hosts, self.name, self.host, self.cpus, self.memory = hosts, name, host, cpus, memory
+        self.abilities = abilities
+        self.tasks: dict[TaskId, InMemoryTask] = {}
+        self.driver = InMemoryDriver(self)
+        self.boots = 1
+        self.dead = False
+        self.deaf = False
+        """Whether nothing comes through, in either direction, though the connection stands."""
+        self.rigid = 0.0
+        """Chance that a task cannot be check-pointed when it is fetched."""
+        self.full = 0.0
+        """Chance that a pause frees no memory."""
+        self.costs: Mapping[CostVerb, float] = {}
+        """Seconds that it says pauses, resumes and moves take; none for those that it does not measure."""
+        self.uses = 1.0
+        """CPU that each running task uses, in cores."""
+        self.clock_s = 0.0
+        self.attachment: Attachment | None = None
+        self.closed = ""
+        """Why the controller ended the connection."""
+        self.welcomes = 0
+
+    @property
+    def _port(self) -> dict[str, Any]:
+        # The port says which agent it is: one that is started anew has another.
+        return {"address": f"{self.name}.test", "port": self.boots, "certificate": self.name}
+
+    # Connection.
+
+    def attach(self, controller: Service) -> None:
+        """Say hello over a new connection."""
+        self.cut()
+        self.hosts.history.append(("attach", self.name))
+        statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT or t.may_come)
+        hello = Hello(
+            protocol=PROTOCOL,
+            node=self.name,
+            host=self.host,
+            boot=f"boot {self.boots}",
+            address=f"{self.name}.test",
+            cpus=self.cpus,
+            memory_bytes=self.memory,
+            abilities=self.abilities,
+            transfers=None if self.abilities.images is None else TransferPort(**self._port),
+            tasks=statuses,
+            version="test",
+        )
+        self.link = InMemoryLink(self)
+        self.attachment = controller.attach(hello, self.link)
+        self.closed = ""
+
+    def cut(self) -> None:
+        """The connection breaks."""
+        if self.attachment is not None:
+            self.hosts.history.append(("cut", self.name))
+            self.link.open = False
+            self.attachment.detach()
+            self.attachment = None
+
+    def receive(self, message: FromController) -> None:
+        """A message of the controller arrives."""
+        if isinstance(message, Welcome):
+            self.welcomes += 1
+            named = [one.task for one in message.desired]
+            for task in self.tasks.values():
+                if task.id not in named:
+                    self._desire(task, None)
+        if isinstance(message, Welcome | Desire):
+            for one in message.tasks if isinstance(message, Desire) else message.desired:
+                task = self.tasks.setdefault(one.task, InMemoryTask(one.task))
+                if task.desired is None or one.version > task.desired.version:
+                    self._desire(task, one)
+            self.settle()
+        elif isinstance(message, Read):
+            text = f"output of {message.task}".encode()
+            part = base64.b64encode(text[message.offset : message.offset + message.limit]).decode()
+            self.send(Output(request=message.request, data=part, offset=message.offset, end=len(text)))
+        self.hosts.check()
+
+    def send(self, message: FromAgent) -> None:
+        """Send; with chaos, sometimes twice, sometimes late."""
+        if self.attachment is None or self.deaf:
+            return
+        attachment, hosts = self.attachment, self.hosts
+        loop = asyncio.get_running_loop()
+        times = 2 if hosts.random.random() < hosts.chaos else 1
+        for _ in range(times):
+            if hosts.random.random() < hosts.chaos:
+                loop.call_later(hosts.random.random() * LATE_S, self._deliver, attachment, message)
+            else:
+                self._deliver(attachment, message)
+
+    def _deliver(self, attachment: Attachment, message: FromAgent) -> None:
+        if attachment is self.attachment and not self.deaf:
+            attachment.receive(message)
+
+    def report(self) -> None:
+        """Send what its tasks use."""
+        samples = tuple(
+            Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20) for t in self.tasks.values() if t.state in LIVE
+        )
+        self.send(ReportMessage(time_s=self.clock_s, samples=samples))
+
+    # Tasks.
+
+    def _desire(self, task: InMemoryTask, desired: Desired | None) -> None:
+        if desired is None:
+            version = 1 if task.desired is None else task.desired.version
+            desired = Desired(task=task.id, version=version, state=TaskState.ABSENT)
+        task.desired = desired
+        self.hosts.history.append(("desired", self.name, task.id, desired.state.value, desired.version))
+
+    def settle(self) -> None:
+        """Bring about what is desired, and report what changed."""
+        for task in list(self.tasks.values()):
+            for _ in range(MOST_ACTIONS):
+                if task.desired is None:
+                    break
+                if task.refused == task.desired.version:
+                    break
+                todo = plan(task.desired, task.state, share_cores=task.share, was_here=task.was_here, kept=task.kept)
+                task.error = todo.problem
+                if todo.action is None:
+                    if not todo.problem:
+                        task.version = task.desired.version
+                    break
+                if not self.driver.perform(task, todo.action):
+                    break
+                verb = COSTS.get(todo.action.verb)
+                if verb is not None and verb in self.costs:
+                    task.cost = Cost(verb=verb, version=task.desired.version, seconds=self.costs[verb])
+            self.report_state(task)
+
+    def give_up(self, task: InMemoryTask) -> None:
+        """A node of another host fetches it."""
+        task.stored = True
+        self.driver.set_state(task, TaskState.HANDED)
+        self.settle()
+
+    def _status(self, task: InMemoryTask) -> StatusMessage:
+        return StatusMessage(
+            task=task.id,
+            version=task.version,
+            state=task.state,
+            exit=task.exit,
+            error=task.error,
+            since_s=task.since_s,
+            refused=self._refused(task),
+            transfers=task.transfers,
+            cost=task.cost,
+        )
+
+    @staticmethod
+    def _refused(task: InMemoryTask) -> int:
+        """See `StatusMessage.refused`."""
+        wanted = task.desired
+        if wanted is not None and wanted.grant is not None:
+            return wanted.version if task.refused == wanted.version else 0
+        if wanted is None or wanted.state is not TaskState.PAUSED:
+            return 0
+        return wanted.version if task.kept or task.refused == wanted.version else 0
+
+    def report_state(self, task: InMemoryTask) -> None:
+        """Say what has become of it, if that is news."""
+        report = (task.state, task.exit, task.error, task.version, self._refused(task), task.transfers)
+        if report != task.reported:
+            task.reported = report
+            self.hosts.history.append(("says", self.name, task.id, task.state.value, task.version))
+            self.send(self._status(task))
+
+    def tick(self, seconds: float) -> None:
+        """Time passes: tasks run, and what is connected reports."""
+        if self.dead:
+            return
+        self.clock_s += seconds
+        for task in self.tasks.values():
+            if task.state is TaskState.RUNNING:
+                task.cpu_s += self.uses * seconds
+                task.left_s -= seconds
+                task.work_s -= (task.share or 0.0) * seconds
+                if min(task.left_s, task.work_s) <= 0:
+                    self.driver.exit(
+                        task, Exit(kind=ExitKind.CODE, code=0, time_s=self.hosts.stamp(), cpu_s=task.cpu_s)
+                    )
+        if self.attachment is not None:
+            self.settle()
+            self.report()
+
+    def end(self, job: int, rank: int = 0, code: int = 0) -> None:
+        """A process ends by itself."""
+        for task in self.tasks.values():
+            if (task.id.job, task.id.rank) == (job, rank) and task.state in LIVE:
+                self.driver.exit(task, Exit(kind=ExitKind.CODE, code=code, time_s=self.hosts.stamp(), cpu_s=task.cpu_s))
+        self.settle()
+
+    def reboot(self) -> None:
+        """All processes and all that the node knew of them are gone."""
+        self.cut()
+        self.hosts.history.append(("reboot", self.name))
+        self.boots += 1
+        self.tasks = {}
+
+    def die(self) -> None:
+        """The machine is gone for good."""
+        self.cut()
+        self.dead = True
