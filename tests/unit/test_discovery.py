@@ -110,7 +110,10 @@ def test_weights_are_positive_and_sum_to_100_on_each_node(name):
 @pytest.mark.parametrize("name", DISCOVERIES)
 def test_no_tasks_are_no_error(name):
     for now in (0.0, 60.0, 130.0):
-        find_discovery(name).step(now, np.zeros(0, TASK), np.zeros(0, USAGE), np.ones(2))
+        revision = find_discovery(name).step(now, np.zeros(0, TASK), np.zeros(0, USAGE), np.ones(2))
+        assert (len(revision.table), dict(revision.needs)) == (0, {})
+        assert revision.weights is None or len(revision.weights) == 0
+        assert revision.next_step_s > now
 
 
 @pytest.mark.parametrize("name", ["DYNAMIC", "OBSERVE"])

@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 import time
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
@@ -33,6 +34,15 @@ def run(test):
     asyncio.run(limited())
 
 
+@asynccontextmanager
+async def viewed(service):
+    """Its app, served, and a client for somebody who may only look."""
+    async with served(service) as (address, app, _):
+        headers = bearer(service.token("wall", "viewer"))
+        async with httpx.AsyncClient(base_url=address.url(tls=False), headers=headers) as client:
+            yield app, client
+
+
 async def events(answer):
     """Sequence numbers of change events."""
     async for line in answer.aiter_lines():
@@ -43,12 +53,7 @@ async def events(answer):
 def test_changes_come_as_they_happen_and_nobody_is_left_watching():
     async def test():
         service = FakeService()
-        async with (
-            served(service) as (address, app, _),
-            httpx.AsyncClient(
-                base_url=address.url(tls=False), headers=bearer(service.token("wall", "viewer"))
-            ) as client,
-        ):
+        async with viewed(service) as (app, client):
             async with client.stream("GET", "/api/v1/changes") as answer:
                 assert answer.headers["content-type"].startswith("text/event-stream")
                 assert "content-length" not in answer.headers
@@ -68,10 +73,7 @@ def test_changes_end_when_the_token_does():
     async def test():
         service = FakeService()
         async with (
-            served(service) as (address, _, _),
-            httpx.AsyncClient(
-                base_url=address.url(tls=False), headers=bearer(service.token("wall", "viewer"))
-            ) as client,
+            viewed(service) as (_, client),
             client.stream("GET", "/api/v1/changes") as answer,
         ):
             seen = events(answer)

@@ -80,7 +80,9 @@ def test_harmed_files_are_made_anew(made, tmp_path, name, harm):
     else:
         own_certificates(tmp_path / "other", NAMES, NOW)
         path.write_bytes((tmp_path / "other" / name).read_bytes())
+    harmed = path.read_bytes() if path.exists() else None
     again = own_certificates(tmp_path / "tls", NAMES, NOW)
+    assert path.read_bytes() != harmed
     read(again.certificate).verify_directly_issued_by(read(again.authority))
     again.context()
 

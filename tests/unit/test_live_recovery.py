@@ -38,13 +38,18 @@ async def begin(path, world, **settings):
     return controller
 
 
+async def cluster(path, *names, cpus=4.0, **settings):
+    """Nodes in a world of their own, and a controller that has them all in its record."""
+    world = InMemoryHosts()
+    nodes = [world.node(name, cpus=cpus) for name in names]
+    controller = await begin(path, world, **settings)
+    await until(lambda: len(controller.nodes()) == len(nodes))
+    return world, nodes, controller
+
+
 def test_after_a_kill_it_goes_on(tmp_path):
     async def story():
-        world = InMemoryHosts()
-        for name in ("n1", "n2"):
-            world.node(name)
-        controller = await begin(tmp_path, world)
-        await until(lambda: len(controller.nodes()) == 2)
+        world, _, controller = await cluster(tmp_path, "n1", "n2")
         jobs = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(4)]
         waiting = (await controller.submit(request(after=(jobs[0],)), "ann", "ann"))[0]
         await until(lambda: all(controller.job(job).state is JobState.RUNNING for job in jobs))
@@ -110,11 +115,7 @@ def test_a_clean_stop_leaves_nothing_to_replay(tmp_path):
 
 def test_a_checkpoint_of_another_version_is_passed_over_and_nothing_is_lost(tmp_path, monkeypatch):
     async def story():
-        world = InMemoryHosts()
-        for name in ("n1", "n2"):
-            world.node(name)
-        controller = await begin(tmp_path, world, checkpoint_events=3)
-        await until(lambda: len(controller.nodes()) == 2)
+        world, _, controller = await cluster(tmp_path, "n1", "n2", checkpoint_events=3)
         short = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(3)]
         jobs = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(3)]
         await until(lambda: len(world.running()) == 6)
@@ -143,10 +144,7 @@ def test_a_checkpoint_of_another_version_is_passed_over_and_nothing_is_lost(tmp_
 
 def test_only_one_controller_writes(tmp_path):
     async def story():
-        world = InMemoryHosts()
-        world.node("n1")
-        first = await begin(tmp_path, world)
-        await until(first.nodes)
+        world, _, first = await cluster(tmp_path, "n1")
         second = await begin(tmp_path, world)
         with pytest.raises(DfrsError, match="another controller"):
             await first.submit(request(), "ann", "ann")
@@ -163,11 +161,7 @@ def test_the_record_replays_to_the_same_decisions(tmp_path):
     """Also the other way round: a changed digest is noticed, and what runs on nodes is kept all the same."""
 
     async def story():
-        world = InMemoryHosts()
-        for name in ("n1", "n2"):
-            world.node(name)
-        controller = await begin(tmp_path, world)
-        await until(lambda: len(controller.nodes()) == 2)
+        world, _, controller = await cluster(tmp_path, "n1", "n2")
         for k in range(12):
             (job,) = await controller.submit(request("sleep", str(k % 4 + 1), cpu_cores=1.0 + k % 3), "ann", "ann")
             await until(lambda job=job: job in controller.state.picture.rows)
@@ -205,10 +199,7 @@ def test_the_record_replays_to_the_same_decisions(tmp_path):
 @pytest.mark.parametrize("clean", [True, False])
 def test_another_policy_takes_over_and_what_was_decided_before_stays_decided(tmp_path, clean):
     async def story():
-        world = InMemoryHosts()
-        world.node("n1", cpus=2.0)
-        first = await begin(tmp_path, world, policy="Greedy*/OPT=MIN", checkpoint_events=4)
-        await until(first.nodes)
+        world, _, first = await cluster(tmp_path, "n1", cpus=2.0, policy="Greedy*/OPT=MIN", checkpoint_events=4)
         jobs = [(await first.submit(request(cpu_cores=2.0), "ann", "ann"))[0] for _ in range(3)]
         await until(lambda: len(world.running()) == 3)
         await (first.stop() if clean else abandon(first))
@@ -243,10 +234,7 @@ def test_another_policy_takes_over_and_what_was_decided_before_stays_decided(tmp
 
 def test_until_its_agent_is_back_a_node_is_what_was_last_known(tmp_path):
     async def story():
-        world = InMemoryHosts()
-        world.node("n1", cpus=2.0)
-        first = await begin(tmp_path, world)
-        await until(first.nodes)
+        world, _, first = await cluster(tmp_path, "n1", cpus=2.0)
         await first.stop()
         del world.nodes["n1"]
         second = await begin(tmp_path, world)
@@ -263,10 +251,7 @@ def test_until_its_agent_is_back_a_node_is_what_was_last_known(tmp_path):
 
 def test_a_policy_that_takes_over_is_asked_at_once(tmp_path):
     async def story():
-        world = InMemoryHosts()
-        world.node("n1", cpus=2.0)
-        first = await begin(tmp_path, world, policy="FCFS")
-        await until(first.nodes)
+        world, _, first = await cluster(tmp_path, "n1", cpus=2.0, policy="FCFS")
         jobs = [(await first.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(5)]
         await until(lambda: len(world.running()) == 1)
         await first.stop()
@@ -279,10 +264,7 @@ def test_a_policy_that_takes_over_is_asked_at_once(tmp_path):
 
 def test_a_policy_that_is_not_there_any_more_is_no_reason_not_to_start(tmp_path):
     async def story():
-        world = InMemoryHosts()
-        world.node("n1", cpus=2.0)
-        first = await begin(tmp_path, world)
-        await until(first.nodes)
+        world, _, first = await cluster(tmp_path, "n1", cpus=2.0)
         (job,) = await first.submit(request(cpu_cores=2.0), "ann", "ann")
         await until(lambda: len(world.running()) == 1)
         await abandon(first)
@@ -301,10 +283,7 @@ def test_a_policy_that_is_not_there_any_more_is_no_reason_not_to_start(tmp_path)
 @pytest.mark.parametrize("restart", ["never", "on-node-loss"])
 def test_a_task_that_is_lost_between_two_nodes_is_not_waited_for(tmp_path, monkeypatch, restart):
     async def story():
-        world = InMemoryHosts()
-        nodes = [world.node(name) for name in ("n1", "n2")]
-        controller = await begin(tmp_path, world)
-        await until(lambda: len(controller.nodes()) == 2)
+        world, nodes, controller = await cluster(tmp_path, "n1", "n2")
         small = request(cpu_cores=1.0, memory_bytes=3 * GIB, restart=restart)
         jobs = [(await controller.submit(small, "ann", "ann"))[0] for _ in range(2)]
         await until(lambda: all(controller.job(job).started_at for job in jobs))
@@ -336,10 +315,7 @@ def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path, 
     """Whatever was heard of it: the controller was killed before it could record anything."""
 
     async def story():
-        world = InMemoryHosts()
-        node = world.node("n1")
-        controller = await begin(tmp_path, world)
-        await until(controller.nodes)
+        world, (node,), controller = await cluster(tmp_path, "n1")
         monkeypatch.setattr(node, "send", lambda message: None)
         (job,) = await controller.submit(request(cpu_cores=1.0, restart="never"), "ann", "ann")
         await until(lambda: world.starts)
@@ -356,10 +332,7 @@ def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path, 
 
 def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
     async def story():
-        world = InMemoryHosts()
-        node = world.node("n1")
-        controller = await begin(tmp_path, world)
-        await until(controller.nodes)
+        _, (node,), controller = await cluster(tmp_path, "n1")
         node.cut()
         (job,) = await controller.submit(request(cpu_cores=1.0, restart="never"), "ann", "ann")
         await until(lambda: controller.job(job).nodes == ("n1",) and controller.state.placement.on(0))
@@ -373,10 +346,7 @@ def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
 
 def test_an_exit_stays_one_though_an_older_word_comes_late_from_a_clock_that_was_set_back(tmp_path):
     async def story():
-        world = InMemoryHosts()
-        node = world.node("n1")
-        controller = await begin(tmp_path, world)
-        await until(controller.nodes)
+        _, (node,), controller = await cluster(tmp_path, "n1")
         (job,) = await controller.submit(request("sleep", "1", cpu_cores=1.0, tasks=2), "ann", "ann")
         await until(lambda: controller.job(job).state is JobState.RUNNING)
         late = node._status(next(iter(node.tasks.values()))).model_copy(update={"since_s": 9e9})

@@ -36,13 +36,9 @@ def print_json(document: object) -> None:
 
 
 def _plain(value: object) -> object:
-    import numpy as np
+    from dfrs.model.json_values import plain
 
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"no JSON for {type(value).__name__}")
+    return plain(value)
 
 
 def tell_about_compilation() -> None:

@@ -38,6 +38,8 @@ COMMON_COLUMNS: Schema = {
 """Columns that the results of all kinds have: `cell` is the run's name, `cell_s` the seconds it took, with its share of
 preparing the scenario."""
 
+SIMULATION = ("placement", "bounds", "engine", "kernels", "runs", "model", "policies", "simulator", "workloads")
+"""All that a simulation may depend on, for `RunKind.code` of kinds that do not know it more closely."""
 _MESSAGE = 500
 _GROUP = "group:"
 _MEANT = {".py", ".csv", ".json", ".toml"}

@@ -17,6 +17,7 @@ import polars as pl
 from dfrs.model.elastic import NO_COMMANDS, Answer, Answers, CommandKind, ElasticCommands, no_answers
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
+from dfrs.model.json_values import plain
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 from dfrs.model.writing import write_text
@@ -104,17 +105,9 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
         write_text(directory / COMMANDS, _commands_frame(run.answers).write_csv())
     if isinstance(run.speeds, TrueSpeeds):
         document = _speeds_document(run.workload.job_id.tolist(), run.speeds)
-        write_text(directory / SPEEDS, json.dumps(document, default=_plain, allow_nan=False) + "\n")
-    text = json.dumps(summary(run, metrics, version), indent=1, default=_plain, allow_nan=False)
+        write_text(directory / SPEEDS, json.dumps(document, default=plain, allow_nan=False) + "\n")
+    text = json.dumps(summary(run, metrics, version), indent=1, default=plain, allow_nan=False)
     write_text(directory / "summary.json", text + "\n")
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    raise TypeError(f"no JSON for {type(value).__name__}")
 
 
 def _texts(events: Events) -> list[str]:

@@ -107,6 +107,7 @@ def up(
     prepare(place)
 
     def choose() -> Choice:
+        """What it was last time, but for what is given now."""
         last = Choice.of(place)
         former = hosts_left(place)
         if left and hosts not in {None, former}:

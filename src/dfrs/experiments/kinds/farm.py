@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from dfrs.experiments.experiment import Experiment, StudyModel, unusual
 from dfrs.experiments.farm_runs import PreparedStream, measured, moves_of, placed, prepare_stream, simulation
 from dfrs.experiments.fields import Numbers, PolicyName, ProgramsName, Strict, named
-from dfrs.experiments.planned_runs import Row, RunKind, Schema
+from dfrs.experiments.planned_runs import SIMULATION, Row, RunKind, Schema
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
 from dfrs.workloads.programs import GROUP, USUAL, check_order, find_programs
@@ -164,15 +164,7 @@ FARM = RunKind(
     name="farm",
     schema=SCHEMA,
     code=(
-        "placement",
-        "bounds",
-        "engine",
-        "kernels",
-        "runs",
-        "model",
-        "policies",
-        "simulator",
-        "workloads",
+        *SIMULATION,
         "experiments/farm_runs.py",
         "experiments/kinds/farm.py",
         f"group:{GROUP}",

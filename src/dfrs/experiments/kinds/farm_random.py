@@ -31,7 +31,7 @@ from dfrs.experiments.fields import (
     named,
     one_or_several,
 )
-from dfrs.experiments.planned_runs import Row, RunKind, Schema
+from dfrs.experiments.planned_runs import SIMULATION, Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Penalty, Run
@@ -174,15 +174,7 @@ FARM_RANDOM = RunKind(
     name="hetero",
     schema=SCHEMA,
     code=(
-        "placement",
-        "bounds",
-        "engine",
-        "kernels",
-        "runs",
-        "model",
-        "policies",
-        "simulator",
-        "workloads",
+        *SIMULATION,
         "experiments/kinds/farm_random.py",
         "experiments/simulations.py",
         f"group:{GROUP}",

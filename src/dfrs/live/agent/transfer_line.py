@@ -158,6 +158,7 @@ class Line:
         over = threading.Event()
 
         def run() -> None:
+            """Until it is over, or the other side has gone; what is being sent needs no tick."""
             while not over.wait(ALIVE_S):
                 if self._lock.acquire(blocking=False):
                     try:

@@ -56,6 +56,7 @@ def describe(app: FastAPI) -> None:
     """Give `app` its document, made when first asked for."""
 
     def document() -> dict[str, Any]:
+        """The OpenAPI document of all routes, with the bodies that are read by hand."""
         if app.openapi_schema is None:
             made = get_openapi(
                 title="dfrs",

@@ -240,6 +240,7 @@ class LocalCluster:
         """Where the controller is, once it answers."""
 
         def answers() -> Endpoint | None:
+            """None until its file is written and it answers; raises InputError if it has ended."""
             self._children.must_live()
             known = read_client_file(self.state)
             if known is None or known.url.rstrip("/") != url:
