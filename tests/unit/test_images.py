@@ -13,16 +13,19 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dfrs.live.drivers.base import ExitKind, TaskState
 from dfrs.live.drivers.processes import criu as criu_module
+from dfrs.live.drivers.processes import image_files as files_module
 from dfrs.live.drivers.processes import images as images_module
+from dfrs.live.drivers.processes import supervisor as supervisor_module
 from dfrs.live.drivers.processes.criu import find_criu
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, receive
 from dfrs.live.drivers.processes.images import Images
-from dfrs.live.drivers.processes.supervisor import living, read_text, stat_fields, unpack
+from dfrs.live.drivers.processes.supervisor import living, pack, read_text, stat_fields, unpack
 from tests.driver_hosts import (
     MIB,
     PYTHON,
@@ -552,6 +555,136 @@ def test_supervisor_killed_at_any_instant(host):
         images.sweep()
         assert images.used_bytes() == 0
     assert went_on > 3
+
+
+HOLDS = """#!/bin/sh
+[ "$CRTOOLS_SCRIPT_ACTION" = pre-resume ] || exit 0
+touch "$DFRS_TASK/held"
+while [ ! -e "$DFRS_TASK/go" ]; do sleep 0.01; done
+mv "$DFRS_TASK/image" "$DFRS_TASK/spent"
+"""
+"""Keeps CRIU where all threads are about to run, and the image is not yet spent."""
+
+
+@pytest.mark.parametrize("own_numbers", [True, False])
+@pytest.mark.parametrize("spent", [True, False])
+def test_criu_killed_when_all_threads_are_about_to_run(host, tmp_path, monkeypatch, own_numbers, spent):
+    """They run then, until the supervisor sees that the image is not spent: what they say would be said twice."""
+    node, images = host.node(), images_of(host)
+    start(node, host, FAMILY)
+    images.checkpoint(task())
+    path, script, problems = Path(node.files.path(task())), tmp_path / "holds", []
+    script.write_text(HOLDS)
+    script.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr(images_module, "RESTORED", script)
+        if not own_numbers:
+            patch.setattr(images_module, "_taken", lambda numbers: True)
+        thread = threading.Thread(target=attempt, args=(lambda which: back(images, node, which), problems))
+        thread.start()
+        until((path / "held").exists)
+        supervisor = living(node.files.supervisor(task()))
+        os.kill(supervisor, signal.SIGSTOP)
+        for pid in criu_of(host):
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.3)
+        if spent:
+            (path / "go").touch()
+            until((path / "spent").is_symlink)
+        os.kill(supervisor, signal.SIGCONT)
+        thread.join()
+    assert bool(problems) is not spent
+    assert node.files.in_image(task()) is not spent
+    back(images, node)
+    assert advances(node)
+    assert stop(node).kind is ExitKind.STOPPED
+    assert len(counted(node)) == 9
+
+
+def test_an_image_that_is_spent_while_what_it_was_restored_to_is_killed(tmp_path, monkeypatch):
+    (tmp_path / "spec").write_bytes(pack([("output_bytes", "1000")]))
+    (tmp_path / "image").symlink_to("somewhere")
+    (tmp_path / "restore").touch()
+    one = supervisor_module.Supervisor(str(tmp_path))
+    one.parked = True
+    one._attach()
+    for stream in one.outputs:
+        os.write(stream.writer, b"said twice")
+        stream.detach()
+
+    def kill():
+        if (tmp_path / "image").is_symlink():
+            (tmp_path / "image").rename(tmp_path / "spent")
+            return False
+        return True
+
+    monkeypatch.setattr(one, "place", lambda: SimpleNamespace(kill=kill))
+    one._restored(signal.SIGKILL)
+    assert one.parked
+    assert {name for name in os.listdir(tmp_path) if os.lstat(tmp_path / name).st_size} == {"image", "spec"}
+    assert sorted(os.listdir(tmp_path)) == ["err.0", "image", "out.0", "spec"]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_first_process_of_its_own_numbers_is_killed(host, tmp_path, monkeypatch, committed):
+    node, images = host.node(), images_of(host)
+    start(node, host)
+    images.checkpoint(task())
+    with monkeypatch.context() as patch:
+        patch.setattr(images_module, "_taken", lambda numbers: True)
+        if committed:
+            back(images, node)
+        else:
+            script = tmp_path / "holds"
+            script.write_text(HOLDS)
+            script.chmod(0o755)
+            patch.setattr(images_module, "RESTORED", script)
+            thread = threading.Thread(target=attempt, args=(lambda which: back(images, node, which), problems := []))
+            thread.start()
+            until((Path(node.files.path(task())) / "held").exists)
+        supervisor = living(node.files.supervisor(task()))
+        (first,) = map(int, Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split())
+        os.kill(first, signal.SIGKILL)
+        if not committed:
+            thread.join()
+            assert problems
+            assert state(node, task()) is TaskState.PAUSED
+    if committed:
+        end = ended(node, task())
+        assert (end.kind, end.signal) == (ExitKind.SIGNAL, signal.SIGKILL)
+    else:
+        back(images, node)
+        assert advances(node)
+        stop(node)
+    assert counted(node) == {b"a"}
+
+
+def test_a_directory_that_is_taken_for_a_stray_before_it_is_locked(tmp_path, monkeypatch):
+    made = iter(tmp_path / str(number) for number in range(3))
+
+    def make():
+        path = next(made)
+        path.mkdir()
+        if path.name == "0":
+            path.rmdir()
+        return str(path)
+
+    opened = files_module.lock_directory
+
+    def late(path, **options):
+        lock = opened(path, **options)
+        if str(path).endswith("1"):
+            os.rmdir(path)
+        return lock
+
+    monkeypatch.setattr(files_module, "lock_directory", late)
+    path, lock = files_module.make_locked(make)
+    assert path == str(tmp_path / "2")
+    files_module.remove_unlocked(Path(path))
+    assert os.path.exists(path)
+    os.close(lock)
+    files_module.remove_unlocked(Path(path))
+    assert not os.path.exists(path)
 
 
 def test_why_there_is_no_criu(tmp_path, monkeypatch):

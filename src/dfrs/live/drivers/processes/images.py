@@ -68,6 +68,8 @@ IMAGES = "images"
 """The directory of images, below the root."""
 RESTORED = Path(__file__).with_name("restored.sh")
 FREEZE_S = 2.0
+KILL_S = 30.0
+"""What was killed needs some of its share of the CPU to end."""
 DUMP_S = 600.0
 RESTORE_S = 600.0
 PARK_S = 30.0
@@ -132,7 +134,7 @@ class Images:
             if paused:
                 place.freeze(FREEZE_S)
         else:
-            place.kill(FREEZE_S)
+            place.kill(KILL_S)
 
     def manifest(self, task: TaskId) -> Manifest | None:
         """Of the image in which a task is; None if it is in none."""
@@ -200,7 +202,7 @@ class Images:
                 plain = self.criu.dump(main, os.path.dirname(place.entries["freeze"]), mark, target, timeout_s)
             except CriuKilledError as error:
                 if not self._unharmed(place, threads):
-                    place.kill(FREEZE_S)
+                    place.kill(KILL_S)
                     raise ImageError(f"task {task}: is lost: {error} while it made an image of it") from error
                 supervisor.remove(mark)
                 raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
@@ -374,7 +376,7 @@ class Images:
                 raise ImageError(f"task {task}: was given up for another node, which may have it: take it back first")
             place = self.files.place(task, owner)
             # Of a restore that was broken off.
-            if not place.kill(FREEZE_S):
+            if not place.kill(KILL_S):
                 raise ImageError(f"task {task}: cannot be restored: what is left of it does not end")
             if place.supervisor is None:
                 supervisor.remove(f"{path}/supervisor.pid")
@@ -417,7 +419,7 @@ class Images:
             killed = living(self.files.supervisor(task)) is None
             if killed:
                 # Helpers of CRIU outlive it, and would keep what is served here open.
-                place.kill(FREEZE_S)
+                place.kill(KILL_S)
         if killed:
             return "its supervisor was killed: try again"
         return reason_of(read_text(f"{path}/restore.log"), 1) if stream.problem is None else why(stream.problem)
@@ -441,7 +443,8 @@ def remove_strays(directory: Path, files: TaskDirectory) -> None:
 
     def unwanted(path: Path) -> bool:
         task = f"{files.tasks}/{'.'.join(path.name.split('.')[:3])}"
-        return str(path) not in [read_link(f"{task}/{link}") for link in ("image", "spent")]
+        # One becomes the other, and sometimes the first again.
+        return str(path) not in [read_link(f"{task}/{link}") for link in ("image", "spent", "image")]
 
     for image in directory.iterdir():
         remove_unlocked(image, unwanted)

@@ -16,6 +16,11 @@ error output>`. With both links, and only then, the task is in its image whateve
 one that is started on the directory begins parked. On `restore` it lets CRIU restore the processes; just before these
 run, `image` becomes `spent`. From then on they are the task, and all but `task.pid` is removed. A task that ends while
 there is `dumping` is lost: CRIU was killed while it had changed the processes.
+
+Nothing counts that restored processes say while the image is not spent. CRIU holds them for some milliseconds before it
+has that done; if it is killed then, the kernel lets them run until the supervisor has killed them. None of their output
+is stored, but what else they did, such as to files, they do once more when they are restored. No script that CRIU calls
+could stop them before: the first that it calls in these milliseconds is the one that spends the image.
 """
 
 import contextlib
@@ -282,7 +287,9 @@ class Place:
                     write_control(path, "1")
                 else:
                     self.freeze(0.2)
-                    send(self.members(), signal.SIGKILL)
+            send(self.members(), signal.SIGKILL)
+            # In version 1 what is frozen does not end.
+            with contextlib.suppress(OSError):
                 self.thaw()
             if not self.members():
                 return True
@@ -326,8 +333,12 @@ class OutputFile:
             rest.register(self.reader, select.POLLIN)
             while rest.poll(0) and self.copy():
                 pass
-            os.close(self.reader)
-            self.reader = -1
+            self.discard()
+
+    def discard(self) -> None:
+        """Close the pipe, whatever is in it."""
+        os.close(self.reader)
+        self.reader = -1
 
     def copy(self) -> bool:
         """Take what is in the pipe; False at its end. What cannot be stored is dropped: the task must not wait."""
@@ -391,6 +402,7 @@ class Supervisor:
         self.pipes: list[str] = []
         self.pipes_in_image: list[str] = []
         self.parked = False
+        self.restoring = False
         self.restorer = 0
         self.reports = -1
         self.ran_s = 0.0
@@ -452,11 +464,13 @@ class Supervisor:
 
     def _attach(self) -> list[str]:
         """New pipes for its output; their numbers on this host."""
-        numbers = [str(output.attach()) for output in self.outputs]
+        return [str(output.attach()) for output in self.outputs]
+
+    def _listen(self) -> None:
+        """From now on copy what is in the pipes."""
         self.streams = {output.reader: output for output in self.outputs}
         for file in self.streams:
             self.poll.register(file, select.POLLIN)
-        return numbers
 
     def _detach(self) -> None:
         """Store what its processes said last, now that there are none."""
@@ -478,6 +492,7 @@ class Supervisor:
         go, release = os.pipe()
         failed, fail = os.pipe()
         self.pipes = self._attach()
+        self._listen()
         self.main = os.fork()
         if self.main == 0:
             os.close(release)
@@ -560,7 +575,7 @@ class Supervisor:
             self.place().kill(0.05)
         elif not self.parked and os.path.lexists(f"{self.directory}/image"):
             self.place().kill(0.05)
-        elif self.parked and self.reports < 0 and self.restorer == 0 and os.path.exists(f"{self.directory}/restore"):
+        elif self.parked and self.reports < 0 and not self.restoring and os.path.exists(f"{self.directory}/restore"):
             self._restore()
 
     def _found_parked(self) -> bool:
@@ -594,7 +609,7 @@ class Supervisor:
         for old, output in zip(self.pipes_in_image, self.outputs, strict=True):
             command += ["--inherit-fd", f"fd[{output.writer}]:pipe:[{old}]"]
         enter = [value for key, value in entries if key == "enter"]
-        self.main, self.status = int(told["main"]), None
+        self.main, self.status, self.restoring = int(told["main"]), None, True
         if "first_number" in told:
             self.reports, report = os.pipe()
             self.poll.register(self.reports, select.POLLIN)
@@ -669,22 +684,36 @@ class Supervisor:
             self.poll.unregister(self.reports)
             os.close(self.reports)
             self.reports = -1
+            # If it was killed, the kernel has killed all others there, and it has told the end of none.
+            if self.restoring:
+                self._restored(signal.SIGKILL)
+            if self.status is None:
+                self.status = signal.SIGKILL
 
     def _restored(self, status: int) -> None:
         """CRIU has ended: either its processes are back, or it is in its image as before."""
-        self.restorer = 0
+        self.restoring, self.restorer = False, 0
         path = self.directory
         with contextlib.suppress(FileNotFoundError):
             if status == 0:
                 os.rename(f"{path}/image", f"{path}/spent")
         if os.path.lexists(f"{path}/spent"):
+            # Also where CRIU was killed after its script had done that: the kernel lets them run.
             self.parked = False
             with contextlib.suppress(OSError):
                 replace_file(f"{path}/task.pid", identity(self._main_number()).encode())
             remove(f"{path}/parked", f"{path}/spent", f"{path}/restore.log")
+            self._listen()
         else:
-            self.place().kill()
-            self._detach()
+            # If CRIU was killed, its script may run on, and spend the image only now. It is in the task's groups: once
+            # nothing is left there, that has happened or never will. Either way none of the processes is left and
+            # nothing that they said was stored, so the task is in its image. As long as any is left, that is not so.
+            while not self.place().kill():
+                pass
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{path}/spent", f"{path}/image")
+            for output in self.outputs:
+                output.discard()
             self.pipes = self.pipes_in_image
         remove(f"{path}/restore")
 
