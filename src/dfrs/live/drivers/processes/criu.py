@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from dfrs.live.drivers.processes import supervisor
-from dfrs.live.drivers.processes.image_files import CHUNK_BYTES, ImageError, Writer, lock_directory
+from dfrs.live.drivers.processes.image_files import CHUNK_BYTES, ImageError, Writer, make_locked
 from dfrs.live.drivers.processes.supervisor import read_text, replace_file, write_control
 
 VARIABLE = "DFRS_CRIU"
@@ -257,12 +257,12 @@ class Serve(_Stream):
 @contextlib.contextmanager
 def _folder() -> Generator[str]:
     """For sockets, whose paths must be short."""
-    with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
-        lock = lock_directory(folder)
-        try:
-            yield folder
-        finally:
-            os.close(lock)
+    folder, lock = make_locked(lambda: tempfile.mkdtemp(prefix=FOLDER))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 @contextlib.contextmanager

@@ -87,7 +87,7 @@ class TaskDirectory:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 # It may have been removed, and perhaps made again, in the meantime.
-                if _same(file, f"{self.path(task)}/lock"):
+                if is_at(file, f"{self.path(task)}/lock"):
                     yield file
                     return
             finally:
@@ -317,7 +317,8 @@ def _read(path: Callable[[int], str], segments: list[int], offset: int, limit: i
     return data, begin, end
 
 
-def _same(file: int, path: str) -> bool:
+def is_at(file: int, path: str) -> bool:
+    """Whether what was opened there is still there."""
     try:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except FileNotFoundError:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import struct
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import zstandard
 from pydantic import BaseModel, ConfigDict, Field
 
 from dfrs.live.drivers.base import DriverError, ImageFormat
+from dfrs.live.drivers.processes.directory import is_at
 from dfrs.live.drivers.processes.supervisor import RESERVE_BYTES, replace_file
 
 LEVEL = 1
@@ -196,6 +198,18 @@ def lock_directory(path: str | Path, *, wait: bool = True) -> int:
     return lock
 
 
+def make_locked(make: Callable[[], str]) -> tuple[str, int]:
+    """The directory that `make` makes, and its lock as of `lock_directory`. Raises OSError."""
+    while True:
+        path = make()
+        # Until it is locked, another may take it for nobody's and remove it.
+        with contextlib.suppress(FileNotFoundError):
+            lock = lock_directory(path)
+            if is_at(lock, path):
+                return path, lock
+            os.close(lock)
+
+
 def remove_unlocked(path: Path, unwanted: Callable[[Path], bool] = lambda path: True) -> None:
     """Remove a directory that nobody has locked, if it is unwanted."""
     with contextlib.suppress(OSError):
@@ -215,9 +229,7 @@ class StoredImage:
 
     def __init__(self, directory: Path, task: str, max_bytes: int, used_bytes: Callable[[], int]) -> None:
         self.directory, self.task, self.max_bytes, self.used_bytes = directory, task, max_bytes, used_bytes
-        self.path = f"{directory}/.new.{uuid.uuid4().hex}"
-        os.mkdir(self.path, 0o700)
-        self.lock = lock_directory(self.path)
+        self.path, self.lock = make_locked(lambda: tempfile.mkdtemp(prefix=".new.", dir=directory))
         self.files: dict[str, int] = {}
         self.counting = threading.Lock()
         self.bytes = 0
