@@ -17,9 +17,9 @@ DFRS = (sys.executable, "-m", "dfrs.cli.main")
 GROUPS = Path("/sys/fs/cgroup")
 
 
-def patiently(condition):
+def patiently(condition, patience_s=90.0):
     """Whether it comes to be so, however busy the machine is."""
-    return until(condition, 90.0)
+    return until(condition, patience_s)
 
 
 class User:

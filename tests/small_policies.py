@@ -117,15 +117,15 @@ class Swapper:
 
 
 class Turn:
-    """All jobs on one node; at each wake, on the next one."""
+    """All jobs on one node; at each wake, on the next one, while less than `most` memory has moved in the last hour."""
 
-    def __init__(self, period_s: float) -> None:
-        self.period_s = period_s
+    def __init__(self, period_s: float, most: float) -> None:
+        self.period_s, self.most = period_s, most
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         here = snapshot.task_nodes[snapshot.task_nodes >= 0]
         node = int(here[0]) if len(here) else 0
-        node = (node + (snapshot.cause == Cause.WAKE)) % len(snapshot.capacity)
+        node = (node + (snapshot.cause == Cause.WAKE and snapshot.moved < self.most)) % len(snapshot.capacity)
         needs = float((snapshot.jobs["need"] * snapshot.jobs["tasks"]).sum())
         yields = np.full(len(snapshot.jobs), min(1.0, float(snapshot.capacity[node, 0]) / max(needs, 1e-9)))
         return Target(np.full(len(snapshot.task_nodes), node), yields, snapshot.now_s + self.period_s)
