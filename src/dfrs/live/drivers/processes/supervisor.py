@@ -287,7 +287,8 @@ class Place:
                     write_control(path, "1")
                 else:
                     self.freeze(0.2)
-            send(self.members(), signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                send(self.members(), signal.SIGKILL)
             # In version 1 what is frozen does not end.
             with contextlib.suppress(OSError):
                 self.thaw()
@@ -545,7 +546,8 @@ class Supervisor:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                self._hear()
+                while self.reports >= 0:
+                    self._hear()
                 return False
             if pid == 0:
                 return True
@@ -671,8 +673,6 @@ class Supervisor:
 
     def _hear(self) -> None:
         """What the first process of the task's namespace says, which alone knows its processes by their numbers."""
-        if self.reports < 0:
-            return
         words = os.read(self.reports, 4096).decode()
         for line in words.splitlines():
             restorer, status = map(int, line.split())
