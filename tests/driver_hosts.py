@@ -113,7 +113,7 @@ def running(driver, which):
         if status.pid is None:
             return None
         try:
-            supervisor = "supervisor.py" in Path(f"/proc/{status.pid}/cmdline").read_text()
+            supervisor = "supervisor/__main__.py" in Path(f"/proc/{status.pid}/cmdline").read_text()
         except OSError:
             return None
         return None if supervisor else status.pid

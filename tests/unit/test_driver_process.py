@@ -196,7 +196,7 @@ class Unreadable:
             raise ModuleNotFoundError(f"No module named {name!r}")
 sys.meta_path.insert(0, Unreadable)
 del sys.argv[:3]
-exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"))
+exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"), {"__name__": "__main__", "__file__": sys.argv[0]})
 """
 
 

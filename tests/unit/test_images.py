@@ -21,11 +21,11 @@ from dfrs.live.drivers.base import ExitKind, TaskState
 from dfrs.live.drivers.processes import criu as criu_module
 from dfrs.live.drivers.processes import image_files as files_module
 from dfrs.live.drivers.processes import images as images_module
-from dfrs.live.drivers.processes import supervisor as supervisor_module
 from dfrs.live.drivers.processes.criu import find_criu
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, receive
 from dfrs.live.drivers.processes.images import Images
 from dfrs.live.drivers.processes.supervisor import living, pack, read_text, stat_fields, unpack
+from dfrs.live.drivers.processes.supervisor.loop import Supervisor
 from tests.driver_hosts import (
     MIB,
     PYTHON,
@@ -605,7 +605,7 @@ def test_an_image_that_is_spent_while_what_it_was_restored_to_is_killed(tmp_path
     (tmp_path / "spec").write_bytes(pack([("output_bytes", "1000")]))
     (tmp_path / "image").symlink_to("somewhere")
     (tmp_path / "restore").touch()
-    one = supervisor_module.Supervisor(str(tmp_path))
+    one = Supervisor(str(tmp_path))
     one.parked = True
     one._attach()
     for stream in one.outputs:

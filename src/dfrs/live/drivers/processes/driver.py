@@ -6,6 +6,7 @@ How shares, limits and counts are brought about is left to the class that is der
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -40,6 +41,8 @@ from dfrs.live.drivers.processes.image_files import Frames, History, ImageError,
 from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
 from dfrs.live.drivers.processes.profiles import Profiles
 
+PROGRAM = str(Path(supervisor.__file__).with_name("__main__.py"))
+"""Of the supervisor."""
 FREEZE_S = 2.0
 KILL_S = 5.0
 MOVE_S = 5.0
@@ -201,9 +204,7 @@ class SupervisedDriver(ABC):
             return ended
         if self.files.parked(task):
             # It was asked to, and no supervisor saw that.
-            return self.files.conclude(
-                task, Exit(kind=ExitKind.STOPPED, signal=supervisor.signal.SIGKILL, time_s=time.time())
-            )
+            return self.files.conclude(task, Exit(kind=ExitKind.STOPPED, signal=signal.SIGKILL, time_s=time.time()))
         here = name.endswith(supervisor.BOOT)
         if here:
             # Without its supervisor nobody would see it end.
@@ -278,7 +279,7 @@ class SupervisedDriver(ABC):
         try:
             with open(f"{path}/supervisor.log", "wb") as log:
                 return subprocess.Popen(
-                    [sys.executable, "-I", "-S", supervisor.__file__, path, str(lock)],
+                    [sys.executable, "-I", "-S", PROGRAM, path, str(lock)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -469,7 +470,7 @@ class SupervisedDriver(ABC):
         pid = supervisor.living(self.files.supervisor(task))
         if pid is not None:
             self._favour(pid)
-            supervisor.send([pid], supervisor.signal.SIGUSR1)
+            supervisor.send([pid], signal.SIGUSR1)
 
     def forget(self, task: TaskId) -> None:
         """Remove every trace of it but its output; nothing if it is not here."""
@@ -501,7 +502,7 @@ class SupervisedDriver(ABC):
     def _discard(self, task: TaskId, owner: Owner, *, output: bool = True) -> None:
         self._kill(task, owner)
         if (pid := supervisor.living(self.files.supervisor(task))) is not None:
-            supervisor.send([pid], supervisor.signal.SIGKILL)
+            supervisor.send([pid], signal.SIGKILL)
         for node in filter(None, (owner.came_from, owner.node)):
             self._clear(task, node)
         until = time.monotonic() + KILL_S

@@ -1,7 +1,7 @@
 """Check-points: the processes of a task in an image on the disk instead of in memory.
 
 An image is made while the task is frozen, and counts once the link `image` in the task's directory leads to it. The
-supervisor, which is not part of it, then ends the processes and stores what they said last (`supervisor.py` says how);
+supervisor, which is not part of it, then ends the processes and stores what they said last (see package `supervisor`);
 later it lets CRIU restore them as its own children. So whatever is killed at any instant, the task either goes on as
 it was, or is in a complete image.
 

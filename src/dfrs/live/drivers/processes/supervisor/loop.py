@@ -1,0 +1,337 @@
+"""The loop that stays with one task from its start to its end."""
+
+import contextlib
+import os
+import select
+import signal
+import time
+
+from .files import locked, read_link, read_text, remove, replace_file, unpack, values, write_control
+from .output import OutputFile
+from .place import Place
+from .program import HANDLED, become_program
+from .restorer import Restorer
+from .system import SET_CHILD_SUBREAPER, control_process, descendants, identity, send
+from .verdict import verdict
+
+TICK_S = 1.0
+"""How often it looks for a request to stop that no signal announced."""
+CLOCK_TICK_S = 0.25
+"""How often it asks whether a task with a time limit is paused."""
+
+
+class Supervisor:
+    """Runs one task to its end."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.entries = unpack(read_text(f"{directory}/spec"))
+        self.spec = dict(self.entries)
+        self.limit_s = float(self.spec["time_limit_s"]) if "time_limit_s" in self.spec else None
+        size = int(self.spec["output_bytes"])
+        self.outputs = (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
+        self.streams: dict[int, OutputFile] = {}
+        self.poll = select.poll()
+        self.pipes: list[str] = []
+        self.pipes_in_image: list[str] = []
+        self.parked = False
+        self.restoring = False
+        self.restorer = 0
+        self.reports = -1
+        self.ran_s = 0.0
+        self.seen_s: float | None = None
+        self.kill_at_s: float | None = None
+        self.looked_s = -TICK_S
+        self.timed_out = False
+        self.error = ""
+        self.status: int | None = None
+        self.main = 0
+
+    def place(self) -> Place:
+        """Where its processes are now: a move to another node changes that."""
+        return Place(dict(unpack(read_text(f"{self.directory}/owner"))), os.getpid(), "")
+
+    def enter_share(self) -> None:
+        """Be charged for the copying of output like the task itself: what floods its output slows itself alone."""
+        for path in values(self.entries, "join"):
+            # Without it the task's own entering fails as well, and says why.
+            with contextlib.suppress(OSError):
+                write_control(path, "0")
+
+    def _leave_share(self) -> None:
+        """Have time of its own: the end of a task must not wait for the CPU that the task has not got."""
+        if path := self.spec.get("leave"):
+            with contextlib.suppress(OSError):
+                write_control(path, "0")
+
+    def run(self, wake: int) -> None:
+        """Start it, stay with it until the last of its processes has ended, write how."""
+        failed = -1 if self._found_parked() else self._start()
+        self.poll.register(wake, select.POLLIN)
+        if failed >= 0:
+            self.poll.register(failed, select.POLLIN)
+        if self.parked:
+            # Who asked for it may have done so before it could be woken.
+            self._look()
+        while True:
+            for file, _ in self.poll.poll(self._patience_s() * 1000):
+                if stream := self.streams.get(file):
+                    if not stream.copy():
+                        self.poll.unregister(file)
+                elif file == wake:
+                    os.read(wake, 4096)
+                    self.looked_s = -TICK_S
+                elif file == failed:
+                    self.error = os.read(failed, 4096).decode("utf-8", "replace")
+                    self.poll.unregister(failed)
+                elif file == self.reports:
+                    self._hear()
+            if not self._reap() and not self._is_in_image():
+                break
+            if time.monotonic() - self.looked_s >= self._patience_s():
+                self._look()
+        self._detach()
+        if failed >= 0:
+            self.error = self.error or os.read(failed, 4096).decode("utf-8", "replace")
+        self._finish()
+
+    def _attach(self) -> list[str]:
+        """New pipes for its output; their numbers on this host."""
+        return [str(output.attach()) for output in self.outputs]
+
+    def _listen(self) -> None:
+        """From now on copy what is in the pipes."""
+        self.streams = {output.reader: output for output in self.outputs}
+        for file in self.streams:
+            self.poll.register(file, select.POLLIN)
+
+    def _detach(self) -> None:
+        """Store what its processes said last, now that there are none."""
+        for file, output in self.streams.items():
+            with contextlib.suppress(KeyError):
+                self.poll.unregister(file)
+            output.drain()
+        self.streams = {}
+
+    def _patience_s(self) -> float:
+        if self.kill_at_s is not None or self.timed_out:
+            return 0.1
+        if self.limit_s is None:
+            return TICK_S
+        return max(0.005, min(CLOCK_TICK_S, self.limit_s - self.ran_s))
+
+    def _start(self) -> int:
+        """Fork the task; the pipe on which it says why it could not run."""
+        go, release = os.pipe()
+        failed, fail = os.pipe()
+        self.pipes = self._attach()
+        self._listen()
+        self.main = os.fork()
+        if self.main == 0:
+            os.close(release)
+            become_program(self.entries, [output.writer for output in self.outputs], go, fail)
+        os.close(go)
+        os.close(fail)
+        for output in self.outputs:
+            output.detach()
+        # Nothing may run that is not on record: the child waits until it is, and ends if this process dies first.
+        with contextlib.suppress(OSError):
+            replace_file(f"{self.directory}/task.pid", identity(self.main).encode())
+        os.write(release, b"x")
+        os.close(release)
+        return failed
+
+    def _reap(self) -> bool:
+        """Collect what has ended; whether anything is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                while self.reports >= 0:
+                    self._hear()
+                return False
+            if pid == 0:
+                return True
+            if pid == self.restorer:
+                self._restored(status)
+            elif pid == self.main and self.reports < 0:
+                self.status = status
+
+    def _look(self) -> None:
+        """Is it to end: was that asked for, is its time up?"""
+        now_s = self.looked_s = time.monotonic()
+        if self.limit_s is not None and not self.timed_out:
+            frozen = self.parked or self.place().frozen()
+            if self.seen_s is not None and not frozen:
+                self.ran_s += now_s - self.seen_s
+            self.seen_s = None if frozen else now_s
+            self.timed_out = self.ran_s >= self.limit_s
+        if self.kill_at_s is None and os.path.lexists(f"{self.directory}/stop"):
+            place = self.place()
+            self.kill_at_s = now_s + float(os.readlink(f"{self.directory}/stop"))
+            send(place.members(), signal.SIGTERM)
+            # A paused program cannot act on the signal.
+            with contextlib.suppress(OSError):
+                place.thaw()
+        if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
+            self._leave_share()
+            self.place().kill(0.05)
+        elif not self.parked and os.path.lexists(f"{self.directory}/image"):
+            self.place().kill(0.05)
+        elif self.parked and self.reports < 0 and not self.restoring and os.path.exists(f"{self.directory}/restore"):
+            self._restore()
+
+    def _found_parked(self) -> bool:
+        """Whether it is in an image that an earlier supervisor, here or on another node, has left."""
+        words = read_link(f"{self.directory}/parked").split()
+        if not words or not os.path.lexists(f"{self.directory}/image"):
+            return False
+        self.ran_s, self.pipes, self.parked = float(words[0]), words[1:], True
+        return True
+
+    def _is_in_image(self) -> bool:
+        """With no process left: whether it goes on from its image one day, and has not ended."""
+        if not os.path.lexists(f"{self.directory}/image"):
+            return False
+        if not self.parked:
+            self._detach()
+            with contextlib.suppress(OSError):
+                os.symlink(" ".join((f"{self.ran_s:.3f}", *self.pipes)), f"{self.directory}/parked")
+                self.parked = True
+                self.seen_s = None
+        if os.path.lexists(f"{self.directory}/stop"):
+            self.kill_at_s, self.status = time.monotonic(), signal.SIGKILL
+        return self.kill_at_s is None
+
+    def _restore(self) -> None:
+        """Let its processes come back, by the command of `restore`, in the groups that it says."""
+        restorer = Restorer(self.directory)
+        self.pipes_in_image, self.pipes = self.pipes, self._attach()
+        for old, output in zip(self.pipes_in_image, self.outputs, strict=True):
+            restorer.connect(old, output.writer)
+        self.main, self.status, self.restoring = restorer.main, None, True
+        if restorer.first_number is None:
+            self.restorer = restorer.begin()
+        else:
+            self.reports = restorer.begin_apart()
+            self.poll.register(self.reports, select.POLLIN)
+        for output in self.outputs:
+            output.detach()
+
+    def _hear(self) -> None:
+        """What the first process of the task's namespace says, which alone knows its processes by their numbers."""
+        words = os.read(self.reports, 4096).decode()
+        for line in words.splitlines():
+            restorer, status = map(int, line.split())
+            if restorer:
+                self._restored(status)
+            else:
+                self.status = status
+        if not words:
+            self.poll.unregister(self.reports)
+            os.close(self.reports)
+            self.reports = -1
+            # If it was killed, the kernel has killed all others there, and it has told the end of none.
+            if self.restoring:
+                self._restored(signal.SIGKILL)
+            if self.status is None:
+                self.status = signal.SIGKILL
+
+    def _restored(self, status: int) -> None:
+        """CRIU has ended: either its processes are back, or it is in its image as before."""
+        self.restoring, self.restorer = False, 0
+        path = self.directory
+        with contextlib.suppress(FileNotFoundError):
+            if status == 0:
+                os.rename(f"{path}/image", f"{path}/spent")
+        if os.path.lexists(f"{path}/spent"):
+            # Also where CRIU was killed after its script had done that: the kernel lets them run.
+            self.parked = False
+            with contextlib.suppress(OSError):
+                replace_file(f"{path}/task.pid", identity(self._main_number()).encode())
+            remove(f"{path}/parked", f"{path}/spent", f"{path}/restore.log")
+            self._listen()
+        else:
+            # If CRIU was killed, its script may run on, and spend the image only now. It is in the task's groups: once
+            # nothing is left there, that has happened or never will. Either way none of the processes is left and
+            # nothing that they said was stored, so the task is in its image. As long as any is left, that is not so.
+            while not self.place().kill():
+                pass
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(f"{path}/spent", f"{path}/image")
+            for output in self.outputs:
+                output.discard()
+            self.pipes = self.pipes_in_image
+        remove(f"{path}/restore")
+
+    def _main_number(self) -> int:
+        """The number of its first process on this host."""
+        for pid in descendants(os.getpid()) if self.reports >= 0 else ():
+            numbers = [line for line in read_text(f"/proc/{pid}/status").splitlines() if line.startswith("NSpid:")]
+            if numbers and numbers[0].split()[-1] == str(self.main):
+                return pid
+        return self.main
+
+    def _finish(self) -> None:
+        self._leave_share()
+        while True:
+            try:
+                with locked(self.directory):
+                    dropped = {
+                        name: output.dropped
+                        for name, output in zip(("output", "error output"), self.outputs, strict=True)
+                    }
+                    told = verdict(self.place().entries, self.status or 0, self._cause(), self.error, dropped)
+                    replace_file(f"{self.directory}/exit.json", told.encode())
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(0.5)
+            else:
+                return
+
+    def _cause(self) -> str:
+        """Why it has ended, where that is more than the end of its program."""
+        if self.error:
+            return "not-started"
+        if self.kill_at_s is not None:
+            return "stopped"
+        if self.timed_out:
+            return "time-limit"
+        return "lost" if os.path.lexists(f"{self.directory}/dumping") else ""
+
+
+def _register(directory: str) -> bool:
+    """Become the task's only supervisor; False if it has one already."""
+    temporary = f"{directory}/supervisor.pid.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="ascii") as file:
+        file.write(identity(os.getpid()))
+    try:
+        os.link(temporary, f"{directory}/supervisor.pid")
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(temporary)
+    return True
+
+
+def _woken(number: int, frame: object) -> None:
+    """The signal's byte in the pipe is all that is wanted of it."""
+
+
+def main(directory: str, lock: int) -> None:
+    """Be the supervisor of a task. `lock` is the open lock of the task, let go when the supervisor is on record."""
+    os.chdir("/")
+    wake, waker = os.pipe()
+    for file in (wake, waker):
+        os.set_blocking(file, False)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    for number in HANDLED:
+        signal.signal(number, _woken)
+    control_process(SET_CHILD_SUBREAPER, 1)
+    if _register(directory):
+        supervisor = Supervisor(directory)
+        # With the lock: who holds it next may move everything that is in the task's groups.
+        supervisor.enter_share()
+        os.close(lock)
+        supervisor.run(wake)

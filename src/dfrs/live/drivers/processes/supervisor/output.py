@@ -1,0 +1,95 @@
+"""A task's output, on its way from a pipe into files of bounded size."""
+
+import contextlib
+import errno
+import os
+import select
+
+CHUNK_BYTES = 1 << 16
+RESERVE_BYTES = 16 << 20
+"""So much of the disk, or a sixteenth of a small one, is not filled with output."""
+
+
+class OutputFile:
+    """One of the task's outputs: a pipe, and the files that it is copied to, which may be there already."""
+
+    def __init__(self, directory: str, name: str, limit_bytes: int) -> None:
+        self.base = f"{directory}/{name}."
+        self.limit_bytes = limit_bytes
+        self.reader = self.writer = -1
+        self.start = self.end = self.dropped = 0
+        self.older: int | None = None
+        self.file = -1
+        before = sorted(int(file[len(name) + 1 :]) for file in os.listdir(directory) if file.startswith(f"{name}."))
+        if before:
+            self.start = self.end = before[-1]
+            self.older = before[-2] if len(before) > 1 else None
+        with contextlib.suppress(OSError):
+            self._open()
+            self.end = self.start + os.fstat(self.file).st_size
+
+    def attach(self) -> int:
+        """A new pipe to write into; its number on this host."""
+        self.reader, self.writer = os.pipe()
+        return os.fstat(self.reader).st_ino
+
+    def detach(self) -> None:
+        """Let go of the pipe's end for writing."""
+        os.close(self.writer)
+        self.writer = -1
+
+    def drain(self) -> None:
+        """Take all that is left in the pipe, to which nothing more is written, and close it."""
+        if self.reader >= 0:
+            rest = select.poll()
+            rest.register(self.reader, select.POLLIN)
+            while rest.poll(0) and self.copy():
+                pass
+            self.discard()
+
+    def discard(self) -> None:
+        """Close the pipe, whatever is in it."""
+        os.close(self.reader)
+        self.reader = -1
+
+    def copy(self) -> bool:
+        """Take what is in the pipe; False at its end. What cannot be stored is dropped: the task must not wait."""
+        data = memoryview(os.read(self.reader, CHUNK_BYTES))
+        more = len(data) > 0
+        while data:
+            try:
+                if self.file < 0 or self.end - self.start >= self.limit_bytes:
+                    self._rotate()
+                if self._scarce(len(data)):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                written = os.write(self.file, data[: self.limit_bytes - (self.end - self.start)])
+            except OSError:
+                self.dropped += len(data)
+                break
+            self.end += written
+            data = data[written:]
+        return more
+
+    def _scarce(self, more_bytes: int) -> bool:
+        """Whether so much more would need the last of the disk, which is for what must be on record."""
+        disk = os.fstatvfs(self.file)
+        return disk.f_bavail * disk.f_frsize - more_bytes < min(RESERVE_BYTES, disk.f_blocks * disk.f_frsize // 16)
+
+    def _rotate(self) -> None:
+        if self.older is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{self.base}{self.older}")
+            self.older = None
+        full, before, self.start = self.file, self.start, self.end
+        try:
+            self._open()
+        except OSError:
+            self.start = before
+            raise
+        if full >= 0:
+            os.close(full)
+            self.older = before
+
+    def _open(self) -> None:
+        path = f"{self.base}{self.start}"
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
