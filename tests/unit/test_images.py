@@ -76,7 +76,7 @@ def back(images, node, which=ONE):
 @pytest.mark.parametrize("own_numbers", [True, False])
 def test_in_control_groups_of_version_2(host, monkeypatch, own_numbers):
     if not own_numbers:
-        monkeypatch.setattr(images_module, "_taken", lambda numbers: True)
+        monkeypatch.setattr(images_module, "taken", lambda numbers: True)
     node, images = second_version(host), images_of(host)
     start(node, host)
     for paused in (False, True, False):
@@ -130,7 +130,7 @@ def test_a_tree_of_processes_with_threads(host):
         assert before == 4
         with pytest.MonkeyPatch.context() as patch:
             if not own_numbers:
-                patch.setattr(images_module, "_taken", lambda numbers: True)
+                patch.setattr(images_module, "taken", lambda numbers: True)
             images.checkpoint(task())
             back(images, node)
         assert advances(node)
@@ -283,7 +283,7 @@ def test_a_number_that_is_in_use_by_now(host):
         pid = start(node, host, FAMILY)
         images.checkpoint(task())
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(images_module, "_taken", lambda numbers: True)
+            patch.setattr(images_module, "taken", lambda numbers: True)
             back(images, node)
         end_supervisor(node)
         assert ended(node, task()).message == "its supervisor was killed"
@@ -579,7 +579,7 @@ def test_criu_killed_when_all_threads_are_about_to_run(host, tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(images_module, "RESTORED", script)
         if not own_numbers:
-            patch.setattr(images_module, "_taken", lambda numbers: True)
+            patch.setattr(images_module, "taken", lambda numbers: True)
         thread = threading.Thread(target=attempt, args=(lambda which: back(images, node, which), problems))
         thread.start()
         until((path / "held").exists)
@@ -631,7 +631,7 @@ def test_the_first_process_of_its_own_numbers_is_killed(host, tmp_path, monkeypa
     start(node, host)
     images.checkpoint(task())
     with monkeypatch.context() as patch:
-        patch.setattr(images_module, "_taken", lambda numbers: True)
+        patch.setattr(images_module, "taken", lambda numbers: True)
         if committed:
             back(images, node)
         else:

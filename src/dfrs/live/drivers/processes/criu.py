@@ -18,10 +18,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
 
 from dfrs.live.drivers.processes import supervisor
-from dfrs.live.drivers.processes.image_files import CHUNK_BYTES, ImageError, Writer, make_locked
+from dfrs.live.drivers.processes.image_files import CHUNK_BYTES, Counted, ImageError, Writer, make_locked
 from dfrs.live.drivers.processes.supervisor import read_text, replace_file, write_control
 
 VARIABLE = "DFRS_CRIU"
@@ -61,7 +62,8 @@ class Criu:
             command += ["--images-dir", folder, "--work-dir", folder, "--manage-cgroups=ignore", "--file-locks"]
             if freezer is not None:
                 command += ["--freeze-cgroup", freezer]
-            capture = _Capture(folder, writer)
+            counted = Counted(writer)
+            capture = Stream(f"{folder}/streamer-capture.sock", partial(_take, counted))
             # In the namespace that its processes know, where that is not this one.
             status, said = _call([*REMOVE_MARK, mark, *_enter_space(main), *command], timeout_s)
             capture.end()
@@ -71,7 +73,7 @@ class Criu:
             raise ImageError(why(capture.problem))
         if status != 0:
             raise ImageError(reason_of(said, status))
-        return sum(capture.sizes.values())
+        return counted.total()
 
     def restore_command(self, folder: str) -> list[str]:
         """The command that restores an image which is served at `folder`, as sibling of CRIU itself."""
@@ -146,16 +148,18 @@ def _enter_space(main: int) -> list[str]:
     return ["nsenter", "--target", str(parent_of(main)), "--pid", "--mount", "--"]
 
 
-class _Stream:
-    """The other side of CRIU's `--stream`: it asks for files by name, and passes a pipe for each."""
+class Stream:
+    """The other side of CRIU's `--stream`, a socket: it asks for files by name, and passes a pipe for each.
 
-    socket_name: str
+    `copy` takes or gives what a file holds through its pipe. CRIU that restores is told before whether it `has` a file.
+    """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, path: str, copy: Callable[[str, int], None], has: Callable[[str], bool] | None = None) -> None:
+        self.copy, self.has = copy, has
         self.problem: BaseException | None = None
         self.pumps: list[threading.Thread] = []
         self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(f"{folder}/{self.socket_name}")
+        self.listener.bind(path)
         self.listener.listen(1)
         self.connection: socket.socket | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -169,28 +173,27 @@ class _Stream:
                 (length,) = struct.unpack("<I", head)
                 # One field, the file's name: its key, its length, itself.
                 name = self.connection.recv(length, socket.MSG_WAITALL)[2:].decode()
-                if self._exists(name):
-                    _, (pipe, *_), _, _ = socket.recv_fds(self.connection, 1, 1)
-                    pump = threading.Thread(target=self._pump, args=(name, pipe), daemon=True)
-                    pump.start()
-                    self.pumps.append(pump)
-
-    def _exists(self, name: str) -> bool:
-        raise NotImplementedError
+                if self.has is not None:
+                    known = self.has(name)
+                    # One field, a truth value: its key, itself.
+                    self.connection.sendall(struct.pack("<I", 2) + bytes((8, known)))
+                    if not known:
+                        continue
+                _, (pipe, *_), _, _ = socket.recv_fds(self.connection, 1, 1)
+                pump = threading.Thread(target=self._pump, args=(name, pipe), daemon=True)
+                pump.start()
+                self.pumps.append(pump)
 
     def _pump(self, name: str, pipe: int) -> None:
         try:
             with contextlib.suppress(OSError):
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)
-            self._copy(name, pipe)
+            self.copy(name, pipe)
         except Exception as error:
             # Whatever it is: CRIU finds its pipe closed, and the caller the reason.
             self.problem = self.problem or error
         finally:
             os.close(pipe)
-
-    def _copy(self, name: str, pipe: int) -> None:
-        raise NotImplementedError
 
     def end(self) -> None:
         """CRIU has ended: what it wrote last is to be taken."""
@@ -210,48 +213,20 @@ class _Stream:
             self.connection.close()
 
 
-class _Capture(_Stream):
-    """Takes what CRIU dumps."""
-
-    socket_name = "streamer-capture.sock"
-
-    def __init__(self, folder: str, writer: Writer) -> None:
-        self.writer = writer
-        self.sizes: dict[str, int] = {}
-        super().__init__(folder)
-
-    def _exists(self, name: str) -> bool:
-        return True
-
-    def _copy(self, name: str, pipe: int) -> None:
-        while data := os.read(pipe, CHUNK_BYTES):
-            self.sizes[name] = self.sizes.get(name, 0) + len(data)
-            self.writer.write(name, data)
-        self.writer.close(name)
+def _take(writer: Writer, name: str, pipe: int) -> None:
+    """What CRIU dumps into a file."""
+    while data := os.read(pipe, CHUNK_BYTES):
+        writer.write(name, data)
+    writer.close(name)
 
 
-class Serve(_Stream):
-    """Gives CRIU what it restores from."""
-
-    socket_name = "streamer-serve.sock"
-
-    def __init__(self, folder: str, read: Callable[[str], Iterator[bytes] | None]) -> None:
-        self.read = read
-        super().__init__(folder)
-
-    def _exists(self, name: str) -> bool:
-        known = self.read(name) is not None
-        assert self.connection is not None
-        # One field, a truth value: its key, itself.
-        self.connection.sendall(struct.pack("<I", 2) + bytes((8, known)))
-        return known
-
-    def _copy(self, name: str, pipe: int) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            for data in self.read(name) or ():
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(pipe, view) :]
+def _give(read: Callable[[str], Iterator[bytes] | None], name: str, pipe: int) -> None:
+    """What CRIU restores from a file, which it need not read to its end."""
+    with contextlib.suppress(BrokenPipeError):
+        for data in read(name) or ():
+            view = memoryview(data)
+            while view:
+                view = view[os.write(pipe, view) :]
 
 
 @contextlib.contextmanager
@@ -266,10 +241,10 @@ def _folder() -> Generator[str]:
 
 
 @contextlib.contextmanager
-def served(read: Callable[[str], Iterator[bytes] | None]) -> Generator[tuple[str, Serve]]:
+def served(read: Callable[[str], Iterator[bytes] | None]) -> Generator[tuple[str, Stream]]:
     """A folder at which CRIU finds an image."""
     with _folder() as folder:
-        stream = Serve(folder, read)
+        stream = Stream(f"{folder}/streamer-serve.sock", partial(_give, read), lambda name: read(name) is not None)
         try:
             yield folder, stream
         finally:

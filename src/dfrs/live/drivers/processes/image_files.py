@@ -305,17 +305,13 @@ class Counted:
 
 def read_stored(path: str, codec: Codec) -> Iterator[bytes] | None:
     """What a file of an image holds; None if there is none."""
-    if not os.path.exists(path):
-        return None
+    return _unpacked(path, codec) if os.path.exists(path) else None
 
-    def chunks() -> Iterator[bytes]:
-        with open(path, "rb") as file:
-            if codec == "zstd":
-                yield from zstandard.ZstdDecompressor().read_to_iter(
-                    file, read_size=CHUNK_BYTES, write_size=CHUNK_BYTES
-                )
-            else:
-                while data := file.read(CHUNK_BYTES):
-                    yield data
 
-    return chunks()
+def _unpacked(path: str, codec: Codec) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        if codec == "zstd":
+            yield from zstandard.ZstdDecompressor().read_to_iter(file, read_size=CHUNK_BYTES, write_size=CHUNK_BYTES)
+        else:
+            while data := file.read(CHUNK_BYTES):
+                yield data

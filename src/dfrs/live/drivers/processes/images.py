@@ -29,12 +29,21 @@ from dfrs.live.drivers.processes.criu import (
     Criu,
     CriuKilledError,
     inner_number,
-    parent_of,
     reason_of,
     served,
     why,
 )
 from dfrs.live.drivers.processes.directory import TaskDirectory
+from dfrs.live.drivers.processes.dumping import (
+    FREEZE_S,
+    at_work,
+    dumpable,
+    freeze_between_programs,
+    numbers_of,
+    stays_frozen,
+    threads_of,
+    unharmed,
+)
 from dfrs.live.drivers.processes.image_files import (
     CHUNK_BYTES,
     IMAGE_FILE,
@@ -54,6 +63,7 @@ from dfrs.live.drivers.processes.image_files import (
     remove_unlocked,
     sync_directory,
 )
+from dfrs.live.drivers.processes.restoring import free_numbers, room, taken
 from dfrs.live.drivers.processes.supervisor import (
     Place,
     living,
@@ -61,27 +71,16 @@ from dfrs.live.drivers.processes.supervisor import (
     read_link,
     read_text,
     replace_file,
-    write_control,
 )
 
 IMAGES = "images"
 """The directory of images, below the root."""
 RESTORED = Path(__file__).with_name("restored.sh")
-FREEZE_S = 2.0
 KILL_S = 30.0
 """What was killed needs some of its share of the CPU to end."""
 DUMP_S = 600.0
 RESTORE_S = 600.0
 PARK_S = 30.0
-HARM_S = 5.0
-"""At most so long it is watched whether CRIU, which was killed, has left harm."""
-MEMORY_LIMITS = ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes", "memory.max")
-RESTORE_BYTES = 32 << 20
-"""What CRIU may need while it restores: of a small program, 2 MiB were too little and 4 MiB enough."""
-VFORK_WAITS = ("kernel_clone", "wait_for_vfork_done", "_do_fork")
-"""Where the kernel has a parent wait after vfork, by its versions."""
-OWN_NUMBERS = 2_000
-"""So many process numbers are left to CRIU in a namespace of its own."""
 
 
 class Images:
@@ -116,7 +115,7 @@ class Images:
 
         for task in self.files.ids():
             mark = f"{self.files.path(task)}/dumping"
-            if os.path.exists(mark) and not _at_work(mark):
+            if os.path.exists(mark) and not at_work(mark):
                 with contextlib.suppress(ImageError), self._locked(task):
                     self._examine(task)
 
@@ -125,11 +124,11 @@ class Images:
         mark = f"{self.files.path(task)}/dumping"
         owner = self.files.owner(task)
         threads = [int(word) for word in read_text(mark).split()]
-        if owner is None or _at_work(mark) or self.files.exit(task) is not None:
+        if owner is None or at_work(mark) or self.files.exit(task) is not None:
             return
         place = self.files.place(task, owner)
         paused = place.frozen()
-        if self._unharmed(place, threads):
+        if unharmed(place, threads):
             supervisor.remove(mark)
             if paused:
                 place.freeze(FREEZE_S)
@@ -187,21 +186,21 @@ class Images:
 
         The caller holds its lock. Where the dump or the block fails, the task goes on as it was.
         """
-        place, main = self._dumpable(task)
+        place, main = dumpable(self.files, task)
         paused = place.frozen()
         try:
-            if not _freeze_between_programs(place):
+            if not freeze_between_programs(place):
                 raise TryAgainError(f"task {task}: not all of it stopped within {FREEZE_S:g} s: try again")
-            numbers = _numbers(place)
+            numbers = numbers_of(place)
             counted, inner = Counted(writer), inner_number(main)
             target = Compressed(counted) if self.compress else counted
             mark = f"{self.files.path(task)}/dumping"
-            threads = _threads(place)
+            threads = threads_of(place)
             replace_file(mark, " ".join(map(str, threads)).encode())
             try:
                 plain = self.criu.dump(main, os.path.dirname(place.entries["freeze"]), mark, target, timeout_s)
             except CriuKilledError as error:
-                if not self._unharmed(place, threads):
+                if not unharmed(place, threads):
                     place.kill(KILL_S)
                     raise ImageError(f"task {task}: is lost: {error} while it made an image of it") from error
                 supervisor.remove(mark)
@@ -209,7 +208,7 @@ class Images:
             except ImageError as error:
                 supervisor.remove(mark)
                 raise ImageError(f"task {task}: cannot be check-pointed: {error}") from error
-            if os.path.lexists(f"{self.files.path(task)}/stop") or not _stays_frozen(place):
+            if os.path.lexists(f"{self.files.path(task)}/stop") or not stays_frozen(place):
                 raise ImageError(f"task {task}: cannot be check-pointed: it was told to go on or to end meanwhile")
             yield Manifest(
                 codec="zstd" if self.compress else "none",
@@ -227,43 +226,6 @@ class Images:
                     place.freeze(FREEZE_S) if paused and not os.path.lexists(f"{path}/stop") else place.thaw()
             raise
         self._wake(task)
-
-    @staticmethod
-    def _unharmed(place: Place, threads: list[int]) -> bool:
-        """Whether all threads go on after CRIU was killed: one into which it had put code ends as soon as it runs."""
-        ran = {thread: _slices(thread) for thread in threads}
-        place.thaw()
-        until = time.monotonic() + HARM_S
-        while time.monotonic() < until:
-            time.sleep(0.01)
-            if all(_slices(thread) > ran[thread] or supervisor.stat_fields(thread)[:1] != ["R"] for thread in threads):
-                break
-        return set(threads) <= set(_threads(place))
-
-    def _dumpable(self, task: TaskId) -> tuple[Place, int]:
-        """Where a task's processes are, and the first of them. Raises ImageError if they are no tree that runs."""
-        owner = self.files.owner(task)
-        if owner is None or self.files.exit(task) is not None:
-            raise ImageError(f"task {task}: does not run here")
-        place = self.files.place(task, owner)
-        if "freeze" not in place.entries:
-            raise ImageError(f"task {task}: cannot be check-pointed: needs control groups")
-        first = read_text(f"{self.files.path(task)}/task.pid")
-        main = living(first)
-        if place.supervisor is None or main is None:
-            raise ImageError(f"task {task}: cannot be check-pointed: its first process has not begun, or has ended")
-        # The supervisor's own child until it becomes the program.
-        if os.path.samefile(f"/proc/{main}/exe", f"/proc/{place.supervisor}/exe") and _same_text(
-            f"/proc/{main}/cmdline", f"/proc/{place.supervisor}/cmdline"
-        ):
-            raise TryAgainError(f"task {task}: is still starting: try again")
-        below = parent_of(main)
-        stray = [pid for pid in _children(below) if pid != main]
-        if below != place.supervisor:
-            stray += [pid for pid in _children(place.supervisor) if pid != below]
-        if stray:
-            raise ImageError(f"task {task}: cannot be check-pointed: process {stray[0]} of it has lost its parent")
-        return place, main
 
     def _wake(self, task: TaskId) -> None:
         pid = living(self.files.supervisor(task))
@@ -382,8 +344,8 @@ class Images:
                 supervisor.remove(f"{path}/supervisor.pid")
                 launch(path, lock)
             said = ""
-            with _room(enter, int(self.files.spec(task).get("memory_bytes", "0"))):
-                for own_space in (_taken(manifest.numbers), True):
+            with room(enter, int(self.files.spec(task).get("memory_bytes", "0"))):
+                for own_space in (taken(manifest.numbers), True):
                     said = self._try(task, place, manifest, image, enter, own_space, timeout_s)
                     # A number may have been taken meanwhile.
                     if not os.path.lexists(f"{path}/image") or own_space or "Can't fork" not in said:
@@ -409,7 +371,7 @@ class Images:
             entries = [("command", word) for word in command]
             entries += [("enter", file) for file in enter] + [("main", str(manifest.main))]
             if own_space:
-                entries.append(("first_number", str(_free_numbers(manifest.numbers))))
+                entries.append(("first_number", str(free_numbers(manifest.numbers))))
             try:
                 replace_file(f"{path}/restore", pack(entries))
             except OSError as error:
@@ -448,100 +410,6 @@ def remove_strays(directory: Path, files: TaskDirectory) -> None:
 
     for image in directory.iterdir():
         remove_unlocked(image, unwanted)
-
-
-@contextlib.contextmanager
-def _room(enter: list[str], limit_bytes: int) -> Generator[None]:
-    """Let a task's groups have more memory than its limit: CRIU needs some, and is in them while it restores."""
-    files = [f"{os.path.dirname(path)}/{name}" for path in enter for name in MEMORY_LIMITS]
-    # A limit of none is `max`; that which counts swap space as well is never the lower one.
-    files = [file for file in files if limit_bytes and read_text(file).strip().isdigit()]
-    for file in files:
-        with contextlib.suppress(OSError):
-            write_control(file, str(limit_bytes + RESTORE_BYTES))
-    try:
-        yield
-    finally:
-        for file in reversed(files):
-            with contextlib.suppress(OSError):
-                write_control(file, str(limit_bytes))
-
-
-def _freeze_between_programs(place: Place) -> bool:
-    """Freeze a task when none of its threads waits for its child to begin a program, which CRIU cannot interrupt.
-
-    Whether that was possible in time. Such a wait is short but for the freezing.
-    """
-    until = time.monotonic() + FREEZE_S
-    while place.freeze(FREEZE_S):
-        if not any(read_text(f"/proc/{thread}/wchan") in VFORK_WAITS for thread in _threads(place)):
-            return True
-        if time.monotonic() > until:
-            return False
-        place.thaw()
-        time.sleep(0.002)
-    return False
-
-
-def _stays_frozen(place: Place) -> bool:
-    """Whether it is frozen once CRIU has let go of it."""
-    until = time.monotonic() + FREEZE_S
-    while not place.frozen():
-        if place.entries["freeze_on"] not in read_text(place.entries["freeze"]) or time.monotonic() > until:
-            return False
-        time.sleep(0.001)
-    return True
-
-
-def _same_text(first: str, second: str) -> bool:
-    return read_text(first) == read_text(second)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in read_text(f"/proc/{pid}/task/{pid}/children").split()]
-
-
-def _threads(place: Place) -> list[int]:
-    """The numbers of all its threads on this host."""
-    group = os.path.dirname(place.entries["procs"])
-    return [int(word) for file in ("tasks", "cgroup.threads") for word in read_text(f"{group}/{file}").split()]
-
-
-def _at_work(mark: str) -> bool:
-    """Whether a shell still waits for CRIU to let go of a task: it has this mark among its words."""
-    return any(
-        mark in read_text(f"/proc/{entry}/cmdline").split("\0") for entry in os.listdir("/proc") if entry.isdigit()
-    )
-
-
-def _slices(thread: int) -> int:
-    """How often a thread was given the CPU."""
-    words = read_text(f"/proc/{thread}/schedstat").split()
-    return int(words[2]) if words else 0
-
-
-def _numbers(place: Place) -> list[int]:
-    """The numbers of all processes, threads, groups and sessions of a task, as it knows them."""
-    found: set[int] = set()
-    for thread in _threads(place):
-        for line in read_text(f"/proc/{thread}/status").splitlines():
-            if line.startswith(("NSpid:", "NSpgid:", "NSsid:")):
-                found.add(int(line.split()[-1]))
-    return sorted(found - {0})
-
-
-def _taken(numbers: tuple[int, ...]) -> bool:
-    """Whether one of these numbers is in use on this host."""
-    return any(os.path.exists(f"/proc/{number}") for number in numbers)
-
-
-def _free_numbers(numbers: tuple[int, ...]) -> int:
-    """From where on `OWN_NUMBERS` numbers are none of these."""
-    known = set(numbers)
-    first = int(read_text("/proc/sys/kernel/pid_max")) - OWN_NUMBERS
-    while known & set(range(first, first + OWN_NUMBERS)):
-        first -= OWN_NUMBERS
-    return first
 
 
 def cpu_flags() -> tuple[str, ...]:
