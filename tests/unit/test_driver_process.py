@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from dfrs.live.drivers.control_groups import v1 as cgroup_v1
 from dfrs.live.drivers.control_groups import v2 as cgroup_v2
 from dfrs.live.drivers.control_groups.groups import most_processes
-from dfrs.live.drivers.processes import driver as supervised
 from tests.driver_hosts import (
     BUSY,
     CPUS,
@@ -204,7 +204,7 @@ def test_account_need_not_be_able_to_read_the_interpreters_library(host, tmp_pat
     interpreter = tmp_path / "python"
     interpreter.write_text(f"#!{PYTHON} -IS\n{UNREADABLE}")
     interpreter.chmod(0o755)
-    monkeypatch.setattr(supervised.sys, "executable", str(interpreter))
+    monkeypatch.setattr(sys, "executable", str(interpreter))
     node = host.node()
     node.start(task(1), host.spec("id", "-un", account="nobody"), 0.5)
     node.start(task(2), host.spec("nosuchprogram", account="nobody"), 0.5)

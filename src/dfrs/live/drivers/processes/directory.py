@@ -125,6 +125,10 @@ class TaskDirectory:
         """What its supervisor was told; of entries that repeat, the last."""
         return dict(unpack(read_text(f"{self.path(task)}/spec")))
 
+    def memory_bytes(self, task: TaskId) -> int:
+        """Its memory requirement."""
+        return int(self.spec(task)["memory_bytes"])
+
     def owner(self, task: TaskId) -> Owner | None:
         """Who has it; None without such a task. Raises DriverError where the file is damaged."""
         text = read_text(f"{self.path(task)}/owner")

@@ -8,11 +8,8 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,39 +18,34 @@ from typing import BinaryIO
 import structlog
 
 from dfrs.live.drivers.base import (
-    Abilities,
     CheckpointRefusedError,
     DriverError,
     Exit,
     ExitKind,
-    NotYetError,
     PauseRefusedError,
     Stream,
     TaskId,
     TaskSpec,
     TaskState,
     TaskStatus,
-    Usage,
 )
 from dfrs.live.drivers.processes import supervisor
+from dfrs.live.drivers.processes.admission import Admission
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, TryAgainError, sync_directory
 from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
+from dfrs.live.drivers.processes.launching import entries_of, launch
+from dfrs.live.drivers.processes.mechanism import Mechanism
 from dfrs.live.drivers.processes.profiles import Profiles
 
-PROGRAM = str(Path(supervisor.__file__).with_name("__main__.py"))
-"""Of the supervisor."""
 FREEZE_S = 2.0
 KILL_S = 5.0
 MOVE_S = 5.0
 LAST_WORDS_S = 1.0
-ROUNDING_BYTES = 1 << 20
-"""Memory is given out in fractions of a node: so much more than there is may come of it."""
-
 log = structlog.get_logger(__name__)
 
 
-class SupervisedDriver(ABC):
+class SupervisedDriver(Mechanism):
     """A driver whose tasks are children of supervisors. `output_bytes` bounds the output of forgotten tasks here."""
 
     images: Images | None = None
@@ -67,9 +59,7 @@ class SupervisedDriver(ABC):
         self._supervisors: dict[TaskId, subprocess.Popen[bytes]] = {}
         self._ended: dict[TaskId, Exit] = {}
         self._damaged: set[TaskId] = set()
-        self._admitting = threading.Lock()
-        self._coming: dict[TaskId, int] = {}
-        """Memory of tasks that are being admitted."""
+        self._admission = Admission(self.files, node, memory_bytes)
 
     def _recover(self) -> None:
         """Bring what an earlier agent left half done to an end."""
@@ -86,68 +76,6 @@ class SupervisedDriver(ABC):
     def _is_here(self, task: TaskId) -> bool:
         """Whether it has been started or received, and not only been about to be. The caller holds its lock."""
         return bool(self.files.supervisor(task) or self.files.parked(task) or self.files.exit(task))
-
-    @property
-    @abstractmethod
-    def abilities(self) -> Abilities:
-        """See `base.Driver`."""
-
-    @abstractmethod
-    def _place(self, task: TaskId) -> dict[str, str]:
-        """Where a task's processes are to be, for its supervisor."""
-
-    @abstractmethod
-    def _prepare(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
-        """Make ready for its processes."""
-
-    @abstractmethod
-    def _extras(self, task: TaskId, spec: TaskSpec, share_cores: float) -> list[tuple[str, str]]:
-        """What its supervisor is told beyond what the task itself says."""
-
-    @abstractmethod
-    def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
-        """Bring its processes from the node of `owner` to this one; what was counted there and is not here."""
-
-    @abstractmethod
-    def _leave(self, task: TaskId, node: str) -> None:
-        """Remove what `node` had for a task that has moved away from it."""
-
-    @abstractmethod
-    def _clear(self, task: TaskId, node: str) -> None:
-        """Remove what `node` has for a task without processes."""
-
-    @property
-    @abstractmethod
-    def frees_memory(self) -> bool:
-        """Whether its pauses free memory: then no task comes before there is memory for it."""
-
-    @abstractmethod
-    def _free(self, task: TaskId) -> None:
-        """Free the memory of a task that is stopped. Raises PauseRefusedError."""
-
-    @abstractmethod
-    def _unfree(self, task: TaskId) -> None:
-        """It is about to go on, and its memory comes back."""
-
-    @abstractmethod
-    def _enter(self, task: TaskId) -> list[str]:
-        """Make ready for its processes, wherever it comes from; the files by which they enter."""
-
-    @abstractmethod
-    def _counted(self, task: TaskId, owner: Owner) -> dict[str, float]:
-        """All that was counted since it started, for another host."""
-
-    @abstractmethod
-    def _share(self, task: TaskId, share_cores: float) -> None:
-        """Give it that share."""
-
-    @abstractmethod
-    def _favour(self, pid: int) -> None:
-        """Let a supervisor, which is to end its task, no longer depend on the share of the task."""
-
-    @abstractmethod
-    def usage(self) -> Sequence[Usage]:
-        """See `base.Driver`."""
 
     def tasks(self) -> Sequence[TaskStatus]:
         """All tasks that this node has. One whose record is damaged is nobody's, and does not hide the others."""
@@ -227,7 +155,7 @@ class SupervisedDriver(ABC):
         extras = self._extras(task, spec, share_cores)
         if self.files.owner(task) is None:
             with self.profiles.prepared(task, spec) as (told, entries):
-                self.files.create(task, owner, _entries(task, told, self.node) + extras + entries)
+                self.files.create(task, owner, entries_of(task, told, self.node) + extras + entries)
         with self.files.locked(task) as lock:
             known = self.files.owner(task)
             if lock is None or known is None:
@@ -237,58 +165,16 @@ class SupervisedDriver(ABC):
             if self.files.supervisor(task) or self.files.exit(task):
                 return
             self._prepare(task, spec, share_cores)
-            self._supervisors[task] = self.launch(self.files.path(task), lock)
+            self._supervisors[task] = launch(self.files.path(task), lock)
 
-    @contextlib.contextmanager
-    def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> Generator[None]:
-        """Give a task memory, by default its requirement. Raises NotYetError as long as others have it.
-
-        What is told to several tasks at once is done in any order: one that is to come may be ahead of one that is to
-        be paused for it.
-        """
+    def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> contextlib.AbstractContextManager[None]:
+        """Give a task memory, by default its requirement, where its pauses free it: see `Admission.admitted`."""
         if not self.frees_memory:
-            yield
-            return
-        memory_bytes = self._limit(task) if memory_bytes is None else memory_bytes
-        with self._admitting:
-            others = [other for other in self.files.ids() if other != task and other not in self._coming]
-            used = sum(map(self._memory_of, others)) + sum(self._coming.values())
-            if used + memory_bytes > self.memory_bytes + ROUNDING_BYTES:
-                raise NotYetError(f"task {task}: waits until others have left node {self.node}'s memory")
-            self._coming[task] = memory_bytes
-        try:
-            yield
-        finally:
-            del self._coming[task]
-
-    def _memory_of(self, task: TaskId) -> int:
-        """What a task of this node may use of its memory."""
-        owner = self._owner(task)
-        if owner is None or owner.node != self.node or owner.handed:
-            return 0
-        if not self.files.supervisor(task) and not self.files.busy(task):
-            return 0
-        return 0 if self.files.freed(task) or not self._running(task) else self._limit(task)
+            return contextlib.nullcontext()
+        return self._admission.admitted(task, self._limit(task) if memory_bytes is None else memory_bytes)
 
     def _limit(self, task: TaskId) -> int:
-        return int(self.files.spec(task)["memory_bytes"])
-
-    @staticmethod
-    def launch(path: str, lock: int) -> subprocess.Popen[bytes]:
-        """Start the supervisor. It holds the lock, together with the caller, until it is on record."""
-        try:
-            with open(f"{path}/supervisor.log", "wb") as log:
-                return subprocess.Popen(
-                    [sys.executable, "-I", "-S", PROGRAM, path, str(lock)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={},
-                    pass_fds=(lock,),
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise DriverError(f"{path}: cannot start the task's supervisor: {error}") from error
+        return self.files.memory_bytes(task)
 
     def take(self, task: TaskId, share_cores: float) -> None:
         """Take over a task that another node of this host has handed."""
@@ -378,7 +264,7 @@ class SupervisedDriver(ABC):
                 node=self.node, transfers=history.transfers, place=self._place(task), carried=history.carried
             )
             self.files.drop_output(task)
-            self.files.create(task, arrived, _entries(task, spec, self.node) + self._extras(task, spec, 0.0))
+            self.files.create(task, arrived, entries_of(task, spec, self.node) + self._extras(task, spec, 0.0))
 
         try:
             self.images.receive(task, stream, create)
@@ -456,10 +342,10 @@ class SupervisedDriver(ABC):
         if self.images is None:
             raise DriverError(f"task {task}: cannot be restored: {self.why_no_images}")
 
-        def launch(path: str, lock: int) -> None:
-            self._supervisors[task] = self.launch(path, lock)
+        def begin(path: str, lock: int) -> None:
+            self._supervisors[task] = launch(path, lock)
 
-        self.images.restore(task, self._enter(task), launch)
+        self.images.restore(task, self._enter(task), begin)
 
     def stop(self, task: TaskId, grace_s: float) -> None:
         """Ask all its processes to end; kill what is left after `grace_s`. The first such request counts."""
@@ -548,24 +434,6 @@ class SupervisedDriver(ABC):
             problems.append(str(error))
         return ended, problems
 
-    @abstractmethod
-    def remove_node(self) -> None:
-        """Remove what the host keeps for the node itself. Raises DriverError that names a task which still runs."""
-
     def close(self) -> None:
         """Nothing is held; tasks run on."""
         self._collect()
-
-
-def _entries(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]:
-    """What a supervisor is told of a task."""
-    added = {"DFRS_JOB_ID": str(task.job), "DFRS_RANK": str(task.rank), "DFRS_TASKS": str(spec.tasks)}
-    added |= {"DFRS_PEERS": ",".join(spec.peers), "DFRS_NODE": node}
-    entries = [("directory", spec.directory), ("output_bytes", str(spec.output_bytes))]
-    entries += [("command", word) for word in spec.command]
-    entries += [("environment", f"{name}={value}") for name, value in (spec.environment | added).items()]
-    if spec.account is not None:
-        entries.append(("account", spec.account))
-    if spec.time_limit_s is not None:
-        entries.append(("time_limit_s", repr(spec.time_limit_s)))
-    return entries

@@ -1,0 +1,42 @@
+"""How a task's supervisor is started, and what it is told."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dfrs.live.drivers.base import DriverError, TaskId, TaskSpec
+from dfrs.live.drivers.processes import supervisor
+
+PROGRAM = str(Path(supervisor.__file__).with_name("__main__.py"))
+"""Of the supervisor."""
+
+
+def launch(path: str, lock: int) -> subprocess.Popen[bytes]:
+    """Start the supervisor. It holds the lock, together with the caller, until it is on record."""
+    try:
+        with open(f"{path}/supervisor.log", "wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", PROGRAM, path, str(lock)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={},
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise DriverError(f"{path}: cannot start the task's supervisor: {error}") from error
+
+
+def entries_of(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]:
+    """What a supervisor is told of a task."""
+    added = {"DFRS_JOB_ID": str(task.job), "DFRS_RANK": str(task.rank), "DFRS_TASKS": str(spec.tasks)}
+    added |= {"DFRS_PEERS": ",".join(spec.peers), "DFRS_NODE": node}
+    entries = [("directory", spec.directory), ("output_bytes", str(spec.output_bytes))]
+    entries += [("command", word) for word in spec.command]
+    entries += [("environment", f"{name}={value}") for name, value in (spec.environment | added).items()]
+    if spec.account is not None:
+        entries.append(("account", spec.account))
+    if spec.time_limit_s is not None:
+        entries.append(("time_limit_s", repr(spec.time_limit_s)))
+    return entries
