@@ -38,6 +38,7 @@ def why_no_groups():
 
 needs_groups = pytest.mark.skipif(bool(why_no_groups()), reason=why_no_groups() or "-")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+IN_GROUPS = [needs_root, needs_groups]
 
 
 def processes(mark):

@@ -13,13 +13,14 @@ import pytest
 from dfrs.live.drivers.control_groups.groups import mounts
 from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
 from dfrs.live.drivers.processes.criu import find_criu
-from tests.driver_hosts import MIB, PYTHON, Host, ended, running, task, until
+from tests.driver_hosts import IN_GROUPS, MIB, PYTHON, Host, ended, running, task, until
 
 UNPACKED = Path(__file__).parents[1] / ".venv/criu/criu"
 if UNPACKED.exists():
     os.environ.setdefault("DFRS_CRIU", str(UNPACKED))
 CRIU, WHY = find_criu()
 NEEDS_CRIU = pytest.mark.skipif(CRIU is None, reason=WHY or "-")
+WITH_CRIU = [*IN_GROUPS, NEEDS_CRIU]
 
 COUNTER = """
 import os, sys, time

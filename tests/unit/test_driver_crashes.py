@@ -10,22 +10,9 @@ import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from dfrs.live.drivers.processes import supervisor
-from tests.driver_hosts import (
-    BUSY,
-    CPUS,
-    ended,
-    host,
-    needs_groups,
-    needs_root,
-    processes,
-    running,
-    state,
-    task,
-    until,
-    used,
-)
+from tests.driver_hosts import BUSY, CPUS, IN_GROUPS, ended, host, processes, running, state, task, until, used
 
-pytestmark = [needs_root, needs_groups]
+pytestmark = IN_GROUPS
 __all__ = ["host"]
 
 CHANGES = ("mkdir", "rename", "rmdir", "unlink", "write", "kill")

@@ -7,23 +7,9 @@ from pathlib import Path
 import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from tests.driver_hosts import (
-    CPUS,
-    MIB,
-    PYTHON,
-    Host,
-    ended,
-    host,
-    needs_groups,
-    needs_root,
-    processes,
-    running,
-    state,
-    task,
-    until,
-)
+from tests.driver_hosts import CPUS, IN_GROUPS, MIB, PYTHON, Host, ended, host, processes, running, state, task, until
 
-pytestmark = [needs_root, needs_groups]
+pytestmark = IN_GROUPS
 __all__ = ["host"]
 
 

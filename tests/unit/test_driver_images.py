@@ -27,26 +27,12 @@ from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
 from dfrs.live.drivers.processes.image_files import ImageError
 from dfrs.live.drivers.processes.supervisor import living, stat_fields
-from tests.driver_hosts import (
-    MIB,
-    PYTHON,
-    Host,
-    ended,
-    host,
-    needs_groups,
-    needs_root,
-    processes,
-    running,
-    state,
-    task,
-    until,
-    used,
-)
+from tests.driver_hosts import MIB, PYTHON, Host, ended, host, processes, running, state, task, until, used
 from tests.images import (
     COUNTER,
-    NEEDS_CRIU,
     ONE,
     UNIFIED,
+    WITH_CRIU,
     Breaking,
     advances,
     counted,
@@ -58,7 +44,7 @@ from tests.images import (
     written,
 )
 
-pytestmark = [needs_root, needs_groups, NEEDS_CRIU]
+pytestmark = WITH_CRIU
 __all__ = ["host", "small_disk"]
 
 BUDGET = 1 << 30

@@ -24,30 +24,17 @@ from dfrs.live.drivers.processes import images as images_module
 from dfrs.live.drivers.processes.criu import find_criu
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, receive
 from dfrs.live.drivers.processes.images import Images
+from dfrs.live.drivers.processes.launching import launch
 from dfrs.live.drivers.processes.supervisor import living, pack, read_text, stat_fields, unpack
 from dfrs.live.drivers.processes.supervisor.loop import Supervisor
-from tests.driver_hosts import (
-    MIB,
-    PYTHON,
-    Host,
-    ended,
-    host,
-    needs_groups,
-    needs_root,
-    processes,
-    running,
-    state,
-    task,
-    until,
-    used,
-)
+from tests.driver_hosts import MIB, PYTHON, Host, ended, host, processes, running, state, task, until, used
 from tests.images import (
     COUNTER,
     CRIU,
     FAMILY,
-    NEEDS_CRIU,
     ONE,
     UNIFIED,
+    WITH_CRIU,
     Breaking,
     advances,
     counted,
@@ -60,7 +47,7 @@ from tests.images import (
     written,
 )
 
-pytestmark = [needs_root, needs_groups, NEEDS_CRIU]
+pytestmark = WITH_CRIU
 __all__ = ["host", "small_disk"]
 
 
@@ -69,7 +56,7 @@ def images_of(host, max_bytes=1 << 30, **options):
 
 
 def back(images, node, which=ONE):
-    images.restore(which, node.groups.group(str(which)).entries(), node.launch)
+    images.restore(which, node.groups.group(str(which)).entries(), launch)
 
 
 @pytest.mark.skipif(UNIFIED is None, reason="needs control groups of version 2")
