@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Snapshot
 from dfrs.model.errors import InputError
-from dfrs.model.needs import NEVER_S, TASK, USAGE, WEIGHTS, job_needs, new_tasks
+from dfrs.model.needs import NEVER_S, TASK, UNKNOWN, USAGE, WEIGHTS, job_needs, new_tasks
 from dfrs.policies.discovery.dynamic import best_weights
 from dfrs.policies.discovery.methods import DISCOVERIES, find_discovery, settings_of
 from dfrs.policies.names import find_policy
@@ -34,7 +34,8 @@ def usage_of(table, need, seconds, capacity):
     usage["seconds"] = seconds
     usage["used_s"] = np.array(divided(node, weight, need, capacity)) * seconds
     usage["share"] = table["weight"] / total[table["node"]] * np.array(capacity)[table["node"]]
-    usage["throttled_s"] = usage["waiting_s"] = usage["idle_s"] = np.nan
+    for name in UNKNOWN:
+        usage[name] = np.nan
     return usage
 
 
@@ -243,7 +244,7 @@ class TestObserve:
         table["weight"] = 10.0, 90.0
         usage = usage_of(table, [0.8, 1.0], 2.0, [1.0])
         usage["used_s"] = 0.04, 1.94
-        usage["waiting_s"][0], usage["idle_s"][0] = waiting_s, idle_s
+        usage["waiting_s"][0], usage["idle_s"][0], usage["delayed_s"][0] = waiting_s, idle_s, waiting_s
         after = find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1)).table
         assert (after["discovered_s"][0] == NEVER_S) == hidden
         assert (after["error"][0] > 0.1) == hidden

@@ -19,7 +19,6 @@ from dfrs.live.drivers.control_groups.groups import (
     mounts,
     move_all,
     quota,
-    waiting_s,
 )
 from dfrs.live.drivers.control_groups.v1 import NodeGroupV1
 from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
@@ -50,7 +49,6 @@ FILES = {
     "cpu.max": "max 100000",
     "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\nthrottled_usec 750000\n",
     "cgroup.threads": "1\n" * 65,
-    "cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1250000\nfull avg10=0.00 total=5\n",
     "cpuset.cpus": "",
     "memory.max": "max",
     "memory.current": "1048576\n",
@@ -146,7 +144,6 @@ def test_task_of_version_2(fake, writes):
         read_bytes=4097,
         written_bytes=8194,
         throttled_s=0.75,
-        waiting_s=1.25,
     )
     assert group.read() == expected
     assert group.limit_events() == UsageCounters(peak_bytes=2 << 20, oom_kills=2, refused_forks=4)
@@ -292,10 +289,7 @@ def test_small_parts(tmp_path):
     lines = "cgroup /a cgroup rw,cpu,cpuacct 0 0\ncgroup2 /u cgroup2 rw 0 0\ntmpfs /t tmpfs rw 0 0\n"
     first, second = mounts(lines)
     assert (first["cpu"], first["cpuacct"], second) == ("/a", "/a", "/u")
-    threads = tmp_path / "threads"
-    threads.write_text("1\n" * 65)
-    assert waiting_s(str(threads), "/no/such/file") is None
     entries = [("command", "a=b\nc"), ("command", ""), ("environment", "X=\udcff=ä")]
     assert unpack(pack(entries).decode("utf-8", "surrogateescape")) == entries
-    counted = add_counters(UsageCounters(cpu_s=1.0, peak_bytes=5, waiting_s=None), {"cpu_s": 2.0, "peak_bytes": 9})
-    assert (counted.cpu_s, counted.peak_bytes, counted.waiting_s) == (3.0, 9, None)
+    counted = add_counters(UsageCounters(cpu_s=1.0, peak_bytes=5, throttled_s=None), {"cpu_s": 2.0, "peak_bytes": 9})
+    assert (counted.cpu_s, counted.peak_bytes, counted.throttled_s) == (3.0, 9, None)

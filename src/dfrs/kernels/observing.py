@@ -1,7 +1,9 @@
 """Needs from usage alone: what each second says about a task's need, and the weights that follow (method OBSERVE).
 
-A task that uses less than it could have shows its need. One that uses all it could have shows only that it needs no
-less; what is believed of it is then a mixture: with probability `trust` its need still is where it was last seen,
+Where the host says how long a task was held up, that tells its need whatever else the host does: one that stood in line
+nearly whenever it did not run may need anything from what it used to what it used and waited for; any other one needs
+what it used, in the time in which it was not held up. Elsewhere a task that uses less than it could have shows its need.
+One that uses all it could have shows only that it needs no less; what is believed of it is then a mixture: with probability `trust` its need still is where it was last seen,
 between `low` and `high`, else it has changed and may be anything between its usage and `most`. `trust` decays with time
 as needs change once in `change_s` seconds on average. The estimate is the mean of the mixture, the error bar its
 standard deviation. Columns are those of `dfrs.model.needs`; `usage` is the smoothed usage while it shows the need,
@@ -25,8 +27,12 @@ SMOOTHING = 0.3
 DEVIATIONS = 4.0
 """A measurement farther off than this many standard deviations, and than ABSOLUTE, is another need."""
 WAITED, IDLE = 0.05, 0.1
-"""Who waited for the CPU for more than the first part of the time, and was idle for less than the second, wanted more:
-a task that drops late work, and so uses little of a little share, does not look satisfied by that."""
+"""Who was held up for more than the first part of the time, and idle for less than the second, wanted more: a task that
+drops late work, and so uses little of a little share, does not look satisfied by that."""
+LEAST_PROGRESS = 0.05
+"""A task that was held up for more than all but this part of the time says too little of what it needs."""
+UNSURE = 0.1
+"""Who may need more than is known, and whose error bar is longer than this, gets at least as much as all others."""
 LEAST_WEIGHT = 0.01
 """Of an estimate, when weights are made of it: nobody is left without any CPU, however little it used."""
 
@@ -35,8 +41,9 @@ LEAST_WEIGHT = 0.01
 def limited(table: Any, usage: Any, capacity: Floats, is_limited: Bools) -> None:
     """Which tasks may need more than they used, into `is_limited` (T,).
 
-    On a node that was idle for part of the time nobody is; elsewhere those are that used what they could have, or that
-    stood in line nearly whenever they did not run. A task that a quota stopped is, whatever the node did.
+    Those that stood in line nearly whenever they did not run, where the host says that. Where it does not: on a node
+    that was idle for part of the time nobody; elsewhere those that used what they could have. A task that a quota
+    stopped is, whatever the node did.
     """
     load = np.zeros(capacity.size)
     for t in range(table.size):
@@ -49,11 +56,14 @@ def limited(table: Any, usage: Any, capacity: Floats, is_limited: Bools) -> None
             used = usage[t].used_s / usage[t].seconds
             could = usage[t].share * (1.0 - RELATIVE) - ABSOLUTE
             full = load[table[t].node] >= here * (1.0 - RELATIVE) - ABSOLUTE
-            throttled = usage[t].throttled_s > RELATIVE * usage[t].seconds
             # Comparisons with NaN, where the host does not say, are false.
             seconds = usage[t].seconds
-            in_line = usage[t].waiting_s > WAITED * seconds and usage[t].idle_s < IDLE * seconds
-            is_limited[t] = throttled or (full and (used >= could or in_line))
+            throttled = usage[t].throttled_s > RELATIVE * seconds
+            if np.isnan(usage[t].delayed_s):
+                is_limited[t] = throttled or (full and used >= could)
+            else:
+                idle = usage[t].idle_s >= IDLE * seconds and usage[t].delayed_s < (1.0 - LEAST_PROGRESS) * seconds
+                is_limited[t] = throttled or (usage[t].delayed_s > WAITED * seconds and not idle)
 
 
 @kernel
@@ -119,6 +129,8 @@ def observe(now_s: float, table: Any, usage: Any, capacity: Floats, change_s: fl
         if row.declared == 1 or seconds <= 0.0:
             continue
         used = usage[t].used_s / seconds
+        if not is_limited[t] and usage[t].delayed_s > 0.0:
+            used = min(used / (1.0 - usage[t].delayed_s / seconds), used + usage[t].waiting_s / seconds)
         kept = np.exp(-seconds / memory_s)
         row.changes *= kept
         row.age_s = kept * row.age_s + seconds

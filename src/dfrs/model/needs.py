@@ -59,13 +59,25 @@ told, at `told_s`; `weight` its weight in force, 0 before the first. The rest is
 its own."""
 
 USAGE = np.dtype(
-    [("seconds", "f8"), ("used_s", "f8"), ("share", "f8"), ("throttled_s", "f8"), ("waiting_s", "f8"), ("idle_s", "f8")]
+    [
+        ("seconds", "f8"),
+        ("used_s", "f8"),
+        ("share", "f8"),
+        ("throttled_s", "f8"),
+        ("waiting_s", "f8"),
+        ("idle_s", "f8"),
+        ("delayed_s", "f8"),
+    ]
 )
 """What a task did since the last step, in the order of the table: `seconds` it was observed (0: not at all, or it was
 moved in between), `used_s` CPU seconds, of the reference node, `share` the fraction of the reference node that its
 weight guaranteed it, `throttled_s` seconds stopped by a quota, `waiting_s` seconds ready to run but not running, summed
-over its threads, `idle_s` seconds in which no thread was running or ready, if they took turns; the last three are NaN
-where the host does not say."""
+over its threads and in CPU seconds of the reference node, `idle_s` seconds in which no thread was running or ready, if
+they took turns, `delayed_s` seconds in which it was held up, as its threads were on average; the last four are NaN where
+the host does not say."""
+
+UNKNOWN = ("throttled_s", "waiting_s", "idle_s", "delayed_s")
+"""Columns of USAGE that are NaN where the host does not say."""
 
 Tasks = NDArray[np.void]
 Usage = NDArray[np.void]

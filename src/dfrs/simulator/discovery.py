@@ -17,7 +17,7 @@ from dfrs.kernels import sharing
 from dfrs.model.decisions import JOB, RUNNING, Cause, Policy, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.needs import USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
+from dfrs.model.needs import UNKNOWN, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,7 +134,8 @@ class _Host:
         usage = np.zeros(len(table), USAGE)
         usage["seconds"] = np.where(stopped, 0.0, end - begin)
         usage["used_s"], usage["share"] = used_s, granted
-        usage["throttled_s"] = usage["waiting_s"] = usage["idle_s"] = np.nan
+        for name in UNKNOWN:
+            usage[name] = np.nan
         return usage
 
     def _arrived(self, now: int) -> bool:

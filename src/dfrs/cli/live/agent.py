@@ -129,6 +129,7 @@ def agent(
         node=host_name() if name is None else check_name(name),
         host=host_identity(place),
         cpus=capacity.cores,
+        cpu_numbers=capacity.cpus,
         memory_bytes=capacity.memory_bytes,
         address=address,
         transfer_port=transfer_port,

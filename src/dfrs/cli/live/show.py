@@ -43,7 +43,7 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
         return "" if at is None else show_instant(at, time.time())
 
     granted = "" if job.yield_granted is None else f"{job.yield_granted:.2f} granted"
-    measured = "" if job.yield_measured is None else f"{job.yield_measured:.2f} measured"
+    received = "" if job.yield_received is None else f"{job.yield_received:.2f}±{job.yield_received_error:.2f} received"
     need = f"{need_text(job)} cores a task, {'estimated' if job.cpu_cores is None else 'declared'}"
     used = "" if job.used_cores is None else f"{show_cores(job.used_cores)} cores"
     if job.used_bytes is not None:
@@ -58,7 +58,8 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
         ("tasks", str(job.tasks)),
         ("need", need),
         ("memory", f"{show_bytes(job.memory_bytes)} a task"),
-        ("yield", ", ".join(filter(None, [granted, measured]))),
+        ("yield", ", ".join(filter(None, [received, granted]))),
+        ("not as granted", job.apart),
         ("minimum yield", f"{job.minimum_yield:g}" if job.minimum_yield else ""),
         ("uses now", used),
         ("nodes", ", ".join(job.nodes)),
@@ -67,7 +68,7 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
         ("started", instant(job.started_at)),
         ("ended", instant(job.ended_at)),
         ("CPU time", show_seconds(job.cpu_s)),
-        ("virtual time", show_seconds(job.virtual_s)),
+        ("virtual time", f"{show_seconds(job.virtual_s)} received, {show_seconds(job.virtual_granted_s)} granted"),
         ("stretch", "" if job.stretch is None else f"{job.stretch:.2f}"),
         ("after", ", ".join(map(str, job.after))),
         ("array index", "" if job.array_index is None else str(job.array_index)),

@@ -63,6 +63,11 @@ def yield_text(value: float | None) -> Text:
     return Text.assemble((bar(value, 4), style), f" {value:.2f}")
 
 
+def yield_of(job: Job) -> float | None:
+    """The yield that is shown of a job: what it receives, and before that is known, or where it cannot be, was granted."""
+    return job.yield_granted if job.yield_received is None else job.yield_received
+
+
 def need_text(job: Job) -> str:
     """What each task needs, in cores, with the error bar of an estimate."""
     if job.need_error_cores is None:
@@ -107,7 +112,7 @@ def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
             Text(job.state.value, style=_STATES.get(job.state, "")),
             str(job.tasks),
             need_text(job),
-            yield_text(job.yield_granted),
+            yield_text(yield_of(job)),
             show_bytes(job.memory_bytes),
             shorten(place_text(job.nodes), node),
             show_seconds(now - job.submitted_at),

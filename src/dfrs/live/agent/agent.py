@@ -26,6 +26,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
+from dfrs.live.agent.host_use import host_use
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
 from dfrs.live.drivers.base import Driver, DriverError, TaskId, Usage
@@ -35,6 +36,7 @@ from dfrs.live.protocol.wire import (
     Desire,
     FromController,
     Hello,
+    HostUse,
     Name,
     Output,
     Read,
@@ -73,6 +75,8 @@ class AgentSettings:
     node: str
     cpus: float
     """Capacity in cores."""
+    cpu_numbers: tuple[int, ...] = ()
+    """The CPUs whose time that is; none: what they do for others is not reported."""
     memory_bytes: int
     version: str
     host: str
@@ -309,7 +313,7 @@ class Agent:
                     rows, failing = asked.result(), ""
                 elif failing != (failing := str(error)):
                     log.warning("the driver cannot tell what tasks use", error=failing)
-            self._outbox.put(_report(rows))
+            self._outbox.put(_report(rows, host_use(self._settings.cpu_numbers)))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reconciler.shared.wait(), max(0.0, next_s - loop.time()))
             await asyncio.sleep(TOGETHER_S)
@@ -407,9 +411,10 @@ def _read(text: str | bytes) -> FromController | None:
         return None
 
 
-def _report(rows: Sequence[Usage]) -> ReportMessage:
+def _report(rows: Sequence[Usage], host: HostUse | None) -> ReportMessage:
     return ReportMessage(
         time_s=rows[0].time_s if rows else time.monotonic(),
+        host=host,
         samples=tuple(
             Sample(
                 task=row.task,
@@ -420,6 +425,8 @@ def _report(rows: Sequence[Usage]) -> ReportMessage:
                 written_bytes=row.written_bytes,
                 throttled_s=row.throttled_s,
                 waiting_s=row.waiting_s,
+                watched_s=row.watched_s,
+                delayed_s=row.delayed_s,
             )
             for row in rows
         ),

@@ -47,8 +47,8 @@ class _Figures(Collector):
         for name, words, value in (
             ("dfrs_cpu_cores", "CPU of all nodes.", now.cpus),
             ("dfrs_used_cores", "CPU that tasks use.", now.used_cores),
-            ("dfrs_minimum_yield", "Of running, paused and waiting jobs.", now.minimum_yield),
-            ("dfrs_median_yield", "Of running, paused and waiting jobs.", now.median_yield),
+            ("dfrs_minimum_yield", "The least that a running job receives.", now.minimum_yield),
+            ("dfrs_median_yield", "Half of the running jobs receive more.", now.median_yield),
             ("dfrs_jain_index", "Jain's index of the yields of those jobs.", now.jain),
             ("dfrs_minimum_yield_bound", "No schedule gives a higher minimum yield.", now.bound),
             ("dfrs_decision_seconds", "Time of the last decision.", now.decision_s),

@@ -101,10 +101,13 @@ class AgentAttachment:
             self._state.prices.observe(task, status.cost)
 
     def _observe(self, node: NodeRecord, report: ReportMessage) -> None:
+        node.load.report(report.time_s, report.host)
         for sample in report.samples:
             task = self._state.placement.find(sample.task)
-            if task is not None and node.number in task.at:
-                task.observe(report.time_s, sample)
+            job = self._state.jobs.get(sample.task.job)
+            if task is not None and job is not None and node.number in task.at:
+                declared = job.request.cpu_cores
+                task.observe(report.time_s, sample, node.hello.cpus if declared is None else declared)
 
     def detach(self) -> None:
         """The connection is gone; the node is silent from now on, and others have time to notice."""

@@ -16,6 +16,7 @@ from dfrs.engine.core import Core
 from dfrs.live.controller import tables
 from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS
 from dfrs.live.controller.observing import Observer
+from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.state import MOST_ENDED, State
 from dfrs.live.controller.tokens import Tokens
@@ -81,7 +82,9 @@ def _of_job(job: JobRecord) -> Mapping[str, Any]:
         "yield": job.yield_,
         "need": job.need,
         "why": job.why,
-        "tasks": [[task.target, task.started, list(task.at), task.transfers] for task in job.tasks],
+        "tasks": [
+            [task.target, task.started, list(task.at), task.transfers, task.received.state()] for task in job.tasks
+        ],
         "old": [[task.id.rank, task.id.attempt, list(task.at)] for task in job.old],
     }
 
@@ -97,6 +100,8 @@ def restore_shell(state: State, text: str) -> None:
         for rank, (target, started, nodes, *others) in enumerate(found["tasks"]):
             task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)
             task.transfers = others[0] if others else 0
+            if len(others) > 1:
+                task.received = ReceivedTime.restored(others[1])
             job.tasks.append(task)
             state.placement.restore(task, nodes)
         for rank, attempt, nodes in found["old"]:

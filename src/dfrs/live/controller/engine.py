@@ -384,7 +384,7 @@ class ControllerLoop:
 
     async def _find_bound(self, bound: Bound) -> None:
         try:
-            self.state.bound = await asyncio.to_thread(bound, views.due(self.state))
+            self.state.bound = await asyncio.to_thread(bound, views.on_nodes(self.state))
         except Exception:
             log.exception("the bound cannot be computed")
             self.state.bound = None

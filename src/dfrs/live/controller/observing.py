@@ -11,7 +11,7 @@ import structlog
 from dfrs.live.controller.records import JobRecord, TaskRecord
 from dfrs.live.controller.state import State
 from dfrs.model.instance import Floats
-from dfrs.model.needs import TASK, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
+from dfrs.model.needs import TASK, UNKNOWN, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
 SAME_SHARE = 0.002
 """A share that changes by no more than this part of it is the same, and nobody is told."""
@@ -101,11 +101,12 @@ class Observer:
             return
         usage["seconds"] = seconds
         usage["used_s"] = cpu_s / cores
-        for name in ("throttled_s", "waiting_s"):
+        for name in ("throttled_s", "waiting_s", "delayed_s"):
             first, last = getattr(before, name), getattr(now, name)
             if first is not None and last is not None and last >= first:
                 usage[name] = last - first
         usage["idle_s"] = np.maximum(seconds - cpu_s - usage["waiting_s"], 0.0)
+        usage["waiting_s"] /= cores
 
     def keep(self, revision: Revision) -> None:
         """Keep the table for the next step."""
@@ -221,7 +222,8 @@ class NeedsDiscovery:
 def _nothing(table: Tasks, capacity: Floats) -> Usage:
     """Shares in force, and nothing observed."""
     usage = np.zeros(len(table), USAGE)
-    usage["throttled_s"] = usage["waiting_s"] = usage["idle_s"] = np.nan
+    for name in UNKNOWN:
+        usage[name] = np.nan
     total = np.bincount(table["node"], table["weight"], len(capacity))[table["node"]]
     shares = np.divide(table["weight"], total, out=np.zeros(len(table)), where=total > 0)
     usage["share"] = shares * capacity[table["node"]]

@@ -201,8 +201,13 @@ class PlacementState:
             return
         observation.state, observation.transfers = status.state, status.transfers
         task.transfers = max(task.transfers, status.transfers)
-        if status.state is TaskState.EXITED:
+        if status.state is TaskState.RUNNING:
+            task.received.run(status.since_s)
+        elif status.state is not TaskState.EXITED:
+            task.received.stop(status.since_s)
+        else:
             observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+            task.received.stop(observation.exit.time_s)
             self._transfers.conclude(task)
 
     def _leave(self, node: NodeRecord, task: TaskRecord) -> None:
@@ -250,6 +255,8 @@ class PlacementState:
             observation.state, observation.order, observation.error = status.state, (0, 0.0), status.error
             observation.transfers, task.transfers = status.transfers, max(task.transfers, status.transfers)
             task.started = True
+            if status.state is TaskState.RUNNING:
+                task.received.run(status.since_s)
             if status.transfers < task.transfers:
                 observation.state = TaskState.HANDED
             elif status.state is TaskState.EXITED:

@@ -8,12 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
 from dfrs.live.protocol.ports import Link
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
-from dfrs.live.protocol.wire import Desired, Hello, Sample, StatusMessage
+from dfrs.live.protocol.wire import Desired, Hello, HostUse, Sample, StatusMessage
 from dfrs.model.nodes import Condition
 
+LATEST = 0.3
+"""Weight of the newest report in what a host's CPUs do now."""
+LEAST_APART_S = 0.5
+"""Reports that are nearer say too little: CPU time of a host is counted in hundredths of a second."""
 LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED})
 """States of a task that its node keeps alive."""
 
@@ -75,6 +80,7 @@ class TaskRecord:
     """Where the time begins that discovery looks at next: no weight on its node has changed since. None: the next
     report will be that."""
     used_cores: float | None = None
+    received: ReceivedTime = field(default_factory=ReceivedTime)
 
     @property
     def holder(self) -> int | None:
@@ -105,8 +111,8 @@ class TaskRecord:
         """The last report of its use."""
         return self.samples[-1][1] if self.samples else None
 
-    def observe(self, time_s: float, sample: Sample) -> None:
-        """Take in a report; one that is not later than the last is passed over."""
+    def observe(self, time_s: float, sample: Sample, most_cores: float) -> None:
+        """Take in a report of a task that can use `most_cores`; one that is not later than the last is passed over."""
         if self.samples:
             before_s, before = self.samples[-1]
             if time_s <= before_s:
@@ -116,6 +122,7 @@ class TaskRecord:
             elif sample.cpu_s >= before.cpu_s:
                 cores = (sample.cpu_s - before.cpu_s) / (time_s - before_s)
                 self.used_cores = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
+        self.received.report(time_s - self.samples[-1][0] if self.samples else 0.0, sample, most_cores)
         self.samples = (*self.samples[-1:], (time_s, sample))
         if self.base is None:
             self.base = self.samples[-1]
@@ -230,6 +237,30 @@ class JobRecord:
         }
 
 
+@dataclass(slots=True)
+class HostLoad:
+    """What the CPUs of a node do, by its last reports."""
+
+    last: tuple[float, HostUse] | None = None
+    cpus: tuple[int, ...] = ()
+    busy_cores: float = 0.0
+    steal_cores: float = 0.0
+
+    def report(self, time_s: float, use: HostUse | None) -> None:
+        """Take in what a node says at that time of the host's clock."""
+        if use is None:
+            self.last, self.busy_cores, self.steal_cores = None, 0.0, 0.0
+            return
+        before_s, before = self.last or (time_s, use)
+        seconds = time_s - before_s
+        if self.last is not None and 0 < seconds < LEAST_APART_S:
+            return
+        self.last, self.cpus = (time_s, use), use.cpus
+        if seconds > 0 and use.busy_s >= before.busy_s:
+            self.busy_cores += LATEST * ((use.busy_s - before.busy_s) / seconds - self.busy_cores)
+            self.steal_cores += LATEST * (max(0.0, use.steal_s - before.steal_s) / seconds - self.steal_cores)
+
+
 @dataclass(slots=True, eq=False)
 class NodeRecord:
     """A node."""
@@ -247,6 +278,7 @@ class NodeRecord:
     """When it last said anything; after a start of the controller, that start."""
     link: Link | None = None
     """There, once it has been welcomed."""
+    load: HostLoad = field(default_factory=HostLoad)
     desired: dict[TaskId, Desired] = field(default_factory=dict[TaskId, Desired])
     outbox: dict[TaskId, Desired] = field(default_factory=dict[TaskId, Desired])
 

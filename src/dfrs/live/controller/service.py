@@ -279,7 +279,8 @@ class Controller:
         """As `Service.explain`."""
         found = self.job(job)
         now = found.why or found.state.value
-        return Explanation(job=found, now=now, history=tuple(self.activity(job=job)), bound=self.state.bound)
+        bound = views.bound(self.state, views.happiness(self.state)[0])
+        return Explanation(job=found, now=now, history=tuple(self.activity(job=job)), bound=bound)
 
     async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
         """As `Service.output`."""

@@ -22,10 +22,14 @@ LATEST_START_S = 10 * 366 * 86400.0
 """So far ahead a requested start may be."""
 KEPT_S = 86400.0
 """So long a lost node is still shown."""
+LEAST_YIELD, LEAST_NEED = 0.05, 1e-6
+"""So that what is divided by a measured yield stays finite, and no job needs nothing."""
 LEAST_ERROR_CORES = 0.01
 """Error bars are not shown any shorter."""
 LEAST_S = 10.0
 """Flow and virtual times count as at least so long in a stretch."""
+APART = 0.05
+"""What was received differs from what was granted when it does by more than this, and by two standard deviations."""
 VERSION = __version__
 
 
@@ -164,10 +168,12 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: J
     request, need = record.request, need_cores(state, record)
     row = state.picture.row(record.id)
     known = record.row if row is None else row
-    virtual = 0.0
+    granted_s = 0.0
     if known is not None and record.registered:
         then_s = state.picture.snapshot.now_s if row is not None else at - state.epoch
-        virtual = virtual_s(known, then_s, at - state.epoch)
+        granted_s = virtual_s(known, then_s, at - state.epoch)
+    measured_s, received = received_virtual_s(record, at), received_yield(record)
+    virtual = granted_s if measured_s is None else measured_s
     used, flow_s = used_cores(record.tasks), max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
     samples = [task.usage for task in record.tasks if task.usage is not None and task.exit is None]
     return Job(
@@ -184,7 +190,9 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: J
         memory_bytes=state.memory_bytes(request),
         minimum_yield=request.minimum_yield,
         yield_granted=record.yield_ if record.placed else None,
-        yield_measured=None if used is None else min(1.0, used / (need * request.tasks)),
+        yield_received=None if received is None else received[0],
+        yield_received_error=None if received is None else received[1],
+        apart=_apart(state, record, received),
         used_cores=used,
         used_bytes=sum(sample.memory_bytes for sample in samples) if samples else None,
         cpu_s=cpu_s(record),
@@ -194,6 +202,7 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: J
         ended_at=ended_at,
         start_at=request.start_at,
         virtual_s=virtual,
+        virtual_granted_s=granted_s,
         stretch=max(LEAST_S, flow_s) / max(LEAST_S, virtual),
         estimate_s=request.estimate_s,
         after=request.after,
@@ -205,6 +214,50 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: J
         exit_code=None if outcome is None else outcome.code,
         profile=request.profile,
     )
+
+
+def received_yield(record: JobRecord) -> tuple[float, float] | None:
+    """(yield that its worst served task received in the last seconds, its error bar); None where it is not measured."""
+    known = [task.received.yield_now for task in record.tasks if task.exit is None]
+    return min((each for each in known if each is not None), default=None)
+
+
+def received_virtual_s(record: JobRecord, at: float) -> float | None:
+    """Virtual time of its least advanced task, as it was received; None where that is not measured."""
+    known = [task.received.virtual_s(at) for task in record.tasks]
+    return min((each for each in known if each is not None), default=None)
+
+
+def _apart(state: State, record: JobRecord, received: tuple[float, float] | None) -> str:
+    """Why what it receives is not what it was granted, in words; empty where it is."""
+    if received is None or not record.placed or abs(received[0] - record.yield_) <= max(APART, 2.0 * received[1]):
+        return ""
+    if received[0] > record.yield_:
+        return "others leave it more than it was granted, or it needs less than it is taken to need"
+    worst = min(
+        (task for task in record.tasks if task.received.yield_now is not None),
+        key=lambda task: task.received.yield_now or (1.0, 0.0),
+    )
+    node = state.nodes[worst.target]
+    return f"{node.name}: {why_less(state, node)}"
+
+
+def outside_cores(state: State, node: NodeRecord) -> float:
+    """What programs that are no tasks use of a node's CPUs; those of other nodes that have the same CPUs are tasks."""
+    same = [each for each in state.nodes if (each.hello.host, each.load.cpus) == (node.hello.host, node.load.cpus)]
+    used = sum(task.used_cores or 0.0 for each in same for task in state.placement.on(each.number))
+    return max(0.0, node.load.busy_cores - used)
+
+
+def why_less(state: State, node: NodeRecord) -> str:
+    """What keeps tasks of a node from what they were granted."""
+    others, stolen = outside_cores(state, node), node.load.steal_cores
+    words: list[str] = []
+    if others > APART * node.hello.cpus:
+        words.append(f"programs beside the cluster's use {others:.2f} cores of its host")
+    if stolen > APART * node.hello.cpus:
+        words.append(f"{stolen:.2f} cores are taken by other virtual machines")
+    return "; ".join(words) or "its CPUs are not shared as exactly as that, or the shares are new"
 
 
 def _error_cores(state: State, record: JobRecord) -> float | None:
@@ -288,22 +341,51 @@ def is_present(state: State, node: NodeRecord) -> bool:
 
 
 def happiness(state: State) -> tuple[float | None, float | None, float | None]:
-    """Minimum, median and Jain's index of the yields of all jobs that the policy sees and that could run by now."""
-    yields = due(state).jobs["yield_"]
-    if not len(yields):
+    """Minimum, median and Jain's index of the yields that running jobs receive; granted ones until they are measured.
+
+    Jobs that wait or are paused are counted beside, see `Cluster.jobs`.
+    """
+    found: list[float] = []
+    for record in running(state):
+        received = received_yield(record)
+        found.append(record.yield_ if received is None else received[0])
+    if not found:
         return None, None, None
+    yields = np.array(found)
     squares = float((yields * yields).sum())
     jain = 1.0 if squares == 0.0 else float(yields.sum()) ** 2 / (len(yields) * squares)
     return float(yields.min()), float(np.median(yields)), min(1.0, jain)
 
 
-def due(state: State) -> Snapshot:
-    """The present without jobs whose requested start is to come."""
+def running(state: State) -> list[JobRecord]:
+    """Jobs that are on nodes, and are to go on there."""
+    return [record for record in state.jobs.values() if record.placed and record.outcome is None and record.registered]
+
+
+def wanted_cores(record: JobRecord) -> float | None:
+    """What a task of it would use if all had what they can use: the most of its tasks; None where that is unknown."""
+    found: list[float] = []
+    for task in record.tasks:
+        received = task.received.yield_now
+        if received is not None and task.used_cores is not None:
+            found.append(task.used_cores / max(received[0], LEAST_YIELD))
+    return max(found, default=None)
+
+
+def on_nodes(state: State) -> Snapshot:
+    """The present without jobs that wait or are paused, for a bound on the yields received.
+
+    Who uses less than it is taken to need is taken to need that.
+    """
     snapshot = state.picture.snapshot
-    kept = ~(snapshot.jobs["requested_start_s"] > state.settings.clock() - state.epoch)
-    if kept.all():
-        return snapshot
+    kept = snapshot.jobs["state"] == RUNNING
     jobs = snapshot.jobs[kept]
+    if state.reference_cores is not None:
+        for row in range(len(jobs)):
+            record = state.jobs.get(int(jobs["id"][row]))
+            wanted = None if record is None else wanted_cores(record)
+            if wanted is not None:
+                jobs["need"][row] = max(LEAST_NEED, min(jobs["need"][row], wanted / state.reference_cores))
     return replace(
         snapshot,
         jobs=jobs,
@@ -311,6 +393,11 @@ def due(state: State) -> Snapshot:
         subject=-1,
         task_nodes=snapshot.task_nodes[np.repeat(kept, snapshot.jobs["tasks"])],
     )
+
+
+def bound(state: State, least: float | None) -> float | None:
+    """The best minimum yield that running jobs can have; what they have is possible, whatever was last computed."""
+    return None if state.bound is None or least is None else max(state.bound, least)
 
 
 def total_used(state: State) -> float:
@@ -359,7 +446,7 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
         minimum_yield=least,
         median_yield=median,
         jain=jain,
-        bound=state.bound,
+        bound=bound(state, least),
         decisions=decisions,
         decision_s=state.decision_s,
         shadow_differs=shadow_differs,
@@ -370,14 +457,14 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
 def point(state: State, now: float) -> TimePoint:
     """This instant."""
     least, median, jain = happiness(state)
-    running = int((state.picture.jobs["state"] == RUNNING).sum())
+    number = len(running(state))
     return TimePoint(
         time=now,
         minimum_yield=least,
         median_yield=median,
         jain=jain,
-        bound=state.bound,
-        running=running,
-        waiting=sum(1 for job in state.jobs.values() if job.outcome is None) - running,
+        bound=bound(state, least),
+        running=number,
+        waiting=sum(1 for job in state.jobs.values() if job.outcome is None) - number,
         used_cores=total_used(state),
     )

@@ -131,7 +131,12 @@ class Usage:
     throttled_s: float | None = None
     """Time in which its quota kept it from running."""
     waiting_s: float | None = None
-    """Time in which some thread could have run and did not (pressure, or run-queue delay)."""
+    """Time in which its threads, together, could have run and did not. This and what follows is counted since this
+    driver first looked at the task, and begins anew with another one."""
+    watched_s: float | None = None
+    """Time in which it was looked at and not paused."""
+    delayed_s: float | None = None
+    """Time of that in which it was held up; see `run_delays`."""
 
 
 class ImageFormat(Wire):

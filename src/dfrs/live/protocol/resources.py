@@ -119,8 +119,13 @@ class Job(ApiModel):
     minimum_yield: float
     yield_granted: float | None
     """Of its present need, by the policy; None where it does not run."""
-    yield_measured: float | None
-    """CPU used in the last seconds / need."""
+    yield_received: float | None
+    """By its worst served task in the last seconds, as its node measured it; None where it does not run, or its node
+    cannot tell."""
+    yield_received_error: float | None
+    """Half-width of its error bar: a standard deviation."""
+    apart: str = ""
+    """Why the two differ, in words; empty where they do not."""
     used_cores: float | None
     """Of all its tasks, in the last seconds."""
     used_bytes: int | None
@@ -133,7 +138,9 @@ class Job(ApiModel):
     ended_at: float | None
     start_at: float | None
     virtual_s: float
-    """Integral of the yield over time."""
+    """Integral over time of the yield received; of that granted where its nodes cannot tell."""
+    virtual_granted_s: float = 0.0
+    """Integral over time of the yield granted."""
     stretch: float | None
     """Flow time / virtual time, each at least 10 s."""
     estimate_s: float | None

@@ -118,6 +118,18 @@ class Sample(Wire):
     written_bytes: Bytes | None = None
     throttled_s: Seconds | None = None
     waiting_s: Seconds | None = None
+    watched_s: Seconds | None = None
+    delayed_s: Seconds | None = None
+
+
+class HostUse(Wire):
+    """What the CPUs of a node have done since its host started, for tasks and for all else, in CPU seconds."""
+
+    cpus: tuple[Annotated[int, Field(ge=0, lt=65536)], ...] = Field(max_length=65536)
+    """Their numbers: nodes of a host may have the same ones."""
+    busy_s: Seconds
+    steal_s: Seconds
+    """Wanted by this host, and given to another virtual machine."""
 
 
 class ReportMessage(Wire):
@@ -126,6 +138,8 @@ class ReportMessage(Wire):
     kind: Literal["report"] = "report"
     time_s: Seconds
     """Monotonic clock of the host."""
+    host: HostUse | None = None
+    """None where the host does not tell."""
     samples: tuple[Sample, ...] = ()
 
 

@@ -34,6 +34,7 @@ from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
 from dfrs.live.drivers.processes.image_files import ImageError, TryAgainError
 from dfrs.live.drivers.processes.images import IMAGES, Images
 from dfrs.live.drivers.processes.supervisor import read_text, write_control
+from dfrs.live.drivers.run_delays import RunDelays, count
 
 STAYING_BYTES, STAYING_PART = 8 << 20, 64
 """Of a paused task so much may stay in memory, and this part of its requirement: what the kernel keeps of it."""
@@ -79,6 +80,7 @@ class ProcessDriver(SupervisedDriver):
         self._swapping = threading.Lock()
         self._leaving: dict[str, int] = {}
         """What tasks that are being paused will have of the swap space."""
+        self._delays = RunDelays()
         self.images, self.why_no_images = images_of(root, images_bytes)
         self._recover()
 
@@ -253,22 +255,30 @@ class ProcessDriver(SupervisedDriver):
             owner = self.files.owner(task)
             if owner is None or owner.node != self.node or not self._running(task):
                 continue
-            used = self.groups.group(name).read()
+            group = self.groups.group(name)
+            used = group.read()
             if owner.carried:
                 used = add_counters(used, owner.carried)
+            now = time.monotonic()
+            watched_s, delayed_s, waiting_s = self._delays.look(
+                task, now, used.cpu_s, count(group.threads()), stopped=self.files.place(task, owner).frozen()
+            )
             rows.append(
                 Usage(
                     task=task,
-                    time_s=time.monotonic(),
+                    time_s=now,
                     cpu_s=used.cpu_s,
                     memory_bytes=used.memory_bytes,
                     swap_bytes=used.swap_bytes,
                     read_bytes=used.read_bytes,
                     written_bytes=used.written_bytes,
                     throttled_s=used.throttled_s,
-                    waiting_s=used.waiting_s,
+                    waiting_s=waiting_s if self.groups.measures_waiting else None,
+                    watched_s=watched_s if self.groups.measures_waiting else None,
+                    delayed_s=delayed_s if self.groups.measures_waiting else None,
                 )
             )
+        self._delays.keep(row.task for row in rows)
         return rows
 
     def remove_node(self) -> None:

@@ -32,8 +32,6 @@ PIDS = 32_768
 """The kernel's default for pid_max."""
 PROCESSES_PART = 0.15
 """Of all processes and threads that a host may have: what one task may have."""
-THREADS = 64
-"""Above so many, run-queue delays are not read: it would cost more than it tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,6 @@ class UsageCounters:
     read_bytes: int | None = None
     written_bytes: int | None = None
     throttled_s: float | None = None
-    waiting_s: float | None = None
 
 
 class TaskGroup(Protocol):
@@ -80,6 +77,10 @@ class TaskGroup(Protocol):
 
     def members(self) -> list[int]:
         """Its processes."""
+        ...
+
+    def threads(self) -> list[int]:
+        """The threads of its processes."""
         ...
 
     def attach(self, pid: int) -> None:
@@ -192,21 +193,6 @@ def number(path: str) -> int | None:
     """A file with one number; None without the file."""
     text = read_text(path)
     return int(text) if text else None
-
-
-def waiting_s(threads_path: str, pressure_path: str) -> float | None:
-    """Seconds in which threads were ready and did not run: summed over them, or if they are many, those of any.
-
-    The kernel brings pressure files up to date every two seconds only, the delays of threads whenever they run.
-    """
-    threads = read_text(threads_path).split()
-    if len(threads) <= THREADS:
-        delays = (read_text(f"/proc/{thread}/schedstat").split() for thread in threads)
-        return sum(int(delay[1]) for delay in delays if delay) / 1e9
-    for line in read_text(pressure_path).splitlines():
-        if line.startswith("some "):
-            return int(line.rpartition("=")[2]) / 1e6
-    return None
 
 
 def worst_of(place: Mapping[str, str]) -> UsageCounters:

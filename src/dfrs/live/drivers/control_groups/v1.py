@@ -28,7 +28,6 @@ from dfrs.live.drivers.control_groups.groups import (
     quota,
     remove_directory,
     set_file,
-    waiting_s,
     worst_of,
 )
 from dfrs.live.drivers.processes.supervisor import read_text, write_control
@@ -104,6 +103,10 @@ class TaskGroupV1:
         """Its processes on this node, its supervisor among them."""
         return [int(pid) for pid in read_text(f"{self.cpu}/cgroup.procs").split()]
 
+    def threads(self) -> list[int]:
+        """Its threads on this node."""
+        return [int(thread) for thread in read_text(f"{self.cpu}/tasks").split()]
+
     def attach(self, pid: int) -> None:
         """To this node's CPUs first: `cpu` is the tree by which `move_all` knows who is left behind."""
         if self.node.cpuset:
@@ -134,7 +137,6 @@ class TaskGroupV1:
             read_bytes=read_bytes,
             written_bytes=written_bytes,
             throttled_s=None if throttled is None else throttled / 1e9,
-            waiting_s=waiting_s(f"{self.cpu}/tasks", f"{self.common.get('unified', '')}/cpu.pressure"),
         )
 
     def swappable_bytes(self) -> int:

@@ -28,7 +28,6 @@ from dfrs.live.drivers.control_groups.groups import (
     quota,
     remove_directory,
     set_file,
-    waiting_s,
     worst_of,
 )
 from dfrs.live.drivers.processes.supervisor import Place, read_text, write_control
@@ -42,7 +41,7 @@ class TaskGroupV2:
     """A task's group; see `groups.TaskGroup`."""
 
     lost_by_move = frozenset(
-        {"cpu_s", "peak_bytes", "oom_kills", "refused_forks", "read_bytes", "written_bytes", "throttled_s", "waiting_s"}
+        {"cpu_s", "peak_bytes", "oom_kills", "refused_forks", "read_bytes", "written_bytes", "throttled_s"}
     )
 
     def __init__(self, node: "NodeGroupV2", task: str) -> None:
@@ -87,6 +86,10 @@ class TaskGroupV2:
         """Its processes."""
         return [int(pid) for pid in read_text(f"{self.path}/cgroup.procs").split()]
 
+    def threads(self) -> list[int]:
+        """Its threads."""
+        return [int(thread) for thread in read_text(f"{self.path}/cgroup.threads").split()]
+
     def attach(self, pid: int) -> None:
         """Move a process into it."""
         write_control(f"{self.path}/cgroup.procs", str(pid))
@@ -114,7 +117,6 @@ class TaskGroupV2:
             read_bytes=read_bytes,
             written_bytes=written_bytes,
             throttled_s=None if throttled is None else throttled / 1e6,
-            waiting_s=waiting_s(f"{self.path}/cgroup.threads", f"{self.path}/cpu.pressure"),
         )
 
     def swappable_bytes(self) -> int:

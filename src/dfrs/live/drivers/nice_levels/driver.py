@@ -32,6 +32,7 @@ from dfrs.live.drivers.control_groups.groups import cpu_list
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import SupervisedDriver
+from dfrs.live.drivers.run_delays import RunDelays, count
 
 STEP = 1.25
 """Ratio of the kernel's weights of neighbouring nice levels."""
@@ -65,6 +66,8 @@ class NiceDriver(SupervisedDriver):
         if not self.cpus <= os.sched_getaffinity(0):
             raise DriverError(f"cpus {cpus!r}: this agent may use {sorted(os.sched_getaffinity(0))}")
         self.by_session = _grouped_by_session()
+        self.measures_waiting = os.path.exists("/proc/self/schedstat")
+        self._delays = RunDelays()
         self._recover()
 
     @property
@@ -82,7 +85,7 @@ class NiceDriver(SupervisedDriver):
             memory_limits=False,
             pause_frees_memory=False,
             moves_on_host=True,
-            measures_waiting=False,
+            measures_waiting=self.measures_waiting,
             notes=tuple(notes),
         )
 
@@ -153,22 +156,38 @@ class NiceDriver(SupervisedDriver):
                 continue
             # Fields 16 and 17 of the supervisor: what it has waited for; its own use is not the task's.
             ticks, pages = sum(map(int, supervisor.stat_fields(root)[13:15])), 0
+            threads: list[int] = []
             for pid in supervisor.descendants(root, parents):
                 if fields := supervisor.stat_fields(pid):
                     ticks += sum(map(int, fields[11:15]))
                     pages += int(fields[21])
+                    threads += _threads(pid)
+            now, stopped = time.monotonic(), status.state is TaskState.PAUSED
+            watched_s, delayed_s, waiting_s = self._delays.look(
+                status.task, now, ticks / TICKS, count(threads), stopped=stopped
+            )
             rows.append(
                 Usage(
                     task=status.task,
-                    time_s=time.monotonic(),
+                    time_s=now,
                     cpu_s=ticks / TICKS,
                     memory_bytes=pages * PAGE_BYTES,
+                    waiting_s=waiting_s if self.measures_waiting else None,
+                    watched_s=watched_s if self.measures_waiting else None,
+                    delayed_s=delayed_s if self.measures_waiting else None,
                 )
             )
+        self._delays.keep(row.task for row in rows)
         return rows
 
     def remove_node(self) -> None:
         """The host keeps nothing for it."""
+
+
+def _threads(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+    return []
 
 
 def _grouped_by_session() -> bool:

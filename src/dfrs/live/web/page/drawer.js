@@ -20,8 +20,9 @@ function facts(job, bound, now) {
   const times = [["Submitted", date(job.submitted_at)], ["Started", job.started_at && date(job.started_at)], ["Ended", job.ended_at && date(job.ended_at)],
     ["Starts at", job.start_at && date(job.start_at)]].filter(([, value]) => value);
   const all = [
+    ["Yield received", job.yield_received === null ? null : `${number(job.yield_received)} ± ${number(job.yield_received_error)}`],
     ["Yield granted", `${number(job.yield_granted)}${bound === null ? "" : ` (best possible for all: ${number(bound)})`}`],
-    ["Yield measured", number(job.yield_measured)],
+    ["Not as granted", job.apart || null],
     ["Least yield asked", job.minimum_yield > 0 ? number(job.minimum_yield) : null],
     ["Need of a task", `${need(job)} cores, ${job.cpu_cores === null ? "found by watching it" : "as declared"}`],
     ["CPU used now", job.used_cores === null ? null : `${number(job.used_cores)} cores`],

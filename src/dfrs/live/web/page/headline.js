@@ -27,7 +27,7 @@ const foldable = (name) => name.split(/(?<=\/)/).flatMap((part, k) => (k ? [h("w
 
 function besideOf(cluster) {
   const { minimum_yield: least, bound } = cluster;
-  if (least === null) return "no job asks for anything";
+  if (least === null) return "no job runs";
   if (bound === null) return "best possible: not known yet";
   const part = bound > 0 ? ` · ${Math.min(100, Math.round((100 * least) / bound))} % of it` : "";
   return `best possible ${number(bound)}${part}`;
@@ -36,8 +36,8 @@ function besideOf(cluster) {
 /** @param {import("./store.js").Store} store */
 export function headline(store) {
   const main = hero(), tiles = {
-    median: tile("Median yield", "Half of the jobs have at least this yield"),
-    jain: tile("Jain’s index", "1: all jobs have the same yield"),
+    median: tile("Median yield", "Half of the jobs that run receive at least this yield"),
+    jain: tile("Jain’s index", "1: all jobs that run receive the same yield"),
     nodes: tile("Nodes up", "Nodes that take jobs"),
     cpu: tile("CPU in use", "Cores used in the last seconds"),
     running: tile("Jobs running", "Jobs that have a part of the cluster"),

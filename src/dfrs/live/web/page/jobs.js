@@ -43,13 +43,13 @@ export function stateOf() {
 
 function yieldOf() {
   const granted = h("b"), measured = h("span"), bars = h("span", { class: "two", "aria-hidden": "true" }, h("i"), h("i"));
-  const node = h("span", { class: "yield", title: "above: granted by the policy; below: measured" }, bars, h("span", { class: "numbers" }, unseen("granted "), granted, unseen(", measured "), measured));
+  const node = h("span", { class: "yield", title: "above: granted by the policy; below: received, as measured" }, bars, h("span", { class: "numbers" }, unseen("granted "), granted, unseen(", received "), measured));
   node.update = (job) => {
     bars.hidden = job.yield_granted === null;
-    vars(bars, { "--granted": percent(job.yield_granted), "--measured": percent(job.yield_measured), "--floor": percent(job.minimum_yield) });
+    vars(bars, { "--granted": percent(job.yield_granted), "--measured": percent(job.yield_received), "--floor": percent(job.minimum_yield) });
     bars.classList.toggle("floor", job.minimum_yield > 0);
     text(granted, number(job.yield_granted));
-    text(measured, job.yield_measured === null ? "" : number(job.yield_measured));
+    text(measured, job.yield_received === null ? "" : number(job.yield_received));
   };
   return node;
 }

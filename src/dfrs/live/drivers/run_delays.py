@@ -1,0 +1,95 @@
+"""How long tasks are held up: what they wait for the CPU while they could run, by the kernel's count for each thread.
+
+A thread that is ready and does not run is held up; one that sleeps is not, whatever it sleeps for. A task is held up as
+much as its threads are on average, each as heavy as what it wanted: the time in which it ran or was ready. So threads
+that only sleep do not hide that another one waits, and of four that share one CPU each is held up three quarters of the
+time. What a task would have got on more CPUs than it may have is for those to judge who know its need.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.processes.supervisor import read_text
+
+THREADS = 64
+"""Of more threads only so many are looked at: the others are taken to fare alike."""
+
+Counted = Mapping[int, tuple[float, float]]
+"""Seconds a thread ran, and was ready and did not run, since it began; by its number."""
+
+
+def count(threads: Iterable[int]) -> Counted:
+    """What the kernel has counted of these threads; those that have ended are left out."""
+    found: dict[int, tuple[float, float]] = {}
+    for thread in threads:
+        words = read_text(f"/proc/{thread}/schedstat").split()
+        if len(words) == 3:
+            found[thread] = int(words[0]) / 1e9, int(words[1]) / 1e9
+        if len(found) == THREADS:
+            break
+    return found
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A task, and what was counted of it when it was last looked at."""
+
+    time_s: float
+    cpu_s: float
+    threads: Counted
+    watched_s: float = 0.0
+    delayed_s: float = 0.0
+    waiting_s: float = 0.0
+    part: float = 0.0
+    """Of the time between the last two looks, that in which it was held up."""
+
+
+class RunDelays:
+    """Of the tasks of a node, since each was looked at for the first time."""
+
+    def __init__(self) -> None:
+        self._seen: dict[TaskId, _Seen] = {}
+
+    def look(
+        self, task: TaskId, time_s: float, cpu_s: float, threads: Counted, *, stopped: bool
+    ) -> tuple[float, float, float]:
+        """(seconds it was watched, of them held up, seconds that its threads together were ready and did not run).
+
+        `cpu_s` is its CPU time by another count, which includes threads that have ended. While it is `stopped` it is
+        not watched.
+        """
+        seen = self._seen.get(task)
+        if seen is None:
+            seen = self._seen[task] = _Seen(time_s, cpu_s, threads)
+        seconds = time_s - seen.time_s
+        if not stopped and seconds > 0:
+            seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part)
+            seen.watched_s += seconds
+            seen.delayed_s += seen.part * seconds
+            seen.waiting_s += waited
+        seen.time_s, seen.cpu_s, seen.threads = time_s, cpu_s, threads
+        return seen.watched_s, seen.delayed_s, seen.waiting_s
+
+    def keep(self, tasks: Iterable[TaskId]) -> None:
+        """Forget all but these."""
+        kept = set(tasks)
+        for task in [task for task in self._seen if task not in kept]:
+            del self._seen[task]
+
+
+def _held_up(before: Counted, after: Counted, seconds: float, cpu_s: float, last: float) -> tuple[float, float]:
+    """(the part of the time in which it was held up, seconds that its threads were ready and did not run).
+
+    Threads that have ended, or were not looked at, fared like those that were looked at; without any, as the `last`.
+    """
+    ran = waited = weighted = 0.0
+    for thread, (run_s, wait_s) in after.items():
+        run_before, wait_before = before.get(thread, (0.0, 0.0))
+        run, wait = max(0.0, run_s - run_before), max(0.0, wait_s - wait_before)
+        ran, waited = ran + run, waited + wait
+        weighted += (run + wait) * min(1.0, wait / seconds)
+    if ran + waited == 0.0:
+        return (last, 0.0) if cpu_s > 0.0 else (0.0, 0.0)
+    more = max(1.0, cpu_s / ran) if ran > 0.0 else 1.0
+    return min(1.0, more * weighted / (ran + waited)), more * waited
