@@ -1,8 +1,8 @@
 """Needs from usage alone: what each second says about a task's need, and the weights that follow (method OBSERVE).
 
 Where the host says how long a task was held up, that tells its need whatever else the host does: one that stood in line
-nearly whenever it did not run may need anything from what it used to what it used and waited for; any other one needs
-what it used, in the time in which it was not held up. Elsewhere a task that uses less than it could have shows its need.
+nearly whenever it did not run needs what it used and waited for, if that is less than the most that it can need; any
+other one needs what it used, in the time in which it was not held up. Elsewhere a task that uses less than it could have shows its need.
 One that uses all it could have shows only that it needs no less; what is believed of it is then a mixture: with probability `trust` its need still is where it was last seen,
 between `low` and `high`, else it has changed and may be anything between its usage and `most`. `trust` decays with time
 as needs change once in `change_s` seconds on average. The estimate is the mean of the mixture, the error bar its
@@ -31,7 +31,7 @@ WAITED, IDLE = 0.05, 0.1
 drops late work, and so uses little of a little share, does not look satisfied by that."""
 LEAST_PROGRESS = 0.05
 """A task that was held up for more than all but this part of the time says too little of what it needs."""
-UNSURE = 0.1
+UNSURE = 0.15
 """Who may need more than is known, and whose error bar is longer than this, gets at least as much as all others."""
 LEAST_WEIGHT = 0.01
 """Of an estimate, when weights are made of it: nobody is left without any CPU, however little it used."""
@@ -129,12 +129,16 @@ def observe(now_s: float, table: Any, usage: Any, capacity: Floats, change_s: fl
         if row.declared == 1 or seconds <= 0.0:
             continue
         used = usage[t].used_s / seconds
-        if not is_limited[t] and usage[t].delayed_s > 0.0:
-            used = min(used / (1.0 - usage[t].delayed_s / seconds), used + usage[t].waiting_s / seconds)
+        # NaN where the host does not say.
+        wanted = used + usage[t].waiting_s / seconds
+        if is_limited[t] and wanted < row.most * (1.0 - RELATIVE):
+            used = wanted
+        elif not is_limited[t] and usage[t].delayed_s > 0.0:
+            used = min(used / (1.0 - usage[t].delayed_s / seconds), wanted)
         kept = np.exp(-seconds / memory_s)
         row.changes *= kept
         row.age_s = kept * row.age_s + seconds
-        if is_limited[t]:
+        if is_limited[t] and not wanted < row.most * (1.0 - RELATIVE):
             _hidden(row, used, seconds, change_s)
         else:
             _shown(row, used)
@@ -205,6 +209,26 @@ def _offer(table: Any, own: Ints, capacity: float, least: float, catch_up: float
 
 
 @kernel
+def _protect(table: Any, own: Ints, capacity: Floats, share: Floats) -> None:
+    """Give who may need more than is known an equal share, of what all others have above theirs, into `share`."""
+    equal = capacity / own.size
+    lacking = spare = 0.0
+    for t in own:
+        if table[t].declared == 0 and table[t].error > UNSURE:
+            lacking += max(0.0, min(equal, table[t].high) - share[t])
+        else:
+            spare += max(0.0, share[t] - equal)
+    if lacking <= 0.0 or spare <= 0.0:
+        return
+    part = min(1.0, spare / lacking)
+    for t in own:
+        if table[t].declared == 0 and table[t].error > UNSURE:
+            share[t] += part * max(0.0, min(equal, table[t].high) - share[t])
+        else:
+            share[t] -= part * lacking / spare * max(0.0, share[t] - equal)
+
+
+@kernel
 def weigh(
     table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
 ) -> None:
@@ -236,6 +260,7 @@ def weigh(
                     for t in own:
                         share[t] *= (capacity[n] - offer) / others
                     share[c] = offer
+        _protect(table, own, capacity[n], share)
         given = 0.0
         for t in own:
             share[t] = max(share[t], LEAST_WEIGHT * capacity[n] / own.size)

@@ -10,8 +10,9 @@ The virtual time of a task is the time that it ran times the mean of that yield.
 
 import math
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 from dfrs.live.protocol.wire import Sample
 
@@ -24,6 +25,37 @@ LEAST_PART = 0.5
 
 
 @dataclass(slots=True)
+class Measured:
+    """Some time of a task, in seconds."""
+
+    watched: float = 0.0
+    delayed: float = 0.0
+    cpu: float = 0.0
+    waiting: float = 0.0
+
+    def add(self, other: "Measured") -> None:
+        """Make it longer."""
+        self.watched += other.watched
+        self.delayed += other.delayed
+        self.cpu += other.cpu
+        self.waiting += other.waiting
+
+    def since(self, before: "Measured") -> "Measured":
+        """Of two counts, what was counted between them."""
+        return Measured(
+            self.watched - before.watched,
+            self.delayed - before.delayed,
+            self.cpu - before.cpu,
+            self.waiting - before.waiting,
+        )
+
+    def received(self, most_cores: float) -> float:
+        """The yield received, of a task that can use `most_cores`."""
+        at_once = (self.cpu + self.waiting) / self.watched / most_cores
+        return min(1.0, max(0.0, 1.0 - self.delayed / self.watched) * max(1.0, at_once))
+
+
+@dataclass(slots=True)
 class ReceivedTime:
     """Of one task."""
 
@@ -33,11 +65,15 @@ class ReceivedTime:
     """Wall clock of its node, since when it has been running; None: it is not."""
     watched_s: float = 0.0
     progress_s: float = 0.0
-    """Yield received, integrated over the time that it was watched."""
-    last: tuple[float, float, float, float] | None = None
-    """Counters at the last report: watched, held up, CPU, waiting; seconds."""
-    recent: deque[tuple[float, float]] = field(default_factory=deque[tuple[float, float]])
-    """(seconds, progress in them) of the last reports."""
+    """Yield received, integrated over the time that it was watched, but for that of `block`."""
+    block: Measured = field(default_factory=Measured)
+    """The last seconds, of which the yield is not settled yet: a wait is counted when it is over."""
+    last: Measured | None = None
+    """Counters at the last report."""
+    recent: deque[Measured] = field(default_factory=deque[Measured])
+    """Between the last reports."""
+    most_cores: float = 1.0
+    """What it can use."""
 
     def run(self, since: float) -> None:
         """It has been running since then."""
@@ -55,34 +91,42 @@ class ReceivedTime:
         """Take in a report, `seconds` after the last. It can use at most `most_cores`."""
         if sample.watched_s is None or sample.delayed_s is None or sample.waiting_s is None:
             return
-        before = self.last
-        self.last = now = sample.watched_s, sample.delayed_s, sample.cpu_s, sample.waiting_s
+        now = Measured(sample.watched_s, sample.delayed_s, sample.cpu_s, sample.waiting_s)
         # Another driver counts anew.
-        watched, delayed, cpu, waiting = (b - a for a, b in zip(before or now, now, strict=True))
-        if min(watched, delayed, cpu, waiting) < 0.0 or watched <= LEAST_PART * seconds:
+        part = now if self.last is None else now.since(self.last)
+        self.last, self.most_cores = now, most_cores
+        if min(part.watched, part.delayed, part.cpu, part.waiting) < 0.0 or part.watched <= LEAST_PART * seconds:
             return
-        at_once = (cpu + waiting) / watched / most_cores
-        progress = watched * min(1.0, max(0.0, 1.0 - delayed / watched) * max(1.0, at_once))
-        self.watched_s += watched
-        self.progress_s += progress
-        self.recent.append((watched, progress))
-        while sum(part for part, _ in self.recent) > WINDOW_S and len(self.recent) > 1:
+        self.recent.append(part)
+        while sum(each.watched for each in self.recent) > WINDOW_S and len(self.recent) > 1:
             self.recent.popleft()
+        self.block.add(part)
+        if self.block.watched >= WINDOW_S:
+            self.watched_s += self.block.watched
+            self.progress_s += self.block.watched * self.block.received(most_cores)
+            self.block = Measured()
 
     @property
     def yield_now(self) -> tuple[float, float] | None:
-        """(yield in the last seconds, half-width of its error bar: a standard deviation); None where nothing is known."""
-        seconds = sum(part for part, _ in self.recent)
-        if seconds <= 0.0:
+        """(yield in the last seconds, half-width of its error bar: a standard deviation); None: nothing is known."""
+        whole = Measured()
+        for part in self.recent:
+            whole.add(part)
+        if whole.watched <= 0.0:
             return None
-        mean = sum(progress for _, progress in self.recent) / seconds
-        spread = sum(part * (progress / part - mean) ** 2 for part, progress in self.recent) / seconds
-        return mean, max(LEAST_ERROR, math.sqrt(spread / len(self.recent)))
+        held_up = whole.delayed / whole.watched
+        spread = sum(part.watched * (part.delayed / part.watched - held_up) ** 2 for part in self.recent)
+        error = math.sqrt(spread / whole.watched / len(self.recent))
+        return whole.received(self.most_cores), min(1.0, max(LEAST_ERROR, error))
 
     @property
     def mean_yield(self) -> float | None:
         """Since it began; None where nothing is known."""
-        return self.progress_s / self.watched_s if self.watched_s > 0.0 else None
+        block_s = self.block.watched
+        if self.watched_s + block_s <= 0.0:
+            return None
+        progress_s = self.progress_s + (block_s * self.block.received(self.most_cores) if block_s > 0.0 else 0.0)
+        return progress_s / (self.watched_s + block_s)
 
     def virtual_s(self, now: float) -> float | None:
         """Its virtual time; None where nothing is known."""
@@ -90,14 +134,14 @@ class ReceivedTime:
         running_s = 0.0 if self.since is None else max(0.0, now - self.since)
         return None if mean is None else mean * (self.ran_s + running_s)
 
-    def state(self) -> list[float | None]:
+    def state(self) -> list[Any]:
         """For `restored`."""
-        return [self.ran_s, self.since, self.watched_s, self.progress_s, *(self.last or (None,) * 4)]
+        last = None if self.last is None else astuple(self.last)
+        return [self.ran_s, self.since, self.watched_s, self.progress_s, astuple(self.block), last]
 
     @classmethod
-    def restored(cls, state: Iterable[float | None]) -> "ReceivedTime":
+    def restored(cls, state: Sequence[Any]) -> "ReceivedTime":
         """As it was stored."""
-        ran_s, since, watched_s, progress_s, *last = state
-        known = [each for each in last if each is not None]
-        counters = (known[0], known[1], known[2], known[3]) if len(known) == 4 else None
-        return cls(ran_s or 0.0, since, watched_s or 0.0, progress_s or 0.0, counters)
+        ran_s, since, watched_s, progress_s, block, last = state
+        counters = None if last is None else Measured(*last)
+        return cls(ran_s, since, watched_s, progress_s, Measured(*block), counters)

@@ -42,7 +42,7 @@ class _Seen:
     delayed_s: float = 0.0
     waiting_s: float = 0.0
     part: float = 0.0
-    """Of the time between the last two looks, that in which it was held up."""
+    """What was counted between the last two looks of time in which it was held up, as a part of the time between."""
 
 
 class RunDelays:
@@ -66,10 +66,11 @@ class RunDelays:
         if not stopped and seconds > 0:
             seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part)
             seen.watched_s += seconds
+            # A wait is counted when it is over: in a short time there may be more of it than time.
             seen.delayed_s += seen.part * seconds
             seen.waiting_s += waited
         seen.time_s, seen.cpu_s, seen.threads = time_s, cpu_s, threads
-        return seen.watched_s, seen.delayed_s, seen.waiting_s
+        return seen.watched_s, min(seen.delayed_s, seen.watched_s), seen.waiting_s
 
     def keep(self, tasks: Iterable[TaskId]) -> None:
         """Forget all but these."""
@@ -88,8 +89,8 @@ def _held_up(before: Counted, after: Counted, seconds: float, cpu_s: float, last
         run_before, wait_before = before.get(thread, (0.0, 0.0))
         run, wait = max(0.0, run_s - run_before), max(0.0, wait_s - wait_before)
         ran, waited = ran + run, waited + wait
-        weighted += (run + wait) * min(1.0, wait / seconds)
+        weighted += (run + wait) * wait / seconds
     if ran + waited == 0.0:
         return (last, 0.0) if cpu_s > 0.0 else (0.0, 0.0)
     more = max(1.0, cpu_s / ran) if ran > 0.0 else 1.0
-    return min(1.0, more * weighted / (ran + waited)), more * waited
+    return more * weighted / (ran + waited), more * waited
