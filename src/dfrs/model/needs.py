@@ -73,8 +73,8 @@ USAGE = np.dtype(
 moved in between), `used_s` CPU seconds, of the reference node, `share` the fraction of the reference node that its
 weight guaranteed it, `throttled_s` seconds stopped by a quota, `waiting_s` seconds ready to run but not running, summed
 over its threads and in CPU seconds of the reference node, `idle_s` seconds in which no thread was running or ready, if
-they took turns, `delayed_s` seconds in which it was held up, as its threads were on average; the last four are NaN where
-the host does not say."""
+they took turns, `delayed_s` seconds in which it was held up, as its threads were on average; the last four are NaN
+where the host does not say."""
 
 UNKNOWN = ("throttled_s", "waiting_s", "idle_s", "delayed_s")
 """Columns of USAGE that are NaN where the host does not say."""

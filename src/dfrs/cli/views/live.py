@@ -64,7 +64,7 @@ def yield_text(value: float | None) -> Text:
 
 
 def yield_of(job: Job) -> float | None:
-    """The yield that is shown of a job: what it receives, and before that is known, or where it cannot be, was granted."""
+    """The yield shown of a job: what it receives; before that is known, or where it cannot be, what it was granted."""
     return job.yield_granted if job.yield_received is None else job.yield_received
 
 
