@@ -259,10 +259,10 @@ class ProcessDriver(SupervisedDriver):
             used = group.read()
             if owner.carried:
                 used = add_counters(used, owner.carried)
-            now = time.monotonic()
-            watched_s, delayed_s, waiting_s = self._delays.look(
-                task, now, used.cpu_s, count(group.threads()), stopped=self.files.place(task, owner).frozen()
-            )
+            place, now = self.files.place(task, owner), time.monotonic()
+            # Its supervisor, which is charged like it, is not it.
+            threads = count(thread for thread in group.threads() if thread != place.supervisor)
+            watched_s, delayed_s, waiting_s = self._delays.look(task, now, used.cpu_s, threads, stopped=place.frozen())
             rows.append(
                 Usage(
                     task=task,
