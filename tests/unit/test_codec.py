@@ -57,7 +57,7 @@ def test_every_event_comes_back_to_the_bit(event):
 
 def test_every_event_has_a_name():
     assert {type(event) for event in (decode({"event": "wake"}), Wake())} == {Wake}
-    assert len(set(KINDS.values())) == len(KINDS) == 17
+    assert len(set(KINDS.values())) == len(KINDS) == 18
 
 
 def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers():
@@ -96,6 +96,7 @@ def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers()
         ({"event": "ready", "serials": [0], "ready_s": 1.0}, "ready: ready_s"),
         ({"event": "ready", "serials": [0.5], "ready_s": [1.0]}, "ready: serials"),
         ({"event": "ready", "serials": [0, 1], "ready_s": [1.0]}, "ready: ready_s: 1 values for 2"),
+        ({"event": "progressed", "serials": [0], "virtual_s": []}, "progressed: virtual_s: 0 values for 1"),
     ],
 )
 def test_what_is_no_event_is_an_input_error_naming_the_field(document, named):

@@ -237,7 +237,7 @@ class TestObserve:
         assert find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1)).table["discovered_s"][0] == NEVER_S
 
     @pytest.mark.parametrize(
-        ("waiting_s", "idle_s", "hidden"), [(1.9, 0.0, True), (0.8, 0.9, False), (0.0, 0.0, False)]
+        ("waiting_s", "idle_s", "hidden"), [(1.95, 0.0, True), (0.8, 0.9, False), (0.0, 0.0, False)]
     )
     def test_who_stands_in_line_whenever_it_does_not_run_is_not_satisfied(self, waiting_s, idle_s, hidden):
         table = table_of(0, 0)
@@ -248,6 +248,39 @@ class TestObserve:
         after = find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1)).table
         assert (after["discovered_s"][0] == NEVER_S) == hidden
         assert (after["error"][0] > 0.1) == hidden
+
+    @pytest.mark.parametrize(
+        ("used_s", "waiting_s", "delayed_s", "idle_s", "need"),
+        [
+            # Always ready, with half a node's CPUs of threads: that is its need, whoever else has the node.
+            (0.1, 0.9, 1.8, 0.0, 0.5),
+            # Half the time it waits for something else, half of the rest for the CPU.
+            (0.25, 0.25, 0.5, 1.0, 1.0 / 6.0),
+            (0.5, 0.0, 0.0, 1.0, 0.25),
+        ],
+    )
+    @pytest.mark.parametrize("load", [0.05, 1.0])
+    def test_how_long_a_task_was_held_up_tells_its_need_whatever_else_the_host_does(
+        self, used_s, waiting_s, delayed_s, idle_s, need, load
+    ):
+        table = table_of(0, 0)
+        table["weight"] = 50.0
+        usage = usage_of(table, [0.1, load], 2.0, [1.0])
+        usage["used_s"][0], usage["waiting_s"][0] = used_s, waiting_s
+        usage["delayed_s"][0], usage["idle_s"][0] = delayed_s, idle_s
+        after = find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1)).table
+        assert after["estimate"][0] == pytest.approx(need)
+        assert after["error"][0] < 0.05
+
+    def test_who_may_need_more_than_is_known_gets_no_less_than_an_equal_share(self):
+        table = table_of(0, 0, 0, estimates=[1.0, 1.0, 0.2], declared=[1.0, 1.0, None])
+        table["declared"] = 1, 1, 0
+        table["weight"] = 40.0, 40.0, 20.0
+        table["low"], table["high"], table["trust"], table["error"] = 0.2, 0.9, 0.5, 0.2
+        usage = usage_of(table, [1.0, 1.0, 1.0], 2.0, [1.0])
+        found = find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1))
+        assert found.table["error"][2] > 0.15
+        assert found.weights[2] >= WEIGHTS / 3 - 1e-9
 
     def test_the_error_bar_grows_while_a_need_is_hidden(self):
         revisions = driven(find_discovery("OBSERVE", probe_error=9.0), table_of(0, 0), [0.2, 1.0], 120.0)

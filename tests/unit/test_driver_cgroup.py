@@ -222,7 +222,7 @@ def test_version_1_without_version_2_beside_it(host):
     running(node, task(1))
     until(lambda: node.output(task(2), "out", 0, 1)[0])
     time.sleep(0.3)
-    assert node.usage()[0].waiting_s > 0
+    until(lambda: node.usage()[0].waiting_s > 0)
     node.stop(task(2), 0.1)
     assert ended(node, task(2)).signal == 9
 

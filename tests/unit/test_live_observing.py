@@ -52,7 +52,7 @@ def arrive(task, node):
 
 def used(record, rank, time_s, cpu_s):
     task = record.tasks[rank]
-    task.observe(time_s, Sample(task=task.id, cpu_s=cpu_s, memory_bytes=1))
+    task.observe(time_s, Sample(task=task.id, cpu_s=cpu_s, memory_bytes=1), 1.0)
 
 
 def step(observer, table_and_usage, now_s):

@@ -26,6 +26,7 @@ from dfrs.engine.events import (
     MoveRefused,
     PauseRefused,
     Predicted,
+    Progressed,
     Ready,
     Revise,
     Speeds,
@@ -46,6 +47,7 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "complete": Complete,
         "wake": Wake,
         "ready": Ready,
+        "progressed": Progressed,
         "node": NodeChange,
         "revise": Revise,
         "join": Join,
@@ -100,8 +102,10 @@ def decode(document: Mapping[str, object]) -> Event:
         if name not in values and f.default is MISSING:
             raise InputError(f"{kind}: {name}: is missing")
     event = KINDS[kind](**values)
-    if isinstance(event, Ready) and len(event.serials) != len(event.ready_s):
-        raise InputError(f"{kind}: ready_s: {len(event.ready_s)} values for {len(event.serials)} serials")
+    if isinstance(event, Ready | Progressed):
+        name, values_ = ("ready_s", event.ready_s) if isinstance(event, Ready) else ("virtual_s", event.virtual_s)
+        if len(event.serials) != len(values_):
+            raise InputError(f"{kind}: {name}: {len(values_)} values for {len(event.serials)} serials")
     return event
 
 

@@ -56,6 +56,14 @@ class Ready:
     ready_s: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Progressed:
+    """What jobs (by serial number) have received by now, as it was measured, instead of what they were granted."""
+
+    serials: Ints
+    virtual_s: Floats
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A user's command on a job: its kind, and seconds or tasks."""
@@ -147,6 +155,7 @@ Event = (
     | Complete
     | Wake
     | Ready
+    | Progressed
     | NodeChange
     | Revise
     | Join

@@ -67,19 +67,35 @@ def resize_row(jobs: Any, first: Ints, task_nodes: Ints, rows: int, row: int, ta
 
 
 @kernel
+def _row_of_serial(jobs: Any, rows: int, serial: int) -> int:
+    """The row of a job by its serial number, which counts up by row; -1 if it is gone."""
+    low = 0
+    high = rows
+    while low < high:
+        middle = (low + high) // 2
+        if jobs[middle].serial < serial:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < rows and jobs[low].serial == serial else -1
+
+
+@kernel
 def set_ready(jobs: Any, rows: int, serials: Ints, ready_s: Floats) -> None:
-    """Note from when on these jobs make progress; jobs that are gone are passed over. Serials count up by row."""
+    """Note from when on these jobs make progress; jobs that are gone are passed over."""
     for k in range(serials.size):
-        low = 0
-        high = rows
-        while low < high:
-            middle = (low + high) // 2
-            if jobs[middle].serial < serials[k]:
-                low = middle + 1
-            else:
-                high = middle
-        if low < rows and jobs[low].serial == serials[k]:
-            jobs[low].ready_s = ready_s[k]
+        row = _row_of_serial(jobs, rows, serials[k])
+        if row >= 0:
+            jobs[row].ready_s = ready_s[k]
+
+
+@kernel
+def set_virtual(jobs: Any, rows: int, serials: Ints, virtual_s: Floats) -> None:
+    """Note what these jobs have received; jobs that are gone are passed over."""
+    for k in range(serials.size):
+        row = _row_of_serial(jobs, rows, serials[k])
+        if row >= 0:
+            jobs[row].virtual_s = virtual_s[k]
 
 
 @kernel

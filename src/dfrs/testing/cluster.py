@@ -23,7 +23,7 @@ DEFAULT_POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 REPORT_S = 0.05
 """Between two reports that the controller expects: it looks around as often."""
 POLL_S = 0.005
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 T = TypeVar("T")
 

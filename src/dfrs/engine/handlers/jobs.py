@@ -3,7 +3,7 @@
 import numpy as np
 
 from dfrs.engine.commands import one
-from dfrs.engine.events import Complete, Predicted, Ready, Revise, Submit, Wake
+from dfrs.engine.events import Complete, Predicted, Progressed, Ready, Revise, Submit, Wake
 from dfrs.engine.handlers.handler import (
     ON_COMPLETION,
     ON_NEEDS,
@@ -117,6 +117,18 @@ def ready(state: State, event: Ready, _row: int) -> Steps:
     return ()
 
 
+def _possible(_state: State, event: Progressed) -> int:
+    if not (np.isfinite(event.virtual_s).all() and (event.virtual_s >= 0).all()):
+        raise InputError("virtual_s: must be finite numbers of at least 0")
+    return -1
+
+
+def progressed(state: State, event: Progressed, _row: int) -> Steps:
+    """Nobody is asked: it counts from the next decision on."""
+    ledger.set_virtual(state.rows.jobs, state.rows.count, event.serials, event.virtual_s)
+    return ()
+
+
 def wake(_state: State, _event: Wake, _row: int) -> Steps:
     """The policy asked for it."""
     return _ON_WAKE
@@ -167,6 +179,7 @@ HANDLERS = {
     Submit: Handler(_new, submit),
     Complete: Handler(_done, complete),
     Ready: Handler(no_row, ready),
+    Progressed: Handler(_possible, progressed),
     Wake: Handler(no_row, wake),
     Revise: Handler(_revisable, revise),
     Predicted: Handler(_predictable, predict),

@@ -82,6 +82,7 @@ def _of_job(job: JobRecord) -> Mapping[str, Any]:
         "yield": job.yield_,
         "need": job.need,
         "why": job.why,
+        "ungranted_s": job.ungranted_s,
         "tasks": [
             [task.target, task.started, list(task.at), task.transfers, task.received.state()] for task in job.tasks
         ],
@@ -96,6 +97,7 @@ def restore_shell(state: State, text: str) -> None:
         if job is None:
             continue
         job.attempt, job.placed, job.paused = found["attempt"], found["placed"], found["paused"]
+        job.ungranted_s = found.get("ungranted_s", 0.0)
         job.yield_, job.need, job.why, job.kept = found["yield"], found["need"], found["why"], found.get("kept", False)
         for rank, (target, started, nodes, *others) in enumerate(found["tasks"]):
             task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)

@@ -221,6 +221,7 @@ class ControllerLoop:
         if revision is not None and not self.state.exclusive:
             planner.revise(plan, revision.needs)
         planner.price(plan)
+        planner.progress(plan)
         planner.wake(plan)
         plan.events = in_order(plan.events)
         if self._requests:

@@ -13,11 +13,24 @@ from typing import Any
 import numpy as np
 import structlog
 
-from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import (
+    Complete,
+    Event,
+    Hold,
+    MoveRefused,
+    PauseRefused,
+    Progressed,
+    Ready,
+    Revise,
+    Submit,
+    Unhold,
+    Wake,
+)
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.database import Change
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
+from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State, failed_after
 from dfrs.live.drivers.base import Exit, ExitKind
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
@@ -27,6 +40,10 @@ from dfrs.model.nodes import NodeChange
 
 MOST_SUBMITTED = 5000
 """Jobs that the core is told of at once."""
+PROGRESS_S = 10.0
+"""How often the core is told what jobs have received ..."""
+PROGRESS_LEAST_S, PROGRESS_PART = 1.0, 0.02
+"""... where it differs from what they were granted by more than so many seconds, and this part."""
 
 log = structlog.get_logger(__name__)
 
@@ -77,6 +94,7 @@ class Planner:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._progress_at_s = 0.0
 
     def note(self, plan: ControllerPlan, action: str, *, job: JobRecord | None = None, **more: object) -> None:
         """Something happens with this plan."""
@@ -386,6 +404,27 @@ class Planner:
             plan.events.append(prices)
             plan.after.append(lambda: self._state.prices.tell(plan.now_s))
 
+    def progress(self, plan: ControllerPlan) -> None:
+        """Tell the core what jobs have received, now and then, where that is not what they were granted."""
+        state = self._state
+        if plan.now_s < self._progress_at_s:
+            return
+        told: dict[int, tuple[float, float]] = {}
+        wall, then_s = state.wall(plan.now_s), state.picture.snapshot.now_s
+        for job in views.running(state):
+            row, received_s = state.picture.row(job.id), views.received_virtual_s(job, wall)
+            if row is None or received_s is None:
+                continue
+            granted_s = virtual_s(row, then_s, plan.now_s)
+            if abs(received_s - granted_s) > PROGRESS_LEAST_S + PROGRESS_PART * granted_s:
+                told[int(row["serial"])] = received_s, granted_s
+                job.ungranted_s += received_s - granted_s
+        self._progress_at_s = plan.now_s + PROGRESS_S
+        if told:
+            serials = sorted(told)
+            received = [told[serial][0] for serial in serials]
+            plan.events.append(Progressed(np.array(serials, np.int64), np.array(received)))
+
     def wake(self, plan: ControllerPlan) -> None:
         """Ask the policy when it wanted to be asked."""
         wake_at_s = self._state.picture.wake_at_s
@@ -403,7 +442,8 @@ _RANK: Mapping[type[Event], int] = {
     Hold: 7,
     Revise: 8,
     Ready: 9,
-    Wake: 10,
+    Progressed: 10,
+    Wake: 11,
 }
 
 

@@ -188,6 +188,8 @@ class JobRecord:
     failed: str = ""
     """How one of them ended otherwise."""
     spec: TaskSpec | None = None
+    ungranted_s: float = 0.0
+    """Of the virtual time that the core knows, what was not granted, but received."""
     cpu_s: float = 0.0
     """CPU of tasks whose last word is known; those that run are added."""
 
