@@ -25,4 +25,4 @@ def test_stretches_and_shares_beside_a_load_from_outside(tmp_path, monkeypatch):
         # A second at the most is before the first look and after the last one.
         assert each.virtual_s == pytest.approx(each.alone_s, rel=0.05, abs=1.0), each
         assert abs(each.off) < 0.1, each
-    assert found["unknown"].cpu_s == pytest.approx(found["declared"].cpu_s, rel=0.25)
+    assert found["unknown"].cpu_s == pytest.approx(found["declared"].cpu_s, rel=0.5)
