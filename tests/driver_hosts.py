@@ -12,7 +12,7 @@ import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from dfrs.live.drivers.control_groups.driver import ProcessDriver
-from dfrs.live.drivers.control_groups.groups import detect, mounts
+from dfrs.live.drivers.control_groups.groups import detect, mounted
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.testing.drivers import MIB, task_spec
 from dfrs.testing.drivers import exit_of as ended
@@ -57,7 +57,7 @@ def processes(mark):
 
 def groups(cluster):
     """All control groups of a cluster."""
-    first, second = mounts(Path("/proc/mounts").read_text())
+    first, second = mounted()
     points = {*first.values(), *filter(None, [second])}
     return [path for point in points for path in Path(point).glob(f"dfrs/{cluster}")]
 

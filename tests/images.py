@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers.control_groups.groups import mounts
+from dfrs.live.drivers.control_groups.groups import mounted
 from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
 from dfrs.live.drivers.processes.criu import find_criu
 from tests.driver_hosts import IN_GROUPS, MIB, PYTHON, Host, ended, running, task, until
@@ -93,7 +93,7 @@ def stop(node):
     return ended(node, task())
 
 
-UNIFIED = mounts(Path("/proc/mounts").read_text())[1]
+UNIFIED = mounted()[1]
 
 
 def second_version(host, **options):

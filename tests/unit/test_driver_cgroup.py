@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from dfrs.live.drivers.control_groups.groups import (
     add_counters,
     cpu_list,
     most_processes,
+    mounted,
     mounts,
     move_all,
     quota,
@@ -159,7 +162,7 @@ def test_task_of_version_2(fake, writes):
 
 def real_v2(host, name="n0", **options):
     """A node in the version 2 tree of this host, whatever controllers that has."""
-    point = mounts(Path("/proc/mounts").read_text())[1]
+    point = mounted()[1]
     if point is None or os.geteuid() != 0:
         pytest.skip("no version 2 tree is mounted here, or no right to it")
     return host.node(name, groups=NodeGroupV2(point, host.cluster, name), **({"cpus": None, "cores": 1.0} | options))
@@ -213,7 +216,7 @@ def test_version_2_keeps_pause_and_counters_in_a_move(host):
 @needs_root
 @needs_groups
 def test_version_1_without_version_2_beside_it(host):
-    points = mounts(Path("/proc/mounts").read_text())[0]
+    points = mounted()[0]
     if "cpu" not in points:
         pytest.skip("no version 1 controllers are mounted here")
     node = host.node("n0", groups=NodeGroupV1(points, None, host.cluster, "n0"))
@@ -276,6 +279,75 @@ def test_none_is_left_behind_in_a_move():
         move_all(endless, endless, 0.0)
 
 
+WHOLE = "31 23 0:28 / {} rw,relatime shared:9 master:1 - cgroup cgroup rw,{}"
+PART = "31 23 0:28 /docker/1 {} rw,relatime - cgroup cgroup rw,{}"
+SECOND = "41 31 0:38 {} {} rw - cgroup2 cgroup2 rw,nsdelegate"
+
+
+@pytest.mark.parametrize(
+    ("lines", "cpu", "unified"),
+    [
+        ([WHOLE.format("/a", "cpu,cpuacct"), SECOND.format("/", "/u")], "/a", "/u"),
+        # A bind mount for a sandbox, before and after the system's own.
+        ([WHOLE.format("/sys/fs/cgroup/cpu", "cpu"), WHOLE.format("/box/cpu", "cpu")], "/sys/fs/cgroup/cpu", None),
+        ([WHOLE.format("/box/cpu", "cpu"), WHOLE.format("/sys/fs/cgroup/cpu", "cpu")], "/sys/fs/cgroup/cpu", None),
+        ([SECOND.format("/", "/box/u"), SECOND.format("/", "/sys/fs/cgroup")], None, "/sys/fs/cgroup"),
+        ([SECOND.format("/", "/sys/fs/cgroupx"), SECOND.format("/", "/u")], None, "/sys/fs/cgroupx"),
+        # Of one another the first.
+        ([WHOLE.format("/one", "cpu"), WHOLE.format("/two", "cpu"), SECOND.format("/", "/u")], "/one", "/u"),
+        # A part of a tree only where there is nothing else.
+        ([PART.format("/sys/fs/cgroup/cpu", "cpu"), WHOLE.format("/mnt/cpu", "cpu")], "/mnt/cpu", None),
+        ([PART.format("/box/cpu", "cpu"), PART.format("/sys/fs/cgroup/cpu", "cpu")], "/sys/fs/cgroup/cpu", None),
+        (
+            [SECOND.format("/../..", "/box"), SECOND.format("/", "/sys/fs/cgroup/unified")],
+            None,
+            "/sys/fs/cgroup/unified",
+        ),
+        # What would end a word is escaped, and what only looks like it is not.
+        (
+            [WHOLE.format(r"/a\040b\011c\134d", "cpu"), SECOND.format("/", "/\xa0\x0c\udcff")],
+            "/a b\tc\\d",
+            "/\xa0\x0c\udcff",
+        ),
+        (["", "22 27 0:21 / /proc rw - proc proc rw", "27 1 254:0 / / rw - ext4 /dev/vda rw,cpu"], None, None),
+    ],
+)
+def test_which_mount_is_taken(lines, cpu, unified):
+    first, second = mounts("\n".join(lines) + "\n")
+    assert (first.get("cpu"), second) == (cpu, unified)
+
+
+BIND = """
+import os, subprocess, sys
+from dfrs.live.drivers.control_groups.groups import mounted
+own = mounted()
+points = {**own[0], **({"unified": own[1]} if own[1] else {})}
+for name, point in points.items():
+    if not point.startswith("/sys/fs/cgroup"):
+        sys.exit("mounted elsewhere")
+    parts = [entry.path for entry in os.scandir(point) if entry.is_dir()]
+    for number, source in enumerate((point, *parts[:1])):
+        target = f"{sys.argv[1]}/a box/{name}{number}"
+        os.makedirs(target)
+        subprocess.run(["mount", "--bind", source, target], check=True)
+assert open("/proc/self/mountinfo").read().count("a\\\\040box") >= len(points)
+assert mounted() == own, (mounted(), own)
+print("the same")
+"""
+
+
+@needs_root
+@needs_groups
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare of util-linux")
+def test_bind_mounts_of_others_change_nothing(tmp_path):
+    # In a mount namespace of its own: with that, all of it is gone.
+    command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-c", BIND, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if "mounted elsewhere" in done.stderr:
+        pytest.skip("control groups are mounted elsewhere")
+    assert (done.stdout, done.stderr) == ("the same\n", "")
+
+
 def test_small_parts(tmp_path):
     assert quota(0.5) == (100_000, 200_000)
     assert quota(0.005) == (1_000, 200_000)
@@ -286,9 +358,6 @@ def test_small_parts(tmp_path):
     for bad in ("", "a", "1-", "-1", "1,,2"):
         with pytest.raises(DriverError):
             cpu_list(bad)
-    lines = "cgroup /a cgroup rw,cpu,cpuacct 0 0\ncgroup2 /u cgroup2 rw 0 0\ntmpfs /t tmpfs rw 0 0\n"
-    first, second = mounts(lines)
-    assert (first["cpu"], first["cpuacct"], second) == ("/a", "/a", "/u")
     entries = [("command", "a=b\nc"), ("command", ""), ("environment", "X=\udcff=ä")]
     assert unpack(pack(entries).decode("utf-8", "surrogateescape")) == entries
     counted = add_counters(UsageCounters(cpu_s=1.0, peak_bytes=5, throttled_s=None), {"cpu_s": 2.0, "peak_bytes": 9})

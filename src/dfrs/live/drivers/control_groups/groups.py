@@ -20,6 +20,8 @@ from dfrs.live.drivers.base import DriverError, UnsuitableError
 from dfrs.live.drivers.processes.supervisor import Place, happened, read_text, write_control
 
 TOP = "dfrs"
+USUAL = "/sys/fs/cgroup"
+"""At or below it systems mount control groups."""
 PERIOD_US = 200_000
 """Of CPU limits. In shorter ones the weights of tasks below a limited node are kept badly: a kernel 6.18 lets the same
 tasks begin after each stop, and of four with equal weights on 0.4 of a CPU the last had 0.02 of the node's time in
@@ -275,17 +277,44 @@ def add_counters(counters: UsageCounters, before: Mapping[str, float]) -> UsageC
     return UsageCounters(**values)  # pyright: ignore[reportArgumentType]
 
 
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """Where a hierarchy of control groups is mounted."""
+
+    point: str
+    whole: bool
+    """Not only a sub-tree of it."""
+
+    @property
+    def merit(self) -> tuple[bool, bool]:
+        """The greater the better: others bind a hierarchy, or a part of it, wherever they like, for their own use."""
+        return self.whole, self.point == USUAL or self.point.startswith(f"{USUAL}/")
+
+
 def mounts(text: str) -> tuple[dict[str, str], str | None]:
-    """(mount point of each version 1 controller, that of version 2) from /proc/mounts."""
-    first: dict[str, str] = {}
-    second: str | None = None
-    for line in text.splitlines():
-        _, point, kind, options, *_ = line.split()
-        if kind == "cgroup":
-            first |= dict.fromkeys(options.split(","), point)
-        elif kind == "cgroup2":
-            second = second or point
-    return first, second
+    """(mount point of each version 1 controller, that of version 2) from /proc/self/mountinfo (proc(5)).
+
+    Of several of one hierarchy: one of all of it, rather at or below /sys/fs/cgroup, and of such the first.
+    """
+    found: dict[str | None, _Mount] = {}
+    for line in text.split("\n"):
+        about, separator, kind = line.partition(" - ")
+        if not separator:
+            continue
+        _, _, _, root, point, *_ = about.split(" ")
+        kind, _, options, *_ = kind.split(" ")
+        mount = _Mount(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point), root == "/")
+        names = options.split(",") if kind == "cgroup" else [None] if kind == "cgroup2" else []
+        for name in names:
+            if name not in found or mount.merit > found[name].merit:
+                found[name] = mount
+    second = found.pop(None, None)
+    return {name: mount.point for name, mount in found.items() if name is not None}, second and second.point
+
+
+def mounted() -> tuple[dict[str, str], str | None]:
+    """As `mounts`, of this process. A mount point may be of any bytes."""
+    return mounts(os.fsdecode(Path("/proc/self/mountinfo").read_bytes()))
 
 
 def cpu_list(text: str) -> set[int]:
@@ -308,7 +337,7 @@ def detect(cluster: str, node: str) -> NodeGroup:
     from dfrs.live.drivers.control_groups.v1 import NodeGroupV1  # noqa: PLC0415 - both versions import this module
     from dfrs.live.drivers.control_groups.v2 import NodeGroupV2  # noqa: PLC0415 - as above
 
-    first, second = mounts(Path("/proc/mounts").read_text(encoding="utf-8"))
+    first, second = mounted()
     if second is not None and "cpu" in read_text(f"{second}/cgroup.controllers").split():
         if not writable([second]):
             raise UnsuitableError(f"{second}: no right to make control groups: run the agent as root")
