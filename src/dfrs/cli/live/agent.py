@@ -15,6 +15,8 @@ from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
+    import threading
+
     from dfrs.live.agent.agent import Agent, AgentSettings
 
 
@@ -177,8 +179,13 @@ def _keep(
     import asyncio
 
     from dfrs.live.agent.agent import Agent, only_agent
+    from dfrs.live.agent.health import Health
     from dfrs.live.drivers.base import NodeSettings
     from dfrs.live.drivers.opening import open_driver
+    from dfrs.live.drivers.self_test import self_test
+
+    def test(stopped: "threading.Event") -> str:
+        return self_test(driver, cores=settings.cpus, memory_bytes=settings.memory_bytes, stopped=stopped)
 
     with only_agent(root, settings.node):
         driver = open_driver(
@@ -195,7 +202,7 @@ def _keep(
             )
         )
         try:
-            agent = Agent(driver, settings)
+            agent = Agent(driver, settings, Health(test))
             found = driver.abilities
             out.print(
                 f"node {settings.node}: {settings.cpus:g} cores (CPUs {cpus}), "

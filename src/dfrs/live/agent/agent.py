@@ -26,10 +26,11 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
+from dfrs.live.agent.health import Health
 from dfrs.live.agent.host_use import host_use
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
-from dfrs.live.drivers.base import Driver, DriverError, TaskId, Usage
+from dfrs.live.drivers.base import NO_JOB, Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.wire import (
     PROTOCOL,
@@ -51,6 +52,9 @@ from dfrs.model.errors import DfrsError, InputError
 
 FEWEST_PINGS = 3
 """A fence takes at least so many of them, so that one late answer ends no job."""
+
+TESTED_S = 5.0
+"""So long the first self-test may take: then the agent says hello without its result."""
 
 TOGETHER_S = 0.02
 """Shares of a node change together: what comes so soon after the first is part of it."""
@@ -108,15 +112,16 @@ class AgentSettings:
 class Agent:
     """Keeps the tasks of `driver` as the controller wants them. Raises InputError for settings that cannot be.
 
-    The driver is not closed: it belongs to the caller.
+    Without `health` the node is taken for one that can do its work. The driver is not closed: it belongs to the caller.
     """
 
-    def __init__(self, driver: Driver, settings: AgentSettings) -> None:
+    def __init__(self, driver: Driver, settings: AgentSettings, health: Health | None = None) -> None:
         settings.server.trust()
         if settings.fence_s is not None and settings.fence_s < (least_s := FEWEST_PINGS * settings.ping_s):
             raise InputError(f"fence {settings.fence_s:g} s: must be at least {least_s:g} s")
         self._driver = driver
         self._settings = settings
+        self._health = health
         self._hello = _hello(driver, settings)
         self._outbox = Outbox()
         images = driver.abilities.images is not None
@@ -151,6 +156,7 @@ class Agent:
                 self._watch(),
                 _ended(self._stopped),
                 self._end_transfers(),
+                *([] if self._health is None else [self._health.run()]),
             )
         finally:
             self._readers.shutdown(wait=False, cancel_futures=True)
@@ -182,6 +188,10 @@ class Agent:
         backoff = Backoff(self._settings.first_retry_s, self._settings.last_retry_s)
         told = ""
         await self._reconciler.looked.wait()
+        if self._health is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TESTED_S):
+                    await self._health.tested.wait()
         while True:
             try:
                 async with self._settings.server.connect(self._settings.open_s) as connection:
@@ -209,7 +219,12 @@ class Agent:
         # Nothing that happens after this snapshot is lost: it goes to the outbox, and is sent after the welcome.
         self._outbox.clear()
         hello = self._hello.model_copy(
-            update={"tasks": self._reconciler.statuses(), "address": address, "transfers": transfers}
+            update={
+                "tasks": self._reconciler.statuses(),
+                "address": address,
+                "transfers": transfers,
+                "problem": self._problem,
+            }
         )
         async with asyncio.timeout(self._settings.open_s):
             await connection.send(hello.model_dump_json())
@@ -222,6 +237,10 @@ class Agent:
                 raise self._refusal(answer)
             case _:
                 raise _BrokenError("what the controller said first is not a welcome")
+
+    @property
+    def _problem(self) -> str:
+        return "" if self._health is None else self._health.problem
 
     def _listen(self, address: str) -> TransferPort | None:
         """Where other hosts fetch tasks of this node, if they can."""
@@ -313,7 +332,7 @@ class Agent:
                     rows, failing = asked.result(), ""
                 elif failing != (failing := str(error)):
                     log.warning("the driver cannot tell what tasks use", error=failing)
-            self._outbox.put(_report(rows, host_use(self._settings.cpu_numbers)))
+            self._outbox.put(_report(rows, host_use(self._settings.cpu_numbers), self._problem))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reconciler.shared.wait(), max(0.0, next_s - loop.time()))
             await asyncio.sleep(TOGETHER_S)
@@ -411,10 +430,11 @@ def _read(text: str | bytes) -> FromController | None:
         return None
 
 
-def _report(rows: Sequence[Usage], host: HostUse | None) -> ReportMessage:
+def _report(rows: Sequence[Usage], host: HostUse | None, problem: str) -> ReportMessage:
     return ReportMessage(
         time_s=rows[0].time_s if rows else time.monotonic(),
         host=host,
+        problem=problem,
         samples=tuple(
             Sample(
                 task=row.task,
@@ -429,6 +449,7 @@ def _report(rows: Sequence[Usage], host: HostUse | None) -> ReportMessage:
                 delayed_s=row.delayed_s,
             )
             for row in rows
+            if row.task.job != NO_JOB
         ),
     )
 

@@ -19,6 +19,7 @@ import structlog
 
 from dfrs.live.agent.next_action import COSTS, DONE, LIVE, NextAction, TaskAction, Verb, may_come, plan, plan_fenced
 from dfrs.live.drivers.base import (
+    NO_JOB,
     Driver,
     DriverError,
     Exit,
@@ -79,6 +80,8 @@ class _Task:
     brought: int = 0
     """The last version that was brought about."""
     error: str = ""
+    waits: bool = False
+    """As in `StatusMessage`."""
     kept: bool | None = False
     """As in `TaskStatus`."""
     refusal: tuple[int, str] = (0, "")
@@ -175,6 +178,7 @@ class _Task:
             state=self.state,
             exit=self.exit,
             error=self.error,
+            waits=self.waits and bool(self.error),
             since_s=self.since_s,
             refused=self.refused_version,
             transfers=self.transfers,
@@ -311,9 +315,9 @@ class TaskReconciler:
             task.desired, task.dismissed = desired, False
 
     def _look(self, listing: Sequence[TaskStatus]) -> None:
-        found = {status.task: status for status in listing}
-        for status in listing:
-            self._known(status.task)
+        found = {status.task: status for status in listing if status.task.job != NO_JOB}
+        for one in found:
+            self._known(one)
         now_s = time.time()
         for task in list(self._tasks.values()):
             if task.busy or task.seen_after >= self._begun:
@@ -331,7 +335,7 @@ class TaskReconciler:
             self._transfers.allow(task.task, task.grant if task.grant and task.grant.certificate else None)
         action = (planned := task.plan()).action
         if action is None:
-            task.error = planned.problem
+            task.error, task.waits = planned.problem, False
             task.last = None
             if not planned.problem and not task.fenced:
                 task.was_here &= not task.is_over
@@ -363,12 +367,14 @@ class TaskReconciler:
             task.refusal = desired.version, task.error
         except NotYetError as error:
             task.error = _line(error)[:ERROR_CHARS]
+            task.waits = True
             task.retry_at = time.monotonic() + FIRST_RETRY_S
         except Exception as error:
             # A bug of the driver ends no agent either: it is told to the operator, with all that is known of it.
             if not isinstance(error, DriverError | OSError):
                 log.exception("the driver failed", task=str(task.task), action=action.verb)
             task.error = f"{action.verb}: {_line(error)}"[:ERROR_CHARS]
+            task.waits = False
             task.retry_at = time.monotonic() + task.retry_s
             task.retry_s = min(LAST_RETRY_S, 2 * task.retry_s)
         else:

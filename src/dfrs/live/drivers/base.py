@@ -36,6 +36,10 @@ class TaskId(Wire):
         return f"{self.job}.{self.rank}.{self.attempt}"
 
 
+NO_JOB = (1 << 63) - 1
+"""Job of tasks that an agent runs for itself: no controller hears of them, and nothing that they wrote is kept."""
+
+
 class TaskSpec(Wire):
     """What a task runs. The same for all tasks of a job."""
 

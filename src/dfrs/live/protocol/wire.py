@@ -16,6 +16,9 @@ from dfrs.model.errors import InputError
 PROTOCOL = 1
 MESSAGE_BYTES = 8 << 20
 """The longest message either side accepts."""
+PROBLEM_CHARS = 1000
+UNDER_WAY = "its self-test is under way"
+"""Problem of a node whose agent has just started, for as long as it is not known whether it can do its work."""
 GRACE_S = 10.0
 """How long a task may take to end by itself, unless it is told otherwise."""
 
@@ -72,6 +75,8 @@ class Hello(Wire):
     """None: its tasks do not go to other hosts, and it takes none from there."""
     tasks: tuple["StatusMessage", ...] = ()
     """All tasks that it has; absent ones are those that it may yet start or take, as it was told before."""
+    problem: str = Field(default="", max_length=PROBLEM_CHARS)
+    """Why it is to get no jobs, in words; empty if it may."""
     version: str
 
 
@@ -97,6 +102,8 @@ class StatusMessage(Wire):
     exit: Exit | None = None
     error: str = Field(default="", max_length=2000)
     """Why the desired state could not be reached; the agent goes on trying."""
+    waits: bool = False
+    """It can be brought about as soon as other tasks have left the node: nothing is wrong."""
     since_s: Seconds
     """Wall clock, when it came to this state."""
     refused: Version = 0
@@ -141,6 +148,8 @@ class ReportMessage(Wire):
     host: HostUse | None = None
     """None where the host does not tell."""
     samples: tuple[Sample, ...] = ()
+    problem: str = Field(default="", max_length=PROBLEM_CHARS)
+    """As in Hello, now."""
 
 
 class Output(Wire):

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import structlog
 
 from dfrs.live.drivers.base import (
+    NO_JOB,
     CheckpointRefusedError,
     DriverError,
     Exit,
@@ -378,7 +379,7 @@ class SupervisedDriver(Mechanism):
         with self.files.locked(task) as lock:
             owner = self.files.owner(task) if lock is not None else None
             if owner is not None and owner.node == self.node:
-                self._discard(task, owner)
+                self._discard(task, owner, output=task.job != NO_JOB)
         self.files.prune_output(self.output_bytes)
 
     def _kill(self, task: TaskId, owner: Owner) -> None:
