@@ -85,7 +85,7 @@ class Executor:
             self.jobs[event.job_id].held = isinstance(event, Hold)
         elif isinstance(event, Join):
             self.capacity.append([event.cpu, event.memory])
-            self.open.append(True)
+            self.open.append(event.open)
             self.island.append(event.island)
             self.frees.append(event.pause_frees_memory)
         elif isinstance(event, Capacity):

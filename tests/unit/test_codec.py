@@ -68,6 +68,7 @@ def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers()
         "memory": 1.0,
         "island": 2,
         "pause_frees_memory": False,
+        "open": True,
     }
 
 

@@ -63,9 +63,9 @@ class NodeTable:
         self._settle()
 
     def join(self, event: Join) -> None:
-        """A node more, open."""
+        """A node more."""
         self.capacity = np.vstack([self.capacity.reshape(-1, 2), (event.cpu, event.memory)])
-        self.open = np.append(self.open, True)
+        self.open = np.append(self.open, event.open)
         self.island = np.append(self.island, event.island)
         self.keeps = np.append(self.keeps, not event.pause_frees_memory)
         self._settle()

@@ -43,7 +43,7 @@ class NodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A node is added: it becomes the last row of the capacity, and is open."""
+    """A node is added: it becomes the last row of the capacity. One that is not open takes no task until it is UP."""
 
     cpu: float
     memory: float
@@ -51,6 +51,7 @@ class Join:
     """Jobs that have started move, and resume, only between nodes of the same island."""
     pause_frees_memory: bool = True
     """False where a paused task stays in memory: policies pause nobody there."""
+    open: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,9 +240,11 @@ def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange]]:
     joined = 0
     for entry in log.entries:
         if entry.event["event"] == "join":
+            opened = entry.event.get("open", True)
             if entry.time_s > begin:
                 yield begin, NodeChange(joined, Condition.DOWN)
-                yield entry.time_s, NodeChange(joined, Condition.UP)
+            if entry.time_s > begin or not opened:
+                yield max(begin, entry.time_s), NodeChange(joined, Condition.UP if opened else Condition.DRAIN)
             joined += 1
         elif entry.event["event"] == "node":
             yield entry.time_s, NodeChange(int(entry.event["node"]), Condition(entry.event["condition"]))

@@ -54,7 +54,7 @@ def _joinable(state: State, event: Join) -> int:
 
 
 def join(state: State, event: Join, _row: int) -> Steps:
-    """A node more, open."""
+    """A node more. As long as it is closed nobody is asked."""
     cluster = state.cluster
     if not cluster.empty and not cluster.several and event.island != cluster.island[0]:
         # So far there was one island: whoever is paused was there.
@@ -63,8 +63,9 @@ def join(state: State, event: Join, _row: int) -> Steps:
             if job["state"] == PAUSED:
                 state.last_islands.note(int(job["serial"]), np.full(int(job["tasks"]), cluster.island[0]))
     cluster.join(event)
-    state.event_log.note(state.now_s, Action.UP, -1, nodes=np.array([len(cluster) - 1]))
-    return ON_NODES
+    condition = Condition.UP if event.open else Condition.DRAIN
+    state.event_log.note(state.now_s, _ACTION_OF[condition], -1, nodes=np.array([len(cluster) - 1]))
+    return ON_NODES if event.open else ()
 
 
 def _resizable(state: State, event: Capacity) -> int:
