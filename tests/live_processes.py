@@ -103,13 +103,14 @@ class LiveCluster:
         self.port = httpx.URL(found["url"]).port
         return True
 
-    def start_agent(self, name, server=None):
-        """Start or restart the agent of node `name`, told that the controller is at `server`."""
+    def start_agent(self, name, server=None, inside=()):
+        """Start or restart the agent of node `name`, told that the controller is at `server`; `inside` a command."""
         self.servers[name] = server or self.servers.get(name) or f"http://127.0.0.1:{self.port}"
         number = self.names.index(name) % (os.cpu_count() or 1)
         log = (self.directory / f"{name}.log").open("ab")
         self.agents[name] = subprocess.Popen(
             [
+                *inside,
                 *DFRS,
                 "agent",
                 "--server",

@@ -50,12 +50,18 @@ class Storm:
             node.rigid = 0.3 if seed % 10 in {4, 5} else 0.0
         self.submitted = set()
         self.controller = None
+        self.sick = seed // 1000 == 3
+        """Nodes say that they cannot do their work, or start nothing, for a while."""
         self.kills = self.refused = 0
 
     async def start(self):
         """A controller that goes on from what is in the database."""
         self.controller = make_controller(
-            self.path, clock=self.hosts.clock, checkpoint_events=40, writer=VirtualExecutor(self.loop)
+            self.path,
+            clock=self.hosts.clock,
+            checkpoint_events=40,
+            writer=VirtualExecutor(self.loop),
+            start_s=0.5 if self.sick else 60.0,
         )
         await self.controller.start()
         self.hosts.attach_all(self.controller)
@@ -92,6 +98,9 @@ class Storm:
                 await self.kill()
             elif chance < 0.72:
                 await getattr(controller, self.random.choice(["drain", "undrain"]))(node.name, "root")
+            elif self.sick and chance < 0.78:
+                node.unable = self.random.choice(["", "start: it cannot be"])
+                node.problem = self.random.choice(["", "", "self-test failed: it cannot be"])
             else:
                 hosts.tick(self.random.random())
                 await asyncio.sleep(0.003)
@@ -114,6 +123,8 @@ class Storm:
         """Everything works again; every job ends."""
         hosts = self.hosts
         hosts.chaos = 0.0
+        for node in hosts.nodes.values():
+            node.unable = node.problem = ""
         for name in hosts.nodes:
             await self.controller.undrain(name, "root")
         hosts.attach_all(self.controller)

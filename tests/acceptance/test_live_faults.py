@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live_processes import LiveCluster, wait_until
+from tests.live_processes import DFRS, LiveCluster, wait_until
 from tests.live_proxy import Proxy
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: cgroups and mounts")
@@ -55,6 +55,49 @@ def check_nothing_left(cluster):
 def cluster(tmp_path):
     with LiveCluster(tmp_path) as cluster:
         yield cluster
+
+
+FREEZER = "/sys/fs/cgroup/freezer"
+COVERED = ("unshare", "--mount", "--propagation", "private", "sh", "-c")
+"""What follows runs with mounts of its own: they are gone with it."""
+
+
+@pytest.mark.skipif(not os.path.ismount(FREEZER), reason="no version 1 freezer is mounted here")
+def test_a_node_that_cannot_pause_gets_no_jobs_until_it_can(tmp_path):
+    """Something else is mounted over one of its control groups; it opens by itself when that is gone."""
+    with LiveCluster(tmp_path, nodes=1) as cluster:
+
+        def node():
+            return next((n for n in cluster.client.get("/api/v1/nodes").json() if n["name"] == "n1"), None)
+
+        cluster.names.append("n1")
+        cluster.start_agent("n1", inside=(*COVERED, f'mount -t tmpfs none {FREEZER} && exec "$@"', "sh"))
+        wait_until(
+            lambda: (found := node()) and found["state"] == "unhealthy" and "start a task" in found["problem"],
+            "n1 is unhealthy",
+        )
+        said = node()["problem"]
+        assert said.startswith("self-test failed: could not start a task: it ended: not-started: ")
+        assert FREEZER in said
+        environment = {**os.environ, "DFRS_STATE": str(cluster.state)}
+        shown = subprocess.run([*DFRS, "nodes"], env=environment, check=True, capture_output=True, text=True).stdout
+        assert "unhealthy" in shown
+        assert "n1 gets no jobs: self-test failed: could not start a task" in " ".join(shown.split())
+        assert 'dfrs_nodes{state="unhealthy"} 1.0' in cluster.client.get("/metrics").text
+        jobs = [submit(cluster, 0.2) for _ in range(6)]
+        assert {tuple(job["nodes"]) for job in cluster.wait_ended(jobs)} == {("n0",)}
+        waiting = submit(cluster, 0.1, tasks=2, memory_bytes=600 << 20)
+        # Restarted, it says so again; its word survives the controller, too.
+        cluster.kill(cluster.controller)
+        cluster.start_controller()
+        assert node()["state"] == "unhealthy"
+        assert cluster.job(waiting)["state"] == "waiting"
+        enter = ["nsenter", f"--mount=/proc/{cluster.agents['n1'].pid}/ns/mnt"]
+        subprocess.run([*enter, "umount", FREEZER], check=True)
+        wait_until(lambda: node()["state"] == "up", "the node opens")
+        assert node()["problem"] == ""
+        check_once(cluster, [waiting], tasks=2)
+        check_once(cluster, jobs)
 
 
 def test_jobs_run_on_while_the_controller_is_dead(cluster):

@@ -101,6 +101,15 @@ def serve(
         float,
         typer.Option(min=1, rich_help_panel=LIMITS, help="Seconds of silence after which a node's jobs are lost."),
     ] = 180.0,
+    start_within: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            rich_help_panel=LIMITS,
+            help="Seconds in which a node must have started a task; if not, the job goes elsewhere, and the node gets "
+            "no jobs for a while.",
+        ),
+    ] = 60.0,
     reference_cpus: Annotated[
         float | None,
         typer.Option(min=0.01, rich_help_panel=LIMITS, help="Default: the first node's.", show_default=False),
@@ -145,6 +154,7 @@ def serve(
         discovery_settings=_discovery_settings(discovery_setting or []),
         report_s=report_every,
         lost_s=lost_after,
+        start_s=start_within,
         reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
     )

@@ -297,6 +297,7 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
     if choice.hosts:
         addresses = f"{address(0)} to {address(choice.hosts - 1)}"
         lines.insert(1, f"hosts        {show_count(choice.hosts, 'host')}, {addresses}; their files: {place / 'hosts'}")
+    lines += [f"note         {node.name} gets no jobs: {node.problem}" for node in nodes if node.problem]
     if "nice" in kinds:
         lines += dict.fromkeys(f"note         {note}" for node in nodes for note in node.notes)
     lines.append("dfrs down ends it." if detached else "Ctrl-C stops it, jobs go on; dfrs down ends the jobs too.")

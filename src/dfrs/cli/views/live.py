@@ -23,11 +23,14 @@ _STATES = {
     JobState.FAILED: "red",
     JobState.CANCELLED: "dim",
 }
-_NODE_STATES = {NodeState.UP: "green", NodeState.DRAINING: "yellow", NodeState.SILENT: "red", NodeState.LOST: "red"}
+_NODE_STATES = {NodeState.UP: "green", NodeState.DRAINING: "yellow"} | dict.fromkeys(
+    (NodeState.SILENT, NodeState.UNHEALTHY, NodeState.LOST), "red"
+)
 _ACTIONS = {
     "pause": "red",
     "fail": "red",
     "lost": "red",
+    "unhealthy": "red",
     "finish": "bold",
     "start": "green",
     "resume": "green",
@@ -159,6 +162,7 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
         for node in group:
             table.add_row(*_node_row(node, cells))
         parts.append(table)
+        parts += [Text(f"  {shorten(node.name, 16)} gets no jobs: {node.problem}") for node in group if node.problem]
         if tasks:
             parts += node_details(group[0], width)
     return Group(*parts)

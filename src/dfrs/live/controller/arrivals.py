@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dfrs.live.controller import tables
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
 from dfrs.live.controller.planner import ControllerPlan
+from dfrs.live.controller.records import NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import TaskId, TaskState
 
@@ -45,6 +46,13 @@ class Arrivals:
                 self._hellos[node.number] = self._hellos.get(node.number, set()) | lost
             state.placement.sync()
             state.placement.desired.greet(node, state.settings.report_s)
+            self._poke()
+
+    def hear_problem(self, node: NodeRecord, problem: str) -> None:
+        """A node says whether it can do its work."""
+        if problem != node.hello.problem:
+            node.hello = node.hello.model_copy(update={"problem": problem})
+            self._hellos.setdefault(node.number, set())
             self._poke()
 
     def record(self, plan: ControllerPlan) -> None:

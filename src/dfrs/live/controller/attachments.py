@@ -84,6 +84,7 @@ class AgentAttachment:
         node.seen_at = self._state.settings.steady()
         if isinstance(message, ReportMessage):
             self._observe(node, message)
+            self._engine.arrivals.hear_problem(node, message.problem)
         else:
             self._price(message)
             self._state.placement.on_status(node, message)

@@ -380,6 +380,7 @@ class ControllerLoop:
             start_at = job.request.start_at
             if not job.registered and start_at is not None and start_at <= now:
                 state.candidates.setdefault(name)
+        self.lifecycle.starts.look()
         if self._bound is not None and (self._bounding is None or self._bounding.done()):
             self._bounding = asyncio.create_task(self._find_bound(self._bound))
 

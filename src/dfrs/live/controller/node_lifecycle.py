@@ -7,7 +7,8 @@ import structlog
 from dfrs.engine.events import Event
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
-from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord
+from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
+from dfrs.live.controller.starting import StartWatch, forgive, stall
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError
 from dfrs.live.protocol.resources import JobState
@@ -34,6 +35,7 @@ class NodeLifecycle:
     def __init__(self, state: State, planner: Planner) -> None:
         self._state = state
         self._planner = planner
+        self.starts = StartWatch(state)
         self._said = ""
         self.hello_again = True
         """Whether any node said hello since it was last looked which of them exchange tasks."""
@@ -75,7 +77,7 @@ class NodeLifecycle:
             wanted = request.verb == "drain"
             plan.rows.append((tables.SET_DRAINED, {"b_number": node.number, "b_drained": wanted}))
             self._planner.note(plan, request.verb, node=node.name, by=request.by)
-            plan.after.append(lambda node=node, wanted=wanted: setattr(node, "drained", wanted))
+            plan.after.append(lambda node=node, wanted=wanted: _set_drained(node, wanted))
             plan.answered.append(request)
 
     def join(self, plan: ControllerPlan, pending: Iterable[PendingAgent]) -> None:
@@ -89,14 +91,24 @@ class NodeLifecycle:
                 cores = state.settings.reference_cores or hello.cpus
                 bytes_ = state.settings.reference_bytes or hello.memory_bytes
                 self._set_reference(plan, cores, bytes_)
-            node = NodeRecord(len(nodes), hello, _island(hello, nodes), Condition.UP)
+            # One that is opened only to be closed would be given jobs in between.
+            condition = Condition.DRAIN if hello.problem else Condition.UP
+            node = NodeRecord(len(nodes), hello, _island(hello, nodes), condition)
             nodes.append(node)
             pauses = hello.abilities.pause_frees_memory
             plan.events.append(
-                Join(hello.cpus / cores, hello.memory_bytes / bytes_, island=node.island, pause_frees_memory=pauses)
+                Join(
+                    hello.cpus / cores,
+                    hello.memory_bytes / bytes_,
+                    island=node.island,
+                    pause_frees_memory=pauses,
+                    open=not hello.problem,
+                )
             )
             plan.rows.append((tables.ADD_NODE, node.row()))
             self._planner.note(plan, "join", node=node.name)
+            if hello.problem:
+                self._planner.note(plan, "unhealthy", node=node.name, why=hello.problem)
             plan.after.append(lambda node=node: self._add(node))
 
     def _set_reference(self, plan: ControllerPlan, cores: float, bytes_: int) -> None:
@@ -154,9 +166,13 @@ class NodeLifecycle:
         if self.hello_again:
             self.hello_again = False
             self._join_islands(plan)
+        overdue = self.starts.overdue()
+        for _, task in overdue:
+            self._stall(task, now)
         for node in state.nodes:
             if state.numbers[node.name] != node.number:
                 continue
+            forgive(node, now)
             gone = node.link is None and now - node.seen_at >= state.settings.lost_s
             if node.condition is Condition.DOWN and gone and state.placement.on(node.number):
                 # It came back for too short a time to be told so: what it said that it has is lost again.
@@ -168,6 +184,15 @@ class NodeLifecycle:
             condition = self.condition(node, now)
             if condition is not node.condition:
                 self._change(plan, node, condition, jobs_of_lost)
+        for job, task in overdue:
+            if job.id not in plan.jobs:
+                self._planner.start_elsewhere(plan, job, task)
+
+    def _stall(self, task: TaskRecord, now: float) -> None:
+        node = self._state.nodes[task.target]
+        said = task.at[task.target].error
+        words = f"could not start task {task.id} within {self._state.settings.start_s:g} s"
+        stall(node, f"{words}: {said}" if said else words, now)
 
     def condition(self, node: NodeRecord, now: float) -> Condition:
         """What the core is to take it for."""
@@ -177,7 +202,7 @@ class NodeLifecycle:
         silent_s = now - node.seen_at
         if silent_s >= settings.lost_s:
             return Condition.DOWN
-        closed = node.drained or silent_s >= settings.silent_s or self._to_empty(node)
+        closed = node.drained or node.problem != "" or silent_s >= settings.silent_s or self._to_empty(node)
         return Condition.DRAIN if closed else Condition.UP
 
     def _to_empty(self, node: NodeRecord) -> bool:
@@ -210,8 +235,10 @@ class NodeLifecycle:
         plan.events.append(NodeChange(node.number, condition))
         plan.rows.append((tables.SET_CONDITION, {"b_number": node.number, "b_condition": condition.value}))
         words = {Condition.DOWN: "lost", Condition.UP: "up", Condition.DRAIN: "closed"}
-        silent = condition is Condition.DRAIN and not node.drained
-        self._planner.note(plan, "silent" if silent else words[condition], node=node.name)
+        word, why = words[condition], ""
+        if condition is Condition.DRAIN and not node.drained:
+            word, why = ("unhealthy", node.problem) if node.problem else ("silent", "")
+        self._planner.note(plan, word, node=node.name, why=why)
         plan.after.append(lambda: setattr(node, "condition", condition))
 
     def _lose(self, plan: ControllerPlan, job: JobRecord, node: NodeRecord) -> None:
@@ -237,6 +264,13 @@ class NodeLifecycle:
         if size == self._state.core.capacity[node.number].tolist():
             return []
         return [Capacity(node.number, *size)]
+
+
+def _set_drained(node: NodeRecord, drained: bool) -> None:
+    node.drained = drained
+    if not drained:
+        # Who undrains it wants it to be tried.
+        node.stalled, node.stalls = "", 0
 
 
 def _island(hello: Hello, nodes: Sequence[NodeRecord]) -> int:

@@ -181,7 +181,7 @@ class PlacementState:
             # Late, whatever it is dated: clocks may be set back, and a task ends only once.
             return
         observation.order = max(observation.order, order_of(status))
-        observation.error = status.error
+        observation.error, observation.waits = status.error, status.waits
         self._see(node, task, observation, status)
         self._whereabouts.touch(status.task.job)
 
@@ -241,7 +241,7 @@ class PlacementState:
             job, task = self._jobs.get(status.task.job), self.find(status.task)
             if job is None or status.state is TaskState.ABSENT:
                 if task is not None and node.number in task.at:
-                    task.at[node.number].error = status.error
+                    task.at[node.number].error, task.at[node.number].waits = status.error, status.waits
                 continue
             if task is None:
                 if status.task.attempt >= job.attempt:

@@ -44,6 +44,8 @@ PROGRESS_S = 10.0
 """How often the core is told what jobs have received ..."""
 PROGRESS_LEAST_S, PROGRESS_PART = 1.0, 0.02
 """... where it differs from what they were granted by more than so many seconds, and this part."""
+MOST_TRIED = 3
+"""A job that so many nodes did not start in time fails: it is the job that cannot be started."""
 
 log = structlog.get_logger(__name__)
 
@@ -298,8 +300,24 @@ class Planner:
         state = self._state
         where = state.nodes[task.target].name if task.target >= 0 else "a node"
         said = "" if task.exit is None or not task.exit.message else f": {task.exit.message}"
-        why = f"its node {where} lost it{said}"
-        if not self.restarts(job):
+        self._anew(plan, job, f"its node {where} lost it{said}", again=self.restarts(job))
+
+    def start_elsewhere(self, plan: ControllerPlan, job: JobRecord, task: TaskRecord) -> None:
+        """Its node did not start a task in time: this attempt is over, and another one begins, or the job fails.
+
+        The node may start it yet: the next attempt waits until the node has said that it has nothing of this one.
+        """
+        job.not_started_on.add(task.target)
+        tried = len(job.not_started_on)
+        said = task.at[task.target].error
+        why = f"node {self._state.nodes[task.target].name} did not start it in time{': ' if said else ''}{said}"
+        if tried >= MOST_TRIED:
+            why = f"{tried} nodes did not start it in time, the last one {why.removeprefix('node ')}"
+        self._anew(plan, job, why, again=tried < MOST_TRIED and self.restarts(job))
+
+    def _anew(self, plan: ControllerPlan, job: JobRecord, why: str, *, again: bool) -> None:
+        """This attempt is over."""
+        if not again:
             self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=why), "fail")
             return
         plan.jobs.add(job.id)

@@ -34,6 +34,8 @@ class Observation:
     order: tuple[int, float] = (0, 0.0)
     """Version and time of that word: older ones are passed over."""
     error: str = ""
+    waits: bool = False
+    """It is started as soon as other tasks have left the node."""
     kept: bool = False
     """It was to be paused, and its memory could not be freed."""
     transfers: int = 0
@@ -190,6 +192,8 @@ class JobRecord:
     spec: TaskSpec | None = None
     ungranted_s: float = 0.0
     """Of the virtual time that the core knows, what was not granted, but received."""
+    not_started_on: set[int] = field(default_factory=set[int])
+    """Nodes, by number, that did not start it in time, as far as this controller has seen."""
     cpu_s: float = 0.0
     """CPU of tasks whose last word is known; those that run are added."""
 
@@ -278,6 +282,12 @@ class NodeRecord:
     """By an operator."""
     seen_at: float = 0.0
     """When it last said anything; after a start of the controller, that start."""
+    stalled: str = ""
+    """It did not start a task in time, and which; it is closed for a while."""
+    stalled_until: float = 0.0
+    """When it may try again, by the steady clock."""
+    stalls: int = 0
+    """How often that was since it last started a task."""
     link: Link | None = None
     """There, once it has been welcomed."""
     load: HostLoad = field(default_factory=HostLoad)
@@ -288,6 +298,11 @@ class NodeRecord:
     def name(self) -> str:
         """Its name."""
         return self.hello.node
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot do its work, by its own word, or by what it did not do; empty if it can."""
+        return self.hello.problem or self.stalled
 
     def row(self) -> Mapping[str, Any]:
         """As a row of the database."""

@@ -24,6 +24,8 @@ class ControllerSettings:
     """Without a report for so long, a node gets nothing new."""
     lost_s: float = 180.0
     """Without a report for so long, a node's jobs are lost."""
+    start_s: float = 60.0
+    """A task that a node has not started after so long is started elsewhere, and the node gets no jobs for a while."""
     reference_cores: float | None = None
     """CPU of the reference node; None: that of the first node that ever joined."""
     reference_bytes: int | None = None

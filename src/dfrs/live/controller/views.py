@@ -281,7 +281,9 @@ def node_state(state: State, node: NodeRecord) -> NodeState:
         return NodeState.LOST
     if state.settings.steady() - node.seen_at >= state.settings.silent_s:
         return NodeState.SILENT
-    return NodeState.DRAINING if node.drained else NodeState.UP
+    if node.drained:
+        return NodeState.DRAINING
+    return NodeState.UNHEALTHY if node.problem else NodeState.UP
 
 
 def node(state: State, record: NodeRecord) -> Node:
@@ -322,6 +324,7 @@ def node(state: State, record: NodeRecord) -> Node:
         caps=hello.abilities.caps,
         pause_frees_memory=hello.abilities.pause_frees_memory,
         notes=hello.abilities.notes,
+        problem=record.problem,
         connected=record.link is not None,
         seen_at=seen_at,
         version=hello.version,

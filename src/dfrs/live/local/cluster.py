@@ -25,6 +25,7 @@ from dfrs.live.local.hosts import LocalHosts
 from dfrs.live.local.machine import Part, partition
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Node, NodeState
+from dfrs.live.protocol.wire import UNDER_WAY
 from dfrs.model.errors import DfrsError, InputError
 
 PORT = 7070
@@ -273,11 +274,17 @@ class LocalCluster:
             self._children.must_live()
             nodes = [node for node in client.nodes() if node.name in wanted]
             # Of a node of a former start, the controller knows the state and the size of then.
-            ready = [node for node in nodes if node.connected and node.state in {NodeState.UP, NodeState.DRAINING}]
+            ready = [node for node in nodes if node.connected and _is_ready(node)]
             tell(f"{len(ready)} of {len(wanted)} nodes are up")
             return ready if len(ready) == len(wanted) else None
 
         return _wait(up, f"the nodes do not come up: see {self.state / 'log'}")
+
+
+def _is_ready(node: Node) -> bool:
+    """Whether it takes jobs, or it is known why not."""
+    known = {NodeState.UP, NodeState.DRAINING, NodeState.UNHEALTHY}
+    return node.state in known and node.problem != UNDER_WAY
 
 
 def end_jobs(client: Client, tell: Callable[[str], None]) -> int:

@@ -177,6 +177,8 @@ class NodeState(StrEnum):
     """It keeps what it has and gets nothing more."""
     SILENT = "silent"
     """No word from it for a while; its jobs may run on."""
+    UNHEALTHY = "unhealthy"
+    """It cannot do its work, and says why: it keeps what it has, gets nothing more, and opens by itself."""
     LOST = "lost"
     """Silent for so long that its jobs were queued again, or it left."""
 
@@ -198,6 +200,8 @@ class Node(ApiModel):
     caps: bool
     pause_frees_memory: bool
     notes: tuple[str, ...]
+    problem: str = ""
+    """Why it gets no jobs until it can do its work, in words; empty if it can."""
     connected: bool
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float

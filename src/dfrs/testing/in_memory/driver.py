@@ -24,9 +24,12 @@ class InMemoryDriver:
     def perform(self, task: InMemoryTask, action: TaskAction) -> bool:
         """Do it, at once; False where it cannot be done: `task.error` says why."""
         if self._node.full and action.verb in {Verb.START, Verb.TAKE, Verb.RESUME} and not self._has_room(task):
-            task.error = "waits until others have left the memory"
+            task.error, task.waits = "waits until others have left the memory", True
             return False
         match action.verb:
+            case Verb.START if self._node.unable:
+                task.error = self._node.unable
+                return False
             case Verb.START:
                 self._hosts.started(self._node, task.id)
                 task.share = action.share_cores

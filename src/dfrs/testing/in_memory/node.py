@@ -57,6 +57,10 @@ class InMemoryNode:
         """Chance that a task cannot be check-pointed when it is fetched."""
         self.full = 0.0
         """Chance that a pause frees no memory."""
+        self.problem = ""
+        """Why it says that it cannot do its work."""
+        self.unable = ""
+        """Why it starts nothing."""
         self.costs: Mapping[CostVerb, float] = {}
         """Seconds that it says pauses, resumes and moves take; none for those that it does not measure."""
         self.uses = 1.0
@@ -90,6 +94,7 @@ class InMemoryNode:
             abilities=self.abilities,
             transfers=None if self.abilities.images is None else TransferPort(**self._port),
             tasks=statuses,
+            problem=self.problem,
             version="test",
         )
         self.link = InMemoryLink(self)
@@ -146,7 +151,7 @@ class InMemoryNode:
         samples = tuple(
             Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20) for t in self.tasks.values() if t.state in LIVE
         )
-        self.send(ReportMessage(time_s=self.clock_s, samples=samples))
+        self.send(ReportMessage(time_s=self.clock_s, samples=samples, problem=self.problem))
 
     # Tasks.
 
@@ -166,7 +171,7 @@ class InMemoryNode:
                 if task.refused == task.desired.version:
                     break
                 todo = plan(task.desired, task.state, share_cores=task.share, was_here=task.was_here, kept=task.kept)
-                task.error = todo.problem
+                task.error, task.waits = todo.problem, False
                 if todo.action is None:
                     if not todo.problem:
                         task.version = task.desired.version
@@ -191,6 +196,7 @@ class InMemoryNode:
             state=task.state,
             exit=task.exit,
             error=task.error,
+            waits=task.waits,
             since_s=task.since_s,
             refused=self._refused(task),
             transfers=task.transfers,

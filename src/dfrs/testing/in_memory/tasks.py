@@ -22,6 +22,8 @@ class InMemoryTask:
     version: int = 0
     """Of the desired state that it has reached."""
     error: str = ""
+    waits: bool = False
+    """For others to leave the memory."""
     kept: bool = False
     """It is paused, and its memory could not be freed."""
     refused: int = 0

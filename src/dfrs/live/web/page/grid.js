@@ -4,15 +4,15 @@ import { attribute, h, s, say, text } from "./dom.js";
 import { number } from "./format.js";
 
 const LEVELS = 5;
-const MARKS = { draining: "M0 1 0 0 1 0Z", silent: "M.2.5H.8", lost: "M.2.2.8.8M.8.2.2.8" };
+const MARKS = { draining: "M0 1 0 0 1 0Z", silent: "M.2.5H.8", unhealthy: "M.5.15V.6M.5.75V.85", lost: "M.2.2.8.8M.8.2.2.8" };
 
 const levelOf = (node) => (node.granted_cores <= 1e-9 ? 0 : Math.min(LEVELS, 1 + Math.floor((LEVELS * node.granted_cores) / node.cpus)));
-const words = (node) => `${node.name}, ${node.state}: ${number(node.granted_cores)} of ${number(node.cpus, 0)} cores granted to ${node.tasks.length} tasks`;
+const words = (node) => `${node.name}, ${node.state}${node.problem ? `, ${node.problem}` : ""}: ${number(node.granted_cores)} of ${number(node.cpus, 0)} cores granted to ${node.tasks.length} tasks`;
 
 function legend() {
   const squares = Array.from({ length: LEVELS + 1 }, (_, level) => h("i", { class: `l${level}` }));
   const sign = (state, name) => h("span", { class: "mark" }, s("svg", { viewBox: "0 0 1 1", class: `cell ${state}` }, s("rect", { width: 1, height: 1 }), s("path", { d: MARKS[state] })), name);
-  return h("p", { class: "grid-key" }, h("span", {}, "granted: none ", ...squares, " all"), sign("draining", "draining"), sign("silent", "silent"), sign("lost", "lost"));
+  return h("p", { class: "grid-key" }, h("span", {}, "granted: none ", ...squares, " all"), sign("draining", "draining"), sign("silent", "silent"), sign("unhealthy", "unhealthy"), sign("lost", "lost"));
 }
 
 /**

@@ -62,7 +62,7 @@ export function headline(store) {
     main.scale.setAttribute("aria-label", `minimum ${number(cluster.minimum_yield)}, best possible ${number(cluster.bound)}, median ${number(cluster.median_yield)}`);
     set(tiles.median, number(cluster.median_yield), "half have more");
     set(tiles.jain, number(cluster.jain, 3), "1 is equal for all");
-    const trouble = ["draining", "silent", "lost"].filter((state) => nodes[state]).map((state) => `${nodes[state]} ${state}`);
+    const trouble = ["draining", "silent", "unhealthy", "lost"].filter((state) => nodes[state]).map((state) => `${nodes[state]} ${state}`);
     set(tiles.nodes, `${count(up)} of ${count(all)}`, trouble.join(", ") || (all ? "all well" : "none yet"));
     tiles.nodes.node.classList.toggle("alarm", trouble.length > 0);
     set(tiles.cpu, cluster.cpus ? `${Math.round((100 * cluster.used_cores) / cluster.cpus)} %` : "–", `${cluster.cpus < 100 ? number(cluster.used_cores, 1) : count(cluster.used_cores)} of ${count(cluster.cpus)} cores`);

@@ -7,9 +7,10 @@ import { colourOf } from "./palette.js";
 
 const DRAWN = 24;
 const DRAWN_OF_MANY = 10;
-const SIGN = { up: "●", draining: "◐", silent: "?", lost: "✕" };
+const SIGN = { up: "●", draining: "◐", silent: "?", unhealthy: "!", lost: "✕" };
 const MEANING = {
   up: "it takes jobs", draining: "it keeps what it has and gets nothing more", silent: "no word from it; its jobs may run on",
+  unhealthy: "it cannot do its work; it keeps what it has, gets nothing more, and opens by itself",
   lost: "it was silent for so long that its jobs were queued again, or it left",
 };
 const BLOCKS = "button.block";
@@ -39,7 +40,7 @@ function updateNode(row, node, state, act) {
   text(parts.name, node.name);
   attribute(parts.name, "title", node.host === node.name ? null : `on ${node.host}`);
   text(parts.sign, SIGN[node.state]);
-  const away = state.cluster && node.state !== "up" && node.state !== "draining" ? ` for ${age(state.cluster.now - node.seen_at)}` : "";
+  const away = state.cluster && (node.state === "silent" || node.state === "lost") ? ` for ${age(state.cluster.now - node.seen_at)}` : "";
   text(parts.words, node.state + away);
   attribute(parts.words, "title", MEANING[node.state]);
   keyed(parts.shares, node.tasks, (task) => `${task.job}.${task.rank}`, (task) => h("button", {
@@ -52,6 +53,7 @@ function updateNode(row, node, state, act) {
   attribute(parts.memory, "aria-label", `memory: ${bytesOf(used, node.memory_bytes)} in use`);
   text(parts.cpu, `used ${number(node.used_cores)} · granted ${number(node.granted_cores)}`);
   text(parts.ram, `of ${number(node.cpus, Number.isInteger(node.cpus) ? 0 : 1)} cores · ${bytesOf(used, node.memory_bytes)}`);
+  text(parts.problem, node.problem ? `no jobs: ${node.problem}` : "");
   text(parts.notes, node.notes.join(" · "));
   const drained = node.state === "draining";
   parts.button.hidden = state.me?.role !== "admin" || node.state === "lost";
@@ -62,20 +64,20 @@ function updateNode(row, node, state, act) {
 
 function createNode() {
   const parts = {
-    name: h("b", { class: "name" }), sign: h("span", { class: "sign", "aria-hidden": "true" }), words: h("span"), notes: h("small", { class: "notes" }),
+    name: h("b", { class: "name" }), sign: h("span", { class: "sign", "aria-hidden": "true" }), words: h("span"), problem: h("small", { class: "problem" }), notes: h("small", { class: "notes" }),
     shares: h("div", { class: "shares" }), free: h("span", { class: "free" }), memory: h("div", { class: "memory", role: "img" }, h("i")),
     cpu: h("span"), ram: h("span", { class: "quiet" }), act: null,
   };
   parts.button = h("button", { type: "button", on: { click: () => parts.act() } });
   const row = h("div", { class: "node", role: "listitem" },
-    h("div", { class: "who" }, parts.name, h("span", { class: "state" }, parts.sign, parts.words), parts.notes),
+    h("div", { class: "who" }, parts.name, h("span", { class: "state" }, parts.sign, parts.words), parts.problem, parts.notes),
     h("div", { class: "bars" }, h("div", { class: "track" }, parts.shares, parts.free), parts.memory),
     h("div", { class: "figures" }, parts.cpu, parts.ram), h("div", { class: "do" }, parts.button));
   row.parts = parts;
   return row;
 }
 
-const trouble = (node) => ({ silent: 0, lost: 1, draining: 2 })[node.state] ?? 3;
+const trouble = (node) => ({ silent: 0, unhealthy: 1, lost: 2, draining: 3 })[node.state] ?? 4;
 
 /** Which nodes are drawn as bars: all of few; of many those looked for, else those in trouble and the fullest. */
 function choose(nodes, wanted) {
