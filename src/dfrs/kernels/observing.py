@@ -143,6 +143,9 @@ def observe(now_s: float, table: Any, usage: Any, capacity: Floats, change_s: fl
             _hidden(row, used, seconds, change_s)
         else:
             _shown(row, used)
+            if row.discovered_s < 0.0:
+                # What was its yield so far is of a need that was a guess.
+                row.used_s = row.seen_s = 0.0
             row.discovered_s = now_s
         _believe(row, used)
 

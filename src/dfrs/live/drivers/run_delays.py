@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.drivers.processes.supervisor import read_text
 
+LEAST_CPU = 0.01
+"""Of the time: a task that used less without any thread that was seen to run was asleep."""
 THREADS = 64
 """Of more threads only so many are looked at: the others are taken to fare alike."""
 
@@ -91,6 +93,6 @@ def _held_up(before: Counted, after: Counted, seconds: float, cpu_s: float, last
         ran, waited = ran + run, waited + wait
         weighted += (run + wait) * wait / seconds
     if ran + waited == 0.0:
-        return (last, 0.0) if cpu_s > 0.0 else (0.0, 0.0)
+        return (last, 0.0) if cpu_s > LEAST_CPU * seconds else (0.0, 0.0)
     more = max(1.0, cpu_s / ran) if ran > 0.0 else 1.0
     return more * weighted / (ran + waited), more * waited

@@ -260,9 +260,12 @@ class ProcessDriver(SupervisedDriver):
             if owner.carried:
                 used = add_counters(used, owner.carried)
             place, now = self.files.place(task, owner), time.monotonic()
+            threads = dict(count(group.threads()))
             # Its supervisor, which is charged like it, is not it.
-            threads = count(thread for thread in group.threads() if thread != place.supervisor)
-            watched_s, delayed_s, waiting_s = self._delays.look(task, now, used.cpu_s, threads, stopped=place.frozen())
+            beside_s, _ = threads.pop(place.supervisor or 0, (0.0, 0.0))
+            watched_s, delayed_s, waiting_s = self._delays.look(
+                task, now, used.cpu_s - beside_s, threads, stopped=place.frozen()
+            )
             rows.append(
                 Usage(
                     task=task,
