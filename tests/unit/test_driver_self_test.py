@@ -1,6 +1,7 @@
 """The self-test of drivers: what works passes, what does not is named, and nothing is left of it in any case."""
 
 import os
+import re
 import random
 import signal
 import subprocess
@@ -174,7 +175,8 @@ def test_a_decoy_of_a_control_group_is_found_out(host, tmp_path):
     decoy = points | {"freezer": str(tmp_path / "decoy")}
     node = host.node("n0", groups=NodeGroupV1(decoy, None, host.cluster, "n0"))
     said = verdict_on(node, 20.0)
-    assert said.startswith("self-test failed: could not start a task: it ended: not-started: ")
+    # Its end may be seen at the one step or at the next.
+    assert re.match("self-test failed: could not (start a task|see a task run): it ended: not-started: ", said)
     assert "decoy" in said
     assert list(node.tasks()) == []
 
