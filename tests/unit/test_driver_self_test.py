@@ -1,8 +1,8 @@
 """The self-test of drivers: what works passes, what does not is named, and nothing is left of it in any case."""
 
 import os
-import re
 import random
+import re
 import signal
 import subprocess
 import sys
