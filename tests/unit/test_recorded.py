@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dfrs.engine import codec
 from dfrs.engine.core import Core
@@ -13,17 +15,19 @@ from dfrs.model.errors import InputError
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import write_run
 from dfrs.runs.validator.runs import validate_run
-from dfrs.simulator.recorded_log import decide_again
+from dfrs.simulator.recorded_log import LEAST_RUN_S, decide_again
 from dfrs.workloads.live_log import FILE, read_live_log
 from tests.live_events import Site, drive
 
 POLICIES = ("GreedyPM*/per/OPT=MIN/MVT=600", "MCB*/OPT=MIN/NEEDS=0.1", "EASY")
+CORES = 4.0
 SITES = (Site(changes=False), Site(changes=False, frees=(False,), islands=2), Site(changes=False, alike=True))
 
 
 def write_log(directory, record, policy, jobs=(), restarts=()):
     """`restarts`: (index, policy) of the event before which a controller started."""
     header = {"format": "dfrs-log/1", "policy": policy, "discovery": "NONE", "command_limit": None}
+    header["reference_cores"] = CORES
     events = [{"time_s": time_s, "event": event, "digest": digest} for time_s, event, digest in record]
     for index, name in sorted(restarts, reverse=True):
         events.insert(index, {"time_s": record[index][0], "restart": {"policy": name, "version": "test"}})
@@ -72,8 +76,37 @@ def test_another_target_is_found(tmp_path):
     assert recorded.mismatch.index == at
 
 
-def submit(job, need):
-    return {"event": "submit", "job_id": job, "tasks": 1, "need": need, "memory": 0.1}
+def submit(job, need, tasks=1):
+    return {"event": "submit", "job_id": job, "tasks": tasks, "need": need, "memory": 0.1}
+
+
+def measured_job(job, received_s, cpu_s=1.0, need=None, tasks=1, granted_s=0.0):
+    """As the API shows one that has ended; `need` where its user declared it."""
+    declared = None if need is None else need * CORES
+    seconds = {"virtual_s": received_s, "virtual_granted_s": granted_s, "cpu_s": cpu_s}
+    return {"id": job, "user": "ann", "tasks": tasks, "cpu_cores": declared, **seconds}
+
+
+def two_beside_each_other(policy=POLICIES[0]):
+    """Two jobs on a node from 0 s; the first ends after 20 s, the second after 30 s."""
+    entries = [
+        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}),
+        (0.0, submit(1, 1.0)),
+        (0.0, submit(2, 1.0)),
+        (20.0, {"event": "complete", "job_id": 1}),
+        (30.0, {"event": "complete", "job_id": 2}),
+    ]
+    return digested(entries, policy), policy
+
+
+def decided_again(directory, record, policy, jobs):
+    """The run of a log with these jobs, which the checker accepts."""
+    log = read_live_log(write_log(directory, record, policy, jobs))
+    recorded = decide_again(log, find_policy, directory.name)
+    assert recorded.mismatch is None
+    write_run(recorded.run, directory, measured(recorded.run, bound=True), "test")
+    assert not validate_run(directory).problems
+    return recorded
 
 
 def digested(entries, policy, restarts=()):
@@ -241,3 +274,152 @@ def test_other_policies_get_the_same_jobs(tmp_path, dfrs):
         assert (run["complete"], run["refused"]) == (True, [])
         assert (tmp_path / "sim" / run["policy"] / "jobs.csv").read_text().count("\n") == 4
         assert not validate_run(tmp_path / "sim" / run["policy"]).problems
+
+
+def test_work_is_what_was_measured_not_what_was_granted(tmp_path):
+    record, policy = two_beside_each_other()
+    # Granted were 10 s and 20 s. The first waits for itself and used a quarter of the node; the second got the rest.
+    jobs = [measured_job(1, 20.0, cpu_s=20.0), measured_job(2, 24.0, cpu_s=96.0)]
+    recorded = decided_again(tmp_path / "day", record, policy, jobs)
+    work = recorded.run.workload
+    assert work.need.tolist() == pytest.approx([0.25, 1.0])
+    assert work.run_s.tolist() == pytest.approx([20.0, 24.0], rel=1e-5)
+    assert (work.need * work.run_s * CORES).tolist() == pytest.approx([20.0, 96.0], rel=1e-5)
+    assert recorded.run.stretch.tolist() == pytest.approx([1.0, 30 / 24], rel=1e-5)
+    assert recorded.unfitted == 0
+
+
+def test_other_programs_take_their_part_of_what_was_granted(tmp_path):
+    record, policy = two_beside_each_other()
+    recorded = decided_again(tmp_path / "day", record, policy, [measured_job(1, 4.0, 16.0), measured_job(2, 5.0, 20.0)])
+    assert recorded.run.workload.run_s.tolist() == pytest.approx([4.0, 5.0])
+    assert recorded.run.stretch.tolist() == pytest.approx([5.0, 6.0])
+    assert recorded.run.workload.need.tolist() == pytest.approx([1.0, 1.0])
+
+
+def test_a_declared_need_stays_and_is_shared_by_all_tasks(tmp_path):
+    entries = [
+        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}),
+        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}),
+        (0.0, submit(1, 0.5)),
+        (0.0, submit(2, 1.0, tasks=2)),
+        (40.0, {"event": "complete", "job_id": 1}),
+        (40.0, {"event": "complete", "job_id": 2}),
+    ]
+    policy = POLICIES[0]
+    jobs = [measured_job(1, 10.0, cpu_s=8.0, need=0.5), measured_job(2, 20.0, cpu_s=64.0, tasks=2)]
+    run = decided_again(tmp_path / "day", digested(entries, policy), policy, jobs).run
+    assert run.workload.need.tolist() == pytest.approx([0.5, 64.0 / 20.0 / 2 / CORES])
+    assert run.workload.run_s.tolist() == pytest.approx([10.0, 20.0])
+
+
+def test_where_nothing_was_measured_what_was_granted_counts(tmp_path):
+    record, policy = two_beside_each_other()
+    plain = decided_again(tmp_path / "plain", record, policy, ())
+    jobs = [measured_job(1, 7.0, granted_s=7.0), measured_job(2, 8.0, granted_s=8.0)]
+    same = decided_again(tmp_path / "same", record, policy, jobs)
+    assert same.run.workload.run_s.tolist() == plain.run.workload.run_s.tolist() == [10.0, 20.0]
+    assert same.run.events.yield_.tolist() == pytest.approx(plain.run.events.yield_.tolist(), nan_ok=True, abs=0)
+    # Nor does it where that is what was received.
+    jobs = [measured_job(1, 10.0, need=1.0), measured_job(2, 20.0, need=1.0)]
+    same = decided_again(tmp_path / "received", record, policy, jobs)
+    assert same.run.events.yield_.tolist() == pytest.approx(plain.run.events.yield_.tolist(), nan_ok=True, abs=0)
+
+
+def test_what_the_nodes_do_not_have_is_left_out_and_said(tmp_path, dfrs):
+    record, policy = two_beside_each_other()
+    # Both declared a whole node and slept: 20 s and 30 s of 30 s.
+    jobs = [measured_job(1, 20.0, need=1.0), measured_job(2, 30.0, need=1.0)]
+    recorded = decided_again(tmp_path / "day", record, policy, jobs)
+    done = recorded.run.workload.run_s
+    assert done.sum() == pytest.approx(30.0)
+    assert recorded.unfitted == 2
+    assert recorded.unfitted_part == pytest.approx(max(1 - done / [20.0, 30.0]))
+    status, _, err = dfrs("simulate", "--from-log", tmp_path / "day", "-p", "EASY", "-o", tmp_path / "easy")
+    assert status == 0
+    said = f"less of their work is in the run, by at most {recorded.unfitted_part:.1%}"
+    assert f"2 of 2 jobs received more than nodes have in declared needs: {said}\n" in err
+
+
+def test_jobs_with_nodes_of_their_own_can_receive_less(tmp_path):
+    record, policy = two_beside_each_other("FCFS")
+    recorded = decided_again(tmp_path / "day", record, policy, [measured_job(1, 10.0, 10.0), measured_job(2, 4.0, 16.0)])
+    assert recorded.run.workload.run_s.tolist() == pytest.approx([10.0, 4.0])
+    assert not recorded.run.configuration["exclusive"]
+    assert decided_again(tmp_path / "own", record, policy, ()).run.configuration["exclusive"]
+
+
+def test_a_node_that_became_smaller_was_used_as_it_was(tmp_path):
+    entries = [
+        (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}),
+        (0.0, submit(1, 1.0)),
+        (10.0, {"event": "complete", "job_id": 1}),
+        (11.0, {"event": "node", "node": 0, "condition": "down"}),
+        (11.0, {"event": "capacity", "node": 0, "cpu": 0.5, "memory": 1.0}),
+        (12.0, {"event": "node", "node": 0, "condition": "up"}),
+        (13.0, submit(2, 0.5)),
+        (23.0, {"event": "complete", "job_id": 2}),
+    ]
+    policy = POLICIES[0]
+    recorded = decided_again(tmp_path / "day", digested(entries, policy), policy, ())
+    assert recorded.run.capacity.tolist() == [[1.0, 1.0]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from(SITES), st.sampled_from(POLICIES), st.sampled_from([0.2, 1.0, 5.0]))
+def test_any_log_gives_a_valid_run(tmp_path_factory, seed, site, policy, most):
+    record, _ = drive(Core(find_policy(policy), np.zeros((0, 2))), seed, site, steps=100)
+    folder, rng = tmp_path_factory.mktemp("logs"), np.random.default_rng(seed)
+    granted = decide_again(read_live_log(write_log(folder / "day", record, policy)), find_policy).run.workload
+    jobs = [
+        measured_job(job, run_s * most * rng.random(), need=need, tasks=tasks)
+        for job, run_s, need, tasks in zip(
+            granted.job_id.tolist(), granted.run_s.tolist(), granted.need.tolist(), granted.tasks.tolist(), strict=True
+        )
+        if rng.random() < 0.8
+    ]
+    if not jobs:
+        return
+    recorded = decided_again(folder / "day", record, policy, jobs)
+    done = dict(zip(recorded.run.workload.job_id.tolist(), recorded.run.workload.run_s.tolist(), strict=True))
+    received = {job["id"]: job["virtual_s"] for job in jobs}
+    assert all(done[job] <= max(seconds, LEAST_RUN_S) * (1 + 1e-9) + 1e-9 for job, seconds in received.items())
+    if most <= 1.0:
+        # Whoever receives no more than was granted can be told exactly.
+        assert [done[job] for job in received] == pytest.approx(list(received.values()), rel=1e-4, abs=1e-3)
+        assert recorded.unfitted_part < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("virtual_s", "x", "job 1 of the log: virtual_s = 'x'"),
+        ("cpu_s", -1.0, "job 1 of the log: cpu_s = -1.0: must be at least 0"),
+        ("tasks", None, "job 1 of the log: tasks = None"),
+    ],
+)
+def test_a_measurement_that_is_none_is_refused_in_one_line(tmp_path, dfrs, field, value, problem):
+    record, policy = two_beside_each_other()
+    directory = write_log(tmp_path / "day", record, policy, [measured_job(1, 5.0) | {field: value}])
+    status, out, err = dfrs("simulate", "--from-log", directory)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert problem in err
+    text = (directory / FILE).read_text()
+    (directory / FILE).write_text(text.replace(f'"reference_cores": {CORES}', '"reference_cores": 0'))
+    status, _, err = dfrs("simulate", "--from-log", directory)
+    assert (status, "line 1: reference_cores = 0: must be above 0" in err) == (2, True)
+
+
+def test_a_live_run_stands_beside_its_replays(tmp_path, dfrs):
+    record, policy = two_beside_each_other()
+    decided_again(tmp_path / "day", record, policy, [measured_job(1, 10.0, need=1.0), measured_job(2, 20.0, need=1.0)])
+    named = ("-p", policy, "-p", "EASY")
+    assert dfrs("simulate", "--from-log", tmp_path / "day", *named, "-o", tmp_path / "sim")[0] == 0
+    status, out, _ = dfrs("compare", tmp_path / "day", tmp_path / "sim")
+    assert status == 0
+    assert sorted(line.split()[0] for line in out.splitlines()[2:]) == sorted(["EASY", policy, policy])
+    assert f"{policy} (live)" in out
+    rows = json.loads(dfrs("compare", tmp_path / "day", tmp_path / "sim", "--json")[1])
+    stretches = {(row["policy"], "live" in row["configuration"]): row["metrics"]["stretch_mean"] for row in rows}
+    assert stretches[policy, True] == pytest.approx(stretches[policy, False])
+    assert stretches["EASY", False] == pytest.approx(1.25)

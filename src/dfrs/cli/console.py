@@ -24,6 +24,7 @@ from rich.text import Text
 from dfrs.kernels.compiling import compilation
 
 if TYPE_CHECKING:
+    from dfrs.simulator.recorded_log import Recorded
     from dfrs.workloads.trace_warnings import TraceReport
 
 out = Console(highlight=False)
@@ -59,6 +60,15 @@ def tell_missing(policies: Sequence[str]) -> None:
     """A line for each policy of a live cluster's log that cannot be asked any more."""
     for name in policies:
         warn(f"policy {name} is not there any more: the one after it decides in its place")
+
+
+def tell_unfitted(recorded: "Recorded") -> None:
+    """A line where jobs of a live cluster's log received more than a run can say."""
+    if recorded.unfitted:
+        warn(
+            f"{recorded.unfitted} of {len(recorded.run.workload)} jobs received more than nodes have in declared needs: "
+            f"less of their work is in the run, by at most {recorded.unfitted_part:.1%}"
+        )
 
 
 def tell_odd(trace: Path, report: "TraceReport") -> None:

@@ -1,9 +1,13 @@
 """A live cluster's log, decided again: the same events through a fresh core, and the run that they make.
 
-The run speaks of each job's *last* need: while a job is watched its need is an estimate that changes, and yields mean
-nothing without the need they are a fraction of. So yields are told anew as the same share of CPU over the last need, at
-most 1. A job's processing time is then the integral of those yields over the time it was on nodes: moves cost
-nothing more than the time they took, which is in it.
+The run speaks of one need of each job: while a job is watched its need is an estimate that changes, and yields mean
+nothing without the need they are a fraction of. That is the declared need, else the CPU time that the job used over the
+time that it would have taken alone; where nodes could not measure that, the last need. So yields are told anew as the
+same share of CPU over that need, at most 1. A job's processing time is the integral of its yields over the time it was
+on nodes: moves cost nothing more than the time they took, which is in it.
+
+What a policy granted is not what jobs received: other programs may take of the CPU, and jobs may use what others leave.
+Where nodes measured what a job received, its yields are those that integrate to it (`received_yields`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +23,14 @@ from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import Condition, NodeChange
-from dfrs.model.run import Action, Events, Penalty, Run
+from dfrs.model.run import PLACING, Action, Events, Penalty, Run
+from dfrs.simulator.received_yields import received_yields
 from dfrs.workloads.live_log import LiveLog, LogEntry
 
 LEAST_RUN_S = 1e-6
 """Processing time of a job that ended at once."""
+NOTABLE = 0.001
+"""A part of a job's work; less is no difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,6 +48,10 @@ class Recorded:
     """Jobs that have not ended, or not on nodes."""
     missing: tuple[str, ...]
     """Names of policies that decided and are no more."""
+    unfitted: int = 0
+    """Jobs that received more than the nodes have in the jobs' needs: in the run they did less."""
+    unfitted_part: float = 0.0
+    """By at most this part of their work."""
 
 
 def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live") -> Recorded:
@@ -56,6 +67,8 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
     serials: dict[int, int] = {}
     """By id: the serial number of the job's last submission."""
     rows: list[Floats] = []
+    capacity = np.zeros((0, 2))
+    """The most that each node ever had: it was not used beyond that."""
     mismatch: Mismatch | None = None
     submitted = 0
     for k, entry in enumerate(log.entries):
@@ -82,13 +95,18 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
         if mismatch is None and made != entry.digest:
             mismatch = _mismatch(k, entry, event, made, "")
         rows.append(_needs_of(core, logged, needs))
+        if kind in {"join", "capacity"}:
+            capacity = np.maximum(core.capacity, np.pad(capacity, ((0, len(core.capacity) - len(capacity)), (0, 0))))
     if core.capacity.size == 0:
         raise InputError("the log names no node: nothing ran")
     events = core.event_log.events()
     final = np.array([needs[serial] for serial in range(submitted)])
-    told = _in_last_needs(events, np.concatenate([np.zeros(0), *rows]), final)
+    received_s = _measured(log, serials, final)
+    told = _in_final_needs(events, np.concatenate([np.zeros(0), *rows]), final)
     last = np.isin(np.arange(submitted), list(serials.values()))
-    run, left_out = _run(log, core, decided_by, told, final, last, name)
+    run, left_out = _run(log, core, decided_by, capacity, told, final, received_s, last, name)
+    done = run.workload.run_s
+    lacking = 1.0 - done / np.fmax(received_s[[serials[job] for job in run.workload.job_id.tolist()]], done)
     return Recorded(
         run=run,
         node_events=tuple(_node_events(log)),
@@ -96,6 +114,8 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
         mismatch=mismatch,
         left_out=left_out,
         missing=missing,
+        unfitted=int((lacking > NOTABLE).sum()),
+        unfitted_part=float(lacking.max(initial=0.0)),
     )
 
 
@@ -130,8 +150,19 @@ def _needs_of(core: Core, begin: int, needs: Mapping[int, float]) -> Floats:
     return np.array([needs.get(job, np.nan) for job in jobs.tolist()], dtype=np.float64)
 
 
-def _in_last_needs(events: Events, need: Floats, final: Floats) -> Events:
-    """The same shares of CPU as fractions of each job's last need."""
+def _measured(log: LiveLog, serials: Mapping[int, int], final: Floats) -> Floats:
+    """(J,) work of the last submissions as it was measured, NaN elsewhere; their needs, into `final` (J,)."""
+    received_s = np.full(len(final), np.nan)
+    for job, serial in serials.items():
+        work = log.measured(job)
+        if work is not None:
+            received_s[serial] = work.run_s
+            final[serial] = final[serial] if work.need is None else work.need
+    return received_s
+
+
+def _in_final_needs(events: Events, need: Floats, final: Floats) -> Events:
+    """The same shares of CPU as fractions of each job's need in the run."""
     known = events.job >= 0
     ratio = np.ones(len(events))
     ratio[known] = need[known] / final[events.job[known]]
@@ -139,28 +170,44 @@ def _in_last_needs(events: Events, need: Floats, final: Floats) -> Events:
 
 
 def _run(
-    log: LiveLog, core: Core, policies: Sequence[Policy], events: Events, final: Floats, last: Bools, name: str
+    log: LiveLog,
+    core: Core,
+    policies: Sequence[Policy],
+    capacity: Floats,
+    events: Events,
+    need: Floats,
+    received_s: Floats,
+    last: Bools,
+    name: str,
 ) -> tuple[Run, int]:
     """The run of the jobs that ended on nodes, and how many others there are.
 
     A job that lost its node counts from its last attempt, and one that was submitted anew from its last submission.
     """
-    count = len(final)
-    run_s, kept = _processing_s(events, count)
+    run_s, kept = _processing_s(events, len(need))
     kept &= last
-    workload = _workload(log, final, run_s, kept, len(core.capacity), name)
-    end_s = float(events.time_s[-1]) if len(events) else 0.0
+    events, run_s, received_s = _of_kept(events, kept), run_s[kept], received_s[kept]
+    measured = ~np.isnan(received_s)
+    if measured.any():
+        wanted_s = np.where(measured, received_s, run_s)
+        events = replace(events, yield_=received_yields(events, need[kept], capacity[:, 0], wanted_s))
+        run_s, _ = _processing_s(events, len(run_s))
+    workload = _workload(log, need, run_s, kept, len(capacity), name)
+    end_s = float(core.event_log.events().time_s[-1]) if len(core.event_log) else 0.0
+    running = np.isin(events.action, (*PLACING, Action.SHARE))
     run = Run(
         workload=workload,
         policy=log.policy,
-        capacity=core.capacity.copy(),
+        capacity=capacity,
         penalty=Penalty(),
-        events=_of_kept(events, kept),
+        events=events,
         complete=True,
         end_s=end_s,
         configuration={
             "order": "completions-first",
-            "exclusive": all(traits_of(policy).exclusive for policy in policies),
+            # Who had nodes of their own and received less of them shared them with programs that are no jobs.
+            "exclusive": all(traits_of(policy).exclusive for policy in policies)
+            and bool((events.yield_[running] == 1.0).all()),
             "dedicated": all(traits_of(policy).dedicated for policy in policies),
             "command_limit": log.command_limit,
             "discovery": log.discovery,
@@ -200,7 +247,7 @@ def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int
         tasks=column(lambda _, event: event["tasks"], "i8"),
         need=need[kept],
         memory=column(lambda _, event: event["memory"], "f8"),
-        run_s=run_s[kept],
+        run_s=run_s,
         estimate_s=column(lambda _, event: float(event.get("estimate_s", "nan")), "f8"),
         user=column(lambda _, event: names.index(str(log.jobs.get(int(event["job_id"]), {}).get("user", ""))), "i8"),
         weight=column(lambda _, event: event.get("weight", 1.0), "f8"),

@@ -1,6 +1,7 @@
 """The durable log of a live cluster, as `dfrs export` writes it: JSON lines, a header, events, jobs."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from dfrs.model.errors import InputError
 FORMAT = "dfrs-log/1"
 FILE = "log.jsonl"
 """Its name in a run directory."""
+LEAST_NEED = 1e-3
+"""CPU of the reference node: a job needs no less, so that yields mean something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,16 @@ class LogEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredWork:
+    """What a job did, as its nodes measured it."""
+
+    run_s: float
+    """Seconds that it would have taken alone, with what it waited for by itself."""
+    need: float | None
+    """CPU of a task meanwhile, as a fraction of the reference node; None where its user declared it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLog:
     """What a live cluster did."""
 
@@ -34,11 +47,26 @@ class LiveLog:
     """Who decided: from the entry of that index on, the policy of that name."""
     jobs: Mapping[int, Mapping[str, Any]]
     """By id, as the API shows them."""
+    reference_cores: float | None = None
+    """Size of the reference node."""
 
     @property
     def policy(self) -> str:
         """The names of all that decided."""
         return ", then ".join(name for _, name in self.policies)
+
+
+    def measured(self, job_id: int) -> MeasuredWork | None:
+        """The work of a job; None where its nodes could not measure it. Raises InputError where that is no number."""
+        job = self.jobs.get(job_id, {})
+        run_s, granted_s, cpu_s = (_seconds(job, name) for name in ("virtual_s", "virtual_granted_s", "cpu_s"))
+        # Where nothing was measured, what was granted is all that is known.
+        if run_s is None or granted_s is None or run_s == granted_s or run_s <= 0.0:
+            return None
+        if job.get("cpu_cores") is not None or cpu_s is None or not self.reference_cores:
+            return MeasuredWork(run_s=run_s, need=None)
+        cores = cpu_s / run_s / _field(f"job {job_id} of the log", job, "tasks", int)
+        return MeasuredWork(run_s=run_s, need=min(max(cores / self.reference_cores, LEAST_NEED), 1.0))
 
 
 def read_live_log(path: Path) -> LiveLog:
@@ -83,7 +111,28 @@ def read_live_log(path: Path) -> LiveLog:
         entries=tuple(entries),
         policies=tuple(decided or policies[-1:]),
         jobs=jobs,
+        reference_cores=_size(f"{path}, line 1", header),
     )
+
+
+def _size(where: str, header: Mapping[str, Any]) -> float | None:
+    cores = header.get("reference_cores")
+    if cores is None:
+        return None
+    found = float(_field(where, header, "reference_cores", (int, float)))
+    if not 0.0 < found < math.inf:
+        raise InputError(f"{where}: reference_cores = {cores!r}: must be above 0")
+    return found
+
+
+def _seconds(job: Mapping[str, Any], name: str) -> float | None:
+    if job.get(name) is None:
+        return None
+    where = f"job {job.get('id')} of the log"
+    found = float(_field(where, job, name, (int, float)))
+    if not 0.0 <= found < math.inf:
+        raise InputError(f"{where}: {name} = {found!r}: must be at least 0")
+    return found
 
 
 def _object(where: str, line: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import dfrs
-from dfrs.cli.console import out, print_json, tell_missing, warn
+from dfrs.cli.console import out, print_json, tell_missing, tell_unfitted, warn
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import show_count
 from dfrs.cli.verbs import LIVE, Verb
@@ -26,7 +26,8 @@ def export(
 ) -> None:
     """Write what the cluster did: its log, and the run as jobs.csv, events.csv, summary.json.
 
-    The verbs for run directories work on it, and its jobs can be simulated under any policy. For admins.
+    The verbs for run directories work on it, and its jobs can be simulated under any policy. Their work is what nodes
+    measured: CPU time, and what they waited for by themselves. For admins.
 
     Commands may be nobody else's business: what it writes is for your account alone.
 
@@ -71,10 +72,19 @@ def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
     else:
         warn("no job ended on nodes: only the log was written")
     tell_missing(recorded.missing)
+    tell_unfitted(recorded)
     if recorded.mismatch is not None:
         warn(f"event {recorded.mismatch.index + 1} of the log was decided otherwise than recorded")
     if as_json:
-        print_json({"directory": str(output), "jobs": len(run.workload), "left_out": recorded.left_out})
+        print_json(
+            {
+                "directory": str(output),
+                "jobs": len(run.workload),
+                "left_out": recorded.left_out,
+                "unfitted": recorded.unfitted,
+                "unfitted_part": recorded.unfitted_part,
+            }
+        )
         return
     left = f"; {recorded.left_out} that did not end on nodes are only in its log" if recorded.left_out else ""
     out.print(f"{output}: {show_count(len(run.workload), 'job')}{left}", markup=False, soft_wrap=True)

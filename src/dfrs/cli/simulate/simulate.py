@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, warn
+from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, tell_unfitted, warn
 from dfrs.cli.simulate.compare import show_runs
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import REPLAY, Verb
@@ -189,6 +189,7 @@ def _recorded(path: Path, settings: "SimulationSettings", estimates: str) -> "tu
     log = read_live_log(path)
     recorded = decide_again(log, find_policy, path.resolve().name)
     tell_missing(recorded.missing)
+    tell_unfitted(recorded)
     work = recorded.run.workload
     if not len(work):
         raise InputError(f"{path}: no job in it ran and ended")
