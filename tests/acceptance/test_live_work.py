@@ -1,4 +1,4 @@
-"""Exports of a real cluster beside a program that is no job: work is what the jobs' programs themselves say they did."""
+"""Exports of a real cluster beside a program that is no job: work is what the programs of jobs say they did."""
 
 import json
 import subprocess

@@ -84,7 +84,8 @@ def measured_job(job, received_s, cpu_s=1.0, need=None, tasks=1, granted_s=0.0):
     """As the API shows one that has ended; `need` where its user declared it."""
     declared = None if need is None else need * CORES
     seconds = {"virtual_s": received_s, "virtual_granted_s": granted_s, "cpu_s": cpu_s}
-    return {"id": job, "user": "ann", "tasks": tasks, "cpu_cores": declared, **seconds}
+    wall = {"started_at": 0.0, "ended_at": 30.0}
+    return {"id": job, "user": "ann", "tasks": tasks, "cpu_cores": declared, **seconds, **wall}
 
 
 def two_beside_each_other(policy=POLICIES[0]):
@@ -297,6 +298,16 @@ def test_other_programs_take_their_part_of_what_was_granted(tmp_path):
     assert recorded.run.workload.need.tolist() == pytest.approx([1.0, 1.0])
 
 
+def test_a_job_did_no_less_than_its_cpu_time_says(tmp_path):
+    record, policy = two_beside_each_other()
+    # A yield of three hundredths, measured as two; and one that ran for 22 s, and used more CPU than it declared.
+    jobs = [measured_job(1, 0.4, cpu_s=0.6 * CORES)]
+    jobs += [measured_job(2, 20.0, cpu_s=50.0 * CORES, need=1.0) | {"ended_at": 22.0}]
+    run = decided_again(tmp_path / "day", record, policy, jobs).run
+    assert run.workload.run_s.tolist() == pytest.approx([0.6, 22.0], rel=1e-4)
+    assert run.workload.need.tolist() == pytest.approx([1.0, 1.0])
+
+
 def test_a_declared_need_stays_and_is_shared_by_all_tasks(tmp_path):
     entries = [
         (0.0, {"event": "join", "cpu": 1.0, "memory": 1.0}),
@@ -343,7 +354,9 @@ def test_what_the_nodes_do_not_have_is_left_out_and_said(tmp_path, dfrs):
 
 def test_jobs_with_nodes_of_their_own_can_receive_less(tmp_path):
     record, policy = two_beside_each_other("FCFS")
-    recorded = decided_again(tmp_path / "day", record, policy, [measured_job(1, 10.0, 10.0), measured_job(2, 4.0, 16.0)])
+    recorded = decided_again(
+        tmp_path / "day", record, policy, [measured_job(1, 10.0, 10.0), measured_job(2, 4.0, 16.0)]
+    )
     assert recorded.run.workload.run_s.tolist() == pytest.approx([10.0, 4.0])
     assert not recorded.run.configuration["exclusive"]
     assert decided_again(tmp_path / "own", record, policy, ()).run.configuration["exclusive"]
@@ -372,7 +385,7 @@ def test_any_log_gives_a_valid_run(tmp_path_factory, seed, site, policy, most):
     folder, rng = tmp_path_factory.mktemp("logs"), np.random.default_rng(seed)
     granted = decide_again(read_live_log(write_log(folder / "day", record, policy)), find_policy).run.workload
     jobs = [
-        measured_job(job, run_s * most * rng.random(), need=need, tasks=tasks)
+        measured_job(job, run_s * most * rng.random(), cpu_s=0.0, need=need, tasks=tasks)
         for job, run_s, need, tasks in zip(
             granted.job_id.tolist(), granted.run_s.tolist(), granted.need.tolist(), granted.tasks.tolist(), strict=True
         )

@@ -65,10 +65,9 @@ def tell_missing(policies: Sequence[str]) -> None:
 def tell_unfitted(recorded: "Recorded") -> None:
     """A line where jobs of a live cluster's log received more than a run can say."""
     if recorded.unfitted:
-        warn(
-            f"{recorded.unfitted} of {len(recorded.run.workload)} jobs received more than nodes have in declared needs: "
-            f"less of their work is in the run, by at most {recorded.unfitted_part:.1%}"
-        )
+        jobs = f"{recorded.unfitted} of {len(recorded.run.workload)} jobs"
+        less = f"less of their work is in the run, by at most {recorded.unfitted_part:.1%}"
+        warn(f"{jobs} received more than nodes have in declared needs: {less}")
 
 
 def tell_odd(trace: Path, report: "TraceReport") -> None:

@@ -109,7 +109,7 @@ def _following(events: Events) -> tuple[Ints, dict[int, Ints]]:
 
 
 def _integral(spans: _Spans, yields: Floats, jobs: int) -> Floats:
-    return np.bincount(spans.job, yields * spans.length_s, jobs)
+    return np.bincount(spans.job, yields * spans.length_s, jobs).astype(np.float64)
 
 
 def _scaled(spans: _Spans, yields: Floats, wanted_s: Floats) -> Floats:

@@ -55,18 +55,23 @@ class LiveLog:
         """The names of all that decided."""
         return ", then ".join(name for _, name in self.policies)
 
-
     def measured(self, job_id: int) -> MeasuredWork | None:
         """The work of a job; None where its nodes could not measure it. Raises InputError where that is no number."""
         job = self.jobs.get(job_id, {})
-        run_s, granted_s, cpu_s = (_seconds(job, name) for name in ("virtual_s", "virtual_granted_s", "cpu_s"))
+        names = ("virtual_s", "virtual_granted_s", "cpu_s", "cpu_cores", "started_at", "ended_at")
+        run_s, granted_s, cpu_s, declared, began_s, ended_s = (_amount(job, name) for name in names)
         # Where nothing was measured, what was granted is all that is known.
         if run_s is None or granted_s is None or run_s == granted_s or run_s <= 0.0:
             return None
-        if job.get("cpu_cores") is not None or cpu_s is None or not self.reference_cores:
+        most_cores = declared or self.reference_cores
+        if cpu_s is None or not most_cores:
             return MeasuredWork(run_s=run_s, need=None)
-        cores = cpu_s / run_s / _field(f"job {job_id} of the log", job, "tasks", int)
-        return MeasuredWork(run_s=run_s, need=min(max(cores / self.reference_cores, LEAST_NEED), 1.0))
+        cpu_s /= _field(f"job {job_id} of the log", job, "tasks", int)
+        if began_s is not None and ended_s is not None:
+            # A yield is measured to some hundredths, which is much of a small one: CPU time is known exactly.
+            run_s = max(run_s, min(cpu_s / most_cores, ended_s - began_s))
+        need = None if declared else min(max(cpu_s / run_s / most_cores, LEAST_NEED), 1.0)
+        return MeasuredWork(run_s=run_s, need=need)
 
 
 def read_live_log(path: Path) -> LiveLog:
@@ -125,7 +130,7 @@ def _size(where: str, header: Mapping[str, Any]) -> float | None:
     return found
 
 
-def _seconds(job: Mapping[str, Any], name: str) -> float | None:
+def _amount(job: Mapping[str, Any], name: str) -> float | None:
     if job.get(name) is None:
         return None
     where = f"job {job.get('id')} of the log"

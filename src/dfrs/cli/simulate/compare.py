@@ -47,10 +47,10 @@ def compare(
 
     "x bound" is the maximum stretch over its lower bound, where the run knows that; "min yield" is the smallest yield
     of a running job, averaged over time; "GB/s" is the memory moved by pauses, resumes and migrations; "bounded max" is
-    the maximum stretch with both times at least 10 s, "bounded mean" their mean. Where there are dedicated jobs or commands, "on time" is the
-    share of dedicated jobs that started at their requested start, "mean delay" how late they started, "granted" how
-    many commands were granted, and "slowdown" (mean wait + mean run time) / mean run time. A narrow terminal shows the
-    first columns; --json shows all.
+    the maximum stretch with both times at least 10 s, "bounded mean" their mean. Where there are dedicated jobs or
+    commands, "on time" is the share of dedicated jobs that started at their requested start, "mean delay" how late they
+    started, "granted" how many commands were granted, and "slowdown" (mean wait + mean run time) / mean run time. A
+    narrow terminal shows the first columns; --json shows all.
 
     Example: dfrs compare out/EASY out/GreedyPM+_per_OPT=MIN_MVT=600
     """
