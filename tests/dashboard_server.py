@@ -16,6 +16,7 @@ from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
     Cluster,
+    ClusterSnapshot,
     Explanation,
     GanttBar,
     Job,
@@ -25,6 +26,7 @@ from dfrs.live.protocol.resources import (
     OutputPart,
     ShadowChoice,
     TimePoint,
+    shown_yield,
 )
 from dfrs.live.web.files import PAGE
 
@@ -61,6 +63,7 @@ class Told:
     asked: list[tuple[str, object, str]] = field(default_factory=list)
     shadow_policy: str | None = "EASY"
     broken: bool = False
+    snapshots_: int = 0
 
     def tell(
         self, action: str, why: str = "", *, job: int | None = None, node: str | None = None, **more: object
@@ -72,7 +75,22 @@ class Told:
     def change(self, job: int, **fields: object) -> None:
         self.jobs_[job] = self.job(job).model_copy(update=fields)
 
-    def job(self, job: int) -> Job:
+    async def latest(self) -> ClusterSnapshot:
+        if self.broken:
+            raise RuntimeError("broken on purpose")
+        self.snapshots_ += 1
+        return ClusterSnapshot(
+            sequence=self.snapshots_,
+            activity=len(self.activity_),
+            cluster=self.cluster(),
+            nodes=tuple(self.nodes_.values()),
+            jobs=tuple(self._open()),
+        )
+
+    def _open(self) -> Sequence[Job]:
+        return [job for _, job in sorted(self.jobs_.items(), reverse=True) if job.state not in ENDED]
+
+    def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
         if job not in self.jobs_:
             raise NotFoundError(f"job {job}: there is no such job")
         return self.jobs_[job]
@@ -80,19 +98,15 @@ class Told:
     def owner(self, job: int) -> str:
         return self.job(job).user
 
-    def jobs(self, *, user=None, states=None, before=None, limit=100) -> Sequence[Job]:
+    def jobs(self, *, of, user=None, states=None, before=None, limit=100) -> Sequence[Job]:
         wanted = frozenset(JobState) - ENDED if states is None else states
         latest = sorted(self.jobs_, reverse=True)
         found = (self.jobs_[k] for k in latest if before is None or k < before)
         return [job for job in found if job.state in wanted and user in (None, job.user)][:limit]
 
-    def nodes(self) -> Sequence[Node]:
-        return list(self.nodes_.values())
-
     def cluster(self) -> Cluster:
-        if self.broken:
-            raise RuntimeError("broken on purpose")
-        live = [job.yield_granted for job in self.jobs_.values() if job.yield_granted is not None]
+        shown = [job for job in self.jobs_.values() if shown_yield(job) is not None]
+        live = [shown_yield(job) for job in shown]
         nodes = self.nodes_.values()
         square = sum(value * value for value in live)
         return Cluster(
@@ -110,6 +124,7 @@ class Told:
             minimum_yield=min(live) if live else None,
             median_yield=median(live) if live else None,
             jain=sum(live) ** 2 / (len(live) * square) if square else None,
+            unmeasured=sum(job.yield_received is None for job in shown),
             bound=min(1.0, min(live) * 1.14 + 0.02) if live else None,
             decisions=1284,
             decision_s=0.0042,
@@ -126,8 +141,10 @@ class Told:
     def gantt(self, since: float) -> Sequence[GanttBar]:
         return [bar for bar in self.bars_ if bar.end is None or bar.end >= since]
 
-    def explain(self, job: int) -> Explanation:
-        return Explanation(job=self.job(job), now=self.job(job).why, history=tuple(self.activity(job=job)), bound=0.71)
+    def explain(self, job: int, *, of: ClusterSnapshot) -> Explanation:
+        found = self.job(job)
+        history = tuple(self.activity(job=job))
+        return Explanation(job=found, now=found.why, history=history, bound=of.cluster.bound, cluster=of.cluster)
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         return self.shadow_[:limit]

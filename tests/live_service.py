@@ -13,6 +13,7 @@ from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
     Cluster,
+    ClusterSnapshot,
     Explanation,
     GanttBar,
     Job,
@@ -152,7 +153,19 @@ class FakeService:
     async def undrain(self, node: str, by: str) -> None:
         self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.UP})
 
-    def job(self, job: int) -> Job:
+    async def latest(self) -> ClusterSnapshot:
+        return self.snapshot()
+
+    def snapshot(self) -> ClusterSnapshot:
+        return ClusterSnapshot.model_construct(
+            sequence=self.sequence + 1000,
+            activity=self.sequence,
+            cluster=self.cluster(),
+            nodes=tuple(self.nodes()),
+            jobs=tuple(self.jobs(limit=1_000_000)),
+        )
+
+    def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
         if job not in self.by_id:
             raise NotFoundError(f"job {job}: there is no such job")
         return self.by_id[job]
@@ -167,6 +180,7 @@ class FakeService:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
+        of: ClusterSnapshot | None = None,
     ) -> Sequence[Job]:
         wanted = states or frozenset(JobState) - ENDED
         found = [
@@ -222,8 +236,10 @@ class FakeService:
     def gantt(self, since: float) -> Sequence[GanttBar]:
         return [GanttBar(job=1, rank=0, name="a", user="u", node="n", begin=since, end=None, share_cores=0.5)]
 
-    def explain(self, job: int) -> Explanation:
-        return Explanation(job=self.job(job), now="it waits", history=(), bound=None)
+    def explain(self, job: int, *, of: ClusterSnapshot) -> Explanation:
+        return Explanation.model_construct(
+            job=self.job(job), now="it waits", history=(), bound=None, cluster=of.cluster
+        )
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         return [ShadowChoice(time=1.0, job=1, did="start", would="wait")][:limit]

@@ -34,7 +34,7 @@ class Controller(FakeService):
     def change(self, job, **fields):
         self.by_id[job] = self.by_id[job].model_copy(update=fields)
 
-    def job(self, job):
+    def job(self, job, *, of=None):
         found = super().job(job)
         if self.ends_after is not None:
             self.ends_after -= 1
@@ -50,7 +50,7 @@ class Controller(FakeService):
             text=piece, offset=offset, next_offset=offset + len(piece), ended=offset + len(piece) == len(text)
         )
 
-    def explain(self, job):
+    def explain(self, job, *, of):
         event = Activity(
             sequence=1,
             time=time.time(),
@@ -62,7 +62,7 @@ class Controller(FakeService):
             why="there was room",
             by="ann",
         )
-        return super().explain(job).model_copy(update={"history": (event,), "bound": 0.75})
+        return super().explain(job, of=of).model_copy(update={"history": (event,), "bound": 0.75})
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ def test_the_queue_in_80_columns(dfrs, cluster):
         assert text in lines[1]
     assert "paused" in lines[2]
     assert "2: gave way to job 1" in out
-    assert "minimum yield 0.25 (no schedule gives more than 0.50)" in out
+    assert "minimum yield 0.25 of at most 0.50; 4 wait" in out
     assert "failed" not in out
     ids = [job["id"] for job in json.loads(dfrs("queue", "--json")[1])]
     assert ids == [1, 2]
@@ -345,7 +345,7 @@ def test_explain_a_live_job(dfrs, cluster):
     out = dfrs("explain", 1)[1]
     assert "it waits" in out
     assert "start on node-1 at yield 0.50: there was room (by ann)" in out
-    assert "no schedule gives more than 0.75" in out
+    assert "minimum yield 0.25 of at most 0.50; 1 waits" in out
     assert json.loads(dfrs("explain", 1, "--json")[1])["bound"] == 0.75
 
 
@@ -431,8 +431,8 @@ def test_nodes_in_80_columns(dfrs, cluster):
     assert "512M of 1G" in row
     told = dfrs("nodes", "--tasks")[1]
     for text in (
-        "17.0 big (ann): 1.00 cores, uses 0.90",
-        "18.0 [bold] (ann): 0.50 cores",
+        "17.0 big (ann): 1.00 cores granted, 0.90 used",
+        "18.0 [bold] (ann): 0.50 cores granted",
         "19.0 late (ann): paused",
         "no caps",
     ):
@@ -464,7 +464,7 @@ def test_top_without_a_terminal_is_one_frame(dfrs, cluster):
     assert max(map(len, out.splitlines())) <= 80
     for text in ("fake", "FCFS", "minimum yield 0.25", "node-1", "relaxatio", "submit"):
         assert text in out
-    assert set(json.loads(dfrs("top", "--json")[1])) == {"cluster", "nodes", "jobs", "activity"}
+    assert set(json.loads(dfrs("top", "--json")[1])) == {"sequence", "cluster", "nodes", "jobs", "activity"}
 
 
 @pytest.mark.parametrize("height", [12, 24, 50])
@@ -474,14 +474,7 @@ def test_a_frame_fits_the_screen(cluster, width, height):
         cluster.add_node(f"node-{number}")
         cluster.by_id[number + 1] = _made(cluster, f"job-{number}")
     cluster.sequence = 40
-    shown = views.frame(
-        cluster.cluster(),
-        cluster.nodes(),
-        cluster.jobs(),
-        cluster.activity(),
-        width,
-        height,
-    )
+    shown = views.frame(cluster.snapshot(), cluster.activity(), width, height)
     screen = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     screen.print(shown)
     lines = screen.export_text().splitlines()

@@ -28,6 +28,7 @@ ROLES = {
     ("GET", "/api/v1/timeseries"): READERS,
     ("GET", "/api/v1/gantt"): READERS,
     ("GET", "/api/v1/shadow"): READERS,
+    ("GET", "/api/v1/snapshot"): READERS,
     ("GET", "/api/v1/log"): ADMINS,
     ("GET", "/api/v1/changes"): READERS,
     ("GET", "/api/v1/tokens"): ADMINS,

@@ -112,7 +112,7 @@ def test_the_core_is_told_once_and_again_after_a_restart_of_the_controller(tmp_p
                 "resume": Price(seconds=0.5, samples=5),
                 "move": Price(seconds=0.0, samples=0),
             }
-            assert 'dfrs_price_seconds{of="pause"} 2.0' in Meters(live.controller).text().decode()
+            assert 'dfrs_price_seconds{of="pause"} 2.0' in Meters().text(live.controller.snapshots.make()).decode()
             for _ in range(5):
                 live.hosts.tick(70)
                 await until(lambda steps=live.controller.engine.steps: live.controller.engine.steps > steps + 2)
@@ -135,7 +135,7 @@ def test_the_core_is_told_once_and_again_after_a_restart_of_the_controller(tmp_p
 def test_prices_are_shown_with_the_number_measured():
     prices = {"pause": Price(seconds=1.25, samples=12), "resume": Price(seconds=0.5, samples=1)}
     line = price_line(prices | {"move": Price(seconds=0.0, samples=0)})
-    assert line.plain == "a pause costs 1.2 s (12 measured), a resume costs 0.5 s (1 measured)"
+    assert line.plain == "measured cost to a job: pause 1.2 s (12 times), resume 0.5 s (once)"
 
 
 @given(pause_s=st.floats(0, 1e6), resume_s=st.floats(0, 1e6), move_s=st.floats(0, 1e6), now_s=st.floats(0, 1e6))

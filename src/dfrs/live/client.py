@@ -26,6 +26,7 @@ from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableEr
 from dfrs.live.protocol.resources import (
     Activity,
     Cluster,
+    ClusterSnapshot,
     Explanation,
     GanttBar,
     Job,
@@ -251,6 +252,21 @@ class Client:
     def cluster(self) -> Cluster:
         """The whole."""
         return self._get("/cluster", Cluster)
+
+    def snapshot(
+        self,
+        *,
+        user: str | None = None,
+        states: Iterable[JobState] | None = None,
+        limit: int | None = None,
+        job: int | None = None,
+    ) -> ClusterSnapshot:
+        """The cluster, its nodes and jobs at one instant, as `jobs` has them, but all unless there is a `limit`.
+
+        `job` is to be explained.
+        """
+        wanted = None if states is None else [state.value for state in states]
+        return self._get("/snapshot", ClusterSnapshot, user=user, state=wanted, limit=limit, job=job)
 
     def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> list[Activity]:
         """The latest of those with a greater sequence number, in order."""

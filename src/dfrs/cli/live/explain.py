@@ -90,10 +90,10 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
     if as_json:
         print_json(found.model_dump(mode="json"))
         return
-    from dfrs.cli.views.live import activity_line, yields_words
+    from dfrs.cli.views.live import activity_line, yield_words, yields_words
     from dfrs.live.protocol.resources import ENDED
 
-    cluster, subject = client.cluster(), found.job
+    cluster, subject = found.cluster or client.cluster(), found.job
     out.print(f"job {subject.id} {subject.name}: {subject.state}", style="bold", markup=False)
     if found.now != subject.state:
         out.print(found.now, markup=False, soft_wrap=True)
@@ -103,8 +103,9 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
         words = "" if subject.stretch is None else f"stretch {subject.stretch:.2f}, "
         out.print(f"{words}paused {subject.pauses} times, moved {subject.migrations} times", style="dim")
         return
-    own = "" if subject.yield_granted is None else f"its yield is {subject.yield_granted:.2f}; "
-    out.print(f"{own}{yields_words(cluster.minimum_yield, cluster.median_yield, found.bound)}", style="dim")
+    if own := yield_words(subject):
+        out.print(f"its yield: {own}{f' ({subject.apart})' if subject.apart else ''}", style="dim", soft_wrap=True)
+    out.print(yields_words(cluster), style="dim")
 
 
 def _show_answer(found: "WitnessAnswer") -> None:

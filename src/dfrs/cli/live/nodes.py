@@ -26,7 +26,8 @@ def nodes(
     """
     from dfrs.cli.views.live import node_table, price_line
 
-    found = client.nodes()
+    seen = client.snapshot(limit=0)
+    found = seen.nodes
     if as_json:
         print_json([node.model_dump(mode="json") for node in found])
         return
@@ -34,9 +35,9 @@ def nodes(
         out.print("no nodes; start an agent with: dfrs agent")
         return
     out.print(node_table(found, out.width, tasks=tasks))
-    prices = client.cluster().prices
-    if any(price.samples for price in prices.values()):
-        out.print(price_line(prices))
+    prices = price_line(seen.cluster.prices)
+    if prices:
+        out.print(prices)
 
 
 @live

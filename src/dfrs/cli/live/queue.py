@@ -22,25 +22,27 @@ def queue(
     """List the jobs that have not ended: need, yield, memory, nodes; below, why the others do not run.
 
     Need is in cores a task, with its error where the cluster estimates it. Yield is the fraction of its need that a job
-    is given now.
+    receives, as measured in the last seconds; marked with * it is what the job was granted, and not measured yet.
 
     Example: dfrs queue --mine
     """
-    from dfrs.cli.views.live import job_table, reasons, yields_words
+    from dfrs.cli.views.live import job_table, measure_line, reasons, yields_words
 
     whose = client.me()["user"] if mine else user
-    jobs = sorted(client.all_jobs(user=whose), key=lambda job: job.id)
+    seen = client.snapshot(user=whose)
+    jobs = seen.jobs[::-1]
     if as_json:
         print_json([job.model_dump(mode="json") for job in jobs])
         return
     if not jobs:
         out.print("no jobs; dfrs history shows those that have ended")
         return
-    cluster = client.cluster()
-    out.print(job_table(jobs, cluster.now, out.width))
+    out.print(job_table(jobs, seen.cluster.now, out.width))
     for line in reasons(jobs):
         out.print(line)
-    out.print(yields_words(cluster.minimum_yield, cluster.median_yield, cluster.bound), style="dim")
+    if (line := measure_line(jobs)) is not None:
+        out.print(line)
+    out.print(yields_words(seen.cluster), style="dim")
 
 
 VERBS = (Verb(queue, LIVE, 20),)

@@ -36,14 +36,12 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
 
 
 def _facts(job: "Job") -> list[tuple[str, str]]:
-    from dfrs.cli.views.live import need_text
+    from dfrs.cli.views.live import need_text, yield_words
     from dfrs.live.protocol.resources import ENDED
 
     def instant(at: float | None) -> str:
         return "" if at is None else show_instant(at, time.time())
 
-    granted = "" if job.yield_granted is None else f"{job.yield_granted:.2f} granted"
-    received = "" if job.yield_received is None else f"{job.yield_received:.2f}±{job.yield_received_error:.2f} received"
     need = f"{need_text(job)} cores a task, {'estimated' if job.cpu_cores is None else 'declared'}"
     used = "" if job.used_cores is None else f"{show_cores(job.used_cores)} cores"
     if job.used_bytes is not None:
@@ -58,7 +56,7 @@ def _facts(job: "Job") -> list[tuple[str, str]]:
         ("tasks", str(job.tasks)),
         ("need", need),
         ("memory", f"{show_bytes(job.memory_bytes)} a task"),
-        ("yield", ", ".join(filter(None, [received, granted]))),
+        ("yield", yield_words(job)),
         ("not as granted", job.apart),
         ("minimum yield", f"{job.minimum_yield:g}" if job.minimum_yield else ""),
         ("uses now", used),

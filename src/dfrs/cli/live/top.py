@@ -21,7 +21,7 @@ from dfrs.cli.verbs import LIVE, Verb
 if TYPE_CHECKING:
     from dfrs.live.client import Client
 
-EVENTS = 40
+EVENTS, JOBS = 40, 200
 
 
 @live
@@ -56,17 +56,17 @@ def top(
 def _look(client: "Client", height: int) -> RenderableType:
     from dfrs.cli.views.live import frame
 
-    return frame(
-        client.cluster(), client.nodes(), client.jobs(limit=200), client.activity(limit=EVENTS), out.width, height
-    )
+    return frame(client.snapshot(limit=JOBS), client.activity(limit=EVENTS), out.width, height)
 
 
 def _document(client: "Client") -> None:
+    seen = client.snapshot(limit=JOBS)
     print_json(
         {
-            "cluster": client.cluster().model_dump(mode="json"),
-            "nodes": [node.model_dump(mode="json") for node in client.nodes()],
-            "jobs": [job.model_dump(mode="json") for job in client.jobs(limit=200)],
+            "sequence": seen.sequence,
+            "cluster": seen.cluster.model_dump(mode="json"),
+            "nodes": [node.model_dump(mode="json") for node in seen.nodes],
+            "jobs": [job.model_dump(mode="json") for job in seen.jobs],
             "activity": [event.model_dump(mode="json") for event in client.activity(limit=EVENTS)],
         }
     )

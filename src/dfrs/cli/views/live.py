@@ -7,10 +7,32 @@ from rich.table import Table
 from rich.text import Text
 
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
-from dfrs.live.protocol.resources import ENDED, Activity, Cluster, Job, JobState, Node, NodeState, Price
+from dfrs.live.protocol.resources import (
+    ENDED,
+    Activity,
+    Cluster,
+    ClusterSnapshot,
+    Job,
+    JobState,
+    Node,
+    NodeState,
+    NodeTask,
+    Price,
+    shown_yield,
+)
 
 WIDE = 100
-"""Columns from which on there is room for whole names."""
+"""Columns from which on there is room for whole names and error bars."""
+NOTICEABLE = 0.05
+"""Programs beside the cluster's are shown where they use more than this part of a node."""
+GRANTED = "*"
+"""Follows a yield that is granted, of a job of which nothing is measured yet."""
+_BESIDE = {
+    JobState.WAITING: ("waits", "wait"),
+    JobState.PENDING: ("is pending", "are pending"),
+    JobState.HELD: ("is held", "are held"),
+    JobState.PAUSED: ("is paused", "are paused"),
+}
 _COLOURS = ("blue", "magenta", "cyan", "green", "yellow", "bright_blue", "bright_magenta", "bright_cyan")
 _STATES = {
     JobState.RUNNING: "green",
@@ -58,17 +80,30 @@ def shorten(text: str, width: int) -> str:
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
-def yield_text(value: float | None) -> Text:
-    """A yield as a bar and a number; its colour says how well the job is served."""
+def yield_text(value: float | None, beside: str = "") -> Text:
+    """A yield as a bar and a number, and what is said of it; its colour says how well the job is served."""
     if value is None:
         return Text("-", style="dim")
     style = "green" if value >= 0.66 else "yellow" if value >= 0.33 else "red"
-    return Text.assemble((bar(value, 4), style), f" {value:.2f}")
+    return Text.assemble((bar(value, 4), style), f" {value:.2f}", (beside, "dim"))
 
 
-def yield_of(job: Job) -> float | None:
-    """The yield shown of a job: what it receives; before that is known, or where it cannot be, what it was granted."""
-    return job.yield_granted if job.yield_received is None else job.yield_received
+def job_yield(job: Job, *, wide: bool) -> Text:
+    """What a job receives, in a `wide` table with its error bar; before that is measured, what it was granted."""
+    shown = shown_yield(job)
+    if shown is None:
+        return yield_text(None)
+    if job.yield_received is None:
+        return yield_text(shown, GRANTED)
+    return yield_text(shown, f"±{job.yield_received_error or 0.0:.2f}" if wide else "")
+
+
+def yield_words(job: Job) -> str:
+    """What a job receives and what it was granted; empty where it is not on nodes."""
+    granted = "" if job.yield_granted is None else f"{job.yield_granted:.2f} granted"
+    if job.yield_received is None:
+        return granted and f"{granted}, nothing is measured yet"
+    return f"{job.yield_received:.2f}±{job.yield_received_error or 0.0:.2f} received, {granted}"
 
 
 def need_text(job: Job) -> str:
@@ -93,8 +128,9 @@ def _plain_table(*columns: tuple[str, bool]) -> Table:
 
 
 def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
-    """A row a job, in 80 columns with short names, in more with long ones."""
-    name, user, node = (24, 16, 20) if width >= WIDE else (10, 8, 9)
+    """A row a job, in 80 columns with short names, in more with long ones and error bars."""
+    wide = width >= WIDE
+    name, user, node = (24, 16, 20) if wide else (10, 8, 9)
     table = _plain_table(
         ("job", True),
         ("name", False),
@@ -115,7 +151,7 @@ def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
             Text(job.state.value, style=_STATES.get(job.state, "")),
             str(job.tasks),
             need_text(job),
-            yield_text(yield_of(job)),
+            job_yield(job, wide=wide),
             show_bytes(job.memory_bytes),
             shorten(place_text(job.nodes), node),
             show_seconds(now - job.submitted_at),
@@ -130,6 +166,13 @@ def reasons(jobs: Iterable[Job], most: int = 20) -> list[Text]:
     if len(silent) > most:
         lines.append(Text(f"… and {len(silent) - most} more: dfrs explain JOB", style="dim"))
     return lines
+
+
+def measure_line(jobs: Iterable[Job]) -> Text | None:
+    """What the sign at some yields means; None where none has it."""
+    if all(job.yield_received is not None or job.yield_granted is None for job in jobs):
+        return None
+    return Text(f"{GRANTED} as granted: what these jobs receive is not measured yet", style="dim")
 
 
 def share_bar(node: Node, width: int) -> Text:
@@ -152,29 +195,43 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
     """A row a node: its CPU shared out by job, what is used of it, its memory; with `tasks` also a line for each."""
     shown = list(nodes)
     longest = max([4, *(len(shorten(node.name, 16)) for node in shown)])
-    cells = max(12, min(60, width - longest - 39))
+    beside = any(_noticeable(node) for node in shown)
+    cells = max(12, min(60, width - longest - (47 if beside else 39)))
     parts: list[RenderableType] = []
     for group in [[node] for node in shown] if tasks else [shown]:
-        table = _plain_table(("node", False), ("state", False), ("cpu by job", False), ("used", True), ("memory", True))
+        columns = [("node", False), ("state", False), ("cpu by job", False), ("used", True), ("memory", True)]
+        widths = [longest, 8, cells, 12, 13]
+        if beside:
+            columns.insert(4, ("others", True))
+            widths.insert(4, 7)
+        table = _plain_table(*columns)
         table.show_header = not parts
-        for column, least in zip(table.columns, (longest, 8, cells, 12, 13), strict=True):
+        for column, least in zip(table.columns, widths, strict=True):
             column.min_width = least
         for node in group:
-            table.add_row(*_node_row(node, cells))
+            table.add_row(*_node_row(node, cells, beside=beside))
         parts.append(table)
         parts += [Text(f"  {shorten(node.name, 16)} gets no jobs: {node.problem}") for node in group if node.problem]
         if tasks:
             parts += node_details(group[0], width)
+    if beside:
+        parts.append(Text("others: cores that programs beside the cluster's use of the node's CPUs", style="dim"))
     return Group(*parts)
 
 
-def _node_row(node: Node, cells: int) -> tuple[RenderableType, ...]:
+def _noticeable(node: Node) -> bool:
+    return (node.outside_cores or 0.0) > NOTICEABLE * node.cpus
+
+
+def _node_row(node: Node, cells: int, *, beside: bool) -> tuple[RenderableType, ...]:
     held = node.memory_bytes - node.memory_free_bytes
+    others = [f"{node.outside_cores:.2f}" if _noticeable(node) else ""] if beside else []
     return (
         shorten(node.name, 16),
         Text(node.state.value, style=_NODE_STATES.get(node.state, "")),
         share_bar(node, cells),
         f"{node.used_cores:.2f} of {show_cores(node.cpus)}",
+        *others,
         f"{show_bytes(held) if held else '0'} of {show_bytes(node.memory_bytes)}",
     )
 
@@ -183,19 +240,21 @@ def node_details(node: Node, width: int) -> list[Text]:
     """A line a task, and what the node cannot do."""
     lines: list[Text] = []
     for task in sorted(node.tasks, key=lambda task: (task.job, task.rank)):
-        used = "" if task.used_cores is None else f", uses {task.used_cores:.2f}"
-        share = "paused" if task.paused else f"{task.share_cores:.2f} cores{used}"
-        lines.append(
-            Text.assemble(
-                "  ", (f"{task.job}.{task.rank}", colour(task.job)), f" {shorten(task.name, 24)} ({task.user}): {share}"
-            )
-        )
+        name = f" {shorten(task.name, 24)} ({task.user}): {_task_words(task)}"
+        lines.append(Text.assemble("  ", (f"{task.job}.{task.rank}", colour(task.job)), name))
     lines.extend(Text(f"  {shorten(note, max(20, width - 2))}", style="dim") for note in node.notes)
     return lines
 
 
+def _task_words(task: NodeTask) -> str:
+    if task.paused:
+        return "paused"
+    used = "" if task.used_cores is None else f", {task.used_cores:.2f} used"
+    return f"{task.share_cores:.2f} cores granted{used}"
+
+
 def cluster_line(cluster: Cluster) -> Text:
-    """The whole in a line or two: policy, jobs, nodes, the least and the median yield beside the bound."""
+    """The whole in three lines: policy, jobs, nodes, the least and the median yield beside the bound."""
     jobs = ", ".join(f"{count} {state.value}" for state, count in cluster.jobs.items() if count and state not in ENDED)
     nodes = ", ".join(f"{count} {state.value}" for state, count in cluster.nodes.items() if count)
     text = Text.assemble(
@@ -204,25 +263,37 @@ def cluster_line(cluster: Cluster) -> Text:
         f"jobs: {jobs or 'none'};  nodes: {nodes or 'none'};  "
         f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores\n",
     )
-    text.append(yields_words(cluster.minimum_yield, cluster.median_yield, cluster.bound))
+    text.append(yields_words(cluster))
     return text
 
 
 def price_line(prices: Mapping[str, Price]) -> Text:
     """What a pause, a resume and a move cost, of those that were measured."""
-    words = (
-        f"a {verb} costs {price.seconds:.1f} s ({price.samples} measured)" if price.samples else ""
-        for verb, price in prices.items()
-    )
-    return Text(", ".join(filter(None, words)), style="dim")
+    found = [f"{verb} {_price(price)}" for verb, price in prices.items() if price.samples]
+    return Text(f"measured cost to a job: {', '.join(found)}" if found else "", style="dim")
 
 
-def yields_words(least: float | None, median: float | None, bound: float | None) -> str:
-    """The least yield, how far it is from the best possible, and the median."""
+def _price(price: Price) -> str:
+    times = "once" if price.samples == 1 else f"{price.samples} times"
+    return f"{price.seconds:.1f} s ({times})"
+
+
+def yields_words(cluster: Cluster) -> str:
+    """The least yield of jobs on nodes, the most that it could be, the median; how many jobs have none."""
+    beside = [
+        f"{count} {one if count == 1 else many}"
+        for state, (one, many) in _BESIDE.items()
+        if (count := cluster.jobs.get(state, 0))
+    ]
+    least, bound = cluster.minimum_yield, cluster.bound
     if least is None:
-        return "yields: no jobs"
-    beside = "" if bound is None else f" (no schedule gives more than {bound:.2f})"
-    return f"minimum yield {least:.2f}{beside}" + ("" if median is None else f", median {median:.2f}")
+        words = "no job runs"
+    else:
+        words = f"minimum yield {least:.2f}" + ("" if bound is None else f" of at most {bound:.2f}")
+        words += "" if cluster.median_yield is None else f", median {cluster.median_yield:.2f}"
+        if cluster.unmeasured:
+            words += f" ({cluster.unmeasured} as granted)"
+    return "; ".join(filter(None, [words, ", ".join(beside)]))
 
 
 def activity_line(event: Activity, now: float, *, with_job: bool = True) -> Text:
@@ -290,15 +361,9 @@ def mean_yield(job: Job) -> float | None:
     return min(1.0, job.virtual_s / (job.ended_at - job.started_at))
 
 
-def frame(
-    cluster: Cluster,
-    nodes: Sequence[Node],
-    jobs: Sequence[Job],
-    activity: Sequence[Activity],
-    width: int,
-    height: int,
-) -> RenderableType:
+def frame(seen: ClusterSnapshot, activity: Sequence[Activity], width: int, height: int) -> RenderableType:
     """All of it in `width` columns and at most `height` lines: the cluster, its nodes, jobs, what happened last."""
+    cluster, nodes, jobs = seen.cluster, seen.nodes, seen.jobs
     order = list(JobState)
     present = sorted(jobs, key=lambda job: (job.state != JobState.RUNNING, order.index(job.state), job.id))
     room = max(6, height - 8)

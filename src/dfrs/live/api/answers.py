@@ -27,13 +27,15 @@ _log = structlog.get_logger("dfrs.api")
 _Body = TypeVar("_Body", bound=ApiModel)
 
 
-def reply(value: ApiModel | Sequence[ApiModel], status: int = 200) -> Response:
+def reply(
+    value: ApiModel | Sequence[ApiModel], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """One resource or a list of them, as JSON."""
     if isinstance(value, ApiModel):
         text = value.model_dump_json()
     else:
         text = f"[{','.join([item.model_dump_json() for item in value])}]"
-    return Response(text, status, HEADERS, "application/json")
+    return Response(text, status, {**HEADERS, **(headers or {})}, "application/json")
 
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:

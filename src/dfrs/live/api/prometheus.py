@@ -1,4 +1,4 @@
-"""Figures for Prometheus: those of the cluster, read when asked for, and counters of the API itself."""
+"""Figures for Prometheus: those of a snapshot of the cluster, and counters of the API itself."""
 
 from collections.abc import Iterable
 
@@ -6,18 +6,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dfrs.live.protocol.ports import Service
-from dfrs.live.protocol.resources import Cluster, JobState, NodeState
+from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, JobState, NodeState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Meters:
-    """Counters that the API keeps, and a registry of its own with them and the cluster's figures."""
+    """Counters that the API keeps."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_Figures(service))
         self.submissions = self._counter("dfrs_submissions", "Requests that submitted jobs.")
         self.malformed = self._counter("dfrs_agent_messages_malformed", "Messages of agents that made no sense.")
         self.slow = self._counter("dfrs_agents_too_slow", "Agents cut off because they did not take their messages.")
@@ -27,29 +25,33 @@ class Meters:
     def _counter(self, name: str, words: str) -> Counter:
         return Counter(name, words, registry=self._registry)
 
-    def text(self) -> bytes:
-        """All of them, as Prometheus reads them."""
-        return generate_latest(self._registry)
+    def text(self, seen: ClusterSnapshot) -> bytes:
+        """They and the figures of a snapshot, as Prometheus reads them."""
+        figures = CollectorRegistry()
+        figures.register(_Figures(seen))
+        return generate_latest(figures) + generate_latest(self._registry)
 
 
 class _Figures(Collector):
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, seen: ClusterSnapshot) -> None:
+        self._seen = seen
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: names are known only to `collect`, and registering must not ask the controller."""
+        """Nothing: registering would collect otherwise."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """The cluster as it is now."""
-        now = self._service.cluster()
+        """The cluster as it was then."""
+        now = self._seen.cluster
         yield from _counts(now)
         for name, words, value in (
+            ("dfrs_snapshot", "Sequence number of the snapshot from which these figures are.", self._seen.sequence),
             ("dfrs_cpu_cores", "CPU of all nodes.", now.cpus),
             ("dfrs_used_cores", "CPU that tasks use.", now.used_cores),
-            ("dfrs_minimum_yield", "The least that a running job receives.", now.minimum_yield),
-            ("dfrs_median_yield", "Half of the running jobs receive more.", now.median_yield),
+            ("dfrs_minimum_yield", "The least that a job on nodes receives.", now.minimum_yield),
+            ("dfrs_median_yield", "Half of the jobs on nodes receive more.", now.median_yield),
             ("dfrs_jain_index", "Jain's index of the yields of those jobs.", now.jain),
+            ("dfrs_unmeasured_yields", "How many of them count with what they were granted.", now.unmeasured),
             ("dfrs_minimum_yield_bound", "No schedule gives a higher minimum yield.", now.bound),
             ("dfrs_decision_seconds", "Time of the last decision.", now.decision_s),
             ("dfrs_start_time_seconds", "When the controller started, since 1970.", now.started_at),

@@ -6,6 +6,7 @@ All JSON is below /api/v1. The document /api/v1/openapi.json describes every rou
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Annotated
@@ -23,9 +24,11 @@ from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.ports import NotFoundError, Service
 from dfrs.live.protocol.resources import (
+    ENDED,
     Activity,
     ApiModel,
     Cluster,
+    ClusterSnapshot,
     Explanation,
     GanttBar,
     Job,
@@ -51,6 +54,11 @@ MOST_OUTPUT = 1 << 20
 """Bytes of output in one answer."""
 HISTORY_S = 3600.0
 """How far points and bars reach back unless asked."""
+MOST_SHOWN = 1_000_000
+"""Jobs in one snapshot: all that there can be."""
+SEQUENCE = "dfrs-snapshot"
+"""Header with the sequence number of the snapshot from which an answer is."""
+QUEUED = frozenset({JobState.PENDING, JobState.HELD, JobState.WAITING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,24 +122,35 @@ async def submit(request: Request, caller: User) -> Response:
     return reply(Submitted(jobs=tuple(made)), 201)
 
 
+States = Annotated[list[JobState] | None, Query(description="Repeat it for several; else all not ended.")]
+Whose = Annotated[str | None, Query(max_length=128, description="Whose.")]
+Before = Annotated[Number | None, Query(description="Only jobs with smaller numbers: the next page.")]
+
+
+def _from(seen: ClusterSnapshot) -> dict[str, str]:
+    return {SEQUENCE: str(seen.sequence)}
+
+
 @api.get("/jobs", tags=["jobs"], response_model=list[Job], responses=problems())
 async def jobs(
     caller: Reader,
-    state: Annotated[list[JobState] | None, Query(description="Repeat it for several; else all not ended.")] = None,
-    user: Annotated[str | None, Query(max_length=128, description="Whose.")] = None,
-    before: Annotated[Number | None, Query(description="Only jobs with smaller numbers: the next page.")] = None,
+    state: States = None,
+    user: Whose = None,
+    before: Before = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
 ) -> Response:
     """Jobs, the latest first. `command` is empty in jobs of others."""
+    seen = await caller.service.latest()
     states = frozenset(state) if state else None
-    found = caller.service.jobs(user=user, states=states, before=before, limit=limit)
-    return reply([caller.shown(job) for job in found])
+    found = caller.service.jobs(user=user, states=states, before=before, limit=limit, of=seen)
+    return reply([caller.shown(job) for job in found], headers=_from(seen))
 
 
 @api.get("/jobs/{job}", tags=["jobs"], response_model=Job, responses=problems(404))
 async def job(job: JobNumber, caller: Reader) -> Response:
     """A job as it is now. `command` is empty in a job of another."""
-    return reply(caller.shown(caller.service.job(job)))
+    seen = await caller.service.latest()
+    return reply(caller.shown(caller.service.job(job, of=seen)), headers=_from(seen))
 
 
 @api.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -139,7 +158,7 @@ async def cancel(job: JobNumber, caller: User) -> Response:
     """End a job. Its owner or an admin."""
     caller.own(job)
     await caller.service.cancel(job, caller.user)
-    return reply(caller.service.job(job))
+    return reply(caller.service.job(job, of=await caller.service.latest()))
 
 
 @api.post("/jobs/{job}/hold", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -147,7 +166,7 @@ async def hold(job: JobNumber, caller: User) -> Response:
     """Keep a job from running until it is released. Its owner or an admin."""
     caller.own(job)
     await caller.service.hold(job, caller.user)
-    return reply(caller.service.job(job))
+    return reply(caller.service.job(job, of=await caller.service.latest()))
 
 
 @api.post("/jobs/{job}/release", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -155,14 +174,19 @@ async def release(job: JobNumber, caller: User) -> Response:
     """Let a held job run. Its owner or an admin."""
     caller.own(job)
     await caller.service.release(job, caller.user)
-    return reply(caller.service.job(job))
+    return reply(caller.service.job(job, of=await caller.service.latest()))
 
 
 @api.get("/jobs/{job}/explain", tags=["jobs"], response_model=Explanation, responses=problems(404))
 async def explain(job: JobNumber, caller: Reader) -> Response:
     """Why a job is where it is, and how it came there."""
-    found = caller.service.explain(job)
-    return reply(found.model_copy(update={"job": caller.shown(found.job)}))
+    seen = await caller.service.latest()
+    return reply(_explained(caller, job, seen), headers=_from(seen))
+
+
+def _explained(caller: Caller, job: int, seen: ClusterSnapshot) -> Explanation:
+    found = caller.service.explain(job, of=seen)
+    return found.model_copy(update={"job": caller.shown(found.job)})
 
 
 @api.get("/jobs/{job}/output", tags=["jobs"], response_model=OutputPart, responses=problems(404))
@@ -182,11 +206,12 @@ async def output(
 @api.get("/nodes", tags=["nodes"], response_model=list[Node], responses=problems())
 async def nodes(caller: Reader) -> Response:
     """All nodes and what runs on them, by name."""
-    return reply(caller.service.nodes())
+    seen = await caller.service.latest()
+    return reply(seen.nodes, headers=_from(seen))
 
 
-def _node(service: Service, name: str) -> Node:
-    for node in service.nodes():
+async def _node(service: Service, name: str) -> Node:
+    for node in (await service.latest()).nodes:
         if node.name == name:
             return node
     raise NotFoundError(f"node {name}: there is no such node")
@@ -196,20 +221,50 @@ def _node(service: Service, name: str) -> Node:
 async def drain(node: NodeName, caller: Admin) -> Response:
     """Let a node keep what it has and get nothing more. Admins."""
     await caller.service.drain(node, caller.user)
-    return reply(_node(caller.service, node))
+    return reply(await _node(caller.service, node))
 
 
 @api.post("/nodes/{node}/undrain", tags=["nodes"], response_model=Node, responses=problems(404, 409))
 async def undrain(node: NodeName, caller: Admin) -> Response:
     """Let a drained node get tasks again. Admins."""
     await caller.service.undrain(node, caller.user)
-    return reply(_node(caller.service, node))
+    return reply(await _node(caller.service, node))
 
 
 @api.get("/cluster", tags=["cluster"], response_model=Cluster, responses=problems())
 async def cluster(caller: Reader) -> Response:
     """The whole, now."""
-    return reply(caller.service.cluster())
+    seen = await caller.service.latest()
+    return reply(seen.cluster, headers=_from(seen))
+
+
+@api.get("/snapshot", tags=["cluster"], response_model=ClusterSnapshot, responses=problems())
+async def snapshot(
+    caller: Reader,
+    state: States = None,
+    user: Whose = None,
+    before: Before = None,
+    limit: Annotated[int, Query(ge=0, le=MOST_SHOWN, description="Jobs at most.")] = MOST_SHOWN,
+    queue: Annotated[int, Query(ge=0, le=MOST_LISTED, description="Jobs in the queue at most.")] = 0,
+    job: Annotated[Number | None, Query(description="The job to explain.")] = None,
+) -> Response:
+    """The cluster, its nodes and jobs at one instant: all numbers agree. `command` is empty in jobs of others."""
+    seen = await caller.service.latest()
+    states = frozenset(state) if state else None
+    if states and states & ENDED:
+        limit = min(limit, MOST_LISTED)
+    found = caller.service.jobs(user=user, states=states, before=before, limit=limit, of=seen) if limit else ()
+    waiting = sorted((each for each in seen.jobs if each.state in QUEUED), key=lambda each: (each.submitted_at, each.id))
+    explanation = None
+    if job is not None:
+        with suppress(NotFoundError):
+            explanation = _explained(caller, job, seen)
+    changes = {
+        "jobs": tuple(caller.shown(each) for each in found),
+        "queue": tuple(caller.shown(each) for each in waiting[:queue]),
+        "explanation": explanation,
+    }
+    return reply(seen.model_copy(update=changes), headers=_from(seen))
 
 
 @api.get("/activity", tags=["cluster"], response_model=list[Activity], responses=problems())
@@ -329,7 +384,9 @@ async def healthz(request: Request) -> Response:
 )
 async def metrics(request: Request, _: Annotated[None, Depends(AllowScraper())]) -> Response:
     """Figures for Prometheus. A token of any reading role; none from loopback, if the operator has so chosen."""
-    return Response(request.app.state.meters.text(), 200, HEADERS | {"content-type": prometheus.CONTENT_TYPE})
+    seen = await request.app.state.service.latest()
+    headers = HEADERS | _from(seen) | {"content-type": prometheus.CONTENT_TYPE}
+    return Response(request.app.state.meters.text(seen), 200, headers)
 
 
 def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings | None = None) -> FastAPI:
@@ -348,7 +405,7 @@ def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings
     )
     app.state.service = service
     app.state.settings = settings or ApiSettings()
-    app.state.meters = prometheus.Meters(service)
+    app.state.meters = prometheus.Meters()
     app.state.pace = Pace(app.state.settings.submissions_per_s)
     app.state.stopping = asyncio.Event()
     app.router.routes.extend((*api.routes, *beside.routes, *agents.router.routes))

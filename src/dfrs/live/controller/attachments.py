@@ -82,6 +82,7 @@ class AgentAttachment:
                 self._amend(message)
             return
         node.seen_at = self._state.settings.steady()
+        self._state.changed()
         if isinstance(message, ReportMessage):
             self._observe(node, message)
             self._engine.arrivals.hear_problem(node, message.problem)
@@ -117,3 +118,4 @@ class AgentAttachment:
         node = self._node
         if node is not None:
             node.link = None
+            self._state.changed()

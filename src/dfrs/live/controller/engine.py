@@ -176,6 +176,7 @@ class ControllerLoop:
             self.poke()
         state.placement.sync()
         state.placement.desired.flush()
+        state.changed()
         await self._store(now)
 
     def _forgive(self) -> None:
@@ -254,6 +255,7 @@ class ControllerLoop:
         state.placement.desired.advance(state.sequence)
         for after in plan.after:
             after()
+        state.changed()
         state.activity.show(plan.happened)
         for request in plan.answered:
             if not request.done.done():
@@ -280,6 +282,7 @@ class ControllerLoop:
             touched |= state.apply(each)
             self._describe(each, reasons, plan.now_s, happened)
         state.picture, state.whys = picture, whys
+        state.changed()
         state.tasks_changed |= any(len(each.commands) for each in decided)
         problems = [each.problem for each in decided if each.problem]
         for problem in problems:
@@ -390,6 +393,7 @@ class ControllerLoop:
         except Exception:
             log.exception("the bound cannot be computed")
             self.state.bound = None
+        self.state.changed()
 
     async def _store(self, now: float, *, anyway: bool = False) -> None:
         """Store the state, so that the next start has less to replay."""

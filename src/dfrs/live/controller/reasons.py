@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import cached_property
 
 import numpy as np
 
@@ -16,24 +17,67 @@ from dfrs.model.nodes import most_tasks
 GIB, MIB = 1 << 30, 1 << 20
 
 
-def waiting(state: State, job: JobRecord, row: int) -> str:
-    """Why the job in this row of the picture waits, where at least one node is open."""
-    snapshot, now = state.picture.snapshot, state.settings.clock()
-    start_at = job.request.start_at
-    if start_at is not None and state.wall(float(snapshot.jobs["requested_start_s"][row])) > now:
-        return requested_start(start_at, now)
-    said = _too_little(state, job, snapshot.capacity[:, MEMORY], free=False)
-    if said:
-        return said
-    seen = leave_aside(snapshot, traits_of(state.policy))
-    fits = np.ones(len(snapshot.jobs), np.bool_) if seen is None else seen.rows
-    if not fits[row]:
-        return _too_many(snapshot, row, exclusive=state.exclusive)
-    if state.exclusive:
-        first = _first_in_queue(snapshot, fits, now - state.epoch)
-        return f"waits behind job {snapshot.jobs['id'][first]}" if first < row else _no_nodes(state, row, now)
-    said = _too_little(state, job, _memory_left(snapshot), free=True)
-    return said or _too_few(snapshot, row, exclusive=False) or state.whys.get(job.id) or _next_decision(state, now)
+class Waiting:
+    """Why jobs wait, at one instant: what is the same for all of them is worked out once. Some node is open."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._snapshot = state.picture.snapshot
+        self._now = state.settings.clock()
+        self._exclusive = state.exclusive
+        self._too_large: dict[int, str] = {}
+        """By memory in bytes."""
+        self._too_many_now: dict[tuple[int, float, float, int], str] = {}
+        """By memory in bytes, CPU need, memory and number of tasks."""
+
+    @cached_property
+    def _fits(self) -> Bools:
+        seen = leave_aside(self._snapshot, traits_of(self._state.policy))
+        return np.ones(len(self._snapshot.jobs), np.bool_) if seen is None else seen.rows
+
+    @cached_property
+    def _memory_left(self) -> Floats:
+        return _memory_left(self._snapshot)
+
+    def why(self, job: JobRecord, row: int) -> str:
+        """Why the job in this row of the picture waits."""
+        state, snapshot, now = self._state, self._snapshot, self._now
+        start_at = job.request.start_at
+        if start_at is not None and state.wall(float(snapshot.jobs["requested_start_s"][row])) > now:
+            return requested_start(start_at, now)
+        said = self._always(job, row)
+        if said:
+            return said
+        if self._exclusive:
+            first = self._first
+            return f"waits behind job {snapshot.jobs['id'][first]}" if first < row else _no_nodes(state, row, now)
+        return self._at_present(job, row) or state.whys.get(job.id) or _next_decision(state, now)
+
+    @cached_property
+    def _first(self) -> int:
+        return _first_in_queue(self._snapshot, self._fits, self._now - self._state.epoch)
+
+    def _always(self, job: JobRecord, row: int) -> str:
+        """Where the open nodes could not hold it even if they were empty."""
+        bytes_ = self._state.memory_bytes(job.request)
+        if bytes_ not in self._too_large:
+            self._too_large[bytes_] = _too_little(self._state, job, self._snapshot.capacity[:, MEMORY], free=False)
+        said = self._too_large[bytes_]
+        return said or ("" if self._fits[row] else _too_many(self._snapshot, row, exclusive=self._exclusive))
+
+    def _at_present(self, job: JobRecord, row: int) -> str:
+        """Where the open nodes have too little left for it. Many jobs are alike."""
+        own = self._snapshot.jobs[row]
+        like = (
+            self._state.memory_bytes(job.request),
+            float(own["need"]),
+            float(own["memory"]),
+            int(own["tasks"]),
+        )
+        if like not in self._too_many_now:
+            said = _too_little(self._state, job, self._memory_left, free=True)
+            self._too_many_now[like] = said or _too_few(self._snapshot, row, self._memory_left)
+        return self._too_many_now[like]
 
 
 def requested_start(start_at: float, now: float) -> str:
@@ -46,7 +90,7 @@ def _no_nodes(state: State, row: int, now: float) -> str:
     snapshot = state.picture.snapshot
     if not (_whole(snapshot) & snapshot.open).any():
         return "waits: no node is free"
-    said = _too_few(snapshot, row, exclusive=True) or state.whys.get(int(snapshot.jobs["id"][row]), "")
+    said = _too_few(snapshot, row) or state.whys.get(int(snapshot.jobs["id"][row]), "")
     if said:
         return said
     ahead = np.flatnonzero(snapshot.jobs["requested_start_s"] > now - state.epoch)
@@ -69,15 +113,17 @@ def _too_little(state: State, job: JobRecord, memory: Floats, *, free: bool) -> 
     return f"waits: {whose} has {_size(need, up=True)} of {kind}; the most is {there}"
 
 
-def _too_few(snapshot: Snapshot, row: int, *, exclusive: bool) -> str:
-    """Where not all tasks of a row fit at once: how many do. An exclusive policy's need CPU too, on nodes of theirs."""
+def _too_few(snapshot: Snapshot, row: int, left: Floats | None = None) -> str:
+    """Where not all tasks of a row fit at once: how many do. `left`: (N,) memory that others leave of nodes; None: the
+    policy is exclusive, and they need CPU too, on nodes of theirs.
+    """
     job, cpu = snapshot.jobs[row], snapshot.capacity[:, CPU]
     usable = snapshot.open & (cpu > 0)
-    memory = snapshot.capacity[:, MEMORY] if exclusive else _memory_left(snapshot)
+    memory = snapshot.capacity[:, MEMORY] if left is None else left
     each = np.full(len(cpu), float(job["tasks"]))
     if job["memory"] > 0:
         each = np.minimum(each, np.floor((memory + tolerances.CAPACITY) / float(job["memory"])))
-    if exclusive:
+    if left is None:
         usable &= _whole(snapshot)
         each = np.minimum(each, np.floor((cpu + tolerances.CAPACITY) / float(job["need"])))
     tasks, fit = int(job["tasks"]), int(each[usable].clip(0.0).sum())

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.attachments import AgentAttachment, Reads
+from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
 from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
 from dfrs.live.controller.export import lines
@@ -28,6 +29,7 @@ from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
     Cluster,
+    ClusterSnapshot,
     Explanation,
     GanttBar,
     Job,
@@ -84,6 +86,7 @@ class Controller:
         self._observer = Observer(observed)
         self.engine = ControllerLoop(self.state, self.database, self._observer, bound)
         self._find = find
+        self.snapshots = ClusterSnapshots(self.state, self._counters)
         self._tokens = Tokens()
         self._reads = Reads()
         self._running: asyncio.Task[None] | None = None
@@ -178,6 +181,7 @@ class Controller:
             state.jobs[job.id] = job
             state.link(job, ended)
             state.candidates[job.id] = None
+        state.changed()
         state.activity.show(noted)
         self.engine.poke()
         return list(names)
@@ -216,12 +220,22 @@ class Controller:
             raise ConflictError(f"job {job}: has ended: {self.job(job).state}")
         await self.engine.ask(verb, job, by)
 
-    def job(self, job: int) -> Job:
+    async def latest(self) -> ClusterSnapshot:
+        """As `Service.latest`."""
+        return await self.snapshots.latest()
+
+    def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
         """As `Service.job`."""
         record = self.state.jobs.get(job)
-        if record is not None:
-            return views.job(self.state, record)
-        found = self.state.ended.get(job)
+        found = None
+        if of is not None:
+            found = of.job(job)
+        elif record is not None:
+            found = views.job(self.state, record)
+        found = found or self.state.ended.get(job)
+        if found is None and record is not None:
+            # It came after the snapshot was made.
+            found = views.job(self.state, record)
         if found is None:
             rows = self._finals(sa.select(tables.jobs.c.final).where(tables.jobs.c.id == job))
             if not rows:
@@ -241,22 +255,21 @@ class Controller:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
+        of: ClusterSnapshot | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
-        state, found = self.state, list[Job]()
-        for name in sorted(state.jobs, reverse=True):
-            if len(found) >= limit:
-                break
-            record = state.jobs[name]
-            if (before is None or name < before) and (user is None or record.user == user):
-                where = views.job_state(state, record)
-                if states is None or where in states:
-                    found.append(views.job(state, record))
+        open_ = (self.snapshots.make() if of is None else of).jobs
+        fit = [
+            job
+            for job in open_
+            if (before is None or job.id < before) and user in {None, job.user} and (states is None or job.state in states)
+        ][:limit]
         wanted = ENDED & (states or frozenset())
         if not wanted:
-            return found
-        ended = self._ended(user, wanted, before, limit)
-        return sorted([*found, *ended], key=lambda job: -job.id)[:limit]
+            return fit
+        known = {job.id for job in open_}
+        ended = [job for job in self._ended(user, wanted, before, limit) if job.id not in known]
+        return sorted([*fit, *ended], key=lambda job: -job.id)[:limit]
 
     def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:
         """From memory, and if that is not enough from the database."""
@@ -275,12 +288,17 @@ class Controller:
         texts = self.database.read_now(lambda connection: list(connection.execute(query).scalars()))
         return [Job.model_validate_json(text) for text in texts if text is not None]
 
-    def explain(self, job: int) -> Explanation:
+    def explain(self, job: int, *, of: ClusterSnapshot | None = None) -> Explanation:
         """As `Service.explain`."""
-        found = self.job(job)
-        now = found.why or found.state.value
-        bound = views.bound(self.state, views.happiness(self.state)[0])
-        return Explanation(job=found, now=now, history=tuple(self.activity(job=job)), bound=bound)
+        seen = self.snapshots.make() if of is None else of
+        found = self.job(job, of=seen)
+        return Explanation.model_construct(
+            job=found,
+            now=found.why or found.state.value,
+            history=tuple(self.activity(job=job)),
+            bound=seen.cluster.bound,
+            cluster=seen.cluster,
+        )
 
     async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
         """As `Service.output`."""
@@ -322,8 +340,8 @@ class Controller:
         await self.engine.ask("undrain", node, by)
 
     def nodes(self) -> Sequence[Node]:
-        """As `Service.nodes`."""
-        return [views.node(self.state, node) for node in views.present_nodes(self.state)]
+        """Of a snapshot made now."""
+        return self.snapshots.make().nodes
 
     def attach(self, hello: Hello, link: Link) -> Attachment:
         """As `Service.attach`. The agent is welcomed by the engine, when its node is in the record."""
@@ -345,9 +363,11 @@ class Controller:
     # The whole.
 
     def cluster(self) -> Cluster:
-        """As `Service.cluster`."""
-        differs = 0 if self._shadowed is None else self._shadowed.differs
-        return views.cluster(self.state, decisions=self.state.core.decisions, shadow_differs=differs)
+        """Of a snapshot made now."""
+        return self.snapshots.make().cluster
+
+    def _counters(self) -> tuple[int, int]:
+        return self.state.core.decisions, 0 if self._shadowed is None else self._shadowed.differs
 
     def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Activity]:
         """As `Service.activity`."""

@@ -86,6 +86,8 @@ class State:
         """All jobs that ever ended."""
         self.tasks_changed = True
         """Since discovery was last asked."""
+        self.version = 0
+        """Grows with every change of what users see."""
 
     @property
     def exclusive(self) -> bool:
@@ -96,6 +98,10 @@ class State:
     def knows_dedicated(self) -> bool:
         """Whether the policy is told of requested starts."""
         return traits_of(self.policy).dedicated
+
+    def changed(self) -> None:
+        """Something that users see is other than before."""
+        self.version += 1
 
     def now_s(self) -> float:
         """Seconds since the epoch; never goes back."""

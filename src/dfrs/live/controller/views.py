@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -12,7 +13,18 @@ from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, Task
 from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.protocol.resources import Cluster, Job, JobRequest, JobState, Node, NodeState, NodeTask, Price, TimePoint
+from dfrs.live.protocol.resources import (
+    Cluster,
+    Job,
+    JobRequest,
+    JobState,
+    Node,
+    NodeState,
+    NodeTask,
+    Price,
+    TimePoint,
+    shown_yield,
+)
 from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, most_tasks
@@ -30,7 +42,26 @@ LEAST_S = 10.0
 """Flow and virtual times count as at least so long in a stretch."""
 APART = 0.05
 """What was received differs from what was granted when it does by more than this, and by two standard deviations."""
+ON_NODES = frozenset({JobState.STARTING, JobState.RUNNING})
+"""States of jobs that have a yield."""
 VERSION = __version__
+
+
+class Present:
+    """What views of all jobs and nodes at one instant have in common, worked out once."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @cached_property
+    def outside(self) -> Mapping[int, float]:
+        """As `outside_cores`."""
+        return outside_cores(self._state)
+
+    @cached_property
+    def waiting(self) -> reasons.Waiting:
+        """Why jobs wait."""
+        return reasons.Waiting(self._state)
 
 
 def too_large(state: State, request: JobRequest) -> str:
@@ -91,14 +122,14 @@ def job_state(state: State, job: JobRecord) -> JobState:
     return JobState.RUNNING if started else JobState.STARTING
 
 
-def why(state: State, job: JobRecord, now: JobState) -> str:
+def why(state: State, job: JobRecord, now: JobState, present: Present) -> str:
     """In words: why it is where it is."""
     if now is JobState.PENDING:
         if job.waits_for:
             return f"waits for job {', '.join(str(name) for name in sorted(job.waits_for)[:5])} to end"
         return reasons.requested_start(job.request.start_at or 0.0, state.settings.clock())
     if now is JobState.WAITING:
-        return _why_waiting(state, job)
+        return _why_waiting(state, job, present)
     if now is JobState.HELD:
         return job.why or "held since its submission"
     errors = [observation.error for task in job.tasks for observation in task.at.values() if observation.error]
@@ -112,7 +143,7 @@ def why(state: State, job: JobRecord, now: JobState) -> str:
     return job.why
 
 
-def _why_waiting(state: State, job: JobRecord) -> str:
+def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
     if not state.nodes:
         return "waits: no node has joined yet"
     row = state.picture.rows.get(job.id)
@@ -124,7 +155,7 @@ def _why_waiting(state: State, job: JobRecord) -> str:
         found = Counter(node_state(state, each).value for each in present_nodes(state))
         words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
         return f"waits: no node takes new tasks now{f' ({words})' if words else ''}"
-    return reasons.waiting(state, job, row)
+    return present.waiting.why(job, row)
 
 
 def _names(nodes: Sequence[str], most: int = 3) -> str:
@@ -134,10 +165,29 @@ def _names(nodes: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + more
 
 
-def used_cores(tasks: Sequence[TaskRecord]) -> float | None:
-    """CPU in the last seconds; None where nothing is known."""
-    known = [task.used_cores for task in tasks if task.used_cores is not None and task.exit is None]
-    return sum(known) if known else None
+def host_of(task: TaskRecord) -> int | None:
+    """The node on which a task is and has not ended; None: there is none."""
+    holder = None if task.exit is not None else task.holder
+    return None if holder is None or task.at[holder].state is TaskState.EXITED else holder
+
+
+def used_cores(record: JobRecord) -> float | None:
+    """CPU of its tasks in the last seconds; None where nothing is known."""
+    known = [
+        task.used_cores for task in record.all_tasks if task.used_cores is not None and host_of(task) is not None
+    ]
+    return math.fsum(known) if known else None
+
+
+def used_by_node(state: State) -> Mapping[int, float]:
+    """Cores that tasks use, by the number of their node."""
+    used: dict[int, float] = {}
+    for record in state.jobs.values():
+        for task in record.all_tasks:
+            where = host_of(task) if task.used_cores is not None else None
+            if where is not None:
+                used[where] = used.get(where, 0.0) + (task.used_cores or 0.0)
+    return used
 
 
 def cpu_s(job: JobRecord) -> float:
@@ -160,8 +210,16 @@ def need_cores(state: State, job: JobRecord) -> float:
     return state.need(job.request) * state.reference_cores
 
 
-def job(state: State, record: JobRecord, *, now: float | None = None, outcome: JobOutcome | None = None) -> Job:
-    """A job; with `outcome`, as it ended `now`."""
+def job(
+    state: State,
+    record: JobRecord,
+    *,
+    now: float | None = None,
+    outcome: JobOutcome | None = None,
+    present: Present | None = None,
+) -> Job:
+    """A job; with `outcome`, as it ended `now`. `present` is shared by all views of one instant."""
+    present = present or Present(state)
     ended_at = now if outcome is not None else None
     at = state.settings.clock() if now is None else now
     where = job_state(state, record) if outcome is None else outcome.state
@@ -172,16 +230,18 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: J
     if known is not None and record.registered:
         then_s = state.picture.snapshot.now_s if row is not None else at - state.epoch
         granted_s = virtual_s(known, then_s, at - state.epoch)
-    measured_s, received = received_virtual_s(record, at), received_yield(record)
+    granted, worst = (granted_yield(state, record), _worst_served(record)) if where in ON_NODES else (None, None)
+    received = None if worst is None else worst[0]
+    measured_s = received_virtual_s(record, at)
     virtual = granted_s if measured_s is None else measured_s
-    used, flow_s = used_cores(record.tasks), max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
+    flow_s = max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
     samples = [task.usage for task in record.tasks if task.usage is not None and task.exit is None]
     return Job(
         id=record.id,
         name=record.name,
         user=record.user,
         state=where,
-        why=why(state, record, where) if outcome is None else outcome.exit,
+        why=why(state, record, where, present) if outcome is None else outcome.exit,
         command=request.command,
         tasks=request.tasks,
         cpu_cores=request.cpu_cores,
@@ -189,11 +249,11 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: J
         need_error_cores=_error_cores(state, record),
         memory_bytes=state.memory_bytes(request),
         minimum_yield=request.minimum_yield,
-        yield_granted=record.yield_ if record.placed else None,
+        yield_granted=granted,
         yield_received=None if received is None else received[0],
         yield_received_error=None if received is None else received[1],
-        apart=_apart(state, record, received),
-        used_cores=used,
+        apart="" if granted is None else _apart(state, granted, worst, present),
+        used_cores=used_cores(record),
         used_bytes=sum(sample.memory_bytes for sample in samples) if samples else None,
         cpu_s=cpu_s(record),
         nodes=places(state, record),
@@ -218,8 +278,14 @@ def job(state: State, record: JobRecord, *, now: float | None = None, outcome: J
 
 def received_yield(record: JobRecord) -> tuple[float, float] | None:
     """(yield that its worst served task received in the last seconds, its error bar); None where it is not measured."""
-    known = [task.received.yield_now for task in record.tasks if task.exit is None]
-    return min((each for each in known if each is not None), default=None)
+    worst = _worst_served(record)
+    return None if worst is None else worst[0]
+
+
+def _worst_served(record: JobRecord) -> tuple[tuple[float, float], TaskRecord] | None:
+    found = ((task.received.yield_now, task) for task in record.tasks if task.exit is None)
+    known = [(received, task) for received, task in found if received is not None]
+    return min(known, key=lambda each: each[0], default=None)
 
 
 def received_virtual_s(record: JobRecord, at: float) -> float | None:
@@ -228,30 +294,52 @@ def received_virtual_s(record: JobRecord, at: float) -> float | None:
     return min((each for each in known if each is not None), default=None)
 
 
-def _apart(state: State, record: JobRecord, received: tuple[float, float] | None) -> str:
+def granted_yield(state: State, record: JobRecord) -> float:
+    """What the shares of its tasks are of their need, at most 1: that of its least task."""
+    need = need_cores(state, record)
+    shares = [state.placement.share_cores(record, task) for task in record.tasks]
+    return min([1.0, *(share / need for share in shares)]) if need > 0.0 else 1.0
+
+
+def _apart(
+    state: State, granted: float, worst: tuple[tuple[float, float], TaskRecord] | None, present: Present
+) -> str:
     """Why what it receives is not what it was granted, in words; empty where it is."""
-    if received is None or not record.placed or abs(received[0] - record.yield_) <= max(APART, 2.0 * received[1]):
+    if worst is None:
         return ""
-    if received[0] > record.yield_:
+    (received, error), task = worst
+    if abs(received - granted) <= max(APART, 2.0 * error):
+        return ""
+    if received > granted:
         return "others leave it more than it was granted, or it needs less than it is taken to need"
-    worst = min(
-        (task for task in record.tasks if task.received.yield_now is not None),
-        key=lambda task: task.received.yield_now or (1.0, 0.0),
-    )
-    node = state.nodes[worst.target]
-    return f"{node.name}: {why_less(state, node)}"
+    node = state.nodes[task.target]
+    return f"{node.name}: {_why_less(node, present.outside.get(node.number, 0.0))}"
 
 
-def outside_cores(state: State, node: NodeRecord) -> float:
-    """What programs that are no tasks use of a node's CPUs; those of other nodes that have the same CPUs are tasks."""
-    same = [each for each in state.nodes if (each.hello.host, each.load.cpus) == (node.hello.host, node.load.cpus)]
-    used = sum(task.used_cores or 0.0 for each in same for task in state.placement.on(each.number))
-    return max(0.0, node.load.busy_cores - used)
+def outside_cores(state: State) -> Mapping[int, float]:
+    """What programs that are no tasks use of each node's CPUs, by its number, where that is measured.
+
+    Nodes may have the same CPUs: then what tasks of all of them use is no such program's.
+    """
+    used: dict[tuple[str, tuple[int, ...]], float] = {}
+    for number, cores in used_by_node(state).items():
+        same = _processors(state.nodes[number])
+        used[same] = used.get(same, 0.0) + cores
+    return {
+        node.number: max(0.0, node.load.busy_cores - used.get(_processors(node), 0.0))
+        for node in state.nodes
+        if node.load.last is not None
+    }
 
 
-def why_less(state: State, node: NodeRecord) -> str:
-    """What keeps tasks of a node from what they were granted."""
-    others, stolen = outside_cores(state, node), node.load.steal_cores
+def _processors(node: NodeRecord) -> tuple[str, tuple[int, ...]]:
+    """Host and CPUs, by which nodes that have the same are known."""
+    return node.hello.host, node.load.cpus
+
+
+def _why_less(node: NodeRecord, others: float) -> str:
+    """What keeps tasks of a node from what they were granted. `others`: cores that other programs use."""
+    stolen = node.load.steal_cores
     words: list[str] = []
     if others > APART * node.hello.cpus:
         words.append(f"programs beside the cluster's use {others:.2f} cores of its host")
@@ -286,8 +374,9 @@ def node_state(state: State, node: NodeRecord) -> NodeState:
     return NodeState.UNHEALTHY if node.problem else NodeState.UP
 
 
-def node(state: State, record: NodeRecord) -> Node:
-    """A node."""
+def node(state: State, record: NodeRecord, present: Present | None = None) -> Node:
+    """A node. `present` is shared by all views of one instant."""
+    present = present or Present(state)
     tasks: list[NodeTask] = []
     held_bytes = 0
     for task in state.placement.on(record.number):
@@ -296,15 +385,15 @@ def node(state: State, record: NodeRecord) -> Node:
         if owner is None or observation.state is TaskState.EXITED:
             continue
         held_bytes += state.memory_bytes(owner.request)
-        desired = record.desired.get(task.id)
+        granted = owner.placed and task.target == record.number and task.id.attempt == owner.attempt
         tasks.append(
             NodeTask(
                 job=owner.id,
                 rank=task.id.rank,
                 user=owner.user,
                 name=owner.name,
-                share_cores=0.0 if desired is None else desired.share_cores,
-                used_cores=task.used_cores,
+                share_cores=state.placement.share_cores(owner, task) if granted and owner.outcome is None else 0.0,
+                used_cores=task.used_cores if host_of(task) == record.number else None,
                 paused=owner.paused,
             )
         )
@@ -317,8 +406,9 @@ def node(state: State, record: NodeRecord) -> Node:
         cpus=hello.cpus,
         memory_bytes=hello.memory_bytes,
         memory_free_bytes=max(0, hello.memory_bytes - held_bytes),
-        used_cores=sum(task.used_cores or 0.0 for task in tasks),
-        granted_cores=sum(task.share_cores for task in tasks if not task.paused),
+        used_cores=math.fsum(task.used_cores or 0.0 for task in tasks),
+        granted_cores=math.fsum(task.share_cores for task in tasks),
+        outside_cores=present.outside.get(record.number),
         tasks=tuple(tasks),
         shares=hello.abilities.shares,
         caps=hello.abilities.caps,
@@ -343,26 +433,27 @@ def is_present(state: State, node: NodeRecord) -> bool:
     return node.condition is not Condition.DOWN or state.settings.steady() - node.seen_at < KEPT_S
 
 
-def happiness(state: State) -> tuple[float | None, float | None, float | None]:
-    """Minimum, median and Jain's index of the yields that running jobs receive; granted ones until they are measured.
+def happiness(yields: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Minimum, median and Jain's index of yields; None where there are none."""
+    if not yields:
+        return None, None, None
+    found = np.array(yields)
+    squares = float((found * found).sum())
+    jain = 1.0 if squares == 0.0 else float(found.sum()) ** 2 / (len(found) * squares)
+    return float(found.min()), float(np.median(found)), min(1.0, jain)
 
-    Jobs that wait or are paused are counted beside, see `Cluster.jobs`.
+
+def yields(state: State) -> list[float]:
+    """Of the jobs that are on nodes: what they receive, or were granted where that is not measured yet.
+
+    The same as `resources.shown_yield` of those jobs.
     """
     found: list[float] = []
-    for record in running(state):
-        received = received_yield(record)
-        found.append(record.yield_ if received is None else received[0])
-    if not found:
-        return None, None, None
-    yields = np.array(found)
-    squares = float((yields * yields).sum())
-    jain = 1.0 if squares == 0.0 else float(yields.sum()) ** 2 / (len(yields) * squares)
-    return float(yields.min()), float(np.median(yields)), min(1.0, jain)
-
-
-def running(state: State) -> list[JobRecord]:
-    """Jobs that are on nodes, and are to go on there."""
-    return [record for record in state.jobs.values() if record.placed and record.outcome is None and record.registered]
+    for record in state.jobs.values():
+        if job_state(state, record) in ON_NODES:
+            received = received_yield(record)
+            found.append(granted_yield(state, record) if received is None else received[0])
+    return found
 
 
 def wanted_cores(record: JobRecord) -> float | None:
@@ -403,11 +494,6 @@ def bound(state: State, least: float | None) -> float | None:
     return None if state.bound is None or least is None else max(state.bound, least)
 
 
-def total_used(state: State) -> float:
-    """Cores that all tasks use."""
-    return math.fsum(task.used_cores or 0.0 for job in state.jobs.values() for task in job.tasks if task.exit is None)
-
-
 def abilities(nodes: Sequence[NodeRecord]) -> str:
     """What can be done with jobs that have started on these nodes, in words."""
     able = [node for node in nodes if node.condition is not Condition.DOWN]
@@ -425,30 +511,36 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
     return ", ".join(words)
 
 
-def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
-    """The whole."""
-    least, median, jain = happiness(state)
-    counts = Counter(job_state(state, record) for record in state.jobs.values())
-    counts += state.ended_counts
-    nodes = present_nodes(state)
+def cluster(state: State, jobs: Iterable[Job], nodes: Sequence[Node], *, decisions: int, shadow_differs: int) -> Cluster:
+    """The whole: figures of these jobs, all that have not ended, and of these nodes."""
+    counts, yields_, used, unmeasured = Counter(state.ended_counts), list[float](), list[float](), 0
+    for each in jobs:
+        counts[each.state] += 1
+        used.append(each.used_cores or 0.0)
+        shown = shown_yield(each)
+        if shown is not None:
+            yields_.append(shown)
+            unmeasured += each.yield_received is None
+    least, median, jain = happiness(yields_)
     told = state.picture.snapshot.prices
     known = {"pause": told.pause_s, "resume": told.resume_s, "move": told.move_s}
     return Cluster(
         name=state.settings.cluster,
         version=VERSION,
         policy=state.settings.policy,
-        abilities=abilities(nodes),
+        abilities=abilities(present_nodes(state)),
         discovery=state.settings.discovery,
         shadow=state.settings.shadow,
         now=state.settings.clock(),
         started_at=state.started_at,
         jobs={each: counts.get(each, 0) for each in JobState},
-        nodes=dict(Counter(node_state(state, each) for each in nodes)),
-        cpus=sum(each.hello.cpus for each in nodes if each.condition is not Condition.DOWN),
-        used_cores=total_used(state),
+        nodes=dict(Counter(each.state for each in nodes)),
+        cpus=math.fsum(each.cpus for each in nodes if each.state is not NodeState.LOST),
+        used_cores=math.fsum(used),
         minimum_yield=least,
         median_yield=median,
         jain=jain,
+        unmeasured=unmeasured,
         bound=bound(state, least),
         decisions=decisions,
         decision_s=state.decision_s,
@@ -458,16 +550,16 @@ def cluster(state: State, *, decisions: int, shadow_differs: int) -> Cluster:
 
 
 def point(state: State, now: float) -> TimePoint:
-    """This instant."""
-    least, median, jain = happiness(state)
-    number = len(running(state))
+    """This instant, as `cluster` has it."""
+    found = yields(state)
+    least, median, jain = happiness(found)
     return TimePoint(
         time=now,
         minimum_yield=least,
         median_yield=median,
         jain=jain,
         bound=bound(state, least),
-        running=number,
-        waiting=sum(1 for job in state.jobs.values() if job.outcome is None) - number,
-        used_cores=total_used(state),
+        running=len(found),
+        waiting=sum(1 for record in state.jobs.values() if record.outcome is None) - len(found),
+        used_cores=math.fsum(used_by_node(state).values()),
     )

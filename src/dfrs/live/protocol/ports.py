@@ -9,14 +9,13 @@ from typing import Protocol
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.resources import (
     Activity,
-    Cluster,
+    ClusterSnapshot,
     Explanation,
     GanttBar,
     Job,
     JobRequest,
     JobState,
     NewToken,
-    Node,
     OutputPart,
     Role,
     ShadowChoice,
@@ -81,8 +80,12 @@ class Service(Protocol):
         """The opposite of drain. NotFoundError."""
         ...
 
-    def job(self, job: int) -> Job:
-        """NotFoundError."""
+    async def latest(self) -> ClusterSnapshot:
+        """All nodes and all jobs that have not ended, with all that happened before this call."""
+        ...
+
+    def job(self, job: int, *, of: ClusterSnapshot) -> Job:
+        """A job as it was then. NotFoundError."""
         ...
 
     def owner(self, job: int) -> str:
@@ -96,16 +99,11 @@ class Service(Protocol):
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
+        of: ClusterSnapshot,
     ) -> Sequence[Job]:
-        """The latest first; `before` is a job id to go on from. Without `states`: those that have not ended."""
-        ...
-
-    def nodes(self) -> Sequence[Node]:
-        """By name."""
-        ...
-
-    def cluster(self) -> Cluster:
-        """The whole."""
+        """As they were then, the latest first; `before` is a job id to go on from. Without `states`: those that have
+        not ended.
+        """
         ...
 
     def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Activity]:
@@ -120,8 +118,8 @@ class Service(Protocol):
         """Where tasks were since that wall-clock time."""
         ...
 
-    def explain(self, job: int) -> Explanation:
-        """NotFoundError."""
+    def explain(self, job: int, *, of: ClusterSnapshot) -> Explanation:
+        """Why it was where it was then, and how it came there. NotFoundError."""
         ...
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:

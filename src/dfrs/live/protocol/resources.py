@@ -4,6 +4,7 @@ Wall-clock times are seconds since 1970; CPU is in cores, memory in bytes; fract
 """
 
 import re
+from bisect import bisect_left
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -118,10 +119,10 @@ class Job(ApiModel):
     memory_bytes: int
     minimum_yield: float
     yield_granted: float | None
-    """Of its present need, by the policy; None where it does not run."""
+    """The share of its least task, as part of its present need, at most 1; None where it is not on nodes."""
     yield_received: float | None
-    """By its worst served task in the last seconds, as its node measured it; None where it does not run, or its node
-    cannot tell."""
+    """By its worst served task in the last seconds, as its node measured it; None where it is not on
+    nodes, or nothing is measured yet, or its node cannot tell."""
     yield_received_error: float | None
     """Half-width of its error bar: a standard deviation."""
     apart: str = ""
@@ -157,6 +158,11 @@ class Job(ApiModel):
     """Whether its MPI programs are profiled."""
 
 
+def shown_yield(job: Job) -> float | None:
+    """What a job receives; before that is measured, what it was granted. None where it is not on nodes."""
+    return job.yield_granted if job.yield_received is None else job.yield_received
+
+
 class NodeTask(ApiModel):
     """A task on a node."""
 
@@ -165,7 +171,9 @@ class NodeTask(ApiModel):
     user: str
     name: str
     share_cores: float
+    """What it is granted here: its part of what other tasks leave is the same. 0 while it is paused, comes or goes."""
     used_cores: float | None
+    """In the last seconds; None where that is not known, or another node has it still."""
     paused: bool
 
 
@@ -193,7 +201,11 @@ class Node(ApiModel):
     memory_bytes: int
     memory_free_bytes: int
     used_cores: float
+    """By its tasks, in the last seconds."""
     granted_cores: float
+    """Shares of its tasks together."""
+    outside_cores: float | None = None
+    """What programs that are no tasks use of its CPUs; None where that is not measured."""
     tasks: tuple[NodeTask, ...]
     shares: str
     """By what CPU is shared: cgroup-v2, cgroup-v1 or nice."""
@@ -250,12 +262,15 @@ class Cluster(ApiModel):
     cpus: float
     used_cores: float
     minimum_yield: float | None
-    """Of running, paused and waiting jobs; None without jobs."""
+    """The least that a job on nodes, starting or running, receives; of one of which nothing is measured yet, what it
+    was granted. None without such jobs. Those that wait or are paused are counted in `jobs`."""
     median_yield: float | None
     jain: float | None
     """Jain's index of the yields of those jobs."""
+    unmeasured: int = 0
+    """How many of those jobs are counted with what they were granted."""
     bound: float | None
-    """No schedule gives all of them a higher minimum yield."""
+    """No schedule gives all of them a higher minimum yield. At least `minimum_yield`."""
     decisions: int
     decision_s: float
     """Time of the last decision."""
@@ -266,7 +281,7 @@ class Cluster(ApiModel):
 
 
 class TimePoint(ApiModel):
-    """One instant of the cluster's history."""
+    """One instant of the cluster's history; yields as in `Cluster`."""
 
     time: float
     minimum_yield: float | None
@@ -299,6 +314,31 @@ class Explanation(ApiModel):
     now: str
     history: tuple[Activity, ...]
     bound: float | None
+    cluster: Cluster | None = None
+    """Of the same snapshot."""
+
+
+class ClusterSnapshot(ApiModel):
+    """The cluster at one instant: all numbers in it agree with each other."""
+
+    sequence: int
+    """Grows with every snapshot, also over restarts of the controller."""
+    activity: int
+    """Sequence number of the latest activity that is in it."""
+    cluster: Cluster
+    nodes: tuple[Node, ...]
+    """By name."""
+    jobs: tuple[Job, ...]
+    """The latest first: those asked for, or else all that have not ended."""
+    queue: tuple[Job, ...] = ()
+    """Those of all jobs that wait, the longest first: as many as were asked for."""
+    explanation: Explanation | None = None
+    """Of the job asked for; None if there is none."""
+
+    def job(self, job: int) -> Job | None:
+        """Of `jobs`; None if it is not among them."""
+        k = bisect_left(self.jobs, -job, key=lambda each: -each.id)
+        return self.jobs[k] if k < len(self.jobs) and self.jobs[k].id == job else None
 
 
 class OutputPart(ApiModel):

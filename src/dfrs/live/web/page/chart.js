@@ -42,6 +42,14 @@ function spread(labels) {
   return labels;
 }
 
+/** The history up to the snapshot that the page shows. */
+function upToNow({ points, cluster }) {
+  const { jobs } = cluster, sum = (states) => states.reduce((total, state) => total + (jobs[state] ?? 0), 0);
+  const { minimum_yield, median_yield, jain, bound, used_cores, now: time } = cluster, running = sum(["running", "starting"]);
+  const last = { time, minimum_yield, median_yield, jain, bound, used_cores, running, waiting: sum(["pending", "held", "waiting", "paused"]) };
+  return [...points.filter((point) => point.time < time), last];
+}
+
 const summary = (point) => LINES.map(({ key, name }) => `${name} ${number(point[key])}`).reverse();
 
 function axes(view, width, right) {
@@ -73,7 +81,7 @@ export function chartView(store) {
   let view = null, points = [], at = -1;
 
   const draw = (state) => {
-    points = state.points;
+    points = upToNow(state);
     empty.hidden = points.length > 1;
     svg.toggleAttribute("hidden", points.length < 2);
     if (points.length < 2 || !root.clientWidth) return;

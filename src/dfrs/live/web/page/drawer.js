@@ -1,6 +1,5 @@
 // Everything about one job: what may be done with it, why it is where it is, how it came there, what it wrote.
 
-import { ApiError, get } from "./api.js";
 import { $, h, text, vars } from "./dom.js";
 import { item } from "./events.js";
 import { bytes, count, date, duration, names, need, number } from "./format.js";
@@ -14,15 +13,15 @@ const VERBS = {
   running: ["hold", "cancel"], paused: ["hold", "cancel"], ending: [], done: [], failed: [], cancelled: [],
 };
 const NAMES = { hold: "Hold", release: "Release", cancel: "Cancel the job" };
-const AGAIN_MS = 1500;
 
 function facts(job, bound, now) {
   const times = [["Submitted", date(job.submitted_at)], ["Started", job.started_at && date(job.started_at)], ["Ended", job.ended_at && date(job.ended_at)],
     ["Starts at", job.start_at && date(job.start_at)]].filter(([, value]) => value);
   const all = [
-    ["Yield received", job.yield_received === null ? null : `${number(job.yield_received)} ± ${number(job.yield_received_error)}`],
-    ["Yield granted", `${number(job.yield_granted)}${bound === null ? "" : ` (best possible for all: ${number(bound)})`}`],
+    ["Yield received", job.yield_granted === null ? null : job.yield_received === null ? "not measured yet" : `${number(job.yield_received)} ± ${number(job.yield_received_error)}`],
+    ["Yield granted", job.yield_granted === null ? null : number(job.yield_granted)],
     ["Not as granted", job.apart || null],
+    ["Best for all", job.yield_granted === null || bound === null ? null : `at most ${number(bound)}`],
     ["Least yield asked", job.minimum_yield > 0 ? number(job.minimum_yield) : null],
     ["Need of a task", `${need(job)} cores, ${job.cpu_cores === null ? "found by watching it" : "as declared"}`],
     ["CPU used now", job.used_cores === null ? null : `${number(job.used_cores)} cores`],
@@ -47,11 +46,12 @@ function quoted(part) {
 /**
  * @param {import("./store.js").Store} store
  * @param {(verb: string, job: object) => Promise<boolean>} act
+ * @param {() => void} ask for what the page shows, with the selected job
  * @returns {{open: (job: number) => void, close: () => void}}
  */
-export function drawer(store, act) {
+export function drawer(store, act, ask) {
   const root = $("drawer");
-  let output = null, from = null, timer = 0, wanted = null, frame = null, asked = 0;
+  let output = null, from = null, wanted = null, frame = null;
 
   const build = (job) => {
     const state = stateOf(), title = h("h2", { id: "drawer-title", tabindex: -1 }), why = h("p", { class: "why" }), buttons = h("div", { class: "answers" });
@@ -72,30 +72,17 @@ export function drawer(store, act) {
     frame.state.update(job.state);
     text(frame.why, now || job.why);
     text(frame.command, job.command.map(quoted).join(" "));
-    frame.list.replaceChildren(...facts(job, bound, store.state.cluster?.now ?? Date.now() / 1000));
+    frame.list.replaceChildren(...facts(job, bound, store.state.cluster.now));
     const verbs = mayAct(store.state.me, job) ? VERBS[job.state] : [];
     if (frame.buttons.dataset.verbs !== verbs.join()) {
       frame.buttons.dataset.verbs = verbs.join();
       frame.buttons.replaceChildren(...verbs.map((verb) => h("button", { type: "button", class: verb === "cancel" ? "danger" : null,
-        on: { click: async () => { if (await act(verb, job)) load(); } } }, NAMES[verb])));
+        on: { click: () => act(verb, job) } }, NAMES[verb])));
     }
     frame.steps.replaceChildren(...history.toReversed().map((one) => item([one], false)));
     root.hidden = false;
     document.body.classList.add("told");
     if (fresh) frame.title.focus();
-  };
-
-  const load = async () => {
-    const id = wanted, mine = ++asked;
-    clearTimeout(timer);
-    try {
-      const found = await get(`/jobs/${id}/explain`);
-      if (wanted === id && mine === asked) show(found);
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (wanted !== id || mine !== asked) return;
-      if (frame === null) missing(error.status === 404 ? `There is no job ${id}.` : `Job ${id}: ${error.message}.`);
-    }
   };
 
   const missing = (words) => {
@@ -112,13 +99,12 @@ export function drawer(store, act) {
     [output, frame, wanted] = [null, null, id];
     history.replaceState(null, "", `#job=${id}`);
     store.set({ selected: id });
-    load();
+    ask();
   };
 
   function close() {
     if (wanted === null) return;
     output?.stop();
-    clearTimeout(timer);
     [output, frame, wanted] = [null, null, null];
     root.hidden = true;
     root.replaceChildren();
@@ -128,10 +114,10 @@ export function drawer(store, act) {
     if (from?.isConnected) from.focus();
   }
 
-  store.watch(["cluster", "me"], () => {
-    if (wanted === null) return;
-    clearTimeout(timer);
-    timer = setTimeout(load, AGAIN_MS);
+  store.watch(["told", "me"], ({ told: { job, explanation } }) => {
+    if (wanted === null || job !== wanted) return;
+    if (explanation) show(explanation);
+    else if (frame === null) missing(`There is no job ${wanted}.`);
   });
   return { open, close };
 }

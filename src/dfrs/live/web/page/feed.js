@@ -95,14 +95,13 @@ export class Feed {
   }
 
   async #ask(began) {
-    const { asked, activity, range, me, cluster: before } = this.store.state, states = STATES[asked.states] ?? [asked.states];
-    const latest = activity.at(-1)?.sequence ?? 0, waiting = { state: ["pending", "held", "waiting"], limit: QUEUE };
+    const { asked, activity, range, me, selected, cluster: before } = this.store.state, states = STATES[asked.states] ?? [asked.states];
     const chosen = { state: asked.states === "live" ? null : states, user: asked.user || null, before: asked.before, limit: PAGE };
-    const [who, cluster, nodes, jobs, queue, news] = await Promise.all([
-      me ?? get("/me"), get("/cluster"), get("/nodes"), get("/jobs", chosen), get("/jobs", waiting),
-      get("/activity", { after: latest, limit: EVENTS }),
-    ]);
-    const found = { ...(me === null && { me: who }), cluster, nodes, jobs, queue: queue.sort((a, b) => a.submitted_at - b.submitted_at) };
+    const [who, snapshot] = await Promise.all([me ?? get("/me"), get("/snapshot", { ...chosen, queue: QUEUE, job: selected })]);
+    const { sequence, cluster, nodes, jobs, queue, explanation } = snapshot;
+    const found = { ...(me === null && { me: who }), sequence, cluster, nodes, jobs, queue, told: { job: selected, explanation } };
+    const after = before === null || before.started_at === cluster.started_at ? activity.at(-1)?.sequence ?? 0 : 0;
+    const news = await get("/activity", { after, limit: EVENTS });
     const restarted = before !== null && before.started_at !== cluster.started_at; // perhaps with another history
     if (restarted) found.activity = [];
     else if (news.length) found.activity = [...activity, ...news].slice(-EVENTS);

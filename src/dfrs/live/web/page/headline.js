@@ -3,7 +3,8 @@
 import { $, h, text, vars } from "./dom.js";
 import { count, duration, number, plural } from "./format.js";
 
-const LIVE_STATES = ["running", "starting", "ending"];
+const LIVE_STATES = ["running", "starting"];
+const ASIDE = { waiting: ["waits", "wait"], pending: ["is pending", "are pending"], held: ["is held", "are held"], paused: ["is paused", "are paused"] };
 const WAITING_STATES = ["waiting", "pending", "held"];
 
 const sum = (counts, states) => states.reduce((total, state) => total + (counts[state] ?? 0), 0);
@@ -15,11 +16,11 @@ function tile(name, help) {
 }
 
 function hero() {
-  const value = h("b", {}, "–"), beside = h("p", { class: "beside" });
+  const value = h("b", {}, "–"), beside = h("p", { class: "beside" }), aside = h("p", { class: "aside" });
   const scale = h("div", { class: "scale", role: "img" }, h("i", { class: "gain" }), h("i", { class: "least" }), h("i", { class: "bound" }), h("i", { class: "middle" }));
   const key = h("p", { class: "scale-key", "aria-hidden": "true" }, h("span", {}, "0"), h("span", {}, h("em", { class: "least" }, "minimum"), h("em", { class: "bound" }, "best possible"), h("em", { class: "middle" }, "median")), h("span", {}, "1"));
-  const node = h("div", { class: "hero" }, h("h2", {}, "Minimum yield"), h("div", { class: "hero-line" }, value, beside), scale, key);
-  return { node, value, beside, scale };
+  const node = h("div", { class: "hero" }, h("h2", {}, "Minimum yield"), h("div", { class: "hero-line" }, value, beside), aside, scale, key);
+  return { node, value, beside, aside, scale };
 }
 
 /** A policy's name, which may be folded after its slashes. */
@@ -31,6 +32,14 @@ function besideOf(cluster) {
   if (bound === null) return "best possible: not known yet";
   const part = bound > 0 ? ` · ${Math.min(100, Math.round((100 * least) / bound))} % of it` : "";
   return `best possible ${number(bound)}${part}`;
+}
+
+/** Of how many jobs the figures are, and how many jobs have no yield. */
+function asideOf({ jobs, unmeasured }) {
+  const without = Object.entries(ASIDE).filter(([state]) => jobs[state]).map(([state, [one, many]]) => `${count(jobs[state])} ${jobs[state] === 1 ? one : many}`);
+  const granted = unmeasured ? [`${count(unmeasured)} as granted, not measured yet`] : [];
+  const running = sum(jobs, LIVE_STATES);
+  return [running ? `of ${plural(running, "job")} on nodes` : null, ...granted, without.join(", ")].filter(Boolean).join("; ");
 }
 
 /** @param {import("./store.js").Store} store */
@@ -56,6 +65,7 @@ export function headline(store) {
     const { jobs, nodes } = cluster, all = Object.values(nodes).reduce((a, b) => a + b, 0), up = nodes.up ?? 0;
     text(main.value, number(cluster.minimum_yield));
     text(main.beside, besideOf(cluster));
+    text(main.aside, asideOf(cluster));
     const at = (value) => `${100 * Math.min(1, Math.max(0, value ?? 0))}%`;
     vars(main.scale, { "--least": at(cluster.minimum_yield), "--bound": at(cluster.bound ?? cluster.minimum_yield), "--median": at(cluster.median_yield) });
     main.scale.classList.toggle("none", cluster.minimum_yield === null);
@@ -66,7 +76,7 @@ export function headline(store) {
     set(tiles.nodes, `${count(up)} of ${count(all)}`, trouble.join(", ") || (all ? "all well" : "none yet"));
     tiles.nodes.node.classList.toggle("alarm", trouble.length > 0);
     set(tiles.cpu, cluster.cpus ? `${Math.round((100 * cluster.used_cores) / cluster.cpus)} %` : "–", `${cluster.cpus < 100 ? number(cluster.used_cores, 1) : count(cluster.used_cores)} of ${count(cluster.cpus)} cores`);
-    set(tiles.running, count(sum(jobs, LIVE_STATES)), jobs.paused ? `and ${count(jobs.paused)} paused` : "none paused");
+    set(tiles.running, count(sum(jobs, LIVE_STATES)), [jobs.paused ? `and ${count(jobs.paused)} paused` : "none paused", jobs.ending ? `, ${count(jobs.ending)} ending` : ""].join(""));
     const held = jobs.held ? `, ${count(jobs.held)} held` : "";
     set(tiles.waiting, count(sum(jobs, WAITING_STATES)), `${count(jobs.waiting ?? 0)} in the queue${held}`);
     if (tiles.policy.value.textContent !== cluster.policy) tiles.policy.value.replaceChildren(...foldable(cluster.policy));

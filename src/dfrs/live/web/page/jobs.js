@@ -41,15 +41,19 @@ export function stateOf() {
   return node;
 }
 
+/** What a job receives, with its error bar; before that is measured, what it was granted. */
 function yieldOf() {
-  const granted = h("b"), measured = h("span"), bars = h("span", { class: "two", "aria-hidden": "true" }, h("i"), h("i"));
-  const node = h("span", { class: "yield", title: "above: granted by the policy; below: received, as measured" }, bars, h("span", { class: "numbers" }, unseen("granted "), granted, unseen(", received "), measured));
+  const kind = unseen(""), shown = h("b"), beside = h("small"), bars = h("span", { class: "two", "aria-hidden": "true" }, h("i"), h("i"));
+  const node = h("span", { class: "yield" }, bars, h("span", { class: "numbers" }, kind, shown, " ", beside));
   node.update = (job) => {
-    bars.hidden = job.yield_granted === null;
-    vars(bars, { "--granted": percent(job.yield_granted), "--measured": percent(job.yield_received), "--floor": percent(job.minimum_yield) });
+    const { yield_granted: granted, yield_received: received } = job, measured = received !== null;
+    bars.hidden = granted === null;
+    vars(bars, { "--received": percent(received), "--granted": percent(granted), "--floor": percent(job.minimum_yield) });
     bars.classList.toggle("floor", job.minimum_yield > 0);
-    text(granted, number(job.yield_granted));
-    text(measured, job.yield_received === null ? "" : number(job.yield_received));
+    text(kind, measured ? "received " : "");
+    text(shown, number(measured ? received : granted));
+    text(beside, measured ? `± ${number(job.yield_received_error)}` : granted === null ? "" : "granted");
+    attribute(node, "title", granted === null ? null : measured ? `received; ${number(granted)} granted${job.apart ? `: ${job.apart}` : ""}` : "granted; what it receives is not measured yet");
   };
   return node;
 }

@@ -24,7 +24,7 @@ const act = async (verb, subject) => {
   if (done) feed.now(false);
   return done;
 };
-const { open, close } = drawer(store, act);
+const { open, close } = drawer(store, act, () => feed.now(false));
 
 headline(store);
 nodesView(store, { open, act });
@@ -59,6 +59,7 @@ $("sign-out").addEventListener("click", () => {
   location.replace(location.pathname);
 });
 
+store.watch(["sequence"], ({ sequence }) => { $("main").dataset.snapshot = sequence; }); // after all views of it
 store.watch(["me"], ({ me }) => {
   if (!me) return;
   [$("main").hidden, $("sign-in").hidden, $("sign-out").hidden] = [false, true, !hasToken()];

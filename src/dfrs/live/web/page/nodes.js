@@ -14,11 +14,14 @@ const MEANING = {
   lost: "it was silent for so long that its jobs were queued again, or it left",
 };
 const BLOCKS = "button.block";
+const NOTICEABLE = 0.05; // of a node: what programs beside the cluster use
 
 const width = (part) => `${100 * Math.min(1, Math.max(0, part))}%`;
 
+const cores = (node) => number(node.cpus, Number.isInteger(node.cpus) ? 0 : 1);
+
 function describe(task, node) {
-  const part = `${number(task.share_cores)} of ${number(node.cpus, 0)} cores`;
+  const part = `granted ${number(task.share_cores)} of ${cores(node)} cores`;
   const used = task.used_cores === null ? "use not measured" : `uses ${number(task.used_cores)}`;
   return `job ${task.job}, ${task.name}, of ${task.user}, task ${task.rank}: ${task.paused ? "paused" : `${part}, ${used}`}`;
 }
@@ -52,7 +55,10 @@ function updateNode(row, node, state, act) {
   vars(parts.memory, { "--w": width(used / node.memory_bytes) });
   attribute(parts.memory, "aria-label", `memory: ${bytesOf(used, node.memory_bytes)} in use`);
   text(parts.cpu, `used ${number(node.used_cores)} · granted ${number(node.granted_cores)}`);
-  text(parts.ram, `of ${number(node.cpus, Number.isInteger(node.cpus) ? 0 : 1)} cores · ${bytesOf(used, node.memory_bytes)}`);
+  const others = node.outside_cores > NOTICEABLE * node.cpus;
+  parts.others.hidden = !others;
+  text(parts.others, others ? `others use ${number(node.outside_cores)}` : "");
+  text(parts.ram, `of ${cores(node)} cores · ${bytesOf(used, node.memory_bytes)}`);
   text(parts.problem, node.problem ? `no jobs: ${node.problem}` : "");
   text(parts.notes, node.notes.join(" · "));
   const drained = node.state === "draining";
@@ -66,13 +72,13 @@ function createNode() {
   const parts = {
     name: h("b", { class: "name" }), sign: h("span", { class: "sign", "aria-hidden": "true" }), words: h("span"), problem: h("small", { class: "problem" }), notes: h("small", { class: "notes" }),
     shares: h("div", { class: "shares" }), free: h("span", { class: "free" }), memory: h("div", { class: "memory", role: "img" }, h("i")),
-    cpu: h("span"), ram: h("span", { class: "quiet" }), act: null,
+    cpu: h("span"), others: h("span", { class: "others", title: "What programs beside the cluster’s use of this node’s CPUs" }), ram: h("span", { class: "quiet" }), act: null,
   };
   parts.button = h("button", { type: "button", on: { click: () => parts.act() } });
   const row = h("div", { class: "node", role: "listitem" },
     h("div", { class: "who" }, parts.name, h("span", { class: "state" }, parts.sign, parts.words), parts.problem, parts.notes),
     h("div", { class: "bars" }, h("div", { class: "track" }, parts.shares, parts.free), parts.memory),
-    h("div", { class: "figures" }, parts.cpu, parts.ram), h("div", { class: "do" }, parts.button));
+    h("div", { class: "figures" }, parts.cpu, parts.others, parts.ram), h("div", { class: "do" }, parts.button));
   row.parts = parts;
   return row;
 }

@@ -3,11 +3,13 @@
 /**
  * @typedef {object} State
  * @property {{user: string, role: string}|null} me
+ * @property {number|null} sequence of the snapshot from which cluster, nodes, jobs, queue and told are: all of them are set at once
  * @property {object|null} cluster
  * @property {object[]} nodes
  * @property {object[]} jobs one page of them
  * @property {{states: string, user: string, before: number|null, newer: (number|null)[]}} asked which page
  * @property {object[]} queue
+ * @property {{job: number|null, explanation: object|null}} told why the selected job is where it is
  * @property {object[]} activity the latest, in order
  * @property {object[]} points
  * @property {object[]} bars
@@ -18,7 +20,7 @@
 
 /** @returns {State} */
 const nothing = () => ({
-  me: null, cluster: null, nodes: [], jobs: [], queue: [], activity: [], points: [], bars: [], range: 3600, selected: null,
+  me: null, sequence: null, cluster: null, nodes: [], jobs: [], queue: [], told: { job: null, explanation: null }, activity: [], points: [], bars: [], range: 3600, selected: null,
   asked: { states: "live", user: "", before: null, newer: [] }, link: { ok: true, at: null, why: "" },
 });
 
