@@ -29,13 +29,14 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in _facts(found):
+    for name, text in facts(found):
         if text:
             table.add_row(name, text)
     out.print(table, markup=False)
 
 
-def _facts(job: "Job") -> list[tuple[str, str]]:
+def facts(job: "Job") -> list[tuple[str, str]]:
+    """Rows of what is known: name and words; empty words are not shown."""
     from dfrs.cli.views.live import need_text, yield_words
     from dfrs.live.protocol.resources import ENDED
 

@@ -184,9 +184,10 @@ def share_bar(node: Node, width: int) -> Text:
         taken += task.share_cores
         cells = min(width, round(taken / node.cpus * width)) - drawn
         drawn += cells
-        piece = str(task.job).ljust(cells)
-        piece = piece if len(piece) == cells else "." * cells
-        text.append(piece[:-1] + "│" if cells > len(str(task.job)) else piece, style=f"black on {colour(task.job)}")
+        name = str(task.job)
+        # Without its border a number would run into the next one.
+        piece = name.ljust(cells - 1) + "│" if cells > len(name) else "." * cells
+        text.append(piece, style=f"black on {colour(task.job)}")
     text.append("·" * (width - drawn), style="dim")
     return text
 
@@ -263,19 +264,19 @@ def cluster_line(cluster: Cluster) -> Text:
         f"jobs: {jobs or 'none'};  nodes: {nodes or 'none'};  "
         f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores\n",
     )
-    text.append(yields_words(cluster))
+    text.append(_yields(cluster))
     return text
 
 
 def price_line(prices: Mapping[str, Price]) -> Text:
-    """What a pause, a resume and a move cost, of those that were measured."""
-    found = [f"{verb} {_price(price)}" for verb, price in prices.items() if price.samples]
+    """What a pause, a resume and a move cost, of those that are known."""
+    found = [f"{verb} {_price(price)}" for verb, price in prices.items() if price.samples and price.seconds]
     return Text(f"measured cost to a job: {', '.join(found)}" if found else "", style="dim")
 
 
 def _price(price: Price) -> str:
     times = "once" if price.samples == 1 else f"{price.samples} times"
-    return f"{price.seconds:.1f} s ({times})"
+    return f"{'under 0.1' if price.seconds < 0.1 else f'{price.seconds:.1f}'} s ({times})"
 
 
 def yields_words(cluster: Cluster) -> str:
@@ -285,15 +286,16 @@ def yields_words(cluster: Cluster) -> str:
         for state, (one, many) in _BESIDE.items()
         if (count := cluster.jobs.get(state, 0))
     ]
+    return "; ".join(filter(None, [_yields(cluster), ", ".join(beside)]))
+
+
+def _yields(cluster: Cluster) -> str:
     least, bound = cluster.minimum_yield, cluster.bound
     if least is None:
-        words = "no job runs"
-    else:
-        words = f"minimum yield {least:.2f}" + ("" if bound is None else f" of at most {bound:.2f}")
-        words += "" if cluster.median_yield is None else f", median {cluster.median_yield:.2f}"
-        if cluster.unmeasured:
-            words += f" ({cluster.unmeasured} as granted)"
-    return "; ".join(filter(None, [words, ", ".join(beside)]))
+        return "no job runs"
+    words = f"minimum yield {least:.2f}" + ("" if bound is None else f" of at most {bound:.2f}")
+    words += "" if cluster.median_yield is None else f", median {cluster.median_yield:.2f}"
+    return f"{words} ({cluster.unmeasured} as granted)" if cluster.unmeasured else words
 
 
 def activity_line(event: Activity, now: float, *, with_job: bool = True) -> Text:

@@ -437,7 +437,7 @@ def happiness(yields: Sequence[float]) -> tuple[float | None, float | None, floa
     """Minimum, median and Jain's index of yields; None where there are none."""
     if not yields:
         return None, None, None
-    found = np.array(yields)
+    found = np.sort(np.array(yields))
     squares = float((found * found).sum())
     jain = 1.0 if squares == 0.0 else float(found.sum()) ** 2 / (len(found) * squares)
     return float(found.min()), float(np.median(found)), min(1.0, jain)

@@ -21,7 +21,7 @@ function facts(job, bound, now) {
     ["Yield received", job.yield_granted === null ? null : job.yield_received === null ? "not measured yet" : `${number(job.yield_received)} ± ${number(job.yield_received_error)}`],
     ["Yield granted", job.yield_granted === null ? null : number(job.yield_granted)],
     ["Not as granted", job.apart || null],
-    ["Best for all", job.yield_granted === null || bound === null ? null : `at most ${number(bound)}`],
+    ["Best possible", job.yield_granted === null || bound === null ? null : `a minimum yield of ${number(bound)}`],
     ["Least yield asked", job.minimum_yield > 0 ? number(job.minimum_yield) : null],
     ["Need of a task", `${need(job)} cores, ${job.cpu_cores === null ? "found by watching it" : "as declared"}`],
     ["CPU used now", job.used_cores === null ? null : `${number(job.used_cores)} cores`],
