@@ -67,4 +67,23 @@
     const { activeElement: node } = document;
     return node.id || node.getAttribute("href") || node.getAttribute("aria-label");
   },
+  /** All figures of the page as they are written, and the number of their snapshot. */
+  numbers() {
+    const words = (node) => node.textContent.replace(/\s+/g, " ").trim();
+    const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+    const one = (selector, root = document) => words(root.querySelector(selector));
+    return {
+      sequence: Number(document.querySelector("#main").dataset.snapshot), title: document.title,
+      hero: one(".hero b"), beside: one(".beside"), aside: one(".aside"),
+      tiles: Object.fromEntries(all(".tile").map((tile) => [...tile.children].map(words)).map(([name, ...rest]) => [name, rest])),
+      nodes: all("#node-list > .node").map((node) => ({
+        name: one(".name", node), figures: all(".figures span:not([hidden])", node).map(words),
+        tasks: all(".block", node).map((block) => block.getAttribute("aria-label")),
+      })),
+      jobs: all("#job-table tbody tr").map((row) => Object.fromEntries([...row.children].map((cell) => [cell.dataset.label, words(cell)]))),
+      queue: all("#queue-list tbody tr").map((row) => one("a.job b", row)),
+      ends: Object.fromEntries(all("#chart text.end").map((end) => [end.classList[1], words(end.children[0])])),
+      drawer: Object.fromEntries(all("#drawer dl dt").map((name) => [words(name), words(name.nextElementSibling)])),
+    };
+  },
 }

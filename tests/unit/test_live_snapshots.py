@@ -15,11 +15,12 @@ from dfrs.cli.quantities import show_bytes, show_cores, show_seconds
 from dfrs.cli.views import live as shown
 from dfrs.live.api.routes import SEQUENCE, create_app
 from dfrs.live.controller import cluster_snapshots, views
+from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, Job, JobState, Node, shown_yield
 from dfrs.testing import InMemoryCluster, make_controller
 from tests.live_states import NOW, Clock, fill, random_controller
 
-QUICK, LONG = 300, 10_000
+QUICK, LONG = 200, 10_000
 ON_NODES = {JobState.STARTING, JobState.RUNNING}
 CLOSE = 1e-9
 
@@ -326,3 +327,12 @@ def test_what_a_job_receives_is_less_where_programs_outside_use_the_cpus(tmp_pat
     node = next(node for node in seen.nodes if job.apart.startswith(f"{node.name}:"))
     assert f"use {node.outside_cores:.2f} cores" in job.apart
     assert json.loads(node.model_dump_json())["outside_cores"] == node.outside_cores
+
+
+def test_points_of_earlier_versions_have_no_minimum_above_their_bound(tmp_path):
+    controller = random_controller(0, tmp_path)
+    controller.database.close()
+    point = views.point(controller.state, NOW).model_copy(update={"minimum_yield": 0.24, "bound": 0.23})
+    feed = ActivityFeed()
+    feed.restore((), [point, point.model_copy(update={"bound": 0.5})])
+    assert [each.bound for each in feed.timeseries(0.0)] == [0.24, 0.5]

@@ -254,7 +254,9 @@ async def snapshot(
     if states and states & ENDED:
         limit = min(limit, MOST_LISTED)
     found = caller.service.jobs(user=user, states=states, before=before, limit=limit, of=seen) if limit else ()
-    waiting = sorted((each for each in seen.jobs if each.state in QUEUED), key=lambda each: (each.submitted_at, each.id))
+    waiting = sorted(
+        (each for each in seen.jobs if each.state in QUEUED), key=lambda each: (each.submitted_at, each.id)
+    )
     explanation = None
     if job is not None:
         with suppress(NotFoundError):

@@ -121,7 +121,7 @@ class ActivityFeed:
         """What the database has."""
         self.show(activity)
         self.sequence = max(self.sequence, self.shown)
-        self._points.extend(points)
+        self._points.extend(_bounded(point) for point in points)
         if self._points:
             self._stored_at = self._points[-1].time
 
@@ -152,6 +152,14 @@ class ActivityFeed:
         """Those that end later than that."""
         ended = [bar for bar in self._bars if bar.end is not None and bar.end >= since]
         return ended + [_bar(key, open_, None) for key, open_ in self._open.items()]
+
+
+def _bounded(point: TimePoint) -> TimePoint:
+    """A stored point: earlier versions noted minima above a bound that was of other jobs."""
+    least, bound = point.minimum_yield, point.bound
+    if least is None or bound is None or least <= bound:
+        return point
+    return point.model_copy(update={"bound": least})
 
 
 def _bar(key: tuple[int, int], open_: _Open, end: float | None) -> GanttBar:

@@ -262,7 +262,9 @@ class Controller:
         fit = [
             job
             for job in open_
-            if (before is None or job.id < before) and user in {None, job.user} and (states is None or job.state in states)
+            if (before is None or job.id < before)
+            and user in {None, job.user}
+            and (states is None or job.state in states)
         ][:limit]
         wanted = ENDED & (states or frozenset())
         if not wanted:

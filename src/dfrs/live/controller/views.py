@@ -173,9 +173,7 @@ def host_of(task: TaskRecord) -> int | None:
 
 def used_cores(record: JobRecord) -> float | None:
     """CPU of its tasks in the last seconds; None where nothing is known."""
-    known = [
-        task.used_cores for task in record.all_tasks if task.used_cores is not None and host_of(task) is not None
-    ]
+    known = [task.used_cores for task in record.all_tasks if task.used_cores is not None and host_of(task) is not None]
     return math.fsum(known) if known else None
 
 
@@ -301,9 +299,7 @@ def granted_yield(state: State, record: JobRecord) -> float:
     return min([1.0, *(share / need for share in shares)]) if need > 0.0 else 1.0
 
 
-def _apart(
-    state: State, granted: float, worst: tuple[tuple[float, float], TaskRecord] | None, present: Present
-) -> str:
+def _apart(state: State, granted: float, worst: tuple[tuple[float, float], TaskRecord] | None, present: Present) -> str:
     """Why what it receives is not what it was granted, in words; empty where it is."""
     if worst is None:
         return ""
@@ -395,6 +391,7 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
                 share_cores=state.placement.share_cores(owner, task) if granted and owner.outcome is None else 0.0,
                 used_cores=task.used_cores if host_of(task) == record.number else None,
                 paused=owner.paused,
+                attempt=task.id.attempt,
             )
         )
     hello = record.hello
@@ -511,7 +508,9 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
     return ", ".join(words)
 
 
-def cluster(state: State, jobs: Iterable[Job], nodes: Sequence[Node], *, decisions: int, shadow_differs: int) -> Cluster:
+def cluster(
+    state: State, jobs: Iterable[Job], nodes: Sequence[Node], *, decisions: int, shadow_differs: int
+) -> Cluster:
     """The whole: figures of these jobs, all that have not ended, and of these nodes."""
     counts, yields_, used, unmeasured = Counter(state.ended_counts), list[float](), list[float](), 0
     for each in jobs:

@@ -175,6 +175,8 @@ class NodeTask(ApiModel):
     used_cores: float | None
     """In the last seconds; None where that is not known, or another node has it still."""
     paused: bool
+    attempt: int = 0
+    """Which attempt at the job it is of: one before the present one is about to end."""
 
 
 class NodeState(StrEnum):

@@ -46,7 +46,7 @@ function updateNode(row, node, state, act) {
   const away = state.cluster && (node.state === "silent" || node.state === "lost") ? ` for ${age(state.cluster.now - node.seen_at)}` : "";
   text(parts.words, node.state + away);
   attribute(parts.words, "title", MEANING[node.state]);
-  keyed(parts.shares, node.tasks, (task) => `${task.job}.${task.rank}`, (task) => h("button", {
+  keyed(parts.shares, node.tasks, (task) => `${task.job}.${task.rank}.${task.attempt}`, (task) => h("button", {
     class: "block", type: "button", tabindex: -1, "data-job": task.job,
   }, h("span")), (block, task) => updateBlock(block, task, node, scale));
   text(parts.free, node.state === "up" ? (free / node.cpus > 0.995 ? "free" : `${number(free)} free`) : "");
