@@ -9,6 +9,7 @@ SERVICES = ("generate", "services", "--nodes", "8", "--services", "20", "--slack
 FRACTIONAL = (
     "FCFS",
     "GreedyPM*/per/OPT=MIN/MVT=600",
+    "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE",
     "GreedyPM*/due/OPT=MIN/MVT=600",
     "MCB*/per/OPT=AVG",
     "/stretch-per/OPT=MAX",

@@ -39,6 +39,7 @@ _TEXTS = {
     Reason.KEPT: "its memory could not be freed: it goes on",
     Reason.GAVE_BACK: "the memory for it could not be freed",
     Reason.NOT_MOVED: "it could not leave its nodes: it goes on there",
+    Reason.BALANCED: "moved so that the least yields rise",
 }
 
 

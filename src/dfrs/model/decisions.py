@@ -135,6 +135,8 @@ class Reason(IntEnum):
     """Its place was that of a job whose memory could not be freed."""
     NOT_MOVED = 26
     """It could not leave its nodes: it goes on there."""
+    BALANCED = 27
+    """Moved so that the least yields rise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,10 @@ class Snapshot:
         abilities = self.abilities
         if abilities is not None:
             abilities = replace(
-                abilities, home=_frozen(abilities.home[tasks]), refused=_frozen(abilities.refused[rows])
+                abilities,
+                home=_frozen(abilities.home[tasks]),
+                refused=_frozen(abilities.refused[rows]),
+                fixed=_frozen(abilities.fixed[rows]),
             )
         return replace(
             self,

@@ -7,7 +7,8 @@ jobs are mapped anew periodically (every 600 s; with `auto` the rarer, the more 
 that this is done for the least stretch, `due`, that it is done when a stretch doubles. Further parts, each at most
 once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`,
 `PRIO=VT|FLOW/VT|FLOW/VT^2`, `WEIGHT`, `DECAY=SECONDS`, `BUDGET=NODES`, `NEEDS=SHARE` (MCB when needs are revised, if
-the minimum yield improves by more than that share of it), a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
+the minimum yield improves by more than that share of it), `REBALANCE[=SHARE]` (after each decision, moves that pay,
+until the minimum yield is within that share of its bound), a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
 """
 
 import math
@@ -20,6 +21,7 @@ from dfrs.policies.fractional.actions import MOVABLE, Admit, Mode, Pin, PinKind,
 from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, PricedPeriod, ScaledObjective
 from dfrs.policies.fractional.objective import YIELDS, Objective, StretchObjective
 from dfrs.policies.fractional.policy import Dfrs
+from dfrs.policies.fractional.rebalance import SHARE, Rebalance
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin, Shares
 from dfrs.policies.fractional.vector_repack import DEFAULT_PACKING, PACKINGS, VectorRepack
 
@@ -46,6 +48,7 @@ class Spec:
     decay_s: float = math.inf
     budget: float = math.inf
     needs: float | None = None
+    rebalance: float | None = None
     stretch: bool = False
     share: str = ""
     mft_s: float | None = None
@@ -91,6 +94,8 @@ class Spec:
             rule = "BUDGET limits what MCB migrates, and nothing here uses MCB: leave it out, or add /per"
         elif self.stretch and self.scales:
             rule = "WEIGHT and DECAY scale yields: they do not go with /stretch-per"
+        elif self.stretch and self.rebalance is not None:
+            rule = "REBALANCE compares yields: it does not go with /stretch-per"
         elif self.share == "AVG" and self.scales:
             rule = "WEIGHT and DECAY need OPT=MIN or NONE: an average knows no level"
         elif self.stretch and self.share == "MIN":
@@ -121,10 +126,14 @@ def build(name: str, spec: Spec) -> Dfrs:
     if spec.submission in _MODES:
         start = Admit(mode=_MODES[spec.submission], priority=priority)
         restart = Readmit(priority=priority)
+    rebalance = None
+    if spec.rebalance is not None:
+        rebalance = Rebalance(share=spec.rebalance, objective=aim, budget=spec.budget)
+        restart = restart or Readmit(priority=priority)
     return Dfrs(
         name=name,
         on_submission=start,
-        on_completion=restart if spec.star else None,
+        on_completion=restart if spec.star or rebalance else None,
         on_wake=_packer(spec, objective, priority) if spec.period_s is not None else None,
         on_nodes=restart,
         on_needs=None if spec.needs is None else Improving(repack=_packer(spec, aim, priority), threshold=spec.needs),
@@ -132,6 +141,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         period_s=spec.period_s,
         priced=PRICED_PERIOD if spec.priced else None,
         deadlines=Deadlines(spec.period_s or PERIOD_S) if spec.due else None,
+        rebalance=rebalance,
     )
 
 
@@ -288,6 +298,14 @@ _OPTIONS = (
         default="never",
         meaning="MCB repacks all jobs when needs are revised, if that raises the minimum yield by more than X",
         source="[Stillwell2010] 7.2.2",
+    ),
+    Option(
+        key="REBALANCE",
+        group=_EXTENSIONS,
+        values=Number(field="rebalance", unit="share", example="0.1", absent=SHARE),
+        default=f"never; {SHARE:g} without a value",
+        meaning="after each decision jobs move, where that pays, until the minimum yield is within X of its bound",
+        source="our own",
     ),
     Option(
         key="BUDGET",

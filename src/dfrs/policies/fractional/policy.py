@@ -11,6 +11,7 @@ from dfrs.policies.fractional.actions import Admit, Mode, PolicyAction, Priority
 from dfrs.policies.fractional.expand import on_shared_nodes
 from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, PricedPeriod
 from dfrs.policies.fractional.objective import next_multiple
+from dfrs.policies.fractional.rebalance import Rebalance, ask_again, is_repacking
 from dfrs.policies.fractional.reserve import dedicated_present, reserve
 from dfrs.policies.fractional.resident import Residence
 from dfrs.policies.fractional.shares import Shares
@@ -41,31 +42,40 @@ class Dfrs:
     """Wakes are at the multiples of this instead."""
     deadlines: Deadlines | None = None
     """Wakes are at these instead."""
+    rebalance: Rebalance | None = None
+    """Moves after each decision. Then wakes that are not at multiples of the period are as completions."""
     residence: Residence = field(default_factory=Residence)
     """How it places jobs that cannot be paused or moved."""
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot."""
-        action = self._action(snapshot.cause)
+        action = self._action(snapshot)
         if not dedicated_present(snapshot):
-            return self._share(snapshot, action, idle=action is None)
+            return self._share(snapshot, action, idle=action is None and self.rebalance is None)
         reserved = reserve(snapshot, self._priority, migrates=self._migrates)
         if not reserved.event:
             action = None
-        return reserved.joined(self._share(reserved.rest, action, idle=action is None and not reserved.changed))
+        idle = action is None and not reserved.changed and self.rebalance is None
+        return reserved.joined(self._share(reserved.rest, action, idle=idle))
 
     def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
         """(more,) nodes for more tasks, as `dfrs.policies.fractional.expand.on_shared_nodes`."""
         return on_shared_nodes(snapshot, row, more)
 
-    def _action(self, cause: Cause) -> PolicyAction | None:
+    def _action(self, snapshot: Snapshot) -> PolicyAction | None:
+        cause = snapshot.cause
         if cause is Cause.SUBMISSION:
             return self.on_submission
         if cause is Cause.COMPLETION or cause is Cause.COMMAND:
             return self.on_completion
         if cause is Cause.NEEDS:
             return self.on_completion if self.on_needs is None else self.on_needs
-        return self.on_wake if cause is Cause.WAKE else self.on_nodes
+        if cause is Cause.NODES:
+            return self.on_nodes
+        period_s = self._period_s(snapshot)
+        if self.rebalance is not None and (period_s is None or not is_repacking(snapshot.now_s, period_s)):
+            return self.on_completion
+        return self.on_wake
 
     def _share(self, snapshot: Snapshot, action: PolicyAction | None, *, idle: bool) -> Target:
         """What `action` and the shares make of the snapshot; a submission where all is `idle` leaves it as it is."""
@@ -79,7 +89,19 @@ class Dfrs:
         if action is not None:
             action(snapshot, slots, reasons)
         yields = self.shares(snapshot, slots)
-        return Target(slots, yields, self._wake_at(snapshot, yields), reasons)
+        wake_at_s = self._wake_at(snapshot, yields)
+        if self.rebalance is not None and not self._reserves_memory(snapshot):
+            placed = slots.copy()
+            again_s = self.rebalance(snapshot, slots, reasons, wake_at_s)
+            if (slots != placed).any():
+                yields = self.shares(snapshot, slots)
+                wake_at_s = self._wake_at(snapshot, yields)
+            wake_at_s = ask_again(snapshot.now_s, again_s, wake_at_s, self._period_s(snapshot))
+        return Target(slots, yields, wake_at_s, reasons)
+
+    def _reserves_memory(self, snapshot: Snapshot) -> bool:
+        """Whether memory is kept for a job that has waited for long: then nobody moves to it."""
+        return snapshot.abilities is not None and self.residence.aged(snapshot) >= 0
 
     @property
     def _actions(self) -> list[PolicyAction]:
@@ -94,6 +116,8 @@ class Dfrs:
     @property
     def _migrates(self) -> bool:
         """Whether any action ever moves a running job."""
+        if self.rebalance is not None:
+            return True
         still = [
             isinstance(a, Readmit) or (isinstance(a, Admit) and a.mode is not Mode.GREEDY_PM) for a in self._actions
         ]
@@ -108,7 +132,9 @@ class Dfrs:
     def _wake_at(self, snapshot: Snapshot, yields: Floats) -> float | None:
         if self.deadlines is not None:
             return self.deadlines(snapshot, yields)
-        if self.period_s is None or not len(snapshot.jobs):
-            return None
-        period_s = self.period_s if self.priced is None else self.priced(snapshot.prices)
-        return next_multiple(snapshot.now_s, period_s)
+        period_s = self._period_s(snapshot)
+        return None if period_s is None or not len(snapshot.jobs) else next_multiple(snapshot.now_s, period_s)
+
+    def _period_s(self, snapshot: Snapshot) -> float | None:
+        """Of whose multiples repackings are at; None where there are none."""
+        return self.period_s if self.period_s is None or self.priced is None else self.priced(snapshot.prices)
