@@ -1,5 +1,6 @@
 """REBALANCE: what is free is used at once, by few moves, none of which costs more than it gains, and none for ever."""
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -12,13 +13,17 @@ from dfrs.engine.core import Core
 from dfrs.engine.events import Complete, Ready, Submit, Wake
 from dfrs.engine.executor_constraints import guard
 from dfrs.kernels.rebalance import least_pressure
+from dfrs.live.protocol.resources import JobState
 from dfrs.model.decisions import RUNNING, Abilities, Cause, Prices, Reason
 from dfrs.model.errors import InputError
+from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.fractional.grammar import FRACTIONAL
 from dfrs.policies.fractional.rebalance import LEAST_S, RESTS, SHARE, TIMES, ask_again, is_repacking
 from dfrs.policies.names import find_policy
+from dfrs.runs.metrics.schedule import summarize
 from dfrs.simulator.simulation import Simulation, SimulationSettings
+from dfrs.testing import InMemoryCluster, until
 from dfrs.testing.policies import SnapshotJob, build_snapshot, check_policy, check_target, random_workload
 from tests.policy_cases import drawn, placed_case, policy_case
 
@@ -60,9 +65,16 @@ def test_no_more_jobs_move_than_must():
     target = decided(ended(hogs(0, 0, 0, 0, 1, 1), nodes=3))
     assert np.bincount(target.task_nodes).tolist() == [2, 2, 2]
     assert (target.reasons == Reason.BALANCED).sum() == 2
-    near = [*hogs(0, need=1.0), *hogs(0, need=0.04)]
+    near = [*hogs(0, need=1.0), *hogs(0, need=0.18)]
     assert decided(ended(near)).task_nodes.tolist() == [0, 0]
     assert decided(ended(near), f"{PLAIN}/REBALANCE=0.01").task_nodes.tolist() != [0, 0]
+
+
+def test_once_jobs_move_the_minimum_comes_as_near_to_its_bound_as_it_can():
+    shot = ended(hogs(*[0] * 13, *[1] * 7, need=0.2))
+    target = decided(shot)
+    assert least(target) >= snapshot_bound(shot) / 1.05
+    assert np.bincount(target.task_nodes).tolist() == [10, 10]
 
 
 def test_tasks_change_places_where_no_move_helps():
@@ -83,11 +95,11 @@ def test_tasks_of_a_wide_job_move_only_where_all_can():
 
 
 def test_those_that_cannot_be_helped_stop_nobody():
-    """Node 0 is full of what has no room elsewhere; the jobs of node 1 use node 2 all the same."""
-    jobs = [*hogs(0, 0, 0, memory=0.3), *hogs(1, 1, memory=0.1), *hogs(2, need=0.01, memory=0.8)]
-    target = decided(ended(jobs, nodes=3))
+    """The jobs of node 0 cannot move; those of node 1 use another all the same."""
+    target = decided(able(ended(hogs(0, 0, 0, 1, 1), nodes=4), island=[0] * 4, fixed=[0, 1, 2]))
     assert target.task_nodes.tolist()[:3] == [0, 0, 0]
-    assert sorted(target.task_nodes.tolist()[3:5]) == [1, 2]
+    assert least(target) == pytest.approx(1 / 3)
+    assert target.yields.tolist()[3:] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(("price_s", "moves"), [(0.0, 1), (0.05, 1), (3.0, 1), (7.4, 1), (7.6, 0), (300.0, 0)])
@@ -260,13 +272,13 @@ def test_a_price_above_what_can_be_gained_changes_no_run():
     workload = random_workload(3, jobs=60)
     one, other = (simulated(workload, name, 300.0) for name in (PLAIN, NAME))
     assert one.events.time_s.tolist() == other.events.time_s.tolist()
-    assert one.events.yield_.tolist() == other.events.yield_.tolist()
+    assert np.array_equal(one.events.yield_, other.events.yield_, equal_nan=True)
 
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), prices=st.sampled_from([ONE_HOST, TWO_HOSTS]))
 def test_random_completions_move_nobody_again_and_again(seed, prices):
-    """Between two moves of a job at least 30 times the price passes; no job goes to and fro between two nodes."""
+    """Between two moves of a job at least 30 times the price passes, and jobs move seldom."""
     rng = np.random.default_rng(seed)
     core = Core(find_policy("Greedy*/OPT=MIN/REBALANCE"), np.ones((4, 2)))
     core.handle(prices, 0.0)
@@ -282,7 +294,7 @@ def test_random_completions_move_nobody_again_and_again(seed, prices):
         else:
             event = Complete(present.pop(int(rng.integers(len(present)))))
         moves += step(core, event, now_s, last_s, prices)
-    assert moves < name
+    assert moves < (2.0 if prices is ONE_HOST else 0.5) * name
 
 
 def step(core, event, now_s, last_s, prices):
@@ -297,3 +309,50 @@ def step(core, event, now_s, last_s, prices):
         assert now_s - last_s.get(job, -np.inf) >= RESTS * prices.move_s - 1e-9
         last_s[job] = now_s
     return len(moved)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("price_s", [0.05, 4.0])
+def test_two_hundred_short_jobs_move_less_than_once_each(seed, price_s):
+    """On one host and between hosts; the worst job is hardly worse off, and on one host better."""
+    rng = np.random.default_rng(seed)
+    run_s, need = rng.uniform(1.0, 20.0, 200), rng.choice([0.25, 0.5, 1.0], 200)
+    workload = Workload(
+        job_id=np.arange(1, 201),
+        submit_s=np.cumsum(rng.exponential(float((run_s * need).mean()) / 4 / 0.9, 200)),
+        tasks=np.ones(200, np.int64),
+        need=need,
+        memory=np.full(200, 0.05),
+        run_s=run_s,
+        estimate_s=run_s,
+        user=np.zeros(200, np.int64),
+        weight=np.ones(200),
+        nodes=4,
+        name="short",
+    )
+    plain, rebalanced = (summarize(simulated(workload, name, price_s)) for name in (PLAIN, NAME))
+    assert rebalanced["migrations_per_job"] < 1.0
+    assert rebalanced["bounded_stretch_max"] < plain["bounded_stretch_max"] * 1.1
+
+
+def test_a_live_cluster_uses_a_node_that_becomes_free_at_once():
+    """Two jobs on each of two nodes; both of one node end."""
+
+    async def story():
+        async with InMemoryCluster(NAME, nodes=2, cpus=1.0) as live:
+            jobs = [await live.submit(cpu_cores=1.0) for _ in range(4)]
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+            live.hosts.tick(10)
+            on = {task.job: name for task, name in live.hosts.running()}
+            ending = [job for job in jobs if on[job] == "n1"]
+            left = set(jobs) - set(ending)
+            assert len(ending) == 2
+            for job in ending:
+                live.nodes["n1"].end(job)
+            await until(lambda: {task.job for task, _ in live.hosts.running()} == left, "the others ended")
+            await until(lambda: sorted(name for _, name in live.hosts.running()) == ["n1", "n2"], "one moved")
+            yields = live.controller.state.core.snapshot().jobs["yield_"]
+            assert yields.tolist() == [1.0, 1.0]
+
+    asyncio.run(story())

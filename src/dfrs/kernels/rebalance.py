@@ -19,10 +19,11 @@ from dfrs.kernels.loads import RUNNING
 
 BALANCED = 27
 
-Rule = tuple[float, float, float, float, float, float, float, bool]
-"""(share, price_s, times, rest_s, now_s, until_s, budget, swaps): levels within `share` of the bound are left alone. A
-move costs its job `price_s` of progress and must gain `times` that; a job rests for `rest_s` after each. What is gained
-counts until `until_s`. At most `budget` of memory moves. With `swaps` tasks may change places where none can move."""
+Rule = tuple[float, float, float, float, float, float, float, float, bool]
+"""(share, near, price_s, times, rest_s, now_s, until_s, budget, swaps): levels within `share` of the bound are left
+alone; where one is further off, it and the next ones are raised until they are within `near`. A move costs its job
+`price_s` of progress and must gain `times` that; a job rests for `rest_s` after each. What is gained counts until
+`until_s`. At most `budget` of memory moves. With `swaps` tasks may change places where none can move."""
 
 Use = tuple[Floats, Floats, Floats, Floats, Ints]
 """(N,) each: what rows that can rise need at level 1, CPU for them, memory, minimum yields, tasks of such rows."""
@@ -78,7 +79,7 @@ def _wait_s(jobs: Any, r: int, virtual_s: float, before: float, after: float, pr
     `before` and `after` are pressures. The gain lasts as long as the row, and those that it leaves, have run so far:
     `virtual_s`, or the row's virtual time where that is less; and until the time at which all is decided anew.
     """
-    _, _, times, _, now_s, until_s, _, _ = rule
+    _, _, _, times, _, now_s, until_s, _, _ = rule
     if price_s <= 0.0:
         return 0.0
     low = min(1.0, 1.0 / before)
@@ -99,7 +100,7 @@ def _wait_s(jobs: Any, r: int, virtual_s: float, before: float, after: float, pr
 @kernel
 def _rest_s(jobs: Any, r: int, rule: Rule) -> float:
     """How long from now row `r` rests from its last move or resume."""
-    _, _, _, rest_s, now_s, _, _, _ = rule
+    _, _, _, _, rest_s, now_s, _, _, _ = rule
     if jobs[r].since_s > jobs[r].start_s:
         return max(0.0, jobs[r].since_s + rest_s - now_s)
     return 0.0
@@ -208,7 +209,7 @@ def _best_move(
 
     Of equal ones that of the least memory. The seconds are those until one that is better yet will pay.
     """
-    _, price_s, _, _, _, _, budget, _ = rule
+    _, _, price_s, _, _, _, _, budget, _ = rule
     rate, left, _, _, count = use
     head, after, _ = lists
     longest = _longest(jobs, a, owner, lists)
@@ -230,7 +231,7 @@ def _best_move(
                 if b == a or not open_nodes[b] or island[b] != island[a]:
                     continue
                 then = max(1.0, gone, _pressure(rate[b] + size, count[b] + 1, left[b]))
-                if then > best or (then == best and jobs[r].memory >= best_memory):
+                if then == np.inf or then > best or (then == best and jobs[r].memory >= best_memory):
                     continue
                 if not _fits(jobs[r], 0.0, 0.0, b, capacity, use, tolerance):
                     continue
@@ -264,7 +265,7 @@ def _best_swap(
     use: Use,
 ) -> tuple[int, int, float]:
     """(slot on node `a`, slot of a smaller task elsewhere, seconds), as `_best_move`; each move must pay for both."""
-    _, price_s, _, _, _, _, budget, _ = rule
+    _, _, price_s, _, _, _, _, budget, _ = rule
     rate, left, _, _, count = use
     head, after, _ = lists
     longest = _longest(jobs, a, owner, lists)
@@ -338,7 +339,7 @@ def rebalance(
     those that are `fixed` (R,), stay where they are; tasks stay in their `island` (N,). `slope` (R,) is above 0. A row
     pays for its first move only.
     """
-    share, _, _, _, _, _, _, swaps = rule
+    share, near, _, _, _, _, _, _, swaps = rule
     rows = jobs.size
     nodes = capacity.shape[0]
     tasks = slots.size
@@ -372,7 +373,7 @@ def rebalance(
                 count[n] += 1
                 if before[s] >= 0 and n != before[s]:
                     spent += jobs[r].memory
-    aim = (1.0 + share) * least_pressure(jobs, first, slots, slope, capacity, open_nodes)
+    least = least_pressure(jobs, first, slots, slope, capacity, open_nodes)
     steps = 4 * (tasks + nodes)
     made = 0
     made_slot = np.empty(2 * steps, dtype=np.int64)
@@ -384,14 +385,14 @@ def rebalance(
     for _ in range(steps):
         # (2) The node of greatest pressure of those that may still be relieved.
         a = -1
-        worst = aim
+        worst = (1.0 + near) * least
         for n in range(nodes):
             if not stuck[n]:
                 here = _pressure(rate[n], count[n], left[n])
                 if here > worst:
                     worst = here
                     a = n
-        if a < 0:
+        if a < 0 or (made == 0 and worst <= (1.0 + share) * least):
             break
         # (3) A move of one of its tasks, or where there is none an exchange.
         s, target, wait_s = _best_move(

@@ -7,8 +7,9 @@ jobs are mapped anew periodically (every 600 s; with `auto` the rarer, the more 
 that this is done for the least stretch, `due`, that it is done when a stretch doubles. Further parts, each at most
 once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`,
 `PRIO=VT|FLOW/VT|FLOW/VT^2`, `WEIGHT`, `DECAY=SECONDS`, `BUDGET=NODES`, `NEEDS=SHARE` (MCB when needs are revised, if
-the minimum yield improves by more than that share of it), `REBALANCE[=SHARE]` (after each decision, moves that pay,
-until the minimum yield is within that share of its bound), a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
+the minimum yield improves by more than that share of it), `REBALANCE[=SHARE]` (after each decision, moves that
+pay, if the bound on the minimum yield is more than that share above it), a vector packing (`VP_CPSUM`, `MCB8`, …),
+`WINDOW=1|2`.
 """
 
 import math
@@ -304,7 +305,7 @@ _OPTIONS = (
         group=_EXTENSIONS,
         values=Number(field="rebalance", unit="share", example="0.1", absent=SHARE),
         default=f"never; {SHARE:g} without a value",
-        meaning="after each decision jobs move, where that pays, until the minimum yield is within X of its bound",
+        meaning="after each decision jobs move, where that pays, if the least yield could be larger by more than X",
         source="our own",
     ),
     Option(

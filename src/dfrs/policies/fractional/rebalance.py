@@ -2,9 +2,10 @@
 
 Greedy places what comes and moves nobody when something ends, so that half of the nodes may idle until all jobs are
 repacked. Here tasks leave the node with the least yield one by one, or change places with smaller ones, until the
-minimum yield is within `share` of its bound, or nothing more can be done. See docs/explanation/policies.md.
+minimum yield is within 5 % of its bound, or nothing more can be done. See docs/explanation/policies.md.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import floor, inf
 
@@ -13,17 +14,22 @@ import numpy as np
 from dfrs.engine.commands import DETACH
 from dfrs.engine.reconcile import reconcile
 from dfrs.kernels.rebalance import rebalance
+from dfrs.kernels.reconcile import keep_slots
 from dfrs.model.decisions import Snapshot, Target
-from dfrs.model.instance import Ints
+from dfrs.model.instance import Bools, Ints
 from dfrs.policies.fractional.actions import MARGIN
 from dfrs.policies.fractional.objective import YIELDS, Objective
 
-SHARE = 0.05
-"""Of the bound: a minimum yield as near to it is left alone."""
+SHARE = 0.2
+"""By default, a minimum yield is left alone from which its bound is no further than this share of it."""
+NEAR = 0.05
+"""Where it is further, the minimum yield is brought as near to its bound, if possible."""
 TIMES = 2.0
 """What a move must gain, over what it costs: that a job goes on for as long as it has run is a rough estimate."""
 RESTS = 30.0
 """A job that moved rests so many times what a move costs. So moves cost it at most one part in that of its time."""
+PASSES = 16
+"""At most, over all nodes; the second nearly always moves nobody."""
 LEAST_S = 1.0
 """Between two decisions that the policy asks for, and by how much a repacking may come late and still be one."""
 LATE = 1.0 / 30.0
@@ -57,6 +63,7 @@ class Rebalance:
         price_s = snapshot.prices.move_s
         rule = (
             self.share,
+            min(self.share, NEAR),
             price_s,
             TIMES,
             RESTS * price_s,
@@ -66,25 +73,57 @@ class Rebalance:
             not retains,
         )
         _, slope = self.objective(snapshot)
+
+        def moved(trial: Ints, why: Ints) -> float:
+            return rebalance(
+                snapshot.jobs,
+                snapshot.first,
+                snapshot.task_nodes,
+                snapshot.capacity,
+                snapshot.open,
+                island,
+                fixed,
+                slope,
+                rule,
+                MARGIN,
+                trial,
+                why,
+            )
+
         trial, why = slots.copy(), reasons.copy()
-        again_s = rebalance(
-            snapshot.jobs,
-            snapshot.first,
-            snapshot.task_nodes,
-            snapshot.capacity,
-            snapshot.open,
-            island,
-            fixed,
-            slope,
-            rule,
-            MARGIN,
-            trial,
-            why,
-        )
+        again_s = _settled(moved, trial, why)
+        while able is not None and (strays := _strays(snapshot, trial, island) & ~fixed).any():
+            fixed = fixed | strays
+            trial, why = slots.copy(), reasons.copy()
+            again_s = _settled(moved, trial, why)
         if not retains or not _leaves_memory(snapshot, trial):
             slots[:] = trial
             reasons[:] = why
         return again_s
+
+
+def _settled(moved: Callable[[Ints, Ints], float], trial: Ints, why: Ints) -> float:
+    """Let `moved` go on until it moves nobody: what moved last may have made room for others."""
+    again_s = inf
+    for _ in range(PASSES):
+        before = trial.copy()
+        again_s = moved(trial, why)
+        if (trial == before).all():
+            break
+    return again_s
+
+
+def _strays(snapshot: Snapshot, slots: Ints, island: Ints) -> Bools:
+    """(R,) running rows of which a task would leave its island, as commands name tasks: those that move by node."""
+    strays, count = np.zeros(len(snapshot.jobs), np.bool_), np.zeros(len(island), np.int64)
+    moves = np.flatnonzero(slots != snapshot.task_nodes)
+    for row in np.unique(np.searchsorted(snapshot.first, moves, side="right") - 1).tolist():
+        begin, end = int(snapshot.first[row]), int(snapshot.first[row + 1])
+        before, after = snapshot.task_nodes[begin:end], slots[begin:end].copy()
+        if before[0] >= 0 and after[0] >= 0:
+            keep_slots(before, after, 0, len(after), count)
+            strays[row] = bool((island[after] != island[before]).any())
+    return strays
 
 
 def _leaves_memory(snapshot: Snapshot, slots: Ints) -> bool:
