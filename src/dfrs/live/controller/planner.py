@@ -427,21 +427,28 @@ class Planner:
         state = self._state
         if plan.now_s < self._progress_at_s:
             return
-        told: dict[int, tuple[float, float]] = {}
+        told: list[tuple[int, float, JobRecord, float]] = []
         wall, then_s = state.wall(plan.now_s), state.picture.snapshot.now_s
-        for job in views.running(state):
+        for job in state.jobs.values():
             row, received_s = state.picture.row(job.id), views.received_virtual_s(job, wall)
-            if row is None or received_s is None:
+            if row is None or received_s is None or not job.placed:
                 continue
             granted_s = virtual_s(row, then_s, plan.now_s)
             if abs(received_s - granted_s) > PROGRESS_LEAST_S + PROGRESS_PART * granted_s:
-                told[int(row["serial"])] = received_s, granted_s
-                job.ungranted_s += received_s - granted_s
-        self._progress_at_s = plan.now_s + PROGRESS_S
-        if told:
-            serials = sorted(told)
-            received = [told[serial][0] for serial in serials]
-            plan.events.append(Progressed(np.array(serials, np.int64), np.array(received)))
+                told.append((int(row["serial"]), received_s, job, received_s - granted_s))
+        if not told:
+            self._progress_at_s = plan.now_s + PROGRESS_S
+            return
+        told.sort(key=lambda each: each[0])
+        serials, received = zip(*((serial, received_s) for serial, received_s, _, _ in told), strict=True)
+        plan.events.append(Progressed(np.array(serials, np.int64), np.array(received)))
+
+        def after() -> None:
+            self._progress_at_s = plan.now_s + PROGRESS_S
+            for _, _, job, more_s in told:
+                job.ungranted_s += more_s
+
+        plan.after.append(after)
 
     def wake(self, plan: ControllerPlan) -> None:
         """Ask the policy when it wanted to be asked."""
