@@ -356,3 +356,9 @@ def test_a_live_cluster_uses_a_node_that_becomes_free_at_once():
             assert yields.tolist() == [1.0, 1.0]
 
     asyncio.run(story())
+
+
+def test_chosen_rows_keep_what_is_known_of_their_moves():
+    shot = able(ended(hogs(0, 0, 1)), island=[0, 0], fixed=[2])
+    chosen = shot.select(np.array([False, True, True]))
+    assert chosen.abilities.fixed.tolist() == [False, True]
