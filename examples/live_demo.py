@@ -91,7 +91,7 @@ def watch(client: Client, console: Console, until: float) -> None:
     """Show the cluster until all jobs have ended: each second a picture, or a line now and then without a terminal."""
 
     def look(height: int):  # noqa: ANN202
-        return frame(client.cluster(), client.nodes(), client.jobs(), client.activity(limit=20), console.width, height)
+        return frame(client.snapshot(), client.activity(limit=20), console.width, height)
 
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as screen:
@@ -99,9 +99,8 @@ def watch(client: Client, console: Console, until: float) -> None:
                 screen.update(look(console.height - 1), refresh=True)
                 time.sleep(1)
         return
-    while (jobs := client.jobs()) and time.time() < until:
-        now = client.cluster()
-        print(f"{len(jobs)} jobs, {yields_words(now.minimum_yield, now.median_yield, now.bound)}", flush=True)
+    while (seen := client.snapshot()).jobs and time.time() < until:
+        print(f"{len(seen.jobs)} jobs, {yields_words(seen.cluster)}", flush=True)
         time.sleep(5)
 
 
