@@ -29,8 +29,8 @@ from dfrs.live.protocol.wire import UNDER_WAY
 from dfrs.model.errors import DfrsError, InputError
 
 PORT = 7070
-READY_S = 60.0
-"""So long may controller and agents take to be ready."""
+READY_S = 180.0
+"""So long may controller and agents take to be ready: a first start compiles kernels, also on a busy machine."""
 JOBS_END_S = 60.0
 _PAUSE_S = 0.05
 _AGENT_LOCK = ".agent.lock"
