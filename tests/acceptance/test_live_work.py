@@ -57,11 +57,12 @@ def test_work_is_what_programs_did_whatever_ran_beside_them(user):
     jobs = pl.read_csv(day / "jobs.csv")
     work_s = dict(jobs.select("job_id", "processing_time").iter_rows())
     for job, alone_s in ((job, each["alone_s"]) for job, each in said.items()):
-        assert work_s[job] == pytest.approx(alone_s, rel=0.05, abs=0.3), jobs
+        # A second at the most is before the first look at it and after the last one.
+        assert work_s[job] == pytest.approx(alone_s, rel=0.05, abs=1.0), jobs
     needs = dict(jobs.select("job_id", "cpu_need").iter_rows())
     cores = json.loads((day / "log.jsonl").read_text().splitlines()[0])["reference_cores"]
     assert needs[2] * cores < 0.1
-    assert all(needs[job] * cores > 0.8 for job in (1, 3, 4, 5)), needs
+    assert all(needs[job] * cores > 0.5 for job in (1, 3, 4, 5)), needs
     assert "valid" in user("validate", day)
     assert "all as recorded" in user("simulate", "--from-log", day)
     user("simulate", "--from-log", day, "-p", POLICY, "-p", "EASY", "-o", user.folder / "replayed")

@@ -5,7 +5,8 @@ one minus the part in which it was held up (`drivers.run_delays`). A task that w
 by threads that outnumber its need, is held up by itself as well: that is taken out. So the yield is 1 for a program
 that waits for anything but the CPU, and for one that always computes its CPU time over its need times the time.
 
-The virtual time of a task is the time that it ran times the mean of that yield.
+The virtual time of a task is the time that it ran times the mean of that yield, and at least what its CPU time would
+have taken alone.
 """
 
 import math
@@ -131,8 +132,11 @@ class ReceivedTime:
     def virtual_s(self, now: float) -> float | None:
         """Its virtual time; None where nothing is known."""
         mean = self.mean_yield
-        running_s = 0.0 if self.since is None else max(0.0, now - self.since)
-        return None if mean is None else mean * (self.ran_s + running_s)
+        if mean is None or self.last is None:
+            return None
+        ran_s = self.ran_s + (0.0 if self.since is None else max(0.0, now - self.since))
+        # Alone it had needed at least that for the CPU that it got.
+        return min(ran_s, max(mean * ran_s, self.last.cpu / self.most_cores))
 
     def state(self) -> list[Any]:
         """For `restored`."""
