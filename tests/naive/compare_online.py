@@ -104,14 +104,32 @@ def resize_row(kernel: Kernel, case: OnlineCase) -> Pair:
     return got, expected
 
 
+def _serials(case: OnlineCase) -> np.ndarray:
+    """Every serial number up to the highest: some belong to jobs that are gone."""
+    return np.arange(-1, int(case.jobs["serial"].max(initial=0)) + 2)[::-1].copy()
+
+
+def row_of_serial(kernel: Kernel, case: OnlineCase) -> Pair:
+    table, rows = records(kernel, case.jobs), rows_of(case.jobs)
+    found = [kernel(table, case.rows, serial) for serial in _serials(case).tolist()]
+    return found, [ledger.row_of_serial(rows, serial) for serial in _serials(case).tolist()]
+
+
 def set_ready(kernel: Kernel, case: OnlineCase) -> Pair:
-    """Of every serial number up to the highest, some belong to jobs that are gone."""
-    serials = np.arange(-1, int(case.jobs["serial"].max(initial=0)) + 2)[::-1].copy()
-    ready_s = serials * 1.5 + 7
+    return _set(kernel, case, "ready_s")
+
+
+def set_virtual(kernel: Kernel, case: OnlineCase) -> Pair:
+    return _set(kernel, case, "virtual_s")
+
+
+def _set(kernel: Kernel, case: OnlineCase, column: str) -> Pair:
+    serials = _serials(case)
+    values = serials * 1.5 + 7
     table = records(kernel, case.jobs)
-    kernel(table, case.rows, serials, ready_s)
-    ready = dict(zip(serials.tolist(), ready_s.tolist(), strict=True))
-    return same(table, ledger.set_ready(rows_of(case.jobs), ready))
+    kernel(table, case.rows, serials, values)
+    told = dict(zip(serials.tolist(), values.tolist(), strict=True))
+    return same(table, ledger.set_column(rows_of(case.jobs), column, told))
 
 
 def lose_node(kernel: Kernel, case: OnlineCase) -> Pair:

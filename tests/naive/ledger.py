@@ -24,8 +24,12 @@ def row_of(jobs: Rows, job_id: int) -> int:
     return next((r for r, job in enumerate(jobs) if job["id"] == job_id), -1)
 
 
-def set_ready(jobs: Rows, ready: dict[int, float]) -> Rows:
-    return [job | {"ready_s": ready.get(job["serial"], job["ready_s"])} for job in jobs]
+def row_of_serial(jobs: Rows, serial: int) -> int:
+    return next((r for r, job in enumerate(jobs) if job["serial"] == serial), -1)
+
+
+def set_column(jobs: Rows, column: str, values: dict[int, float]) -> Rows:
+    return [job | {column: values.get(job["serial"], job[column])} for job in jobs]
 
 
 def lose_node(jobs: Rows, at: Sequence[list[int]], node: int) -> tuple[Rows, list[list[int]], list[int]]:

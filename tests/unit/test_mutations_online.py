@@ -81,16 +81,29 @@ SUBJECTS = (
     ),
     Subject(
         ledger,
-        "set_ready",
-        compare.set_ready,
+        "_row_of_serial",
+        compare.row_of_serial,
         cases.reconcile_case,
         (
             Rewrite("rows", "rows - 2"),
             Operator("<", "<=", 1),
             Rewrite("middle + 1", "high"),
-            Keep("logic", 0, 0),
-            Rewrite("k", "0", 3),
+            Rewrite("-1", "0"),
         ),
+    ),
+    Subject(
+        ledger,
+        "set_ready",
+        compare.set_ready,
+        cases.reconcile_case,
+        (Condition(0, True), Rewrite("k", "0", 1), Rewrite("k", "0", 2)),
+    ),
+    Subject(
+        ledger,
+        "set_virtual",
+        compare.set_virtual,
+        cases.reconcile_case,
+        (Condition(0, True), Rewrite("k", "0", 1), Rewrite("k", "0", 2)),
     ),
     Subject(
         ledger,
