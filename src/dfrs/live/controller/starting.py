@@ -45,12 +45,16 @@ class StartWatch:
         return found
 
     def _hangs(self, job: JobRecord, task: TaskRecord) -> bool:
-        """Whether only its node keeps it from running: it was told, has a connection, and waits for nothing else."""
+        """Whether only its node keeps it from running: it was told, is heard, and waits for nothing else."""
         if job.outcome is not None or not job.placed or task.exit is not None or set(task.at) != {task.target}:
             return False
         node, observation = self._state.nodes[task.target], task.at[task.target]
         row = node.desired.get(task.id)
         if node.link is None or row is None or row.state is not TaskState.RUNNING or observation.waits:
+            return False
+        settings = self._state.settings
+        if settings.steady() - node.seen_at > MOST_STEP_REPORTS * settings.report_s:
+            # A connection may be cut without its end being told: it may well have started it.
             return False
         if observation.state is TaskState.STARTING:
             return True
