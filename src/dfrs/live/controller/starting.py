@@ -53,7 +53,7 @@ class StartWatch:
         if node.link is None or row is None or row.state is not TaskState.RUNNING or observation.waits:
             return False
         settings = self._state.settings
-        if settings.steady() - node.seen_at > MOST_STEP_REPORTS * settings.report_s:
+        if settings.steady() - node.seen_at >= settings.silent_s:
             # A connection may be cut without its end being told: it may well have started it.
             return False
         if observation.state is TaskState.STARTING:
