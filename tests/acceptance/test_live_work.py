@@ -17,9 +17,9 @@ while time.process_time() < float(sys.argv[1]):
 print(json.dumps({"alone_s": sum(os.times()[:2])}))
 """
 SLEEPS = """
-import json, sys, time
+import json, os, sys, time
 time.sleep(float(sys.argv[1]))
-print(json.dumps({"alone_s": float(sys.argv[1])}))
+print(json.dumps({"alone_s": float(sys.argv[1]) + sum(os.times()[:2])}))
 """
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 

@@ -57,6 +57,16 @@ def test_threads_that_have_ended_fared_like_the_others():
     assert looked(*nothing_left)[1] == pytest.approx(1.0)
 
 
+def test_a_task_that_is_young_is_watched_since_it_began():
+    delays = RunDelays()
+    counted = {1: (0.5, 1.5)}
+    assert delays.look(TASK, 7.0, 0.5, counted, stopped=False, age_s=2.5) == pytest.approx((2.5, 1.5, 1.5))
+    # What it got on another host is not counted again.
+    assert RunDelays().look(TASK, 7.0, 30.5, counted, stopped=False, age_s=2.5) == pytest.approx((2.5, 1.5, 1.5))
+    assert RunDelays().look(TASK, 7.0, 0.5, counted, stopped=False, age_s=60.0) == (0.0, 0.0, 0.0)
+    assert RunDelays().look(TASK, 7.0, 0.5, counted, stopped=True, age_s=2.5) == (0.0, 0.0, 0.0)
+
+
 def test_while_it_is_stopped_nothing_counts():
     looks = alone(4, 0.5, 0.5)
     assert looked(*looks, stopped={2, 3}) == pytest.approx((2.0, 1.0, 1.0))

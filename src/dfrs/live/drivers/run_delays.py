@@ -6,6 +6,7 @@ that only sleep do not hide that another one waits, and of four that share one C
 time. What a task would have got on more CPUs than it may have is for those to judge who know its need.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from dfrs.live.drivers.processes.supervisor import read_text
 
 LEAST_CPU = 0.01
 """Of the time: a task that used less without any thread that was seen to run was asleep."""
+YOUNG_S = 10.0
+"""A task that is looked at for the first time this soon after it began is watched since it began."""
 THREADS = 64
 """Of more threads only so many are looked at: the others are taken to fare alike."""
 
@@ -48,21 +51,25 @@ class _Seen:
 
 
 class RunDelays:
-    """Of the tasks of a node, since each was looked at for the first time."""
+    """Of the tasks of a node, since each began, or was looked at for the first time if that was much later."""
 
     def __init__(self) -> None:
         self._seen: dict[TaskId, _Seen] = {}
 
     def look(
-        self, task: TaskId, time_s: float, cpu_s: float, threads: Counted, *, stopped: bool
+        self, task: TaskId, time_s: float, cpu_s: float, threads: Counted, *, stopped: bool, age_s: float = math.inf
     ) -> tuple[float, float, float]:
         """(seconds it was watched, of them held up, seconds that its threads together were ready and did not run).
 
         `cpu_s` is its CPU time by another count, which includes threads that have ended. While it is `stopped` it is
-        not watched.
+        not watched. `age_s` is for how long it has been on this host.
         """
         seen = self._seen.get(task)
-        if seen is None:
+        if seen is None and age_s < YOUNG_S:
+            # What it got elsewhere before is no part of this.
+            here_s = sum(ran for ran, _ in threads.values())
+            seen = self._seen[task] = _Seen(time_s - age_s, cpu_s - here_s, {})
+        elif seen is None:
             seen = self._seen[task] = _Seen(time_s, cpu_s, threads)
         seconds = time_s - seen.time_s
         if not stopped and seconds > 0:

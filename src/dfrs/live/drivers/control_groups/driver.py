@@ -33,7 +33,7 @@ from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
 from dfrs.live.drivers.processes.image_files import ImageError, TryAgainError
 from dfrs.live.drivers.processes.images import IMAGES, Images
-from dfrs.live.drivers.processes.supervisor import read_text, write_control
+from dfrs.live.drivers.processes.supervisor import age_s, read_text, write_control
 from dfrs.live.drivers.run_delays import RunDelays, count
 
 STAYING_BYTES, STAYING_PART = 8 << 20, 64
@@ -264,7 +264,12 @@ class ProcessDriver(SupervisedDriver):
             # Its supervisor, which is charged like it, is not it.
             beside_s, _ = threads.pop(place.supervisor or 0, (0.0, 0.0))
             watched_s, delayed_s, waiting_s = self._delays.look(
-                task, now, used.cpu_s - beside_s, threads, stopped=place.frozen()
+                task,
+                now,
+                used.cpu_s - beside_s,
+                threads,
+                stopped=place.frozen(),
+                age_s=age_s(place.supervisor or 0),
             )
             rows.append(
                 Usage(

@@ -164,7 +164,7 @@ class NiceDriver(SupervisedDriver):
                     threads += _threads(pid)
             now, stopped = time.monotonic(), status.state is TaskState.PAUSED
             watched_s, delayed_s, waiting_s = self._delays.look(
-                status.task, now, ticks / TICKS, count(threads), stopped=stopped
+                status.task, now, ticks / TICKS, count(threads), stopped=stopped, age_s=supervisor.age_s(root)
             )
             rows.append(
                 Usage(

@@ -30,6 +30,7 @@ from .place import Place
 from .system import (
     BOOT,
     SET_PDEATHSIG,
+    age_s,
     control_process,
     descendants,
     identity,
@@ -46,6 +47,7 @@ __all__ = [
     "RESERVE_BYTES",
     "SET_PDEATHSIG",
     "Place",
+    "age_s",
     "control_process",
     "descendants",
     "happened",

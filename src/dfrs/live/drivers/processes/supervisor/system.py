@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import math
 import os
 import time
 from collections.abc import Iterable
@@ -23,6 +24,14 @@ BOOT = read_text("/proc/sys/kernel/random/boot_id").strip()
 def identity(pid: int) -> str:
     """What tells a process from all others, before and after it: number, start time, boot."""
     return f"{pid} {(stat_fields(pid) or [NO_START] * 20)[19]} {BOOT}"
+
+
+def age_s(pid: int) -> float:
+    """Seconds since the process began; inf if there is no such process."""
+    fields = stat_fields(pid)
+    if not fields:
+        return math.inf
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
 
 
 def living(name: str) -> int | None:
