@@ -101,6 +101,22 @@ def test_what_was_seen_belongs_to_those_who_were_there():
     assert not usage[3]["seconds"].any()
 
 
+def test_what_was_used_before_another_node_watched_it_is_not_looked_at():
+    observer, one = Observer(Equal()), job(1, [0])
+    observer.apply(step(observer, observer.regroup([one], CAPACITY), 1.0), CAPACITY)
+    task = one.tasks[0]
+    for time_s, cpu_s, watched_s, delayed_s in (
+        (10.0, 5.0, 8.0, 4.0),
+        (12.0, 5.9, 0.3, 0.1),
+        (14.0, 6.8, 2.3, 1.2),
+    ):
+        waited = {"watched_s": watched_s, "delayed_s": delayed_s, "waiting_s": delayed_s}
+        task.observe(time_s, Sample(task=task.id, cpu_s=cpu_s, memory_bytes=1, **waited), 1.0)
+        _, usage = observer.observe(CAPACITY, 1.0)
+        assert not usage["seconds"].any() or time_s == 14.0
+    assert (usage["seconds"][0], usage["delayed_s"][0]) == pytest.approx((2.0, 1.1))
+
+
 def test_what_was_used_under_other_weights_is_not_looked_at():
     observer, one = Observer(Equal()), job(1, [0])
     observer.apply(step(observer, observer.regroup([one], CAPACITY), 1.0), CAPACITY)

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 import structlog
 
+from dfrs.live.controller.received import LEAST_PART
 from dfrs.live.controller.records import JobRecord, TaskRecord
 from dfrs.live.controller.state import State
+from dfrs.live.protocol.wire import Sample
 from dfrs.model.instance import Floats
 from dfrs.model.needs import TASK, UNKNOWN, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
@@ -97,7 +99,7 @@ class Observer:
         if seconds <= 0:
             return
         task.base = task.samples[-1]
-        if seconds >= MOST_APART_S or cpu_s < 0:
+        if seconds >= MOST_APART_S or cpu_s < 0 or _counts_anew(before, now, seconds):
             return
         usage["seconds"] = seconds
         usage["used_s"] = cpu_s / cores
@@ -217,6 +219,16 @@ class NeedsDiscovery:
             job = state.jobs.get(name)
             if job is not None:
                 job.need_error = error
+
+
+def _counts_anew(before: Sample, now: Sample, seconds: float) -> bool:
+    """Whether the later one is of a driver that did not watch the task for most of the seconds between them.
+
+    After a move it is another driver. What was used then is not to be taken for all that was wanted.
+    """
+    if before.watched_s is None or now.watched_s is None:
+        return before.watched_s is not now.watched_s
+    return now.watched_s - before.watched_s < LEAST_PART * seconds
 
 
 def _nothing(table: Tasks, capacity: Floats) -> Usage:
