@@ -90,10 +90,10 @@ def _observed(job):
 
 
 @contextmanager
-def cluster(state, nodes=1):
-    """A cluster of this machine, without swap space and images."""
+def cluster(state, nodes=1, inside=()):
+    """A cluster of this machine, without swap space and images, started by `inside`, a command."""
     os.environ.update(DFRS_STATE=str(state), DFRS_PORT="0", DFRS_SWAP="0", DFRS_IMAGES="0")
-    dfrs("up", "--detach", "--nodes", nodes)
+    subprocess.run([*inside, *DFRS, "up", "--detach", "--nodes", str(nodes)], check=True, capture_output=True)
     try:
         yield
     finally:

@@ -1,25 +1,57 @@
-"""What users are told that their jobs received is what they received, whatever else the machine does."""
+"""What users are told of a real cluster is so, and what is free is used, whatever else the machine does.
+
+Programs that are no tasks compute all the time beside each scene.
+"""
 
 import os
+import re
 import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 
+from dfrs.live.client import Client, read_client_file
+from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.workloads.live_log import FILE
-from tests.received_scene import FOR, SLEEP, WORK, beside, cluster, dfrs, observe
+from tests.live_processes import wait_until
+from tests.received_scene import DFRS, FOR, SLEEP, WORK, beside, cluster, dfrs, observe
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root: shares are kept by control groups"
 )
 PATIENCE_S = 240.0
+ONE = ("--cpu", 1)
+ON_NODES = {JobState.STARTING, JobState.RUNNING}
 
 
-def test_stretches_and_shares_beside_a_load_from_outside(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def _nowhere_else(tmp_path, monkeypatch):
     for name in ("DFRS_SERVER", "DFRS_TOKEN_FILE", "DFRS_CA", "DFRS_STATE", "DFRS_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    one = ("--cpu", 1)
-    jobs = [("declared", one, FOR, 30), ("unknown", (), FOR, 30), ("work", one, WORK, 5), ("sleeper", (), SLEEP, 20)]
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A client of a cluster of two nodes, beside a load from outside."""
+    state = tmp_path / "state"
+    with beside(1), cluster(state, nodes=2), Client(read_client_file(state), timeout_s=60.0) as client:
+        yield client
+
+
+def submit(client, program, seconds, cpu_cores=None):
+    command = (sys.executable, "-c", program, str(seconds))
+    return client.submit(JobRequest(command=command, directory="/", cpu_cores=cpu_cores, memory_bytes=64 << 20))[0]
+
+
+def when(client, job, states):
+    return wait_until(lambda: (found := client.job(job)).state in states and found, f"job {job} {states}", PATIENCE_S)
+
+
+def test_stretches_and_shares_beside_a_load_from_outside(tmp_path):
+    jobs = [("declared", ONE, FOR, 30), ("unknown", (), FOR, 30), ("work", ONE, WORK, 5), ("sleeper", (), SLEEP, 20)]
     with beside(2), cluster(tmp_path / "state"):
         found = observe(jobs, PATIENCE_S)
         dfrs("export", "-o", tmp_path / "run")
@@ -29,4 +61,75 @@ def test_stretches_and_shares_beside_a_load_from_outside(tmp_path, monkeypatch):
         # A second at the most is before the first look and after the last one.
         assert each.virtual_s == pytest.approx(each.alone_s, rel=0.05, abs=1.0), each
         assert abs(each.off) < 0.1, each
-    assert found["unknown"].cpu_s == pytest.approx(found["declared"].cpu_s, rel=0.5)
+
+
+def test_a_program_of_unknown_need_does_not_starve(pair):
+    jobs = [submit(pair, FOR, 60, cpu_cores) for cpu_cores in (1.0, None)]
+    # Both on one node, and the other one with neither.
+    found = [when(pair, job, ENDED) for job in jobs]
+    declared_s, unknown_s = (float(pair.output(job.id).text.split()[0]) for job in found)
+    assert unknown_s > 0.8 * declared_s, found
+
+
+def test_what_a_job_leaves_is_used_at_once(pair):
+    short = submit(pair, FOR, 8, 1.0)
+    (there,) = when(pair, short, {JobState.RUNNING}).nodes
+    pair.drain(there)
+    stays = [submit(pair, FOR, 40, 1.0) for _ in range(2)]
+    (other,) = {when(pair, job, {JobState.RUNNING}).nodes for job in stays}
+    pair.undrain(there)
+    ended = when(pair, short, ENDED)
+    moved = wait_until(
+        lambda: [each for job in stays for each in pair.activity(job=job) if each.action == "migrate"], "a move"
+    )
+    assert [each.nodes for each in moved] == [(there,)]
+    assert moved[0].time - ended.ended_at < 2.0
+    assert other != (there,)
+    granted = [pair.job(job).yield_granted for job in stays]
+    assert min(granted) > 0.95
+
+
+def test_all_displays_of_an_instant_agree(pair):
+    """As `top` prints them: the headline is the least of the yields below it, and no higher than its bound."""
+    jobs = [submit(pair, FOR, 40, 1.0) for _ in range(3)]
+    for job in jobs:
+        when(pair, job, {JobState.RUNNING})
+    environment = {**os.environ, "COLUMNS": "160"}
+    for _ in range(6):
+        time.sleep(1.0)
+        text = subprocess.run([*DFRS, "top"], env=environment, capture_output=True, text=True, check=True).stdout
+        least, most = map(float, re.search(r"minimum yield (\d\.\d\d) of at most (\d\.\d\d)", text).groups())
+        assert least <= most, text
+        rows = {job: re.search(rf"^\W*{job} .*", text, re.MULTILINE).group() for job in jobs}
+        yields = [float(re.search(r" ([01]\.\d\d)[*± ]", row).group(1)) for row in rows.values()]
+        assert min(yields) == least, text
+        seen = pair.snapshot()
+        told = [job.yield_granted if job.yield_received is None else job.yield_received for job in seen.jobs]
+        assert seen.cluster.minimum_yield == min(told)
+        assert seen.cluster.bound >= seen.cluster.minimum_yield
+        used = [sum(task.used_cores or 0.0 for task in node.tasks) for node in seen.nodes]
+        assert seen.cluster.used_cores == pytest.approx(sum(used))
+        assert seen.cluster.used_cores == pytest.approx(sum(job.used_cores or 0.0 for job in seen.jobs))
+
+
+BOXED = """
+mount --bind /sys/fs/cgroup "$1" || exit 77
+for tree in /sys/fs/cgroup/*/; do
+  test ! -d "$tree" || mkdir -p "$2/$(basename "$tree")" && mount --bind "$tree" "$2/$(basename "$tree")" || exit 77
+done
+shift 2
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare of util-linux")
+def test_mounts_of_others_keep_no_job_from_starting(tmp_path):
+    """Somebody's bind mounts of control groups, the last ones that the kernel lists."""
+    for name in ("whole", "trees"):
+        (tmp_path / name).mkdir()
+    boxed = ["unshare", "--mount", "--propagation", "private", "sh", "-c", BOXED, "sh"]
+    boxed += [str(tmp_path / "whole"), str(tmp_path / "trees")]
+    with beside(1), cluster(tmp_path / "state", inside=boxed):
+        with Client(read_client_file(tmp_path / "state"), timeout_s=60.0) as client:
+            assert [node.problem for node in client.nodes()] == [""]
+            assert when(client, submit(client, WORK, 0.2, 1.0), ENDED).state is JobState.DONE

@@ -254,8 +254,8 @@ class TestObserve:
         [
             # Always ready, with half a node's CPUs of threads: that is its need, whoever else has the node.
             (0.1, 0.9, 1.8, 0.0, 0.5),
-            # Half the time it waits for something else, half of the rest for the CPU.
-            (0.25, 0.25, 0.5, 1.0, 1.0 / 6.0),
+            # Half the time it waits for something else, half of the rest for the CPU: between 1 / 8 and 1 / 6.
+            (0.25, 0.25, 0.5, 1.0, 7.0 / 48.0),
             (0.5, 0.0, 0.0, 1.0, 0.25),
         ],
     )
@@ -271,6 +271,19 @@ class TestObserve:
         after = find_discovery("OBSERVE").step(2.0, table, usage, np.ones(1)).table
         assert after["estimate"][0] == pytest.approx(need)
         assert after["error"][0] < 0.05
+
+    @pytest.mark.parametrize(("delays", "need"), [((0.8, 0.0, 0.8), 0.25), ((0.8, 0.8), (0.25 + 0.25 / 0.6) / 2)])
+    def test_who_is_held_up_and_has_time_left_needs_something_between(self, delays, need):
+        """A need of a quarter of a node whose work comes by itself: a time without delays shows it, and is remembered."""
+        table = table_of(0, 0)
+        table["weight"] = 50.0
+        for k, delayed_s in enumerate(delays):
+            usage = usage_of(table, [0.1, 1.0], 2.0, [1.0])
+            usage["used_s"][0], usage["waiting_s"][0] = 0.5, delayed_s
+            usage["delayed_s"][0], usage["idle_s"][0] = delayed_s, 1.5 - delayed_s
+            table = find_discovery("OBSERVE").step(2.0 + 2.0 * k, table, usage, np.ones(1)).table
+        assert table["estimate"][0] == pytest.approx(need)
+        assert (table["error"][0] < 0.01) == (0.0 in delays)
 
     def test_who_may_need_more_than_is_known_gets_no_less_than_an_equal_share(self):
         table = table_of(0, 0, 0, estimates=[1.0, 1.0, 0.2], declared=[1.0, 1.0, None])

@@ -1,8 +1,9 @@
 """Needs from usage alone: what each second says about a task's need, and the weights that follow (method OBSERVE).
 
 Where the host says how long a task was held up, that tells its need whatever else the host does: one that stood in
-line nearly whenever it did not run needs what it used and waited for, if that is less than the most that it can need;
-any other one needs what it used, in the time in which it was not held up. Elsewhere a task that uses less than it
+line nearly whenever it did not run needs what it used and waited for, if that is less than the most that it can need.
+Any other one needs at least what it used, which is all if its work comes by itself, and at most what it used in the
+time in which it was not held up, which it would have used if its next work begins when the last is done. Elsewhere a task that uses less than it
 could have shows its need. One that uses all it could have shows only that it needs no less; what is believed of it is
 then a mixture: with probability `trust` its need still is where it was last seen, between `low` and `high`, else it
 has changed and may be anything between its usage and `most`. `trust` decays with time as needs change once in
@@ -27,9 +28,12 @@ SMOOTHING = 0.3
 """Weight of the newest measurement of a need that seems to stay."""
 DEVIATIONS = 4.0
 """A measurement farther off than this many standard deviations, and than ABSOLUTE, is another need."""
-WAITED, IDLE = 0.05, 0.1
+WAITED, IDLE = 0.05, 0.02
 """Who was held up for more than the first part of the time, and idle for less than the second, wanted more: a task that
-drops late work, and so uses little of a little share, does not look satisfied by that."""
+drops late work, and so uses little of a little share, does not look satisfied by that. One that has a little more than
+it needs (`_offer`) is idle for little more than that."""
+PENDING_S = 0.05
+"""A wait is counted when it is over: so much idle time of a task may be the end of a wait."""
 LEAST_PROGRESS = 0.05
 """A task that was held up for more than all but this part of the time says too little of what it needs."""
 UNSURE = 0.15
@@ -63,7 +67,8 @@ def limited(table: Any, usage: Any, capacity: Floats, is_limited: Bools) -> None
             if np.isnan(usage[t].delayed_s):
                 is_limited[t] = throttled or (full and used >= could)
             else:
-                idle = usage[t].idle_s >= IDLE * seconds and usage[t].delayed_s < (1.0 - LEAST_PROGRESS) * seconds
+                spare_s = IDLE * seconds + PENDING_S
+                idle = usage[t].idle_s >= spare_s and usage[t].delayed_s < (1.0 - LEAST_PROGRESS) * seconds
                 is_limited[t] = throttled or (usage[t].delayed_s > WAITED * seconds and not idle)
 
 
@@ -81,6 +86,22 @@ def _shown(row: Any, used: float) -> None:
         row.usage = used
         row.noise = 0.0
     row.low = row.high = min(row.usage, row.most)
+    row.trust = 1.0
+
+
+@kernel
+def _between(row: Any, least: float, most: float) -> None:
+    """The need is between these two: of what is known that much stays which agrees."""
+    least, most = min(least, row.most), min(most, row.most)
+    low, high = max(row.low, least), min(row.high, most)
+    if row.trust < 1.0 or low > high * (1.0 + RELATIVE) + ABSOLUTE:
+        row.changes += row.trust == 1.0
+        row.noise = 0.0
+        low, high = least, most
+    elif low > high:
+        low = high = 0.5 * (low + high)
+    row.low, row.high = low, high
+    row.usage = 0.5 * (low + high)
     row.trust = 1.0
 
 
@@ -134,15 +155,19 @@ def observe(now_s: float, table: Any, usage: Any, capacity: Floats, change_s: fl
         wanted = used + usage[t].waiting_s / seconds
         if is_limited[t] and wanted < row.most * (1.0 - RELATIVE):
             used = wanted
-        elif not is_limited[t] and usage[t].delayed_s > 0.0:
-            used = min(used / (1.0 - usage[t].delayed_s / seconds), wanted)
+        alone = used
+        if not is_limited[t] and usage[t].delayed_s > 0.0:
+            alone = min(used / (1.0 - usage[t].delayed_s / seconds), wanted)
         kept = np.exp(-seconds / memory_s)
         row.changes *= kept
         row.age_s = kept * row.age_s + seconds
         if is_limited[t] and not wanted < row.most * (1.0 - RELATIVE):
             _hidden(row, used, seconds, change_s)
         else:
-            _shown(row, used)
+            if alone - used > RELATIVE * alone + ABSOLUTE:
+                _between(row, used, alone)
+            else:
+                _shown(row, 0.5 * (used + alone))
             if row.discovered_s < 0.0:
                 # What was its yield so far is of a need that was a guess.
                 row.used_s = row.seen_s = 0.0
