@@ -129,7 +129,11 @@ def test_mounts_of_others_keep_no_job_from_starting(tmp_path):
         (tmp_path / name).mkdir()
     boxed = ["unshare", "--mount", "--propagation", "private", "sh", "-c", BOXED, "sh"]
     boxed += [str(tmp_path / "whole"), str(tmp_path / "trees")]
-    with beside(1), cluster(tmp_path / "state", inside=boxed):
-        with Client(read_client_file(tmp_path / "state"), timeout_s=60.0) as client:
-            assert [node.problem for node in client.nodes()] == [""]
-            assert when(client, submit(client, WORK, 0.2, 1.0), ENDED).state is JobState.DONE
+    state = tmp_path / "state"
+    with (
+        beside(1),
+        cluster(state, inside=boxed),
+        Client(read_client_file(state), timeout_s=60.0) as client,
+    ):
+        assert [node.problem for node in client.nodes()] == [""]
+        assert when(client, submit(client, WORK, 0.2, 1.0), ENDED).state is JobState.DONE

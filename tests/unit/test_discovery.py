@@ -274,7 +274,7 @@ class TestObserve:
 
     @pytest.mark.parametrize(("delays", "need"), [((0.8, 0.0, 0.8), 0.25), ((0.8, 0.8), (0.25 + 0.25 / 0.6) / 2)])
     def test_who_is_held_up_and_has_time_left_needs_something_between(self, delays, need):
-        """A need of a quarter of a node whose work comes by itself: a time without delays shows it, and is remembered."""
+        """A quarter of a node is needed by work that comes by itself: a time without delays shows it."""
         table = table_of(0, 0)
         table["weight"] = 50.0
         for k, delayed_s in enumerate(delays):

@@ -1,15 +1,15 @@
 """Needs from usage alone: what each second says about a task's need, and the weights that follow (method OBSERVE).
 
-Where the host says how long a task was held up, that tells its need whatever else the host does: one that stood in
-line nearly whenever it did not run needs what it used and waited for, if that is less than the most that it can need.
-Any other one needs at least what it used, which is all if its work comes by itself, and at most what it used in the
-time in which it was not held up, which it would have used if its next work begins when the last is done. Elsewhere a task that uses less than it
-could have shows its need. One that uses all it could have shows only that it needs no less; what is believed of it is
-then a mixture: with probability `trust` its need still is where it was last seen, between `low` and `high`, else it
-has changed and may be anything between its usage and `most`. `trust` decays with time as needs change once in
-`change_s` seconds on average. The estimate is the mean of the mixture, the error bar its standard deviation. Columns
-are those of `dfrs.model.needs`; `usage` is the smoothed usage while it shows the need, `noise` the variance of what
-was measured around it.
+Where the host says how long a task was held up, that tells its need whatever else the host does: one that stood in line
+nearly whenever it did not run needs what it used and waited for, if that is less than the most that it can need. Any
+other one needs at least what it used, which is all if its work comes by itself, and at most what it used in the time in
+which it was not held up, which it would have used if its next work begins when the last is done. Elsewhere a task that
+uses less than it could have shows its need. One that uses all it could have shows only that it needs no less; what is
+believed of it is then a mixture: with probability `trust` its need still is where it was last seen, between `low` and
+`high`, else it has changed and may be anything between its usage and `most`. `trust` decays with time as needs change
+once in `change_s` seconds on average. The estimate is the mean of the mixture, the error bar its standard deviation.
+Columns are those of `dfrs.model.needs`; `usage` is the smoothed usage while it shows the need, `noise` the variance of
+what was measured around it.
 """
 
 # An element of an array is an array to the type checker; numba knows better.
