@@ -4,12 +4,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numba.core.registry import CPUDispatcher
 
 from dfrs.kernels import repack as repack_kernels
 from tests.naive import policies
+from tests.naive import rebalance as moves
 from tests.naive.compare import Kernel, Pair
-from tests.naive.compare_online import records
+from tests.naive.compare_online import lists, records, rows_of
 from tests.policy_cases import PolicyCase
+from tests.rebalance_cases import RebalanceCase
 
 TOLERANCE = 5e-10
 MODES = ("Greedy", "GreedyP", "GreedyPM")
@@ -243,3 +246,45 @@ def fair_yields(case: PolicyCase, slope: np.ndarray) -> list[Fraction]:
                 level = free / rate
         done |= {r: rise[r] * level for r in left if r in full or rise[r] * level == 1}
     return [done.get(r, Fraction(0)) for r in range(case.rows)]
+
+
+def rebalance(kernel: Kernel, case: RebalanceCase) -> Pair:
+    """Nodes and reasons exactly; seconds, infinite ones too, to twelve digits."""
+    slots, reasons = case.after.copy(), case.reasons.copy()
+    again_s = kernel(
+        case.jobs if isinstance(kernel, CPUDispatcher) else records(kernel, case.jobs),
+        case.first,
+        case.before,
+        case.capacity,
+        case.open,
+        case.island,
+        case.fixed,
+        case.slope,
+        tuple(case.rule),
+        TOLERANCE,
+        slots,
+        reasons,
+    )
+    at, why, expected_s = moves.rebalance(
+        rows_of(case.jobs),
+        lists(case, case.before),
+        lists(case, case.after),
+        case.capacity.tolist(),
+        case.open.tolist(),
+        case.island.tolist(),
+        case.fixed.tolist(),
+        case.slope.tolist(),
+        case.rule,
+        TOLERANCE,
+        case.reasons.tolist(),
+    )
+    return (slots.tolist(), reasons.tolist(), f"{again_s:.12g}"), (at, why, f"{expected_s:.12g}")
+
+
+def least_pressure(kernel: Kernel, case: RebalanceCase) -> Pair:
+    table = case.jobs if isinstance(kernel, CPUDispatcher) else records(kernel, case.jobs)
+    got = kernel(table, case.first, case.after, case.slope, case.capacity, case.open)
+    owner = [r for r, nodes in enumerate(lists(case, case.after)) for _ in nodes]
+    there = [np.flatnonzero(case.after == n).tolist() for n in range(len(case.capacity))]
+    state = (rows_of(case.jobs), owner, case.capacity.tolist(), case.open.tolist(), [], [], case.slope.tolist())
+    return float(got), moves.Cluster(*state, case.rule, TOLERANCE, 0.0, there).least_pressure()

@@ -102,6 +102,13 @@ def test_those_that_cannot_be_helped_stop_nobody():
     assert target.yields.tolist()[3:] == [1.0, 1.0]
 
 
+def test_many_that_cannot_be_helped_stop_nobody_either():
+    """Two jobs on each of 92 nodes, and 49 nodes are free: those of 43 cannot move, those of 49 use the free ones."""
+    jobs = hogs(*[n for n in range(92) for _ in range(2)], memory=0.1)
+    target = decided(able(ended(jobs, nodes=141), island=[0] * 141, fixed=range(98, 184)))
+    assert np.bincount(target.task_nodes, minlength=141).tolist() == [1] * 49 + [2] * 43 + [1] * 49
+
+
 @pytest.mark.parametrize(("price_s", "moves"), [(0.0, 1), (0.05, 1), (3.0, 1), (7.4, 1), (7.6, 0), (300.0, 0)])
 def test_a_move_must_gain_twice_what_it_costs(price_s, moves):
     """From yield 0.5 to 1 over the 30 s that jobs are expected to go on: 15 s are gained."""

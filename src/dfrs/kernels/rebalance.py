@@ -16,7 +16,7 @@ import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 from dfrs.kernels.loads import RUNNING
-from dfrs.kernels.relief import FREE, LESS, PRICED, STAYS, Rows, Rule, Tasks, Use, best_move, best_swap, pressure
+from dfrs.kernels.relief import FREE, LESS, PRICED, STAYS, Rows, Rule, Tasks, Use, best_step, pressure
 
 BALANCED = 27
 
@@ -235,31 +235,25 @@ def rebalance(
     those that are `fixed` (R,), stay where they are; tasks stay in their `island` (N,). `slope` (R,) is above 0. A row
     pays for its first move only.
     """
-    share, near, _, _, _, _, _, _, swaps = rule
-    steps = 4 * (slots.size + capacity.shape[0])
+    share, near, _, _, _, _, _, _, _ = rule
+    most = 4 * (slots.size + capacity.shape[0])
     nodes = (capacity, open_nodes, island)
     least = least_pressure(jobs, first, slots, slope, capacity, open_nodes)
     level = np.full(jobs.size, np.inf)
     stuck = np.zeros(capacity.shape[0], dtype=np.bool_)
-    moves = _room_for(2 * steps)
+    moves = _room_for(most + 1)
     made = 0
+    settled = False
     again_s = np.inf
     # (1) What each node has to do, and which tasks it has.
     rows, tasks, use, spent = _fill(jobs, first, before, fixed, slope, capacity, slots)
-    for _ in range(steps):
+    while made < most:
         # (2) The node of greatest pressure of those that may still be relieved.
         a, worst = _fullest(stuck, (1.0 + near) * least, use)
-        if a < 0 or (made == 0 and worst <= (1.0 + share) * least):
+        if a < 0 or (made == 0 and not settled and worst <= (1.0 + share) * least):
             break
         # (3) A move of one of its tasks, or where there is none an exchange.
-        s, target, wait_s = best_move(a, worst, rows, nodes, rule, spent, tolerance, tasks, use)
-        again_s = min(again_s, wait_s)
-        t = -1
-        if s < 0 and swaps:
-            s, t, wait_s = best_swap(a, worst, rows, nodes, rule, spent, tolerance, tasks, use)
-            again_s = min(again_s, wait_s)
-            if t >= 0:
-                target = slots[t]
+        s, target, t, again_s = best_step(a, worst, again_s, rows, nodes, rule, spent, tolerance, tasks, use)
         if s >= 0:
             for u, n in ((s, target), (t, a)):
                 if u >= 0:
@@ -271,4 +265,7 @@ def rebalance(
         made, spent = _take_back(worst, made, spent, moves, rows, reasons, tasks, use)
         stuck[a] = True
         _stop(a, worst, level, rows, tasks, use)
+        # Moves for higher levels are for good: no node that is left is above this one.
+        settled |= made > 0
+        made = 0
     return again_s

@@ -34,6 +34,13 @@ Tasks = tuple[Ints, Ints, Ints, Ints, Ints]
 Use = tuple[Floats, Floats, Floats, Floats, Ints]
 """(N,) each: what rows that can rise need at level 1, CPU for them, memory, minimum yields, tasks of such rows."""
 
+Step = tuple[float, float, int, int]
+"""The greater pressure of both nodes after it, the memory that it moves, the slot that leaves the node, and the node
+that it goes to or the slot that it changes places with; -1 for none."""
+
+Later = tuple[float, float]
+"""How long from now until something pays, and the greater pressure of both nodes after it."""
+
 LESS = 1.0 - 1e-6
 """A step must lower the pressure of its node to this part of it."""
 _NOTHING = 1e-12
@@ -131,12 +138,21 @@ def _fits(
 
 
 @kernel
-def best_move(
-    a: int, worst: float, rows: Rows, nodes: Nodes, rule: Rule, spent: float, tolerance: float, tasks: Tasks, use: Use
-) -> tuple[int, int, float]:
-    """(slot, node, seconds) of the move off node `a` that lowers the greater pressure of both most, -1 for none.
+def _better_move(
+    than: Step,
+    a: int,
+    worst: float,
+    rows: Rows,
+    nodes: Nodes,
+    rule: Rule,
+    spent: float,
+    tolerance: float,
+    tasks: Tasks,
+    use: Use,
+) -> tuple[Step, Later]:
+    """(the best move off node `a` that pays and is better `than` a step, or that; what pays soonest).
 
-    Of equal ones that of the least memory. The seconds are those until one that is better yet will pay.
+    Of equal ones the first. What pays soonest, infinitely late if nothing, is better than what was found before it.
     """
     jobs, _, slope, kind = rows
     capacity, open_nodes, island = nodes
@@ -144,11 +160,8 @@ def best_move(
     rate, left, memory, promised, count = use
     owner, _, head, after, _ = tasks
     longest = _longest(jobs, a, tasks)
-    best = worst * LESS
-    best_memory = np.inf
-    best_s = -1
-    best_n = -1
-    again_s = np.inf
+    best, best_memory, best_s, best_n = than
+    again_s, again = np.inf, np.inf
     s = head[a]
     while s >= 0:
         r = owner[s]
@@ -167,28 +180,36 @@ def best_move(
                     continue
                 wait_s = max(rest_s, _wait_s(jobs, r, behind_s, worst, then, price, rule))
                 if wait_s > 0.0:
-                    again_s = min(again_s, wait_s)
+                    if wait_s < again_s:
+                        again_s, again = wait_s, then
                 else:
                     best, best_memory, best_s, best_n = then, jobs[r].memory, s, b
         s = after[s]
-    return best_s, best_n, again_s
+    return (best, best_memory, best_s, best_n), (again_s, again)
 
 
 @kernel
-def best_swap(
-    a: int, worst: float, rows: Rows, nodes: Nodes, rule: Rule, spent: float, tolerance: float, tasks: Tasks, use: Use
-) -> tuple[int, int, float]:
-    """(slot on node `a`, slot of a smaller task elsewhere, seconds), as `best_move`; each move must pay for both."""
+def _better_swap(
+    than: Step,
+    a: int,
+    worst: float,
+    rows: Rows,
+    nodes: Nodes,
+    rule: Rule,
+    spent: float,
+    tolerance: float,
+    tasks: Tasks,
+    use: Use,
+) -> tuple[Step, Later]:
+    """As `_better_move`, of exchanges with a smaller task of another node; each of the two must gain what both cost."""
     jobs, _, slope, kind = rows
     capacity, open_nodes, island = nodes
     _, _, _, _, _, _, _, budget, _ = rule
     rate, left, memory, promised, count = use
     owner, _, head, after, _ = tasks
     longest = _longest(jobs, a, tasks)
-    best = worst * LESS
-    best_s = -1
-    best_t = -1
-    again_s = np.inf
+    best, best_memory, best_s, best_t = than
+    again_s, again = np.inf, np.inf
     s = head[a] if open_nodes[a] else -1
     while s >= 0:
         r = owner[s]
@@ -198,13 +219,14 @@ def best_swap(
             if kind[r] == STAYS or b == a or not open_nodes[b] or island[b] != island[a]:
                 continue
             # The pressure there only rises.
-            if pressure(rate[b], count[b], left[b]) >= best:
+            if pressure(rate[b], count[b], left[b]) > best:
                 continue
             t = head[b]
             while t >= 0:
                 q = owner[t]
                 more = slope[r] * jobs[r].need - slope[q] * jobs[q].need
-                if kind[q] != STAYS and more > 0.0 and spent + (jobs[r].memory + jobs[q].memory) <= budget:
+                moved = jobs[r].memory + jobs[q].memory
+                if kind[q] != STAYS and more > 0.0 and spent + moved <= budget:
                     then = max(
                         1.0,
                         pressure(rate[a] - more, count[a], left[a]),
@@ -212,7 +234,8 @@ def best_swap(
                     )
                     one, two = jobs[r].minimum * jobs[r].need, jobs[q].minimum * jobs[q].need
                     if (
-                        then < best
+                        (then < best or (then == best and moved < best_memory))
+                        and then < np.inf
                         and _fits(jobs[r], jobs[q].memory, two, b, capacity, memory, promised, tolerance)
                         and _fits(jobs[q], jobs[r].memory, one, a, capacity, memory, promised, tolerance)
                     ):
@@ -221,9 +244,48 @@ def best_swap(
                         for row in (r, q):
                             wait_s = max(wait_s, _wait_s(jobs, row, behind_s, worst, then, price + price_too, rule))
                         if wait_s > 0.0:
-                            again_s = min(again_s, wait_s)
+                            if wait_s < again_s:
+                                again_s, again = wait_s, then
                         else:
-                            best, best_s, best_t = then, s, t
+                            best, best_memory, best_s, best_t = then, moved, s, t
                 t = after[t]
         s = after[s]
-    return best_s, best_t, again_s
+    return (best, best_memory, best_s, best_t), (again_s, again)
+
+
+@kernel
+def best_step(
+    a: int,
+    worst: float,
+    again_s: float,
+    rows: Rows,
+    nodes: Nodes,
+    rule: Rule,
+    spent: float,
+    tolerance: float,
+    tasks: Tasks,
+    use: Use,
+) -> tuple[int, int, int, float]:
+    """(slot, its new node, slot that it changes places with, seconds) of the best step off node `a`; -1 for none.
+
+    Moves come before exchanges. The best one lowers the greater pressure of both nodes most; of equal ones it moves the
+    least memory, and of those it is the first: with the task that came last to its node, to the first node. The seconds
+    are those until one that is better yet will pay, at most `again_s`.
+    """
+    none = (worst * LESS, np.inf, -1, -1)
+    step, later = _better_move(none, a, worst, rows, nodes, rule, spent, tolerance, tasks, use)
+    if _is_in_doubt(step, later, again_s):
+        _, later = _better_move(step, a, worst, rows, nodes, rule, spent, tolerance, tasks, use)
+    again_s = min(again_s, later[0])
+    if step[2] >= 0 or not rule[8]:
+        return step[2], step[3], -1, again_s
+    step, later = _better_swap(none, a, worst, rows, nodes, rule, spent, tolerance, tasks, use)
+    if _is_in_doubt(step, later, again_s):
+        _, later = _better_swap(step, a, worst, rows, nodes, rule, spent, tolerance, tasks, use)
+    return step[2], tasks[1][step[3]] if step[2] >= 0 else -1, step[3], min(again_s, later[0])
+
+
+@kernel
+def _is_in_doubt(step: Step, later: Later, again_s: float) -> bool:
+    """Whether what pays soonest, sooner than `again_s`, was found before a step that may be better than it."""
+    return step[2] >= 0 and later[0] < again_s and later[1] >= step[0]
