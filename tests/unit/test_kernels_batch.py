@@ -217,7 +217,7 @@ def as_python(*modules, old="", new=""):
     """The modules, each after those it imports, as one in plain Python, with one place of the source changed."""
     source = "".join(Path(module.__file__).read_text() for module in modules)
     assert old in source, old
-    source = re.sub(r"from dfrs.kernels.(whole_nodes|profile|subset) import (\([^)]*\)|.*)\n", "", source)
+    source = re.sub(r"from dfrs.kernels.(whole_nodes|profile|subset|batch_queue) import (\([^)]*\)|.*)\n", "", source)
     source, lines = re.subn(r"from dfrs.kernels.jit import .*\n", "kernel = lambda function: function\n", source)
     assert lines == len(modules)
     namespace = {"__name__": "changed", "Bools": Bools, "Floats": Floats, "Ints": Ints}

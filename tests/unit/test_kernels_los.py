@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dfrs.kernels import batch_queue, profile, subset, whole_nodes
 from dfrs.kernels import los as kernels
-from dfrs.kernels import profile, subset, whole_nodes
 from dfrs.model import tolerances
 from dfrs.model.decisions import JOB, RUNNING, WAITING, Cause, Reason, Snapshot
 from tests import cases
@@ -19,7 +19,7 @@ from tests.unit.test_kernels_batch import as_python
 
 NOW_S = 100.0
 CASES = 4_000
-SKIPS = {None: kernels.IN_ORDER, 0: 0, 1: 1, 3: 3}
+SKIPS = {None: batch_queue.IN_ORDER, 0: 0, 1: 1, 3: 3}
 
 
 def los_case(source):
@@ -136,7 +136,8 @@ def test_a_decision_is_the_twins(case):
 
 def test_the_kernel_speaks_of_reasons_as_the_model_does():
     for reason in Reason:
-        assert getattr(kernels, reason.name, reason.value) == reason.value
+        for module in (kernels, batch_queue):
+            assert getattr(module, reason.name, reason.value) == reason.value
     assert kernels.SAME_S == tolerances.SAME_S
 
 
@@ -192,5 +193,5 @@ MUTATIONS = (
 @pytest.mark.slow
 @pytest.mark.parametrize(("old", "new"), [("", ""), *MUTATIONS])
 def test_a_changed_kernel_is_noticed(old, new):
-    module = as_python(whole_nodes, profile, subset, kernels, old=old, new=new)
+    module = as_python(whole_nodes, profile, subset, batch_queue, kernels, old=old, new=new)
     assert differs(module) == (old != new)

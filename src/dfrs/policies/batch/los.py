@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dfrs.kernels import los as kernels
+from dfrs.kernels.batch_queue import IN_ORDER
 from dfrs.model import tolerances
 from dfrs.model.decisions import RUNNING, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
@@ -113,7 +114,7 @@ class Los:
 
     def _skips(self, snapshot: Snapshot) -> int:
         if self.skips is None or small_share(snapshot) >= self.small_share:
-            return kernels.IN_ORDER
+            return IN_ORDER
         return kernels.AUTOMATIC if self.automatic else self.skips
 
     def _wake_at(self, snapshot: Snapshot) -> float | None:
