@@ -59,8 +59,8 @@ def rebalance_case(source: Source) -> RebalanceCase:
     for r in range(rows):
         jobs["state"][r] = RUNNING if on[r] else source.pick((PAUSED, WAITING))
         jobs["virtual_s"][r] = source.pick(VIRTUAL_S)
-        jobs["start_s"][r] = NOW_S - 800.0
         jobs["since_s"][r] = NOW_S - source.pick((800.0, 800.0, 800.0, 100.0, 5.0))
+        jobs["start_s"][r] = min(NOW_S - source.pick((800.0, 800.0, 5.0)), jobs["since_s"][r])
         jobs["ready_s"][r] = source.pick((NOW_S - 1.0, NOW_S - 1.0, NOW_S + 20.0, np.inf))
     jobs["yield_"] = present_yields(jobs, first, capacity, before)
     price_s = source.pick((0.0, 0.0, 0.25, 4.0))
