@@ -147,6 +147,7 @@ class _Test:
 
     def _is(self, wanted: TaskState) -> Callable[[], str]:
         def why_not() -> str:
+            """Why the task is not in that state, empty if it is."""
             status = self._found()
             state = TaskState.ABSENT if status is None else status.state
             if state is wanted:
@@ -166,6 +167,7 @@ class _Test:
         first: list[float] = []
 
         def why_not() -> str:
+            """Why it is not known to compute, empty if it is."""
             now_s = self._cpu_s()
             if now_s is None:
                 self._is(TaskState.RUNNING)()

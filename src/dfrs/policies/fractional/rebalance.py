@@ -75,6 +75,7 @@ class Rebalance:
         _, slope = self.objective(snapshot)
 
         def moved(trial: Ints, why: Ints) -> float:
+            """Move tasks in `trial` once; seconds until a move that waits will pay."""
             return rebalance(
                 snapshot.jobs,
                 snapshot.first,
