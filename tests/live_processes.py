@@ -1,5 +1,6 @@
 """A live cluster of real processes: `dfrs serve`, agents, jobs; killed, cut off and looked after by tests."""
 
+import contextlib
 import json
 import os
 import signal
@@ -159,11 +160,11 @@ class LiveCluster:
         return [path for path in found if path.is_dir()]
 
     def remove_groups(self):
-        """Remove what agents left of their node's own groups."""
-        for depth in ("*/*", "*", ""):
-            for path in GROUPS.glob(f"*/dfrs/{self.name}/{depth}"):
-                if path.is_dir():
-                    path.rmdir()
+        """Remove what agents left of their node's own groups; what goes by itself meanwhile is gone."""
+        for top in GROUPS.glob(f"*/dfrs/{self.name}"):
+            for path, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rmdir(path)
 
     def submit(self, *command, **fields):
         """The job's id."""
