@@ -62,10 +62,14 @@ class LiveCluster:
         self.port = 0
 
     def __enter__(self):
-        self.start_controller()
-        for name in self.names:
-            self.start_agent(name)
-        wait_until(lambda: len(self.up()) == len(self.names), f"{len(self.names)} nodes up")
+        try:
+            self.start_controller()
+            for name in self.names:
+                self.start_agent(name)
+            wait_until(lambda: len(self.up()) == len(self.names), f"{len(self.names)} nodes up")
+        except BaseException:
+            self.__exit__(None)
+            raise
         return self
 
     def __exit__(self, kind, *_):
