@@ -168,7 +168,7 @@ MUTATIONS = (
     ("length = cut(times, free, length, begin, max(wanted_s, now_s))", "length = length"),
     ("(on_time and times[at] > max(wanted_s, now_s) + SAME_S)", "False"),
     ("if on_time and policy_state[r] == 0:", "if policy_state[r] == 0:"),
-    ("FREED if not np.isnan(jobs[r].start_s) else", "ON_TIME if not np.isnan(jobs[r].start_s) else"),
+    ("reasons[r] = (\n                    FREED\n", "reasons[r] = (\n                    ON_TIME\n"),
     ("policy_state[r] if late and policy_state[r] > 0 else ON_TIME", "ON_TIME"),
     ("policy_state[r] > 0 or jobs[r].requested_start_s > now_s", "jobs[r].requested_start_s > now_s"),
     ("jobs[q].start_s <= jobs[r].submit_s", "jobs[q].start_s < jobs[r].submit_s - 5"),
