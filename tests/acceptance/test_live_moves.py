@@ -31,8 +31,6 @@ for number in range(numbers):
     time.sleep(0.02)
 """
 LONG_S = 300.0
-MOST_GAP_S = 15.0
-"""On a machine that does other things too; `python -m benchmarks.live_images` measures on a quiet one."""
 
 
 def turning():
@@ -54,7 +52,8 @@ def moves_of(user, job):
 
 
 def gaps(user, job, count, *options):
-    """Between two numbers of one task each: all must have been said, in order."""
+    """Between two numbers of one task each: all must have been said, in order. How long they are depends on what else
+    the machine does: `python -m benchmarks.live_images` measures them on a quiet one."""
     rows = [line.split() for line in user("logs", job, *options).splitlines()]
     assert [int(number) for number, _ in rows] == list(range(count))
     times = [float(time_s) for _, time_s in rows]
@@ -68,7 +67,6 @@ def test_a_process_of_512_mb_moves_between_hosts(user):
     assert patiently(lambda: user.state_of(1) == "done", LONG_S)
     found = gaps(user, 1, 1200)
     print(f"gaps of {found[0]:.2f} s and {found[1]:.2f} s")
-    assert found[0] < MOST_GAP_S
     assert not list(user.state.glob("hosts/*/images/*"))
 
 

@@ -31,6 +31,11 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
+def out_of(width: int) -> Console:
+    """Standard output with lines of `width` columns where more than it has and it is no terminal."""
+    return out if out.is_terminal or width <= out.width else Console(highlight=False, width=width)
+
+
 def print_json(document: object) -> None:
     """One JSON document on standard output, with numbers that read back exactly."""
     print(json.dumps(document, indent=2, default=_plain, allow_nan=False))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from dfrs.cli.console import out
+from dfrs.cli.console import out, out_of
 
 if TYPE_CHECKING:
     from dfrs.experiments.planned_runs import PlannedRun
@@ -104,14 +104,13 @@ def _fitting(title: str, heading: list[str], rows: list[list[str]]) -> None:
     """The table with as many of its columns as the terminal has room for; all where the output is no terminal."""
     widths = [max(len(row[k]) for row in [heading, *rows]) for k in range(len(heading))]
     shown = len(heading)
-    if not out.is_terminal:
-        out.width = max(out.width, sum(widths) + 2 * len(widths))
-    while shown > 2 and sum(widths[:shown]) + 2 * (shown - 1) > out.width:
+    console = out_of(sum(widths) + 2 * len(widths))
+    while shown > 2 and sum(widths[:shown]) + 2 * (shown - 1) > console.width:
         shown -= 1
     table = plain_table(*map(escape, heading[:shown]), title=escape(title))
     for row in rows:
         table.add_row(*map(escape, row[:shown]))
-    out.print(table)
+    console.print(table)
     if shown < len(heading):
         out.print(f"  left out for want of room: {', '.join(heading[shown:])}", style="dim")
 

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dfrs.cli.console import out, print_json
+from dfrs.cli.console import out, out_of, print_json
 from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.model.errors import InputError
 
@@ -66,12 +66,11 @@ def show_runs(rows: Runs) -> None:
     rows = sorted(_with_replays(rows), key=_order)
     shown = [c for c in COLUMNS if any(_metric(row, c[1]) is not None for row in rows)]
     table = _table(rows, shown)
-    if not out.is_terminal:
-        out.width = max(out.width, _width(table))
-    while _width(table) > out.width and len(shown) > 1:
+    console = out_of(_width(table))
+    while _width(table) > console.width and len(shown) > 1:
         shown.pop()
         table = _table(rows, shown)
-    out.print(table)
+    console.print(table)
 
 
 def _with_replays(rows: Runs) -> Runs:
