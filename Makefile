@@ -39,8 +39,7 @@ lint: $(READY) ## Style, types, and who may import whom
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-test: $(READY) ## Style, types, imports, and the tests that prove the program in five minutes
-	@$(MAKE) --no-print-directory -j2 lint kernels
+test: kernels ## The tests that prove the program in five minutes
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not long and not slow' $(TESTS)
 
 test-all: $(VENV)/.docs kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour

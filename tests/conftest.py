@@ -34,7 +34,11 @@ APART = (
 """Their tests are long and share nothing: each may run on a worker of its own. Those of any other file go to one
 worker, as they share what its fixtures start and the compiled kernels that it loads."""
 FIRST = (
+    "acceptance/test_installation.py",
     *APART,
+    "acceptance/test_live_received.py",
+    "acceptance/test_simulate_cli.py",
+    "acceptance/test_live_moves.py",
     "acceptance/test_campaign_faults.py",
     "unit/test_engine.py",
     "unit/test_engine_fuzz.py",
@@ -45,21 +49,37 @@ FIRST = (
 """The longest files, the longest first: none of them is still to be done when all others are."""
 LONG = (
     "acceptance/",
-    "reproduction/test_kumar2011_tables.py",
-    "reproduction/test_reproduce.py",
+    "reproduction/",
+    "unit/test_arrive_f_promises.py",
+    "unit/test_aside.py",
     "unit/test_cli_farm.py",
-    "unit/test_engine_fuzz.py",
+    "unit/test_dfrs_farm.py",
+    "unit/test_discovery.py",
     "unit/test_driver_crashes.py",
     "unit/test_driver_images.py",
+    "unit/test_driver_self_test.py",
+    "unit/test_easy_oracle.py",
+    "unit/test_elastic_simulation.py",
     "unit/test_engine.py",
-    "unit/test_farm_packing.py",
+    "unit/test_engine_fuzz.py",
+    "unit/test_executor_constraints.py",
+    "unit/test_farm_",
     "unit/test_images.py",
     "unit/test_imports.py",
+    "unit/test_kernels_cache.py",
+    "unit/test_live_snapshots.py",
+    "unit/test_live_storms.py",
+    "unit/test_lublin.py",
+    "unit/test_packaging.py",
+    "unit/test_policies_resident.py",
     "unit/test_recorded.py",
     "unit/test_run_pictures.py",
+    "unit/test_statistics.py",
     "unit/test_store.py",
+    "unit/test_stretch_bound.py",
 )
-"""Not part of `make test`, which is to take five minutes."""
+"""Not part of `make test`, which is to take five minutes: whole commands and pages, published tables, clusters of
+unequal nodes, statistics of many runs, storms, what is packed."""
 
 
 @pytest.hookimpl(optionalhook=True)

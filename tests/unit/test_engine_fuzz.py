@@ -49,7 +49,7 @@ def test_policies_for_nodes_that_are_alike_see_nodes_that_are_alike(name):
 
 
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES)
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*POLICIES, "Mover", "FairShare"])
 def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replays(name, seed, site):
     core = Core(policy(name), NODES_0)
