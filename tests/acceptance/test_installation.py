@@ -71,7 +71,9 @@ def plain(wheel, tmp_path_factory):
     (directory / "versions").write_text("\n".join(versions))
     venv.create(directory / "venv", with_pip=True)
     python = directory / "venv" / "bin" / "python"
-    done = run(python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", directory / "versions", wheel, cwd=directory)
+    done = run(
+        python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", directory / "versions", wheel, cwd=directory
+    )
     if done.returncode and re.search("No matching distribution|Connection|Max retries", done.stderr):
         pytest.skip("pip reaches no package index")
     assert done.returncode == 0, done.stderr
