@@ -35,6 +35,16 @@ from dfrs.kernels.compiling import compilation
 print(caller(1.0), compilation.spent_s > 0)
 """
 
+TOGETHER = """
+import sys, time
+from pathlib import Path
+from dfrs.kernels.caller import caller
+from dfrs.kernels.callee import twice
+print("ready", flush=True)
+sys.stdin.readline()
+print(caller(1.0), sum((caller.stats.cache_misses + twice.stats.cache_misses).values()))
+"""
+
 
 class Package:
     """A package of two kernels, compiled as ours are; one calls the other."""
@@ -63,6 +73,18 @@ class Package:
         assert done.returncode == 0, done.stderr
         value, compiled = done.stdout.split()
         return float(value), compiled == "True"
+
+    def start(self, code: str) -> subprocess.Popen[str]:
+        """A process that has said its first line."""
+        process = subprocess.Popen(
+            [sys.executable, "-B", "-c", code],
+            env=os.environ | {"PYTHONPATH": str(self.root)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout.readline()
+        return process
 
     def directories(self) -> set[str]:
         return {path.name for path in self.kernels.glob("__pycache__/kernels-*")}
@@ -100,6 +122,30 @@ def test_a_change_while_a_process_runs_leaves_nothing_behind(package):
     assert not package.directories()
     package.write("callee", CALLEE)
     assert package.run() == (20.0, True)
+
+
+def test_of_processes_that_need_a_kernel_at_the_same_time_one_compiles_it(package):
+    processes = [package.start(TOGETHER) for _ in range(4)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate()[0].split() for process in processes]
+    assert [value for value, _ in said] == ["20.0"] * 4
+    assert sorted(int(compiled) for _, compiled in said) in ([0, 0, 0, 2], [0, 0, 1, 1])
+
+
+def test_a_process_that_stands_still_while_it_compiles_does_not_stop_others(package):
+    package.write(
+        "cache", (package.kernels / "cache.py").read_text().replace("_PATIENCE_S = 60.0", "_PATIENCE_S = 0.1")
+    )
+    hold = (
+        "from dfrs.kernels.callee import twice\nwith twice._cache.alone():\n    print('mine', flush=True)\n    input()"
+    )
+    holder = package.start(hold)
+    assert package.run() == (20.0, True)
+    assert holder.poll() is None
+    holder.communicate("go\n")
+    assert package.run() == (20.0, False)
 
 
 def test_directories_of_other_sources_do_not_pile_up(package):

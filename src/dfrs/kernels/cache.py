@@ -5,11 +5,21 @@ numba asks only whether the kernel's own file is as it was. So the directory is 
 of the libraries that compile them: what was compiled from other sources is not found. numba itself tells apart CPUs,
 Python versions and types of arguments, and chooses where the directory is: beside the sources, in the user's cache
 directory where these cannot be written, or in NUMBA_CACHE_DIR.
+
+A kernel takes up to half a minute to compile, and the workers of a campaign need the same ones at the same time: one
+process compiles, the others wait and find what it wrote. Who waits longer than `_PATIENCE_S` compiles too, as the
+other may have been stopped, as a job of a cluster may be.
 """
 
+import fcntl
+import functools
 import hashlib
 import os
 import shutil
+import time
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,7 +29,11 @@ import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
+from dfrs.kernels.compiling import compilation
+
 _PREFIX = "kernels-"
+_PATIENCE_S = 60.0
+_LOOK_S = 0.05
 _KEPT = 4
 """Directories of other sources: who goes back to the branch before need not compile again."""
 
@@ -44,7 +58,12 @@ class _Locator:
         self._chosen = chosen
 
     def get_cache_path(self) -> str:
-        return os.path.join(self._chosen.get_cache_path(), _PREFIX + DIGEST)
+        return os.path.join(self.parent, _PREFIX + DIGEST)
+
+    @property
+    def parent(self) -> str:
+        """Where the directories of all sources are."""
+        return self._chosen.get_cache_path()
 
     def ensure_cache_path(self) -> None:
         """Make it before something is written; when it is new, the oldest of other sources go."""
@@ -74,6 +93,45 @@ class KernelCache(FunctionCache):
     """The cache of one kernel."""
 
     _impl_class = _Entries
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """While this process loads or compiles the kernel, others wait, for some time."""
+        try:
+            locks = _locks(self._impl.locator.parent)
+        except OSError:
+            # Where nothing can be written, each process compiles for itself anyway.
+            yield
+            return
+        byte = zlib.crc32(f"{DIGEST} {self._impl.filename_base}".encode())
+        if not _locked(locks, byte):
+            with compilation.going_on():
+                end_s = time.monotonic() + _PATIENCE_S
+                while not _locked(locks, byte) and time.monotonic() < end_s:
+                    time.sleep(_LOOK_S)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                fcntl.lockf(locks, fcntl.LOCK_UN, 1, byte)
+
+
+@functools.cache
+def _locks(directory: str) -> int:
+    """A file of which each byte stands for a kernel. It stays open: closing it would end all locks of this process."""
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    return os.open(os.path.join(directory, "kernels.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def _locked(locks: int, byte: int) -> bool:
+    """Whether this process has the lock now; also where locks are not to be had."""
+    try:
+        fcntl.lockf(locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _remove_old(path: Path) -> None:

@@ -1,7 +1,8 @@
 """What becomes known of compilation, for those who must not load the compiler to ask."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -29,6 +30,15 @@ class Compilation:
         self._depth -= 1
         if self._depth == 0:
             self.spent_s += time.perf_counter() - self._started_s
+
+    @contextmanager
+    def going_on(self) -> Generator[None]:
+        """While another process compiles what this one needs."""
+        self.start()
+        try:
+            yield
+        finally:
+            self.end()
 
 
 compilation = Compilation()

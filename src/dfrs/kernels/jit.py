@@ -6,6 +6,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 from numba.core import event, types
+from numba.core.compiler_lock import global_compiler_lock
 from numpy.typing import NDArray
 
 from dfrs.kernels.cache import KernelCache
@@ -25,6 +26,16 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile `function` by numba on first use; the machine code is kept on disk."""
     compiled: Any = numba.njit(nogil=True)(function)
     compiled._cache = KernelCache(function)
+    compile_or_load = compiled.compile
+
+    def compile_once(signature: object) -> object:
+        if signature in compiled.overloads:
+            return compile_or_load(signature)
+        # Threads first, then processes, as numba would take the lock of threads inside the other.
+        with global_compiler_lock, compiled._cache.alone():
+            return compile_or_load(signature)
+
+    compiled.compile = compile_once
     template = compiled.get_call_template
 
     def for_any_value(args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> object:
