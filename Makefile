@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-all test-slow kernels fuzz lint bench reproduce docs criu lock clean
+.PHONY: help demo demo-replay test test-all test-slow fuzz lint bench reproduce docs criu lock clean
 
 # Tests start thousands of processes: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -9,6 +9,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+KERNELS := $(VENV)/.kernels
 PYTEST := $(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder
 # More for pytest, as TESTS='tests/unit -x' or TESTS='--random-order --random-order-seed 7'.
 TESTS ?=
@@ -39,14 +40,17 @@ lint: $(READY) ## Style, types, and who may import whom
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-test: kernels ## The tests that prove the program in five minutes
+test: $(KERNELS) ## The tests that prove the program in five minutes
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not long and not slow' $(TESTS)
 
-test-all: $(VENV)/.docs kernels ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
+test-all: $(VENV)/.docs $(KERNELS) ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
 	$(PYTEST) -m 'not slow' $(TESTS)
 
-kernels: $(READY)
+# Inner loops are compiled once, and again when one of them has changed.
+$(KERNELS): $(READY) tests/compile_kernels.py $(shell find src/dfrs/kernels -name '*.py')
+	@echo "Compiling inner loops (once; a minute or two)."
 	@$(BIN)/python -m tests.compile_kernels
+	@touch $@
 
 test-slow: $(READY) ## Every published policy with every option, all streams of commands, broken kernels, long pages
 	$(PYTEST) -m slow $(TESTS)
