@@ -22,11 +22,14 @@ from dfrs_reproduction.kumar2011 import elastic, tables
 from dfrs_reproduction.kumar2011.skips import COUNTS, best, flatness, knee, label_of
 from dfrs_reproduction.metrics import ResultTable
 from dfrs_reproduction.sizes import FULL, QUICK, STANDARD
+from tests.traces import needs_traces
 
 CWF = {"model": "cwf", "jobs": 60, "seeds": "1-2"}
 SMALL = ElasticTrace(seed=1, jobs=60, load=0.9, pd=0.5, pe=0.2, pr=0.1)
 SCHEMA = {"source": pl.String, "algorithm": pl.String, **ONLINE.columns}
 NAMES = [name for name in EXHIBITS if name.startswith("kumar2011-")]
+OF_LOGS = "kumar2011-figure-1"
+OF_RUNS = [pytest.param(name, marks=needs_traces if name == OF_LOGS else ()) for name in NAMES]
 
 
 def built(**source):
@@ -251,7 +254,7 @@ def content_of(name, size=QUICK, seeds=3):
     return EXHIBITS[name].content(results)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OF_RUNS)
 def test_every_item_makes_a_page_of_whatever_its_studies_give(name):
     item = EXHIBITS[name]
     content = content_of(name)
@@ -282,17 +285,17 @@ def test_tables_and_figures_share_their_cells():
     assert batch < cells["kumar2011-adaptive"]
 
 
-def test_samples_are_nested():
-    for name in NAMES:
-        quick, standard, full = (
-            {cell.key for cell in EXHIBITS[name].campaign(size).runs} for size in (QUICK, STANDARD, FULL)
-        )
-        assert quick < standard <= full
+@pytest.mark.parametrize("name", OF_RUNS)
+def test_samples_are_nested(name):
+    quick, standard, full = (
+        {cell.key for cell in EXHIBITS[name].campaign(size).runs} for size in (QUICK, STANDARD, FULL)
+    )
+    assert quick < standard <= full
 
 
 def test_without_the_logs_their_figure_says_how_to_get_them(monkeypatch, tmp_path):
     monkeypatch.setenv("DFRS_TRACES", str(tmp_path))
-    item = EXHIBITS["kumar2011-figure-1"]
+    item = EXHIBITS[OF_LOGS]
     assert item.needs(QUICK) == {}
     assert isinstance(item.campaign(QUICK), Campaign)
     (note,) = item.content({}).notes

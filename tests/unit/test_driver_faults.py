@@ -52,9 +52,9 @@ def test_stop_of_what_ignores_it(host):
 
 def test_stop_of_a_paused_task(host):
     node = host.node()
-    gentle = "trap 'exit 7' TERM; while :; do sleep 0.01; done"
-    for job, script, grace_s in ((1, gentle, 10.0), (2, "trap '' TERM; sleep 60", 0.3)):
-        node.start(task(job), host.shell(f"echo ready; {script}"), 0.5)
+    gentle = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done"
+    for job, script, grace_s in ((1, gentle, 10.0), (2, "trap '' TERM; echo ready; sleep 60", 0.3)):
+        node.start(task(job), host.shell(script), 0.5)
         until(lambda job=job: node.output(task(job), "out", 0, 10)[0])
         node.pause(task(job))
         node.stop(task(job), grace_s)
