@@ -239,10 +239,13 @@ def strict_dask(runner):
 @others
 @pytest.mark.usefixtures("strict_dask")
 def test_a_cell_that_kills_its_worker_fails_and_takes_no_other_with_it(runner, tmp_path):
-    """Those on their way at that time are run again, and one that kills but once completes."""
+    """Those on their way at that time are run again, and one that kills but once completes.
+
+    They are far apart: never on their way together.
+    """
     entries = (
-        FakeConfiguration(what="kill", at=(4,), seconds=0.02),
-        FakeConfiguration(what="kill once", at=(10,), label="once", seconds=0.02),
+        FakeConfiguration(what="kill", at=(2,), seconds=0.02),
+        FakeConfiguration(what="kill once", at=(14,), label="once", seconds=0.02),
     )
     asked = planned(tmp_path / "marks", 16, *entries)
     told = []
@@ -251,10 +254,10 @@ def test_a_cell_that_kills_its_worker_fails_and_takes_no_other_with_it(runner, t
     assert (tally.executed, tally.failed) == (32, 1)
     assert sum(told) == 32
     failed = store.results(FAKE).filter(pl.col("status") == FAILED)
-    assert failed["number"].to_list() == [4]
+    assert failed["number"].to_list() == [2]
     assert failed["message"].to_list() == ["the process that ran it ended: was there too little memory?"]
-    assert executed(tmp_path / "marks")["4", "configuration"] > 1
-    assert executed(tmp_path / "marks")["10", "once"] > 1
+    assert executed(tmp_path / "marks")["2", "configuration"] > 1
+    assert executed(tmp_path / "marks")["14", "once"] > 1
     other = planned(tmp_path / "other", 16, *entries)
     (tmp_path / "other" / "fixed").touch()
     wanted = expected(other, tmp_path / "undisturbed")
