@@ -41,6 +41,8 @@ class Site:
     """Some jobs cannot leave their nodes; islands are joined."""
     prices: bool = False
     """What pauses, resumes and moves cost changes."""
+    restarts: bool = False
+    """Some jobs may be ended, to begin anew."""
 
 
 @dataclass
@@ -256,6 +258,7 @@ class History:
             -1,
             start_s,
             minimum,
+            self.site.restarts and self.rng.random() < 0.6,
             last,
         )
 

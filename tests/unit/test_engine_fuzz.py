@@ -30,6 +30,7 @@ SITES = {
     "dedicated": Site(islands=2, frees=(True, True, False), dedicated=True),
     "refused pauses": Site(islands=2, frees=(True, True, True, False), refusals=True),
     "one island, refused pauses": Site(refusals=True, minimum=False),
+    "jobs that begin anew": Site(islands=2, frees=(True, False, False), refusals=True, restarts=True),
     "refused moves": Site(refusals=True, moves=True, changes=False),
     "refused moves, islands": Site(islands=2, frees=(True, True, False), moves=True, changes=False),
 }

@@ -44,17 +44,19 @@ def guarded_case(draw):
     several = len(set(island)) > 1
     refused = [source.integer(0, 7) == 0 for _ in range(len(jobs))]
     fixed = [source.integer(0, 7) == 0 for _ in range(len(jobs))]
+    restarts = [source.integer(0, 3) == 0 for _ in range(len(jobs))]
     snapshot = replace(
         replace(case, jobs=jobs, open=is_open).snapshot(),
-        abilities=abilities(keeps, island, home, refused, several, fixed),
+        abilities=abilities(keeps, island, home, refused, several, fixed, restarts),
     )
     return snapshot, case.target()
 
 
-def abilities(keeps, island, home, refused, several=True, fixed=None):
+def abilities(keeps, island, home, refused, several=True, fixed=None, restarts=None):
     home = np.array(home) if several else np.full(len(home), -1)
     fixed = [False] * len(refused) if fixed is None else fixed
-    return Abilities(np.array(keeps), np.array(island), home, np.array(refused), np.array(fixed))
+    restarts = [False] * len(refused) if restarts is None else restarts
+    return Abilities(np.array(keeps), np.array(island), home, np.array(refused), np.array(fixed), np.array(restarts))
 
 
 def loads(snapshot, slots, each):
@@ -74,7 +76,8 @@ def broken_rules(snapshot, target):
     for row, step in zip(order.tolist(), steps.tolist(), strict=True):
         part = slice(snapshot.first[row], snapshot.first[row + 1])
         before = snapshot.task_nodes[part]
-        if step in (Action.PAUSE, DETACH) and (keeps[before].any() or snapshot.abilities.refused[row]):
+        ends = step == Action.PAUSE and snapshot.abilities.restarts[row]
+        if step in (Action.PAUSE, DETACH) and (keeps[before].any() or snapshot.abilities.refused[row]) and not ends:
             found.add("a")
         if step == Action.MIGRATE:
             left = before != after[part] if snapshot.abilities.fixed[row] else island[before] != island[after[part]]

@@ -197,7 +197,10 @@ def able(shot, *, island, keeps=False, fixed=()):
     cannot[list(fixed)] = True
     nodes = np.full(len(island), keeps)
     homes = np.full(len(shot.task_nodes), -1)
-    return replace(shot, abilities=Abilities(nodes, np.array(island), homes, np.zeros(rows, np.bool_), cannot))
+    return replace(
+        shot,
+        abilities=Abilities(nodes, np.array(island), homes, np.zeros(rows, np.bool_), cannot, np.zeros(rows, np.bool_)),
+    )
 
 
 def test_nobody_leaves_its_island_or_moves_that_cannot():

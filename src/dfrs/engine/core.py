@@ -15,7 +15,7 @@ from dfrs.engine.check import check
 from dfrs.engine.commands import NOTHING, Commands, joined
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Event
-from dfrs.engine.executor_constraints import guard
+from dfrs.engine.executor_constraints import guard, to_be_ended
 from dfrs.engine.handlers import HANDLERS
 from dfrs.engine.handlers.handler import Ask
 from dfrs.engine.job_changes import AnswerLog
@@ -23,7 +23,7 @@ from dfrs.engine.reconcile import reconcile
 from dfrs.engine.speeds import EQUAL_NODES, SpeedsKept
 from dfrs.engine.state import State
 from dfrs.kernels.reconcile import commit
-from dfrs.model.decisions import Cause, Policy, PolicyError, Prices, Snapshot, Target, Traits
+from dfrs.model.decisions import WAITING, Cause, Policy, PolicyError, Prices, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats
 from dfrs.model.nodes import NodeLimits
@@ -32,7 +32,7 @@ from dfrs.model.run import Action
 RETRY_S = 60.0
 
 # An enumeration's members are slow to look up where it is done a million times.
-_MIGRATE, _PAUSE = int(Action.MIGRATE), int(Action.PAUSE)
+_LOST, _MIGRATE, _PAUSE = int(Action.LOST), int(Action.MIGRATE), int(Action.PAUSE)
 
 
 class Core:
@@ -129,13 +129,26 @@ class Core:
         if state.cluster.several:
             for row in order[steps == _PAUSE].tolist():
                 state.note_home(row)
+        ended = to_be_ended(snapshot, order[steps == _PAUSE])
+        if len(ended):
+            actions = np.where((steps == _PAUSE) & np.isin(order, ended), _LOST, steps)
+            commands = replace(commands, action=actions)
         commit(rows.jobs, rows.first, rows.nodes, after, target.yields, state.now_s, order, steps)
         state.speeds.placed(rows, order, steps)
+        for row in ended.tolist():
+            self._end(row)
         if _MIGRATE in steps.tolist():
             migrates = steps == _MIGRATE
             state.note_move(float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))
         state.event_log.append(state.now_s, commands)
         return commands
+
+    def _end(self, row: int) -> None:
+        """A job that has just left its nodes waits to begin anew."""
+        job = self._state.rows.jobs[row]
+        self._state.restarts.note(int(job["serial"]), float(job["virtual_s"]))
+        job["state"], job["virtual_s"] = WAITING, 0.0
+        job["pauses"] -= 1
 
     @property
     def policy(self) -> Policy:

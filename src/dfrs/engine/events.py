@@ -32,6 +32,8 @@ class Submit:
     requested_start_s: float = float("nan")
     minimum: float = 0.0
     """The yield the job must have at least while it is on nodes."""
+    restartable: bool = False
+    """Whether it may be ended at any time, to begin anew; see `dfrs.engine.restarts`."""
     last: bool = True
 
 

@@ -4,7 +4,7 @@ Three rules:
 
 (a) Nobody is paused whose memory would stay where it is, because of the node or because a pause of that job was
     refused not long ago, also not for a moment: of jobs there that exchange their nodes, one would have to leave before
-    another comes, if memory is full.
+    another comes, if memory is full. Jobs that may begin anew are ended there instead of paused.
 (b) A job that has started stays in its island: each task that moves, or resumes elsewhere, does so between nodes of
     equal island. One whose move was refused not long ago does not move at all.
 (c) On each node the minimum yields have room: need * minimum, added up over its tasks, is at most its CPU. A node that
@@ -68,7 +68,9 @@ def _everything(snapshot: Snapshot) -> Abilities:
     """Abilities that limit nothing."""
     nodes, slots = len(snapshot.capacity), len(snapshot.task_nodes)
     none = np.zeros(len(snapshot.jobs), np.bool_)
-    return Abilities(np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64), none, none)
+    return Abilities(
+        np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64), none, none, none
+    )
 
 
 def _whole(snapshot: Snapshot, target: Target, traits: Traits) -> Bools:
@@ -136,13 +138,26 @@ def _matched(nodes: Ints, home: Ints, island: Ints) -> Ints | None:
 
 
 def _keep_memory(snapshot: Snapshot, row: int, abilities: Abilities) -> bool:
-    """Whether a running row would keep memory of any of its nodes if it were paused."""
+    """Whether a running row would keep memory of any of its nodes if it were paused, were it for a moment."""
     return bool(abilities.refused[row] or abilities.keeps[snapshot.task_nodes[_tasks(snapshot, row)]].any())
+
+
+def to_be_ended(snapshot: Snapshot, rows: Ints) -> Ints:
+    """Of running rows that are to be paused: those that are ended instead, to begin anew."""
+    abilities = snapshot.abilities
+    if abilities is None or not abilities.restarts.any():
+        return rows[:0]
+    return np.array([row for row in rows.tolist() if _keep_memory(snapshot, row, abilities)], np.int64)
+
+
+def _cannot_go(snapshot: Snapshot, row: int, abilities: Abilities) -> bool:
+    """Whether a running row can be neither paused nor ended."""
+    return not abilities.restarts[row] and _keep_memory(snapshot, row, abilities)
 
 
 def _pauses_what_stays(snapshot: Snapshot, slots: Ints, abilities: Abilities) -> bool:
     """Whether rule (a) is broken by a pause."""
-    return any(_keep_memory(snapshot, row, abilities) for row in _rows(snapshot, slots, RUNNING, placed=False))
+    return any(_cannot_go(snapshot, row, abilities) for row in _rows(snapshot, slots, RUNNING, placed=False))
 
 
 def _on_nodes(snapshot: Snapshot, slots: Ints, each: Floats) -> Floats:
@@ -192,7 +207,7 @@ def _by_parts(snapshot: Snapshot, target: Target, whole: Bools, abilities: Abili
     paused = [
         row
         for row in _rows(snapshot, target.task_nodes, RUNNING, placed=False)
-        if not _keep_memory(snapshot, row, abilities)
+        if not _cannot_go(snapshot, row, abilities)
     ]
     for row in paused:
         room.take(row, slots[_tasks(snapshot, row)], yields[row], -1.0)

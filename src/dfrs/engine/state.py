@@ -11,6 +11,7 @@ from dfrs.engine.event_log import EventLog
 from dfrs.engine.held_jobs import Held, LastIslands
 from dfrs.engine.job_changes import AnswerLog
 from dfrs.engine.refusals import Refusals
+from dfrs.engine.restarts import Restarts
 from dfrs.engine.rows import Rows
 from dfrs.engine.speeds import SpeedsKept
 from dfrs.kernels import ledger
@@ -57,6 +58,7 @@ class State:
         """Of pauses."""
         self.unmovable = Refusals()
         """Refusals of moves."""
+        self.restarts = Restarts()
         self.prices = UNKNOWN_PRICES
         """Of pauses, resumes and moves."""
         self.event_log = EventLog()
@@ -140,7 +142,8 @@ class State:
                 job = jobs[row]
                 home[first[row] : first[row + 1]] = self.last_islands.of(int(job["serial"]), int(job["tasks"]))
         refused, fixed = _frozen(self.refusals.of(jobs)), _frozen(self.unmovable.of(jobs))
-        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), refused, fixed)
+        restarts = _frozen(self.restarts.of(jobs))
+        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), refused, fixed, restarts)
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""
@@ -207,7 +210,7 @@ class State:
     @property
     def _parts(
         self,
-    ) -> Mapping[str, Rows | NodeTable | Held | LastIslands | Refusals | EventLog | AnswerLog | SpeedsKept]:
+    ) -> Mapping[str, Rows | NodeTable | Held | LastIslands | Refusals | Restarts | EventLog | AnswerLog | SpeedsKept]:
         return {
             "rows": self.rows,
             "cluster": self.cluster,
@@ -215,6 +218,7 @@ class State:
             "last_islands": self.last_islands,
             "refusals": self.refusals,
             "unmovable": self.unmovable,
+            "restarts": self.restarts,
             "event_log": self.event_log,
             "answers": self.answers,
             "speeds": self.speeds,

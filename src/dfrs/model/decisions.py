@@ -161,6 +161,8 @@ class Abilities:
     """(R,) jobs that may not be paused anywhere: not long ago their nodes could not free their memory."""
     fixed: Bools
     """(R,) jobs that may not move: not long ago they could not leave their nodes."""
+    restarts: Bools
+    """(R,) jobs that may be ended, to begin anew, where a pause would keep their memory."""
 
     @property
     def retains(self) -> bool:
@@ -236,6 +238,7 @@ class Snapshot:
                 home=_frozen(abilities.home[tasks]),
                 refused=_frozen(abilities.refused[rows]),
                 fixed=_frozen(abilities.fixed[rows]),
+                restarts=_frozen(abilities.restarts[rows]),
             )
         return replace(
             self,

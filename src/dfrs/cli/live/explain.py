@@ -120,6 +120,7 @@ def _show_answer(found: "WitnessAnswer") -> None:
 def _show_story(story: "Story") -> None:
     colours = {
         "pause": "red",
+        "requeue": "red",
         "lost": "red",
         "refused": "red",
         "resume": "green",

@@ -57,6 +57,7 @@ _OF_JOB = {
     "at",
     "array",
     "restart",
+    "restartable",
     "hold",
     "profile",
     "env",
@@ -214,9 +215,10 @@ def submit(
         int | None, typer.Option(help="So many jobs, with DFRS_ARRAY_INDEX from 0.", min=1, show_default=False)
     ] = None,
     restart: Annotated[
-        Literal["never", "on-node-loss"],
-        typer.Option(help="Queue it again, once, when its node is lost, or never."),
+        Literal["never", "on-node-loss", "any-time"],
+        typer.Option(help="Begin it anew, once, when its node is lost; never; or any time its memory is needed."),
     ] = "on-node-loss",
+    restartable: Annotated[bool, typer.Option("--restartable", help="Short for --restart any-time.")] = False,
     hold: Annotated[bool, typer.Option("--hold", help="Let it wait for dfrs release.")] = False,
     profile: Annotated[
         bool, typer.Option("--profile", help="Profile its MPI programs: dfrs farm profile-job.")
@@ -243,6 +245,8 @@ def submit(
 
         dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
     """
+    if restartable and restart == "never":
+        raise InputError("--restartable: says that it may begin anew, and --restart never that it may not: give one")
     place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
     script = read_script(command[0], Path.cwd())
     request = _request(
@@ -258,7 +262,7 @@ def submit(
         start_at=at,
         after=tuple(after or ()),
         array=array,
-        restart=restart,
+        restart="any-time" if restartable else restart,
         held=hold,
         profile=profile,
         directory=str(place),

@@ -50,6 +50,7 @@ _NODE_STATES = {NodeState.UP: "green", NodeState.DRAINING: "yellow"} | dict.from
 )
 _ACTIONS = {
     "pause": "red",
+    "requeue": "red",
     "fail": "red",
     "lost": "red",
     "unhealthy": "red",

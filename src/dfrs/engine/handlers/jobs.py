@@ -82,6 +82,8 @@ def _admit(state: State, event: Submit) -> int:
         event.tasks,
     )
     state.demanding += event.minimum > 0
+    if event.restartable:
+        state.restarts.allow(state.submitted)
     state.count_submission(event.job_id)
     return row
 
@@ -106,6 +108,7 @@ def complete(state: State, event: Complete, row: int) -> Steps:
     state.last_islands.forget(serial)
     state.refusals.pop(serial, None)
     state.unmovable.pop(serial, None)
+    state.restarts.forget(serial)
     state.speeds.forget(serial)
     state.demanding -= minimum > 0
     return ON_COMPLETION if event.last else ()

@@ -26,7 +26,7 @@ from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.state import Decided, State
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import Activity
-from dfrs.model.decisions import Snapshot
+from dfrs.model.decisions import Reason, Snapshot
 from dfrs.model.needs import Revision
 from dfrs.model.run import Action
 
@@ -331,6 +331,8 @@ class ControllerLoop:
             return
         for command, reason in zip(commands, commands.reason.tolist(), strict=True):
             word = _WORDS.get(command.action)
+            if command.action == Action.LOST and reason != Reason.NODE_LOST:
+                word = "requeue"
             job = state.jobs.get(command.job_id)
             if word is None or job is None or job.outcome is not None or command.action == DETACH:
                 continue

@@ -329,8 +329,8 @@ class Planner:
 
     def restarts(self, job: JobRecord) -> bool:
         """Whether it is queued again if it is lost now."""
-        if job.request.restart is Restart.NEVER:
-            return False
+        if job.request.restart is not Restart.ON_NODE_LOSS:
+            return job.request.restart is Restart.ANY_TIME
         return job.attempt == 0 or not any(task.started for task in job.tasks)
 
     def _make_ready(self, plan: ControllerPlan, jobs: Sequence[JobRecord]) -> None:
@@ -406,6 +406,7 @@ class Planner:
             user=state.user_number(job.user),
             requested_start_s=start_s,
             minimum=request.minimum_yield,
+            restartable=request.restart is Restart.ANY_TIME,
         )
 
     def revise(self, plan: ControllerPlan, needs: Mapping[int, float]) -> None:

@@ -30,6 +30,8 @@ class Restart(StrEnum):
     NEVER = "never"
     ON_NODE_LOSS = "on-node-loss"
     """It is queued again, once."""
+    ANY_TIME = "any-time"
+    """It may be ended whenever its memory is needed, and begins anew later, also each time its node is lost."""
 
 
 class JobRequest(ApiModel):

@@ -95,12 +95,12 @@ def _abilities(snapshot: Snapshot) -> Abilities:
 
 
 def _stay(snapshot: Snapshot) -> Bools:
-    """(R,) running jobs that cannot be paused."""
+    """(R,) running jobs that can be neither paused nor ended."""
     kept = _abilities(snapshot).refused.copy()
     on = np.flatnonzero(snapshot.task_nodes >= 0)
     rows = np.searchsorted(snapshot.first, on, side="right") - 1
     kept[rows[_abilities(snapshot).keeps[snapshot.task_nodes[on]]]] = True
-    return kept
+    return kept & ~_abilities(snapshot).restarts
 
 
 def _fixed(able: Abilities) -> Bools:

@@ -198,7 +198,7 @@ class ProcessDriver(SupervisedDriver):
             entries.append(("leave", self.groups.outside))
         # The agent's own affinity is not the task's; the CPU set narrows it, now and after a move.
         every = ",".join(map(str, sorted(cpu_list(read_text("/sys/devices/system/cpu/possible")))))
-        return [*entries, ("affinity", every), ("memory_bytes", str(spec.memory_bytes))]
+        return [*entries, ("affinity", every)]
 
     def _enter(self, task: TaskId) -> list[str]:
         group = self.groups.group(str(task))

@@ -1,4 +1,4 @@
-"""Which tasks have a node's memory, where pauses free it."""
+"""Which tasks have a node's memory."""
 
 import contextlib
 import threading

@@ -126,8 +126,8 @@ class TaskDirectory:
         return dict(unpack(read_text(f"{self.path(task)}/spec")))
 
     def memory_bytes(self, task: TaskId) -> int:
-        """Its memory requirement."""
-        return int(self.spec(task)["memory_bytes"])
+        """Its memory requirement; 0 where a version that did not note it has started the task."""
+        return int(self.spec(task).get("memory_bytes", "0"))
 
     def owner(self, task: TaskId) -> Owner | None:
         """Who has it; None without such a task. Raises DriverError where the file is damaged."""

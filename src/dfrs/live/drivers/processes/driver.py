@@ -169,9 +169,7 @@ class SupervisedDriver(Mechanism):
             self._supervisors[task] = launch(self.files.path(task), lock)
 
     def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> contextlib.AbstractContextManager[None]:
-        """Give a task memory, by default its requirement, where its pauses free it: see `Admission.admitted`."""
-        if not self.frees_memory:
-            return contextlib.nullcontext()
+        """Give a task memory, by default its requirement: see `Admission.admitted`."""
         return self._admission.admitted(task, self._limit(task) if memory_bytes is None else memory_bytes)
 
     def _limit(self, task: TaskId) -> int:

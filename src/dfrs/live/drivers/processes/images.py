@@ -344,7 +344,7 @@ class Images:
                 supervisor.remove(f"{path}/supervisor.pid")
                 launch(path, lock)
             said = ""
-            with room(enter, int(self.files.spec(task).get("memory_bytes", "0"))):
+            with room(enter, self.files.memory_bytes(task)):
                 for own_space in (taken(manifest.numbers), True):
                     said = self._try(task, place, manifest, image, enter, own_space, timeout_s)
                     # A number may have been taken meanwhile.

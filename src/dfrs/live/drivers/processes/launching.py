@@ -33,6 +33,7 @@ def entries_of(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]
     added = {"DFRS_JOB_ID": str(task.job), "DFRS_RANK": str(task.rank), "DFRS_TASKS": str(spec.tasks)}
     added |= {"DFRS_PEERS": ",".join(spec.peers), "DFRS_NODE": node}
     entries = [("directory", spec.directory), ("output_bytes", str(spec.output_bytes))]
+    entries.append(("memory_bytes", str(spec.memory_bytes)))
     entries += [("command", word) for word in spec.command]
     entries += [("environment", f"{name}={value}") for name, value in (spec.environment | added).items()]
     if spec.account is not None:

@@ -8,7 +8,7 @@ const DRAWN = 60;
 const TOGETHER_S = 0.05;
 const NAMED = 8;
 const GOOD = new Set(["start", "resume", "release", "join", "undrain", "finish", "done"]);
-const BAD = new Set(["fail", "lost", "cancel", "silent", "unhealthy", "pause", "refused"]);
+const BAD = new Set(["fail", "lost", "cancel", "silent", "unhealthy", "pause", "requeue", "refused"]);
 
 const link = (job) => h("a", { href: `#job=${job}` }, `job ${job}`);
 const commas = (nodes) => nodes.flatMap((node, k) => (k ? [", ", node] : [node]));
