@@ -3,7 +3,8 @@
 Two nodes share a CPU of this machine by weights, and a filler of the least weight keeps each busy, so that it neither
 gets more than its half nor needs a quota, under which the kernel keeps weights less exactly. Needs root and control
 groups of version 1. The traces' time runs `--speed` times as fast, and so do the phases of discovery. The same traces
-are simulated beside it. Yields are what the programs themselves measured, in windows of `WINDOW_S`.
+are simulated beside it. Yields are what the programs themselves measured, in windows of `WINDOW_S`. With `--beside`
+programs that are no tasks compute all the time, each on a CPU, which the simulation does not know.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from tests.live_processes import GROUPS, LiveCluster
+from tests.received_scene import beside
 
 from benchmarks.common import console
 from benchmarks.online import table
@@ -94,15 +96,15 @@ def steps_of(need: np.ndarray, speed: float) -> list[list[float]]:
     return [[float(second) / speed, float(need[second])] for second in at]
 
 
-def real(method: Method, hogs: int, seed: int, speed: float) -> tuple[float, float, int]:
-    """(average minimum yield, minimum average yield, migrations) of programs on this machine."""
+def real(method: Method, hogs: int, seed: int, speed: float, outside: int = 0) -> tuple[float, float, int]:
+    """(average minimum yield, minimum average yield, migrations) of programs on this machine, beside others."""
     scene = _case(hogs, seed).scene()
     seconds = TRACE_S / speed
     with tempfile.TemporaryDirectory() as name:
         options = ("--discovery", method.discovery, "--report-every", "0.25", *settings(method.discovery, speed))
         directory = Path(name)
         cluster = LiveCluster(directory, nodes=NODES, policy=method.policy, serve=options, cores=NODE_CORES)
-        with cluster, _halves(cluster):
+        with cluster, _halves(cluster), beside(outside, pinned=True):
             start = time.time() + START_S
             jobs = _submit_all(cluster, directory, start, speed, scene.need, scene.node)
             time.sleep(max(0.0, start + seconds + 1.0 - time.time()))
@@ -190,15 +192,18 @@ def simulated(method: Method, hogs: int, seed: int) -> tuple[float, float]:
 
 
 def main(
-    scenes: Iterable[str] = SCENES, methods: Sequence[str] = (), seeds: Sequence[int] = SEEDS, speed: float = SPEED
+    scenes: Iterable[str] = SCENES,
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = SEEDS,
+    speed: float = SPEED,
+    outside: int = 0,
 ) -> None:
     """Means over the seeds of these methods (default: all) in these scenes. All takes two hours and forty minutes."""
     chosen = [method for method in METHODS if not methods or method.name in methods]
     for label in scenes:
         made = table(
             f"{label}; {NODES} nodes of {NODE_CORES:g} CPU, {TRACE_S / 60:g} minutes of traces in "
-            f"{TRACE_S / 60 / speed:g}; "
-            f"mean of {len(seeds)} traces",
+            f"{TRACE_S / 60 / speed:g}; {outside} programs beside; mean of {len(seeds)} traces",
             "method",
             "avg min yield: real",
             "simulated",
@@ -207,16 +212,18 @@ def main(
             "migrations",
         )
         for method in chosen:
-            rows = [_both(label, method, seed, speed) for seed in seeds]
+            rows = [_both(label, method, seed, speed, outside) for seed in seeds]
             least, least_s, mean, mean_s, moves = np.mean(rows, axis=0)
             made.add_row(method.name, f"{least:.3f}", f"{least_s:.3f}", f"{mean:.3f}", f"{mean_s:.3f}", f"{moves:g}")
         console.print()
         console.print(made)
 
 
-def _both(label: str, method: Method, seed: int, speed: float) -> tuple[float, float, float, float, int]:
+def _both(
+    label: str, method: Method, seed: int, speed: float, outside: int
+) -> tuple[float, float, float, float, int]:
     """Average minimum yield, real and simulated; minimum average yield, likewise; migrations."""
-    least, mean, moves = real(method, SCENES[label], seed, speed)
+    least, mean, moves = real(method, SCENES[label], seed, speed, outside)
     least_s, mean_s = simulated(method, SCENES[label], seed)
     console.print(
         f"{label}, {method.name}, trace {seed}: {least:.3f}, {mean:.3f}; simulated {least_s:.3f}, {mean_s:.3f}"
@@ -230,4 +237,5 @@ if __name__ == "__main__":
     parser.add_argument("--methods", nargs="+", choices=[method.name for method in METHODS], default=[])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--speed", type=float, default=SPEED)
+    parser.add_argument("--beside", dest="outside", type=int, default=0, help="programs that compute and are no tasks")
     main(**vars(parser.parse_args()))

@@ -46,10 +46,12 @@ class Observed:
 
 
 @contextmanager
-def beside(threads):
-    """So many programs that are no tasks compute all the time."""
+def beside(threads, *, pinned=False):
+    """So many programs that are no tasks compute all the time, anywhere or each on a CPU."""
     others = [subprocess.Popen([sys.executable, "-c", "while True:\n    sum(range(5000))"]) for _ in range(threads)]
     try:
+        for k, each in enumerate(others if pinned else ()):
+            os.sched_setaffinity(each.pid, {k % os.cpu_count()})
         yield
     finally:
         for each in others:
