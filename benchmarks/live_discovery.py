@@ -219,9 +219,7 @@ def main(
         console.print(made)
 
 
-def _both(
-    label: str, method: Method, seed: int, speed: float, outside: int
-) -> tuple[float, float, float, float, int]:
+def _both(label: str, method: Method, seed: int, speed: float, outside: int) -> tuple[float, float, float, float, int]:
     """Average minimum yield, real and simulated; minimum average yield, likewise; migrations."""
     least, mean, moves = real(method, SCENES[label], seed, speed, outside)
     least_s, mean_s = simulated(method, SCENES[label], seed)
