@@ -60,7 +60,7 @@ def test_stretches_and_shares_beside_a_load_from_outside(tmp_path):
     for each in found.values():
         # A second at the most is before the first look and after the last one.
         assert each.virtual_s == pytest.approx(each.alone_s, rel=0.05, abs=1.0), each
-        assert abs(each.off) < 0.1, each
+        assert abs(each.off) < 0.05, each
 
 
 def test_a_program_of_unknown_need_does_not_starve(pair):
