@@ -46,9 +46,11 @@ class Observed:
 
 
 @contextmanager
-def beside(threads):
-    """So many programs that are no tasks compute all the time."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True:\n    sum(range(5000))"]) for _ in range(threads)]
+def beside(threads, cpu=None):
+    """So many programs that are no tasks compute all the time, on one CPU where that is given."""
+    pin = "" if cpu is None else f"import os\nos.sched_setaffinity(0, [{cpu}])\n"
+    program = f"{pin}while True:\n    sum(range(5000))"
+    others = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(threads)]
     try:
         yield
     finally:
