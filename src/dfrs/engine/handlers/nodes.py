@@ -118,7 +118,7 @@ def _fit(state: State, node: int) -> Commands:
         after = promised + (yields - promised) * ((room - kept) / (given - kept))
     commands = NOTHING
     for row, yield_ in zip(rows[after < yields].tolist(), after[after < yields].tolist(), strict=True):
-        job = state.rows.jobs[row]
+        job = state.rows.jobs[int(row)]
         job["yield_"] = yield_
         commands = joined(commands, one(Action.SHARE, job, yield_, Reason.LESS_LEFT))
     state.event_log.append(state.now_s, commands)

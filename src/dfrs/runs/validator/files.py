@@ -197,13 +197,13 @@ def read_settings(path: Path) -> RunSettings:
     if fields.get("format") != "dfrs-run/1":
         raise fields.fail("format", fields.get("format"), '"dfrs-run/1"')
     latency_s, per_memory_s = _penalty(fields)
-    refused = fields.items("refused")
+    capacity, refused = _capacity(fields), fields.items("refused")
     if not all(isinstance(name, int) and not isinstance(name, bool) for name in refused):
         raise fields.fail("refused", refused, "job numbers")
     return RunSettings(
         complete=fields.flag("complete"),
-        capacity=_capacity(fields),
-        left=_left(fields),
+        capacity=capacity,
+        left=_left(fields, len(capacity)),
         latency_s=latency_s,
         per_memory_s=per_memory_s,
         exclusive=fields.flag("configuration.exclusive", False),
@@ -253,9 +253,8 @@ def _capacity(fields: Fields) -> list[tuple[float, float]]:
     return [(float(cpu), float(memory)) for cpu, memory in rows]
 
 
-def _left(fields: Fields) -> list[tuple[float, int, float]]:
+def _left(fields: Fields, nodes: int) -> list[tuple[float, int, float]]:
     rows = fields.items("configuration.capacity_left", [])
-    nodes = fields.get("configuration.nodes")
     for k, row in enumerate(rows):
         whole = isinstance(row, list) and len(row) == 3 and type(row[1]) is int and 0 <= row[1] < nodes
         if not whole or not is_amount(row[2]) or isinstance(row[0], bool) or not isinstance(row[0], int | float):
