@@ -136,6 +136,22 @@ def test_nodes_of_the_same_cpus_take_nothing_from_each_other(tmp_path):
     virtually(story)
 
 
+def test_tasks_of_a_node_that_is_away_are_no_other_programs(tmp_path):
+    async def story():
+        async with beside(tmp_path, cpus=0.5) as live:
+            for each in live.nodes.values():
+                each.cpu_numbers = (0,)
+            jobs = [await live.submit(cpu_cores=0.5) for _ in range(2)]
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+            await pass_time(live, 5)
+            live.nodes["n1"].cut()
+            await pass_time(live, 60)
+            assert not revisions(live)
+
+    virtually(story)
+
+
 def test_minimum_yields_are_kept_in_part_and_that_is_said(tmp_path):
     async def story():
         async with beside(tmp_path, nodes=1) as live:

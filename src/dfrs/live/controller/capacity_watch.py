@@ -37,14 +37,17 @@ class CapacityWatch:
         self._revisions: dict[int, Revisions] = {}
         self._due: dict[int, float] = {}
 
-    def look(self) -> None:
-        """Take in what nodes have reported."""
+    def look(self, used: Mapping[int, float]) -> None:
+        """Take in what nodes have reported; `used`: cores that tasks use, by node."""
         state = self._state
         if state.exclusive:
             return
-        now_s, used = state.now_s(), views.used_by_node(state)
+        now_s = state.now_s()
         for same, nodes in self._groups().items():
-            report_s = max(node.load.last[0] for node in nodes if node.load.last is not None)
+            times = [node.load.last[0] for node in nodes if node.load.last is not None and node.link is not None]
+            if not times:
+                continue
+            report_s = max(times)
             before_s, before_report_s = self._seen.get(same, (now_s, None))
             if report_s == before_report_s:
                 continue
@@ -53,11 +56,10 @@ class CapacityWatch:
                 self._estimate(same, nodes, used, now_s, min(LONGEST_S, now_s - before_s))
 
     def _groups(self) -> Mapping[views.Processors, Sequence[NodeRecord]]:
-        """Nodes that report now, by the CPUs that they have."""
+        """Nodes by the CPUs that they have. Those whose agents are away are among them: their tasks may run on."""
         groups: dict[views.Processors, list[NodeRecord]] = {}
         for node in self._state.nodes:
-            known = node.link is not None and node.load.last is not None and self._sized(node)
-            if known and node.condition is not Condition.DOWN and node.hello.abilities.shares != NICE:
+            if node.load.last is not None and node.condition is not Condition.DOWN and self._sized(node):
                 groups.setdefault(views.processors(node), []).append(node)
         return groups
 
@@ -83,19 +85,22 @@ class CapacityWatch:
             least = min(in_force.values())
             estimate = self._estimates[same] = LeftEstimate(least, 1.0 if least < 1.0 else 0.0)
         own = {node.number: used.get(node.number, 0.0) for node in nodes}
+        told = [node for node in nodes if node.link is not None]
         total = sum(own.values())
         use = CpuUse(
             cpus=float(len(same[1])),
             declared=sum(node.hello.cpus for node in nodes),
             used=total,
             wanted=total,
-            busy=max(node.load.busy_cores for node in nodes),
-            steal=max(node.load.steal_cores for node in nodes),
+            busy=max(node.load.busy_cores for node in told),
+            steal=max(node.load.steal_cores for node in told),
         )
         if use.others + use.steal > SLIGHT * use.size:
             use = replace(use, wanted=sum(self._wanted(node, own[node.number]) for node in nodes))
         part = estimate.observe(seconds, use)
-        for node in nodes:
+        for node in told:
+            if node.hello.abilities.shares == NICE:
+                continue
             # A node that is held to its capacity gets all of it, whatever is left for those that it shares CPUs with.
             has = max(part, min(1.0, own[node.number] / node.hello.cpus))
             revisions = self._revisions.setdefault(node.number, Revisions())

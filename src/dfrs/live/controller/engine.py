@@ -381,7 +381,8 @@ class ControllerLoop:
 
     def _tick(self, now: float) -> None:
         state = self.state
-        row = state.activity.point(views.point(state, now))
+        used = views.used_by_node(state)
+        row = state.activity.point(views.point(state, now, used))
         if row is not None:
             self._rows.append((tables.ADD_POINT, row))
         for name, job in state.jobs.items():
@@ -389,7 +390,7 @@ class ControllerLoop:
             if not job.registered and start_at is not None and start_at <= now:
                 state.candidates.setdefault(name)
         self.lifecycle.starts.look()
-        self._capacities.look()
+        self._capacities.look(used)
         if self._bound is not None and (self._bounding is None or self._bounding.done()):
             self._bounding = asyncio.create_task(self._find_bound(self._bound))
 

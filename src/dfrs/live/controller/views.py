@@ -572,8 +572,8 @@ def _cluster_left(nodes: Sequence[Node]) -> float | None:
     return math.fsum(each.cpus if each.left_cores is None else each.left_cores for each in there)
 
 
-def point(state: State, now: float) -> TimePoint:
-    """This instant, as `cluster` has it."""
+def point(state: State, now: float, used: Mapping[int, float] | None = None) -> TimePoint:
+    """This instant, as `cluster` has it. `used`: as `used_by_node`, where that is known already."""
     found = yields(state)
     least, median, jain = happiness(found)
     return TimePoint(
@@ -584,5 +584,5 @@ def point(state: State, now: float) -> TimePoint:
         bound=bound(state, least),
         running=len(found),
         waiting=sum(1 for record in state.jobs.values() if record.outcome is None) - len(found),
-        used_cores=math.fsum(used_by_node(state).values()),
+        used_cores=math.fsum((used_by_node(state) if used is None else used).values()),
     )
