@@ -104,7 +104,7 @@ def real(method: Method, hogs: int, seed: int, speed: float, outside: int = 0) -
         options = ("--discovery", method.discovery, "--report-every", "0.25", *settings(method.discovery, speed))
         directory = Path(name)
         cluster = LiveCluster(directory, nodes=NODES, policy=method.policy, serve=options, cores=NODE_CORES)
-        with cluster, _halves(cluster), beside(outside, pinned=True):
+        with cluster, _halves(cluster), beside(outside, cpus=range(os.cpu_count() or 1)):
             start = time.time() + START_S
             jobs = _submit_all(cluster, directory, start, speed, scene.need, scene.node)
             time.sleep(max(0.0, start + seconds + 1.0 - time.time()))

@@ -15,7 +15,7 @@ from dfrs.engine.events import Change, Complete, Hold, MoveRefused, PauseRefused
 from dfrs.engine.refusals import REFUSED_S
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
-from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange
+from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange
 from dfrs.model.run import Action
 
 TOLERANCE = 2e-9
@@ -43,6 +43,8 @@ class Site:
     """What pauses, resumes and moves cost changes."""
     restarts: bool = False
     """Some jobs may be ended, to begin anew."""
+    outside: bool = False
+    """Programs that are no jobs use CPU of nodes."""
 
 
 @dataclass
@@ -71,6 +73,9 @@ class Executor:
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
         self.capacity: list[list[float]] = []
+        self.left: list[float] = []
+        """CPU of each node that others leave."""
+        self.exclusive = False
         self.open: list[bool] = []
         self.island: list[int] = []
         self.frees: list[bool] = []
@@ -87,11 +92,15 @@ class Executor:
             self.jobs[event.job_id].held = isinstance(event, Hold)
         elif isinstance(event, Join):
             self.capacity.append([event.cpu, event.memory])
+            self.left.append(event.cpu)
             self.open.append(event.open)
             self.island.append(event.island)
             self.frees.append(event.pause_frees_memory)
         elif isinstance(event, Capacity):
             self.capacity[event.node] = [event.cpu, event.memory]
+            self.left[event.node] = event.cpu
+        elif isinstance(event, CapacityLeft):
+            self.left[event.node] = event.cpu
         elif isinstance(event, NodeChange):
             self.open[event.node] = event.condition is Condition.UP
             if event.condition is Condition.DOWN:
@@ -195,7 +204,8 @@ class Executor:
         for job in self.jobs.values():
             if job.running:
                 np.add.at(used, list(job.nodes), job.need * job.yield_)
-        assert (used <= np.array(self.capacity).reshape(-1, 2)[:, 0] + TOLERANCE).all(), "CPU is overcommitted"
+        most = np.array(self.capacity).reshape(-1, 2)[:, 0] if self.exclusive else np.array(self.left)
+        assert (used <= most + TOLERANCE).all(), "CPU is overcommitted"
 
     def check(self, core: Core) -> None:
         """The core's account is this one."""
@@ -267,6 +277,9 @@ class History:
         world, kind = self.executor, int(self.rng.integers(20))
         free = [name for name, job in world.jobs.items() if not job.held]
         held = [name for name, job in world.jobs.items() if job.held]
+        if kind in (7, 11, 13) and world.open and self.site.outside:
+            several = self.pick([1, 1, 2])
+            return [self.less_left(last=k == several - 1 or self.rng.random() < 0.2) for k in range(several)]
         if kind < 6 or not world.jobs:
             several = self.pick([1, 1, 2, 4])
             return [self.submit(now_s, last=k == several - 1) for k in range(several)]
@@ -295,6 +308,11 @@ class History:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]
         return [Wake()]
+
+    def less_left(self, *, last: bool) -> CapacityLeft:
+        node = int(self.rng.integers(len(self.executor.open)))
+        part = self.pick([0.05, 0.3, 0.55, 0.8, 1.0, 1.0])
+        return CapacityLeft(node, part * self.executor.capacity[node][0], last)
 
     def move_events(self) -> list[object]:
         world = self.executor
@@ -334,7 +352,7 @@ def drive(core: Core, seed: int, site: Site, steps: int = 120):
     """Run a random history; (record of (time, document, digest), events with their commands)."""
     history = History(np.random.default_rng(seed), site)
     world, now_s, record, log = history.executor, 0.0, [], []
-    exclusive = core.traits.exclusive
+    exclusive = world.exclusive = core.traits.exclusive
 
     def handle(event) -> None:
         decisions, world.now_s = core.decisions, now_s

@@ -54,7 +54,8 @@ def fill(state, rng, jobs, nodes):
     names = snapshot.jobs["id"].tolist()
     prices = Prices(*(round(float(each), 3) for each in rng.random(3)))
     object.__setattr__(snapshot, "prices", prices)
-    state.picture = SnapshotCopy(snapshot, None, dict(zip(names, range(len(names)), strict=True)))
+    left = rng.choice([1.0, 1.0, 0.55, 0.05], size=nodes)
+    state.picture = SnapshotCopy(snapshot, None, dict(zip(names, range(len(names)), strict=True)), left)
     for verb in state.prices.samples:
         state.prices._measured[verb].extend(rng.random(int(rng.integers(4))))
     state.bound = None if rng.random() < 0.2 else float(rng.random())

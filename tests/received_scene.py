@@ -46,12 +46,12 @@ class Observed:
 
 
 @contextmanager
-def beside(threads, *, pinned=False):
-    """So many programs that are no tasks compute all the time, anywhere or each on a CPU."""
+def beside(threads, cpus=()):
+    """So many programs that are no tasks compute all the time, anywhere or on these CPUs in turn."""
     others = [subprocess.Popen([sys.executable, "-c", "while True:\n    sum(range(5000))"]) for _ in range(threads)]
     try:
-        for k, each in enumerate(others if pinned else ()):
-            os.sched_setaffinity(each.pid, {k % os.cpu_count()})
+        for k, each in enumerate(others if cpus else ()):
+            os.sched_setaffinity(each.pid, {cpus[k % len(cpus)]})
         yield
     finally:
         for each in others:

@@ -77,6 +77,8 @@ def check_nodes(seen, page):
         assert row["figures"][0] == f"used {two(node.used_cores)} · granted {two(node.granted_cores)}"
         others = (node.outside_cores or 0.0) > NOTICEABLE * node.cpus
         assert (f"others use {two(node.outside_cores)}" in row["figures"]) == others
+        left = None if node.left_cores is None else f"{two(node.left_cores)} left"
+        assert [each for each in row["figures"] if each.endswith(" left")] == ([] if left is None else [left])
         assert row["figures"][-1].startswith(f"of {cores(node.cpus)} cores")
         assert len(row["tasks"]) == len(node.tasks)
         for task, words in zip(node.tasks, row["tasks"], strict=True):

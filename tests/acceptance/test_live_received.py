@@ -71,6 +71,12 @@ def test_a_program_of_unknown_need_does_not_starve(pair):
     assert unknown_s > 0.8 * declared_s, found
 
 
+def least_part_granted(seen):
+    """Of what is left of its node, by any task."""
+    left = {node.name: node.cpus if node.left_cores is None else node.left_cores for node in seen.nodes}
+    return min(job.yield_granted / left[job.nodes[0]] for job in seen.jobs)
+
+
 def test_what_a_job_leaves_is_used_at_once(pair):
     short = submit(pair, FOR, 8, 1.0)
     (there,) = when(pair, short, {JobState.RUNNING}).nodes
@@ -86,7 +92,28 @@ def test_what_a_job_leaves_is_used_at_once(pair):
     assert moved[0].time - ended.ended_at < 2.0
     assert other != (there,)
     # The other task's share grows when the moved one has left its node, which is after the move began.
-    wait_until(lambda: min(pair.job(job).yield_granted for job in stays) > 0.95, "full shares")
+    # The load from outside may have become known by then: full is what it leaves of a node.
+    wait_until(lambda: least_part_granted(pair.snapshot()) > 0.95, "full shares")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_more_jobs_go_to_the_node_whose_cpu_no_other_program_uses(tmp_path):
+    state = tmp_path / "state"
+    first_cpu = min(os.sched_getaffinity(0))
+    with beside(2, cpus=[first_cpu]), cluster(state, nodes=2), Client(read_client_file(state), timeout_s=60.0) as client:
+        jobs = [submit(client, FOR, 3600, 1.0) for _ in range(2)]
+        for job in jobs:
+            when(client, job, {JobState.RUNNING})
+        # Nodes own the CPUs in their order.
+        loaded, free = (node.name for node in client.nodes())
+        left = wait_until(lambda: {node.name: node.left_cores for node in client.nodes()}[loaded], "less left", 120.0)
+        assert left < 0.7, left
+        (said,) = (each.why for each in client.activity() if (each.action, each.node) == ("capacity", loaded))
+        assert said.endswith("programs beside the cluster's use the rest")
+        jobs.append(submit(client, FOR, 3600, 1.0))
+        when(client, jobs[-1], {JobState.RUNNING})
+        wait_until(lambda: [client.job(job).nodes for job in jobs].count((free,)) == 2, "two on the free node")
 
 
 def test_all_displays_of_an_instant_agree(pair):

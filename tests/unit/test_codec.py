@@ -15,7 +15,7 @@ from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Un
 from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import InputError
-from dfrs.model.nodes import Capacity, Condition, Join, NodeChange
+from dfrs.model.nodes import Capacity, CapacityLeft, Condition, Join, NodeChange
 from tests.live_events import Site, drive
 from tests.small_policies import FairShare, Mover
 
@@ -30,6 +30,7 @@ EVENTS = st.one_of(
     st.builds(Unhold, whole),
     st.builds(Join, real, real, whole, st.booleans()),
     st.builds(Capacity, whole, real, real),
+    st.builds(CapacityLeft, whole, real, st.booleans()),
     st.builds(NodeChange, whole, st.sampled_from(Condition), st.booleans()),
     st.builds(Prices, real, real, real),
     st.lists(st.tuples(whole, real)).map(
@@ -57,7 +58,7 @@ def test_every_event_comes_back_to_the_bit(event):
 
 def test_every_event_has_a_name():
     assert {type(event) for event in (decode({"event": "wake"}), Wake())} == {Wake}
-    assert len(set(KINDS.values())) == len(KINDS) == 18
+    assert len(set(KINDS.values())) == len(KINDS) == 19
 
 
 def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers():

@@ -31,6 +31,9 @@ SITES = {
     "refused pauses": Site(islands=2, frees=(True, True, True, False), refusals=True),
     "one island, refused pauses": Site(refusals=True, minimum=False),
     "jobs that begin anew": Site(islands=2, frees=(True, False, False), refusals=True, restarts=True),
+    "others use CPU": Site(outside=True),
+    "others use CPU, kept memory": Site(islands=2, frees=(True, False), outside=True, refusals=True),
+    "others use CPU, dedicated": Site(outside=True, dedicated=True),
     "refused moves": Site(refusals=True, moves=True, changes=False),
     "refused moves, islands": Site(islands=2, frees=(True, True, False), moves=True, changes=False),
 }
@@ -40,7 +43,7 @@ def policy(name):
     return {"Mover": Mover, "FairShare": FairShare}[name]() if name in {"Mover", "FairShare"} else find_policy(name)
 
 
-ALIKE = Site(alike=True, islands=2, frees=(True, False), dedicated=True)
+ALIKE = Site(alike=True, islands=2, frees=(True, False), dedicated=True, outside=True)
 
 
 @pytest.mark.parametrize("name", ["Delayed-LOS", "Hybrid-LOS-E", "EASY-DE"])

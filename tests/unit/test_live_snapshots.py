@@ -16,7 +16,7 @@ from dfrs.cli.views import live as shown
 from dfrs.live.api.routes import SEQUENCE, create_app
 from dfrs.live.controller import cluster_snapshots, views
 from dfrs.live.controller.activity import ActivityFeed
-from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, Job, JobState, Node, shown_yield
+from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, Job, JobState, Node, NodeState, shown_yield
 from dfrs.testing import InMemoryCluster, make_controller
 from tests.live_states import NOW, Clock, fill, random_controller
 
@@ -27,6 +27,10 @@ CLOSE = 1e-9
 
 def close(one, other):
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=CLOSE)
+
+
+def left_of(node):
+    return node.cpus if node.left_cores is None else node.left_cores
 
 
 def check_agreement(state, seen):
@@ -44,6 +48,11 @@ def check_agreement(state, seen):
         ended = state.ended_counts[where]
         assert cluster.jobs[where] == ended + sum(job.state is where for job in jobs)
     assert sum(cluster.nodes.values()) == len(nodes)
+    there = [node for node in nodes if node.state is not NodeState.LOST]
+    assert all(node.left_cores is None or 0.0 < node.left_cores < node.cpus for node in nodes)
+    assert (cluster.left_cores is None) == all(node.left_cores is None for node in there)
+    if cluster.left_cores is not None:
+        assert close(cluster.left_cores, sum(left_of(node) for node in there))
     assert close(cluster.used_cores, sum(job.used_cores or 0.0 for job in jobs))
     by_job = {}
     for node in nodes:
@@ -119,6 +128,8 @@ def check_nodes(seen, text):
         assert f"{node.used_cores:.2f} of {show_cores(node.cpus)}" in row
         if (node.outside_cores or 0.0) > 0.05 * node.cpus:
             assert f" {node.outside_cores:.2f} " in row
+        less = f"{node.name} counts as {left_of(node):.2f} of {show_cores(node.cpus)} cores: others use the rest"
+        assert (less in lines) == (node.left_cores is not None)
         for task in node.tasks:
             used = "" if task.used_cores is None else f", {task.used_cores:.2f} used"
             what = "paused" if task.paused else f"{task.share_cores:.2f} cores granted{used}"
@@ -148,7 +159,9 @@ def check_terminal(seen):
         screen = printed(shown.frame(seen, (), width, 1000), width=width)
         check_queue(seen, screen, wide=width == 120)
         check_words(seen.cluster, screen)
-        assert f"CPU: {seen.cluster.used_cores:.2f} of " in " ".join(screen.split())
+        cores = f"CPU: {seen.cluster.used_cores:.2f} of {show_cores(seen.cluster.cpus)} cores"
+        left = "" if seen.cluster.left_cores is None else f", {seen.cluster.left_cores:.2f} left"
+        assert f"{cores}{left}" in " ".join(screen.split())
     for job in seen.jobs:
         check_show(job)
 
@@ -190,6 +203,7 @@ async def check_api(controller, seen, client):
         ("dfrs_jain_index", seen.cluster.jain),
         ("dfrs_minimum_yield_bound", seen.cluster.bound),
         ("dfrs_used_cores", seen.cluster.used_cores),
+        ("dfrs_left_cores", seen.cluster.cpus if seen.cluster.left_cores is None else seen.cluster.left_cores),
         ("dfrs_unmeasured_yields", seen.cluster.unmeasured),
     ):
         assert (float(found[name]) if name in found else None) == value

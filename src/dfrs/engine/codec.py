@@ -38,7 +38,7 @@ from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
+from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
     {
@@ -52,6 +52,7 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "revise": Revise,
         "join": Join,
         "capacity": Capacity,
+        "capacity_left": CapacityLeft,
         "pause_ability": PauseAbility,
         "prices": Prices,
         "hold": Hold,

@@ -165,9 +165,13 @@ class Core:
         return self._state.traits
 
     def hand_over(self, policy: Policy) -> None:
-        """Let another policy decide from here on. It is to be asked at once, not when the one before wanted to be."""
+        """Let another policy decide from here on. It is to be asked at once, not when the one before wanted to be.
+
+        What is left of nodes is to be told anew: one that is exclusive gave out more than that.
+        """
         state = self._state
         state.policy = policy
+        state.cluster.forget_left()
         state.wake_at_s = state.now_s if np.isfinite(state.now_s) else None
 
     @property
@@ -211,8 +215,13 @@ class Core:
 
     @property
     def capacity(self) -> Floats:
-        """(N, 2) CPU and memory of each node, held jobs or not."""
+        """(N, 2) CPU and memory of each node, held jobs or not, whatever else uses it."""
         return self._state.cluster.capacity
+
+    @property
+    def left(self) -> Floats:
+        """(N,) CPU of each node that is left for tasks, as it was last told."""
+        return self._state.cluster.left
 
     @property
     def frees_memory(self) -> Bools:

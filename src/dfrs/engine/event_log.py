@@ -40,6 +40,7 @@ _TEXTS = {
     Reason.GAVE_BACK: "the memory for it could not be freed",
     Reason.NOT_MOVED: "it could not leave its nodes: it goes on there",
     Reason.BALANCED: "moved so that the least yields rise",
+    Reason.LESS_LEFT: "less CPU is left of its node",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.nodes import Capacity, IslandsJoined, Join, NodeChange, PauseAbility
+from dfrs.model.nodes import Capacity, CapacityLeft, IslandsJoined, Join, NodeChange, PauseAbility
 
 Speeds = Annotated[Floats, "a row a sub-cluster: spread, co-located"]
 """(C, 2) speeds of a job on each partition, as `dfrs.model.hardware.HardwareView.speed` has them."""
@@ -162,6 +162,7 @@ Event = (
     | Revise
     | Join
     | Capacity
+    | CapacityLeft
     | PauseAbility
     | IslandsJoined
     | Prices

@@ -105,10 +105,12 @@ class State:
     def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.
 
-        Memory that held jobs keep is not there to be given out. To an exclusive policy, whose jobs have nodes for
-        themselves, the nodes with such memory are closed instead, and nodes that were alike still are.
+        CPU that others use, and memory that held jobs keep, is not there to be given out. To an exclusive policy, whose
+        jobs have nodes for themselves, nodes have all of their CPU, and those with such memory are closed instead:
+        nodes that were alike still are.
         """
-        capacity, is_open = self.cluster.capacity, self.cluster.open
+        cluster = self.cluster
+        capacity, is_open = cluster.capacity if self.traits.exclusive else cluster.in_force, cluster.open
         if self.held.resident:
             if self.traits.exclusive:
                 is_open = _frozen(is_open & ~self.held.on(len(is_open)))

@@ -16,6 +16,7 @@ import dfrs
 from dfrs.bounds.stretch import stretch_bound
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
+from dfrs.model.nodes import CapacityLeft, NodeChange
 from dfrs.model.run import Run
 from dfrs.model.writing import write_bytes
 from dfrs.policies.names import find_policy
@@ -56,13 +57,17 @@ class SimulationTask:
             penalty.seconds,
             penalty.bytes_per_s,
             penalty.node_bytes,
-            [(at, change.node, change.condition.value) for at, change in settings.node_events],
+            [(at, change.node, _becomes(change)) for at, change in settings.node_events],
         ]
         if settings.command_limit is not None:
             parts.append(settings.command_limit)
         if (settings.pauses, settings.moves) != (FREE, ANYWHERE):
             parts.append([settings.pauses, settings.moves, list(settings.hosts or ())])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _becomes(change: NodeChange | CapacityLeft) -> str | float:
+    return change.cpu if isinstance(change, CapacityLeft) else change.condition.value
 
 
 def directories(workloads: list[Workload], policies: list[str], output: Path) -> dict[tuple[int, int], Path]:

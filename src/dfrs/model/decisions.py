@@ -72,7 +72,8 @@ class Cause(IntEnum):
     COMPLETION = 1
     WAKE = 2
     NODES = 3
-    """Nodes came, went or came back; or of several jobs submitted at once, those before the last are to be placed."""
+    """Nodes came, went or came back, or more or less of their CPU is left; or of several jobs submitted at once, those
+    before the last are to be placed."""
     COMMAND = 4
     """A user's command on a job was granted."""
     NEEDS = 5
@@ -137,6 +138,8 @@ class Reason(IntEnum):
     """It could not leave its nodes: it goes on there."""
     BALANCED = 27
     """Moved so that the least yields rise."""
+    LESS_LEFT = 28
+    """Programs that are no jobs use more of its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,7 @@ class Snapshot:
     subject: int
     """Row of the job just submitted, or held no longer and without nodes; or -1."""
     capacity: Floats
-    """(N, 2) CPU and memory of each node, 1 on the reference node."""
+    """(N, 2) CPU and memory of each node, 1 on the reference node: what is left of them for jobs."""
     open: Bools
     """(N,) whether tasks may come to a node; a closed one is down, or only keeps what it has."""
     jobs: Jobs

@@ -79,6 +79,21 @@ class Capacity:
     memory: float
 
 
+@dataclass(frozen=True, slots=True)
+class CapacityLeft:
+    """Of a node's CPU so much is left for its tasks from now on: programs that are no jobs use the rest, or no more do.
+
+    Memory is as before, and jobs stay. What they have together is made to fit at once, and the policy is asked, unless
+    this is not the `last` node of which that is said at its instant. To an exclusive policy, whose jobs have all of
+    their need or nothing, it changes nothing.
+    """
+
+    node: int
+    cpu: float
+    """Above 0, and at most the node's capacity, in the same unit."""
+    last: bool = True
+
+
 def most_tasks(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> float:
     """How many tasks of that kind nodes of `capacity` (N, 2) hold by their memory and, if `exclusive`, by full need."""
     room = np.full(len(capacity), np.inf)

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Literal
 
 from dfrs.engine.events import Change, Complete, Event, Submit, Wake
-from dfrs.model.nodes import NodeChange
+from dfrs.model.nodes import CapacityLeft, NodeChange
 
 Order = Literal["completions-first", "submissions-first"]
 """At one instant, whether a freed node can serve the job submitted then or the job is queued first."""
@@ -20,8 +20,8 @@ class Profiled:
 
 
 _PRIORITY: dict[Order, dict[type, int]] = {
-    "completions-first": {Complete: 0, NodeChange: 1, Submit: 2, Change: 3, Profiled: 4, Wake: 5},
-    "submissions-first": {Submit: 0, Complete: 1, NodeChange: 2, Change: 3, Profiled: 4, Wake: 5},
+    "completions-first": {Complete: 0, NodeChange: 1, CapacityLeft: 1, Submit: 2, Change: 3, Profiled: 4, Wake: 5},
+    "submissions-first": {Submit: 0, Complete: 1, NodeChange: 2, CapacityLeft: 2, Change: 3, Profiled: 4, Wake: 5},
 }
 
 

@@ -22,7 +22,7 @@ from dfrs.model.decisions import Policy, traits_of
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
-from dfrs.model.nodes import Condition, NodeChange
+from dfrs.model.nodes import CapacityLeft, Condition, NodeChange
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
 from dfrs.simulator.received_yields import received_yields
 from dfrs.workloads.live_log import LiveLog, LogEntry
@@ -39,8 +39,8 @@ class Recorded:
 
     run: Run
     """Jobs that ended on nodes."""
-    node_events: tuple[tuple[float, NodeChange], ...]
-    """When nodes came and went, for a simulation of the same jobs."""
+    node_events: tuple[tuple[float, NodeChange | CapacityLeft], ...]
+    """When nodes came and went, and what was left of them, for a simulation of the same jobs."""
     decisions: int
     mismatch: Mismatch | None
     """The first decision that differs from the recorded one, or None."""
@@ -281,7 +281,7 @@ def _of_kept(events: Events, kept: Bools) -> Events:
     )
 
 
-def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange]]:
+def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange | CapacityLeft]]:
     """Nodes that come late are down from the beginning until they do."""
     begin = next((entry.time_s for entry in log.entries if entry.event["event"] == "submit"), 0.0)
     joined = 0
@@ -295,3 +295,5 @@ def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange]]:
             joined += 1
         elif entry.event["event"] == "node":
             yield entry.time_s, NodeChange(int(entry.event["node"]), Condition(entry.event["condition"]))
+        elif entry.event["event"] == "capacity_left":
+            yield entry.time_s, CapacityLeft(int(entry.event["node"]), float(entry.event["cpu"]))

@@ -12,7 +12,7 @@ from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats
 from dfrs.model.jobs import Workload
-from dfrs.model.nodes import NodeChange, NodeLimits, most_tasks
+from dfrs.model.nodes import CapacityLeft, NodeChange, NodeLimits, most_tasks
 from dfrs.model.run import Penalty, Run
 from dfrs.simulator.clock import Clock, Order, Profiled
 from dfrs.simulator.heterogeneous import EqualHardware, HardwareSettings, fits_a_partition
@@ -37,7 +37,7 @@ class SimulationSettings:
     capacity: Floats | None = None
     penalty: Penalty = field(default_factory=Penalty)
     order: Order = "completions-first"
-    node_events: Sequence[tuple[float, NodeChange]] = ()
+    node_events: Sequence[tuple[float, NodeChange | CapacityLeft]] = ()
     command_limit: int | None = None
     """How many commands on one job are granted; None: any number."""
     pauses: Pauses = FREE
@@ -94,6 +94,12 @@ class Simulation:
         for time_s, change in self._node_events:
             if not 0 <= change.node < len(self.capacity):
                 raise InputError(f"node event at {time_s} s: node {change.node}: there are {len(self.capacity)}")
+            most = float(self.capacity[change.node, 0])
+            if isinstance(change, CapacityLeft) and not 0 < change.cpu <= most:
+                raise InputError(
+                    f"node event at {time_s} s: node {change.node}: {change.cpu} of its CPU left: must be above 0 and "
+                    f"at most {most}"
+                )
         self._node_events_seen = 0
         self._commands_seen = 0
         self.done = 0
@@ -146,7 +152,7 @@ class Simulation:
         elif isinstance(event, Change):
             self._commands_seen += 1
             self._schedule_command()
-        elif isinstance(event, NodeChange):
+        elif isinstance(event, NodeChange | CapacityLeft):
             self._node_events_seen += 1
             left = self._node_events[self._node_events_seen :]
             event = replace(event, last=not left or left[0][0] > now_s)
@@ -257,6 +263,7 @@ class Simulation:
                 "dedicated": self._core.traits.dedicated,
                 "command_limit": self.settings.command_limit,
                 **self._limits_noted(),
+                **capacity_left_noted(self._node_events),
                 **self.settings.hardware.notes(self._core.traits),
                 **self.settings.notes,
             },
@@ -321,6 +328,12 @@ class Simulation:
         self._schedule_profiles(self._hardware.pending())
         if self._core.wake_at_s is not None:
             self._clock.schedule(self._core.wake_at_s, Wake())
+
+
+def capacity_left_noted(events: Iterable[tuple[float, NodeChange | CapacityLeft]]) -> dict[str, object]:
+    """What a run's summary says of them, where there are any: time, node and the CPU left of it from then on."""
+    left = [[time_s, event.node, event.cpu] for time_s, event in events if isinstance(event, CapacityLeft)]
+    return {"capacity_left": left} if left else {}
 
 
 def _fits(workload: Workload, capacity: Floats, whole: Bools) -> Bools:

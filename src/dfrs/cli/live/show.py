@@ -37,7 +37,7 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
 
 def facts(job: "Job") -> list[tuple[str, str]]:
     """Rows of what is known: name and words; empty words are not shown."""
-    from dfrs.cli.views.live import need_text, yield_words
+    from dfrs.cli.views.live import minimum_words, need_text, yield_words
     from dfrs.live.protocol.resources import ENDED
 
     def instant(at: float | None) -> str:
@@ -59,7 +59,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("memory", f"{show_bytes(job.memory_bytes)} a task"),
         ("yield", yield_words(job)),
         ("not as granted", job.apart),
-        ("minimum yield", f"{job.minimum_yield:g}" if job.minimum_yield else ""),
+        ("minimum yield", minimum_words(job)),
         ("uses now", used),
         ("nodes", ", ".join(job.nodes)),
         ("submitted", instant(job.submitted_at)),

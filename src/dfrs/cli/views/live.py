@@ -25,6 +25,8 @@ WIDE = 100
 """Columns from which on there is room for whole names and error bars."""
 NOTICEABLE = 0.05
 """Programs beside the cluster's are shown where they use more than this part of a node."""
+SHORT = 0.005
+"""A yield below its minimum by no more than this is as promised."""
 GRANTED = "*"
 """Follows a yield that is granted, of a job of which nothing is measured yet."""
 _BESIDE = {
@@ -59,6 +61,7 @@ _ACTIONS = {
     "resume": "green",
     "migrate": "yellow",
     "share": "dim",
+    "capacity": "yellow",
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
@@ -105,6 +108,14 @@ def yield_words(job: Job) -> str:
     if job.yield_received is None:
         return granted and f"{granted}, nothing is measured yet"
     return f"{job.yield_received:.2f}±{job.yield_received_error or 0.0:.2f} received, {granted}"
+
+
+def minimum_words(job: Job) -> str:
+    """The yield that a job was promised, and whether it is granted; empty where nothing was promised."""
+    if not job.minimum_yield:
+        return ""
+    short = job.yield_granted is not None and job.yield_granted < job.minimum_yield - SHORT
+    return f"{job.minimum_yield:g}" + ("; not kept now: its nodes have too little CPU" if short else "")
 
 
 def need_text(job: Job) -> str:
@@ -214,11 +225,18 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
             table.add_row(*_node_row(node, cells, beside=beside))
         parts.append(table)
         parts += [Text(f"  {shorten(node.name, 16)} gets no jobs: {node.problem}") for node in group if node.problem]
+        parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
         if tasks:
             parts += node_details(group[0], width)
     if beside:
         parts.append(Text("others: cores that programs beside the cluster's use of the node's CPUs", style="dim"))
     return Group(*parts)
+
+
+def left_words(node: Node) -> str:
+    """What is left of a node, where that is not all of it."""
+    whole = show_cores(node.cpus)
+    return f"{shorten(node.name, 16)} counts as {node.left_cores or 0.0:.2f} of {whole} cores: others use the rest"
 
 
 def _noticeable(node: Node) -> bool:
@@ -263,10 +281,14 @@ def cluster_line(cluster: Cluster) -> Text:
         (cluster.name, "bold"),
         f"  {cluster.policy}  needs: {cluster.discovery}\n",
         f"jobs: {jobs or 'none'};  nodes: {nodes or 'none'};  "
-        f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores\n",
+        f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores{_left(cluster)}\n",
     )
     text.append(_yields(cluster))
     return text
+
+
+def _left(cluster: Cluster) -> str:
+    return "" if cluster.left_cores is None else f", {cluster.left_cores:.2f} left"
 
 
 def price_line(prices: Mapping[str, Price]) -> Text:

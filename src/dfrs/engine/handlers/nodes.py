@@ -1,23 +1,24 @@
-"""Nodes come, go, and have another capacity; what they can do, and what that costs."""
+"""Nodes come, go, and have another capacity, or less of it left; what they can do, and what that costs."""
 
 import math
 from dataclasses import asdict
 
 import numpy as np
 
-from dfrs.engine.commands import Commands, without_nodes
+from dfrs.engine.commands import NOTHING, Commands, joined, one, without_nodes
 from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps
 from dfrs.engine.state import State
 from dfrs.kernels import ledger
+from dfrs.model import tolerances
 from dfrs.model.decisions import PAUSED, Prices, Reason
 from dfrs.model.errors import InputError
-from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
+from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 from dfrs.model.run import Action
 
 _ACTION_OF = {Condition.DOWN: Action.DOWN, Condition.DRAIN: Action.DRAIN, Condition.UP: Action.UP}
 
 
-def _known(state: State, event: NodeChange | PauseAbility) -> int:
+def _known(state: State, event: NodeChange | CapacityLeft | PauseAbility) -> int:
     state.cluster.refuse(event)
     return -1
 
@@ -86,6 +87,44 @@ def resize(state: State, event: Capacity, _row: int) -> Steps:
     return ()
 
 
+def leave(state: State, event: CapacityLeft, _row: int) -> Steps:
+    """Jobs there have no more together than is left, whether or not the policy changes that."""
+    state.cluster.leave(event)
+    if state.traits.exclusive:
+        return ()
+    less = _fit(state, event.node)
+    return (less, *ON_NODES) if event.last else (less,)
+
+
+def _fit(state: State, node: int) -> Commands:
+    """Lower the yields of a node's jobs to what is left: what is beyond promises first, then promises; each in parts.
+
+    Promised is the minimum yield, and all of its need to a job that has it for its requested start.
+    """
+    jobs, first, nodes = state.rows.views()
+    room = float(state.cluster.left[node])
+    owner = np.searchsorted(first, np.flatnonzero(nodes == node), side="right") - 1
+    rows, tasks = np.unique(owner, return_counts=True)
+    need, yields = tasks * jobs["need"][rows], jobs["yield_"][rows].copy()
+    given = float(need @ yields)
+    if given <= room + tolerances.CAPACITY / 2:
+        return NOTHING
+    whole = state.traits.dedicated & ~np.isnan(jobs["requested_start_s"][rows]) & (yields == 1.0)
+    promised = np.where(whole, 1.0, np.minimum(jobs["minimum"][rows], yields))
+    kept = float(need @ promised)
+    if kept >= room:
+        after = promised * (room / kept)
+    else:
+        after = promised + (yields - promised) * ((room - kept) / (given - kept))
+    commands = NOTHING
+    for row, yield_ in zip(rows[after < yields].tolist(), after[after < yields].tolist(), strict=True):
+        job = state.rows.jobs[int(row)]
+        job["yield_"] = yield_
+        commands = joined(commands, one(Action.SHARE, job, yield_, Reason.LESS_LEFT))
+    state.event_log.append(state.now_s, commands)
+    return commands
+
+
 def set_pauses(state: State, event: PauseAbility, _row: int) -> Steps:
     """Nobody is asked: who is paused there stays so."""
     state.cluster.set_pauses(event)
@@ -122,6 +161,7 @@ HANDLERS = {
     NodeChange: Handler(_known, change),
     Join: Handler(_joinable, join),
     Capacity: Handler(_resizable, resize),
+    CapacityLeft: Handler(_known, leave),
     PauseAbility: Handler(_known, set_pauses),
     IslandsJoined: Handler(_islands, join_islands),
     Prices: Handler(_payable, set_prices),

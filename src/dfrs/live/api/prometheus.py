@@ -47,6 +47,7 @@ class _Figures(Collector):
         for name, words, value in (
             ("dfrs_snapshot", "Sequence number of the snapshot from which these figures are.", self._seen.sequence),
             ("dfrs_cpu_cores", "CPU of all nodes.", now.cpus),
+            ("dfrs_left_cores", "CPU that programs beside tasks leave of that.", _left(now)),
             ("dfrs_used_cores", "CPU that tasks use.", now.used_cores),
             ("dfrs_minimum_yield", "The least that a job on nodes receives.", now.minimum_yield),
             ("dfrs_median_yield", "Half of the jobs on nodes receive more.", now.median_yield),
@@ -64,6 +65,10 @@ class _Figures(Collector):
             "Decisions that the shadow policy would have made otherwise.",
             value=now.shadow_differs,
         )
+
+
+def _left(now: Cluster) -> float:
+    return now.cpus if now.left_cores is None else now.left_cores
 
 
 def _counts(now: Cluster) -> Iterable[Metric]:

@@ -18,6 +18,7 @@ from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Event
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.arrivals import Arrivals
+from dfrs.live.controller.capacity_watch import CapacityWatch
 from dfrs.live.controller.database import Change, Database, ReplacedError
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
@@ -63,6 +64,7 @@ class ControllerLoop:
         self._bounding: asyncio.Task[None] | None = None
         self._planner = Planner(state)
         self.lifecycle = NodeLifecycle(state, self._planner)
+        self._capacities = CapacityWatch(state, self._planner)
         self.arrivals = Arrivals(state, self.lifecycle, self.poke)
         self._requests: deque[Request] = deque()
         self._poke = asyncio.Event()
@@ -215,6 +217,7 @@ class ControllerLoop:
         self.lifecycle.join(plan, pending)
         self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
         self.lifecycle.watch(plan)
+        self._capacities.plan(plan)
         self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))
         planner.inspect(plan, dirty)
         self.arrivals.record(plan)
@@ -378,7 +381,8 @@ class ControllerLoop:
 
     def _tick(self, now: float) -> None:
         state = self.state
-        row = state.activity.point(views.point(state, now))
+        used = views.used_by_node(state)
+        row = state.activity.point(views.point(state, now, used))
         if row is not None:
             self._rows.append((tables.ADD_POINT, row))
         for name, job in state.jobs.items():
@@ -386,6 +390,7 @@ class ControllerLoop:
             if not job.registered and start_at is not None and start_at <= now:
                 state.candidates.setdefault(name)
         self.lifecycle.starts.look()
+        self._capacities.look(used)
         if self._bound is not None and (self._bounding is None or self._bounding.done()):
             self._bounding = asyncio.create_task(self._find_bound(self._bound))
 

@@ -36,7 +36,7 @@ from dfrs.live.drivers.base import Exit, ExitKind
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Activity, Job, JobState, Restart
 from dfrs.model.errors import DfrsError
-from dfrs.model.nodes import NodeChange
+from dfrs.model.nodes import CapacityLeft, NodeChange
 
 MOST_SUBMITTED = 5000
 """Jobs that the core is told of at once."""
@@ -460,16 +460,17 @@ class Planner:
 
 _RANK: Mapping[type[Event], int] = {
     NodeChange: 1,
-    Complete: 2,
-    PauseRefused: 3,
-    MoveRefused: 4,
-    Unhold: 5,
-    Submit: 6,
-    Hold: 7,
-    Revise: 8,
-    Ready: 9,
-    Progressed: 10,
-    Wake: 11,
+    CapacityLeft: 2,
+    Complete: 3,
+    PauseRefused: 4,
+    MoveRefused: 5,
+    Unhold: 6,
+    Submit: 7,
+    Hold: 8,
+    Revise: 9,
+    Ready: 10,
+    Progressed: 11,
+    Wake: 12,
 }
 
 
@@ -477,7 +478,7 @@ def in_order(events: Sequence[Event]) -> list[Event]:
     """As the core is told: by kind, and the policy is asked after the last of each kind. Nodes come first, as given."""
     ordered = sorted(events, key=lambda event: _RANK.get(type(event), 1))
     for k, event in enumerate(ordered):
-        if isinstance(event, Complete | Submit | Revise | NodeChange):
+        if isinstance(event, Complete | Submit | Revise | NodeChange | CapacityLeft):
             later = ordered[k + 1] if k + 1 < len(ordered) else None
             ordered[k] = replace(event, last=type(later) is not type(event))
     return ordered

@@ -121,6 +121,11 @@ class ReceivedTime:
         return whole.received(self.most_cores), min(1.0, max(LEAST_ERROR, error))
 
     @property
+    def waiting(self) -> tuple[float, float]:
+        """(seconds that its threads together were ready and did not run, seconds watched), of the last ones."""
+        return sum(part.waiting for part in self.recent), sum(part.watched for part in self.recent)
+
+    @property
     def mean_yield(self) -> float | None:
         """Since it began; None where nothing is known."""
         block_s = self.block.watched

@@ -112,6 +112,21 @@ class TaskRecord:
         return observation is not None and observation.state is TaskState.RUNNING
 
     @property
+    def waiting_cores(self) -> float | None:
+        """What its threads together waited for in the last seconds; None where that is not measured.
+
+        Without what its own cap made them wait.
+        """
+        waited, watched = self.received.waiting
+        if watched <= 0.0 or len(self.samples) < 2:
+            return None
+        (before_s, before), (now_s, now) = self.samples
+        capped = 0.0
+        if before.throttled_s is not None and now.throttled_s is not None and now_s > before_s:
+            capped = max(0.0, now.throttled_s - before.throttled_s) / (now_s - before_s)
+        return max(0.0, waited / watched - capped)
+
+    @property
     def usage(self) -> Sample | None:
         """The last report of its use."""
         return self.samples[-1][1] if self.samples else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dfrs.engine.core import Core
-from dfrs.model.decisions import RUNNING, Jobs, Snapshot
+from dfrs.model.decisions import CPU, RUNNING, Jobs, Snapshot
 from dfrs.model.instance import Floats, Ints
 
 
@@ -18,6 +18,8 @@ class SnapshotCopy:
     wake_at_s: float | None
     rows: dict[int, int] = field(repr=False)
     """Row by job id."""
+    left: Floats | None = None
+    """(N,) the part of each node's CPU that is left for tasks; None: all of it."""
 
     @property
     def jobs(self) -> Jobs:
@@ -28,6 +30,10 @@ class SnapshotCopy:
         """The job's row, None where the policy does not see it."""
         row = self.rows.get(job)
         return None if row is None else self.jobs[row]
+
+    def part_left(self, node: int) -> float:
+        """Of a node's CPU: what the policy sees of it."""
+        return 1.0 if self.left is None or node >= len(self.left) else float(self.left[node])
 
     def nodes_of(self, job: int) -> Ints:
         """One node number a task, -1 where it has none."""
@@ -59,7 +65,9 @@ def copy_snapshot(core: Core) -> SnapshotCopy:
         prices=seen.prices,
     )
     names = own.jobs["id"].tolist()
-    return SnapshotCopy(own, core.wake_at_s, dict(zip(names, range(len(names)), strict=True)))
+    whole = core.capacity[:, CPU]
+    left = np.divide(seen.capacity[:, CPU], whole, out=np.ones(len(whole)), where=whole > 0)
+    return SnapshotCopy(own, core.wake_at_s, dict(zip(names, range(len(names)), strict=True)), left)
 
 
 def virtual_s(row: np.void, then_s: float, now_s: float) -> float:

@@ -46,6 +46,9 @@ ON_NODES = frozenset({JobState.STARTING, JobState.RUNNING})
 """States of jobs that have a yield."""
 VERSION = __version__
 
+Processors = tuple[str, tuple[int, ...]]
+"""A host, and numbers of CPUs of it."""
+
 
 class Present:
     """What views of all jobs and nodes at one instant have in common, worked out once."""
@@ -317,20 +320,32 @@ def outside_cores(state: State) -> Mapping[int, float]:
 
     Nodes may have the same CPUs: then what tasks of all of them use is no such program's.
     """
-    used: dict[tuple[str, tuple[int, ...]], float] = {}
+    used: dict[Processors, float] = {}
     for number, cores in used_by_node(state).items():
-        same = _processors(state.nodes[number])
+        same = processors(state.nodes[number])
         used[same] = used.get(same, 0.0) + cores
     return {
-        node.number: max(0.0, node.load.busy_cores - used.get(_processors(node), 0.0))
+        node.number: max(0.0, node.load.busy_cores - used.get(processors(node), 0.0))
         for node in state.nodes
         if node.load.last is not None
     }
 
 
-def _processors(node: NodeRecord) -> tuple[str, tuple[int, ...]]:
+def processors(node: NodeRecord) -> Processors:
     """Host and CPUs, by which nodes that have the same are known."""
     return node.hello.host, node.load.cpus
+
+
+def left_cores(state: State, node: NodeRecord) -> float | None:
+    """What is left of a node's CPUs for tasks, as the policy sees it; None where that is all of them."""
+    part = state.picture.part_left(node.number)
+    return None if part >= 1.0 else part * node.hello.cpus
+
+
+def who_else(state: State, node: NodeRecord) -> str:
+    """Who uses CPUs of a node beside its tasks, as the beginning of a sentence."""
+    others = outside_cores(state).get(node.number, 0.0)
+    return "other virtual machines take" if node.load.steal_cores > others else "programs beside the cluster's use"
 
 
 def _why_less(node: NodeRecord, others: float) -> str:
@@ -406,6 +421,7 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
         used_cores=math.fsum(task.used_cores or 0.0 for task in tasks),
         granted_cores=math.fsum(task.share_cores for task in tasks),
         outside_cores=present.outside.get(record.number),
+        left_cores=left_cores(state, record),
         tasks=tuple(tasks),
         shares=hello.abilities.shares,
         caps=hello.abilities.caps,
@@ -535,6 +551,7 @@ def cluster(
         jobs={each: counts.get(each, 0) for each in JobState},
         nodes=dict(Counter(each.state for each in nodes)),
         cpus=math.fsum(each.cpus for each in nodes if each.state is not NodeState.LOST),
+        left_cores=_cluster_left(nodes),
         used_cores=math.fsum(used),
         minimum_yield=least,
         median_yield=median,
@@ -548,8 +565,15 @@ def cluster(
     )
 
 
-def point(state: State, now: float) -> TimePoint:
-    """This instant, as `cluster` has it."""
+def _cluster_left(nodes: Sequence[Node]) -> float | None:
+    there = [each for each in nodes if each.state is not NodeState.LOST]
+    if all(each.left_cores is None for each in there):
+        return None
+    return math.fsum(each.cpus if each.left_cores is None else each.left_cores for each in there)
+
+
+def point(state: State, now: float, used: Mapping[int, float] | None = None) -> TimePoint:
+    """This instant, as `cluster` has it. `used`: as `used_by_node`, where that is known already."""
     found = yields(state)
     least, median, jain = happiness(found)
     return TimePoint(
@@ -560,5 +584,5 @@ def point(state: State, now: float) -> TimePoint:
         bound=bound(state, least),
         running=len(found),
         waiting=sum(1 for record in state.jobs.values() if record.outcome is None) - len(found),
-        used_cores=math.fsum(used_by_node(state).values()),
+        used_cores=math.fsum((used_by_node(state) if used is None else used).values()),
     )

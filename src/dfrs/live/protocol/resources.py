@@ -210,6 +210,8 @@ class Node(ApiModel):
     """Shares of its tasks together."""
     outside_cores: float | None = None
     """What programs that are no tasks use of its CPUs; None where that is not measured."""
+    left_cores: float | None = None
+    """What is left of its CPUs for tasks where others use the rest, as the policy counts it; None: all of them."""
     tasks: tuple[NodeTask, ...]
     shares: str
     """By what CPU is shared: cgroup-v2, cgroup-v1 or nice."""
@@ -264,6 +266,8 @@ class Cluster(ApiModel):
     jobs: dict[JobState, int]
     nodes: dict[NodeState, int]
     cpus: float
+    left_cores: float | None = None
+    """What is left of them for tasks, where that is less."""
     used_cores: float
     minimum_yield: float | None
     """The least that a job on nodes, starting or running, receives; of one of which nothing is measured yet, what it

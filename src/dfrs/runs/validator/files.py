@@ -85,6 +85,8 @@ class RunSettings:
 
     complete: bool
     capacity: list[tuple[float, float]]
+    left: list[tuple[float, int, float]]
+    """When so much of a node's CPU was left for jobs, and no more: time, node, CPU; in order of time."""
     latency_s: float
     """The penalty of a resume or migration."""
     per_memory_s: float
@@ -195,12 +197,13 @@ def read_settings(path: Path) -> RunSettings:
     if fields.get("format") != "dfrs-run/1":
         raise fields.fail("format", fields.get("format"), '"dfrs-run/1"')
     latency_s, per_memory_s = _penalty(fields)
-    refused = fields.items("refused")
+    capacity, refused = _capacity(fields), fields.items("refused")
     if not all(isinstance(name, int) and not isinstance(name, bool) for name in refused):
         raise fields.fail("refused", refused, "job numbers")
     return RunSettings(
         complete=fields.flag("complete"),
-        capacity=_capacity(fields),
+        capacity=capacity,
+        left=_left(fields, len(capacity)),
         latency_s=latency_s,
         per_memory_s=per_memory_s,
         exclusive=fields.flag("configuration.exclusive", False),
@@ -248,6 +251,17 @@ def _capacity(fields: Fields) -> list[tuple[float, float]]:
         if not isinstance(row, list) or len(row) != 2 or not all(is_amount(value) for value in row):
             raise fields.fail(f"configuration.capacity[{n}]", row, "two numbers from 0")
     return [(float(cpu), float(memory)) for cpu, memory in rows]
+
+
+def _left(fields: Fields, nodes: int) -> list[tuple[float, int, float]]:
+    rows = fields.items("configuration.capacity_left", [])
+    for k, row in enumerate(rows):
+        whole = isinstance(row, list) and len(row) == 3 and type(row[1]) is int and 0 <= row[1] < nodes
+        if not whole or not is_amount(row[2]) or isinstance(row[0], bool) or not isinstance(row[0], int | float):
+            raise fields.fail(f"configuration.capacity_left[{k}]", row, f"a time, a node below {nodes}, and its CPU")
+        if k and row[0] < rows[k - 1][0]:
+            raise fields.fail(f"configuration.capacity_left[{k}]", row, "not before the row above it")
+    return [(float(time_s), node, float(cpu)) for time_s, node, cpu in rows]
 
 
 def _penalty(fields: Fields) -> tuple[float, float]:

@@ -6,7 +6,7 @@ users' commands of the instant after its rows: they are what comes last, and wha
 """
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 
 from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
@@ -44,6 +44,8 @@ class CheckedReplay:
         self.refused = set(settings.refused)
         self.judge = Judge(settings, jobs, commands, report)
         self.limit = [(int(c * UNIT) + _SLACK, int(m * UNIT) + _SLACK) for c, m in settings.capacity]
+        # Jobs that have nodes for themselves have all of their CPU.
+        self.left = deque(() if settings.exclusive else settings.left)
         self.cpu, self.memory, self.owners = [0] * nodes, [0] * nodes, [0] * nodes
         self.condition = ["up"] * nodes
         self.hardware = hardware
@@ -91,9 +93,9 @@ class CheckedReplay:
         return changes
 
     def catch_up(self, until_s: float) -> None:
-        """Perform the commands of the instants before that, at which the log has no row."""
-        while self.judge.next_s < until_s:
-            self.elapse(max(self.judge.next_s, self.now_s))
+        """Judge the instants before that at which the log has no row: of commands, and of nodes with less CPU left."""
+        while (next_s := min(self.judge.next_s, self.left[0][0] if self.left else math.inf)) < until_s:
+            self.elapse(max(next_s, self.now_s))
             self.judge.begin(self.now_s)
             self.settle()
 
@@ -297,6 +299,10 @@ class CheckedReplay:
 
     def settle(self) -> None:
         """Judge the instant that ends."""
+        while self.left and self.left[0][0] <= self.now_s:
+            _, node, cpu = self.left.popleft()
+            self.limit[node] = int(cpu * UNIT) + _SLACK, self.limit[node][1]
+            self.touched.add(node)
         for job in self.judge.concerned():
             self.advance(f"at {self.now_s!r}: job {job.id}", job)
         self.judge.settle(self.now_s, self.rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 from dfrs.live.drivers.base import Abilities, TaskId, TaskState
 from dfrs.live.protocol.ports import Service
+from dfrs.testing.in_memory.cpus import share_cpus
 from dfrs.testing.in_memory.node import InMemoryNode
 from dfrs.testing.in_memory.tasks import LIVE, InMemoryTask
 
@@ -103,6 +104,7 @@ class InMemoryHosts:
         """Time passes for all. Raises AssertionError where something was that must never be."""
         assert not self.broken, self.broken
         self.now += seconds
+        share_cpus((node for node in self.nodes.values() if not node.dead), seconds)
         for node in self.nodes.values():
             node.tick(seconds)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from dfrs.live.protocol.wire import (
     FromAgent,
     FromController,
     Hello,
+    HostUse,
     Output,
     Read,
     ReportMessage,
@@ -64,7 +66,13 @@ class InMemoryNode:
         self.costs: Mapping[CostVerb, float] = {}
         """Seconds that it says pauses, resumes and moves take; none for those that it does not measure."""
         self.uses = 1.0
-        """CPU that each running task uses, in cores."""
+        """CPU that each running task uses, in cores, or wants where it cannot have all of that."""
+        self.outside: float | None = None
+        """CPU that programs beside the cluster's want of its CPUs, in cores; None: its host does not tell."""
+        self.cpu_numbers = tuple(range(math.ceil(cpus)))
+        """Of its host: nodes may have the same ones."""
+        self.busy_s = 0.0
+        """CPU time of all programs on them."""
         self.clock_s = 0.0
         self.attachment: Attachment | None = None
         self.closed = ""
@@ -149,9 +157,17 @@ class InMemoryNode:
     def report(self) -> None:
         """Send what its tasks use."""
         samples = tuple(
-            Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20) for t in self.tasks.values() if t.state in LIVE
+            Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20, **self._waits(t))
+            for t in self.tasks.values()
+            if t.state in LIVE
         )
-        self.send(ReportMessage(time_s=self.clock_s, samples=samples, problem=self.problem))
+        host = None if self.outside is None else HostUse(cpus=self.cpu_numbers, busy_s=self.busy_s, steal_s=0.0)
+        self.send(ReportMessage(time_s=self.clock_s, host=host, samples=samples, problem=self.problem))
+
+    def _waits(self, task: InMemoryTask) -> dict[str, Any]:
+        if self.outside is None:
+            return {}
+        return {"watched_s": task.watched_s, "delayed_s": task.delayed_s, "waiting_s": task.waiting_s}
 
     # Tasks.
 
@@ -228,7 +244,7 @@ class InMemoryNode:
         self.clock_s += seconds
         for task in self.tasks.values():
             if task.state is TaskState.RUNNING:
-                task.cpu_s += self.uses * seconds
+                task.cpu_s += (self.uses if self.outside is None or task.gets is None else task.gets) * seconds
                 task.left_s -= seconds
                 task.work_s -= (task.share or 0.0) * seconds
                 if min(task.left_s, task.work_s) <= 0:

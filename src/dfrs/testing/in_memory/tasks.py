@@ -36,6 +36,11 @@ class InMemoryTask:
     used: str = ""
     """Token of the grant by which it was fetched last."""
     cpu_s: float = 0.0
+    gets: float | None = None
+    """CPU that it gets beside programs that are no tasks, in cores; None: all that it wants."""
+    watched_s: float = 0.0
+    delayed_s: float = 0.0
+    waiting_s: float = 0.0
     left_s: float = float("inf")
     """Seconds of running until it ends by itself."""
     work_s: float = float("inf")

@@ -38,7 +38,7 @@ function updateBlock(block, task, node, scale) {
 
 function updateNode(row, node, state, act) {
   const { parts } = row, sum = node.tasks.reduce((total, task) => total + task.share_cores, 0);
-  const scale = Math.max(node.cpus, sum, 1e-9), free = Math.max(0, node.cpus - node.granted_cores);
+  const scale = Math.max(node.cpus, sum, 1e-9), left = node.left_cores ?? node.cpus, free = Math.max(0, left - node.granted_cores);
   row.dataset.state = node.state;
   text(parts.name, node.name);
   attribute(parts.name, "title", node.host === node.name ? null : `on ${node.host}`);
@@ -58,6 +58,8 @@ function updateNode(row, node, state, act) {
   const others = node.outside_cores > NOTICEABLE * node.cpus;
   parts.others.hidden = !others;
   text(parts.others, others ? `others use ${number(node.outside_cores)}` : "");
+  parts.left.hidden = node.left_cores === null;
+  text(parts.left, node.left_cores === null ? "" : `${number(left)} left`);
   text(parts.ram, `of ${cores(node)} cores · ${bytesOf(used, node.memory_bytes)}`);
   text(parts.problem, node.problem ? `no jobs: ${node.problem}` : "");
   text(parts.notes, node.notes.join(" · "));
@@ -72,13 +74,13 @@ function createNode() {
   const parts = {
     name: h("b", { class: "name" }), sign: h("span", { class: "sign", "aria-hidden": "true" }), words: h("span"), problem: h("small", { class: "problem" }), notes: h("small", { class: "notes" }),
     shares: h("div", { class: "shares" }), free: h("span", { class: "free" }), memory: h("div", { class: "memory", role: "img" }, h("i")),
-    cpu: h("span"), others: h("span", { class: "others", title: "What programs beside the cluster’s use of this node’s CPUs" }), ram: h("span", { class: "quiet" }), act: null,
+    cpu: h("span"), others: h("span", { class: "others", title: "What programs beside the cluster’s use of this node’s CPUs" }), left: h("span", { class: "others", title: "What they leave of this node for jobs, as the policy counts it" }), ram: h("span", { class: "quiet" }), act: null,
   };
   parts.button = h("button", { type: "button", on: { click: () => parts.act() } });
   const row = h("div", { class: "node", role: "listitem" },
     h("div", { class: "who" }, parts.name, h("span", { class: "state" }, parts.sign, parts.words), parts.problem, parts.notes),
     h("div", { class: "bars" }, h("div", { class: "track" }, parts.shares, parts.free), parts.memory),
-    h("div", { class: "figures" }, parts.cpu, parts.others, parts.ram), h("div", { class: "do" }, parts.button));
+    h("div", { class: "figures" }, parts.cpu, parts.others, parts.left, parts.ram), h("div", { class: "do" }, parts.button));
   row.parts = parts;
   return row;
 }
