@@ -101,7 +101,11 @@ def test_what_a_job_leaves_is_used_at_once(pair):
 def test_more_jobs_go_to_the_node_whose_cpu_no_other_program_uses(tmp_path):
     state = tmp_path / "state"
     first_cpu = min(os.sched_getaffinity(0))
-    with beside(2, cpus=[first_cpu]), cluster(state, nodes=2), Client(read_client_file(state), timeout_s=60.0) as client:
+    with (
+        beside(2, cpus=[first_cpu]),
+        cluster(state, nodes=2),
+        Client(read_client_file(state), timeout_s=60.0) as client,
+    ):
         jobs = [submit(client, FOR, 3600, 1.0) for _ in range(2)]
         for job in jobs:
             when(client, job, {JobState.RUNNING})
