@@ -10,6 +10,7 @@ their own needs ([Stillwell2010] section 4.5) and resources that are fluid for o
 in them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfrs.model.errors import InputError
+from dfrs.model.move_limits import MoveLimits
 from dfrs.model.resources import Kind, Resource
+from dfrs.model.rules import Rules
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -50,6 +53,14 @@ class Instance:
     components: tuple[str, ...] = ()
     """(T,) the component each task belongs to; empty strings, or nothing at all, where there is only one."""
     name: str = ""
+    labels: tuple[Mapping[str, str], ...] = ()
+    """(N,) each node's labels, which name its failure domains and features; empty where no node has any."""
+    rules: Rules | None = None
+    """Where tasks may run; bound to the names here on construction."""
+    overcommit: Floats | None = None
+    """(N, D) how many times what a node physically has `capacity` is; None where it is just that."""
+    move_limits: MoveLimits | None = None
+    """How many tasks may move at once."""
     base: Floats = field(init=False)
     slope: Floats = field(init=False)
 
@@ -77,6 +88,7 @@ class Instance:
         if self.minimum_yield.max() > 1.0:
             worst = int(self.minimum_yield.argmax())
             raise InputError(f"minimum_yield[{worst}] = {self.minimum_yield[worst]}: must be at most 1")
+        self._bind_rules()
         minimum = self.minimum_yield[self.service_of][:, None]
         object.__setattr__(self, "base", np.where(self.rigid, self.need, self.need * minimum))
         object.__setattr__(self, "slope", np.where(self.rigid, 0.0, self.need * (1.0 - minimum)))
@@ -93,6 +105,20 @@ class Instance:
             array = np.array(getattr(self, label), order="C", copy=True)
             array.setflags(write=False)
             object.__setattr__(self, label, array)
+
+    def _bind_rules(self) -> None:
+        if self.labels and len(self.labels) != len(self.nodes):
+            raise InputError(f"labels has {len(self.labels)} entries: must be one for each of {len(self.nodes)} nodes")
+        if self.overcommit is not None:
+            if self.overcommit.shape != self.capacity.shape:
+                raise InputError(f"overcommit has shape {self.overcommit.shape}: must be {self.capacity.shape}")
+            _check_values("overcommit", self.overcommit)
+        if self.rules is None:
+            return
+        rules = self.rules.bind(self.nodes, self.services, self.service_of, self.labels)
+        _ = rules.parts  # names that do not exist are found here
+        object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "move_cost", rules.move_cost(self.move_cost))
 
     @cached_property
     def lexicographic(self) -> Ints:
@@ -132,6 +158,10 @@ class Instance:
             move_cost=self.move_cost,
             components=self.components,
             name=self.name,
+            labels=tuple(self.labels[n] for n in keep) if self.labels else (),
+            rules=self.rules,
+            overcommit=None if self.overcommit is None else self.overcommit[keep],
+            move_limits=self.move_limits,
         )
 
 
