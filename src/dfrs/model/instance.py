@@ -10,7 +10,7 @@ their own needs ([Stillwell2010] section 4.5) and resources that are fluid for o
 in them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dfrs.model.errors import InputError
 from dfrs.model.move_limits import MoveLimits
 from dfrs.model.resources import Kind, Resource
-from dfrs.model.rules import Rules
+from dfrs.model.rules import Rule, Rules
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -143,6 +143,86 @@ class Instance:
         if not sizes:
             return None
         return sum((self.need[:, d] * size for d, size in sizes), start=np.zeros(len(self.need)))
+
+    @staticmethod
+    def from_arrays(
+        capacity: Floats,
+        need: Floats,
+        rigid: "Bools | Sequence[bool]",
+        *,
+        services: Sequence[str] | None = None,
+        nodes: Sequence[str] | None = None,
+        resources: "Sequence[str | Resource] | None" = None,
+        service_of: "Ints | Sequence[int] | None" = None,
+        minimum_yield: "Floats | float | None" = None,
+        move_cost: "Floats | float | None" = None,
+        labels: Sequence[Mapping[str, str]] | Mapping[str, Mapping[str, str]] | None = None,
+        rules: Rules | Iterable[Rule] | None = None,
+        move_limits: MoveLimits | None = None,
+    ) -> "Instance":
+        """An instance from NumPy arrays: `capacity` (N, D), `need` (T, D), `rigid` (D,) or (T, D).
+
+        What is left out: each task is a service of its own; names are s0, n0, r0 and so on; minimum yields are 0 and
+        costs of moving 1. `minimum_yield` (S,) and `move_cost` (T,) may be one number for all; `labels` a mapping for
+        each node in order, or by name. Raises InputError naming array, value and rule.
+        """
+        from dfrs.model import frames  # noqa: PLC0415 - it makes instances
+
+        return frames.from_arrays(
+            capacity,
+            need,
+            rigid,
+            services=services,
+            nodes=nodes,
+            resources=resources,
+            service_of=service_of,
+            minimum_yield=minimum_yield,
+            move_cost=move_cost,
+            labels=labels,
+            rules=rules,
+            move_limits=move_limits,
+        )
+
+    @staticmethod
+    def from_frame(
+        machines: object,
+        hosts: object,
+        *,
+        fluid: Sequence[str] = ("cpu",),
+        unit_bytes: Mapping[str, float] | None = None,
+        rules: Rules | Iterable[Rule] | None = None,
+        move_limits: MoveLimits | None = None,
+    ) -> "Instance":
+        """An instance from two polars or pandas frames, or mappings of columns; each row of `machines` is a task.
+
+        `machines` has `name`, a column for each resource, and optionally `service` (rows of one are adjacent),
+        `minimum_yield`, `move_cost` and `host` (see `placement`). `hosts` has `name` and the same resources in the
+        same units; other columns are labels. Amounts become fractions of the largest host. Resources in `fluid` are
+        fluid, others rigid; `unit_bytes` says how many bytes one unit of a resource has, for budgets in bytes.
+        Raises InputError naming column, row and rule.
+        """
+        from dfrs.model import frames  # noqa: PLC0415 - it makes instances
+
+        return frames.from_frame(
+            machines, hosts, fluid=fluid, unit_bytes=unit_bytes, rules=rules, move_limits=move_limits
+        )
+
+    def placement(self, hosts: Iterable[object]) -> Ints:
+        """(T,) node of each task from its name, in the order of tasks; None and empty ones are nowhere: -1."""
+        index: dict[object, int] = {name: n for n, name in enumerate(self.nodes)}
+        place: list[int] = []
+        for i, host in enumerate(hosts):
+            nowhere = host is None or host == "" or host != host  # noqa: PLR0124 - pandas has NaN for nothing
+            if not nowhere and host not in index:
+                raise InputError(f'host[{i}] = "{host}": no such node')
+            place.append(-1 if nowhere else index[host])
+        if len(place) != len(self.need):
+            raise InputError(f"host has {len(place)} entries: must be one for each of {len(self.need)} tasks")
+        return np.array(place, dtype=np.int64)
+
+    def node_names(self, place: Ints) -> list[str | None]:
+        """Names of the nodes where tasks are, None for -1: a column for the frame they came from."""
+        return [self.nodes[n] if n >= 0 else None for n in place]
 
     def on_nodes(self, keep: Ints) -> "Instance":
         """The same services on the nodes of index `keep` only."""
