@@ -81,7 +81,7 @@ def restrictions(instance: Instance) -> dict[str, object]:
         found["rules"] = [_rule_document(rule) for rule in rules.rules]
     if rules is not None and rules.headroom is not None:
         found["headroom"] = asdict(rules.headroom)
-    if instance.overcommit is not None:
+    if instance.overcommit is not None and (instance.overcommit != 1.0).any():
         found["overcommit"] = _overcommit_document(instance, instance.overcommit)
     if instance.move_limits is not None:
         given = asdict(instance.move_limits)
