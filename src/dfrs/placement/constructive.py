@@ -7,6 +7,7 @@ rules and its requirements leave. A task for which there is none makes another o
 the first of the next attempt ("squeaky wheel" optimisation, Joslin and Clements 1999).
 """
 
+import copy
 from collections.abc import Iterable
 
 import numpy as np
@@ -68,6 +69,14 @@ class Builder:
         owner = np.repeat(np.arange(len(self.place)), np.diff(rules.first))
         np.add.at(self._owed, rules.group, instance.base[owner])
         self._domains = [rules.domain[level] for level in rules.level]
+
+    def fork(self, rules: RuleArrays) -> "Builder":
+        """The same placement, to go on from, under other limits on the same groups."""
+        fork = copy.copy(self)
+        fork.rules = rules
+        for label in ("place", "free", "count", "used", "waiting", "_load", "_owed"):
+            setattr(fork, label, getattr(self, label).copy())
+        return fork
 
     def groups(self, i: int) -> Ints:
         """Groups of task `i`."""
