@@ -25,11 +25,12 @@ def add_rules(
     tasks: Ints | None = None,
     count: Ints | None = None,
     fewest: bool = True,
-) -> None:
+) -> list[tuple[int, Ints]]:
     """Add the rules on the columns `e` (F, N) of `tasks` (F,), by default all; others stay where `count` has them.
 
     `count` (offset[-1],) are the members of each group in each domain without `tasks`, by default none. Where others
     break a rule already, it must not be broken more. Without `fewest` the least number of domains is no matter.
+    Returns the columns z, each with the columns of `e` whose maximum it is at a feasible point.
     """
     free = np.arange(len(e)) if tasks is None else tasks
     fixed = np.zeros(rules.offset[-1], dtype=np.int64) if count is None else count
@@ -41,11 +42,13 @@ def add_rules(
     for i, k in row.items():
         for g in rules.group[rules.first[i] : rules.first[i + 1]]:
             members[g].append(k)
+    domains: list[tuple[int, Ints]] = []
     for g in range(rules.level.size):
-        if members[g] or rules.guest[g] >= 0:
-            _Group(program, e, rules, g, np.array(members[g], dtype=np.int64), fixed).add(fewest)
+        if members[g]:
+            domains += _Group(program, e, rules, g, np.array(members[g], dtype=np.int64), fixed).add(fewest)
         if rules.host[g] >= 0:
             _add_hosts(program, e, rules, g, members, fixed)
+    return domains
 
 
 class _Group:
@@ -61,39 +64,39 @@ class _Group:
         self.most_domains = int(rules.most_domains[g])
         self.fewest_domains = int(rules.fewest_domains[g])
 
-    def add(self, fewest: bool) -> None:
-        """The rows that can bind."""
+    def add(self, fewest: bool) -> list[tuple[int, Ints]]:
+        """The rows that can bind, and the columns z that they need."""
         members = self.members
-        if members.size == 0:
-            return
         if self.most < members.size + int(self.fixed.max()):
             for nodes, there in zip(self.nodes, self.fixed.tolist(), strict=True):
                 columns = self.e[np.ix_(members, nodes)].ravel()
                 self.program.add_row(columns, np.ones(columns.size), upper=max(0, self.most - there))
         least = self.fewest_domains if fewest else 0
         narrow = self.most_domains < min(len(self.nodes), members.size + int((self.fixed > 0).sum()))
-        if narrow or least > 1:
-            self._count_domains(narrow, least)
+        return self._count_domains(narrow, least) if narrow or least > 1 else []
 
-    def _count_domains(self, narrow: bool, least: int) -> None:
+    def _count_domains(self, narrow: bool, least: int) -> list[tuple[int, Ints]]:
         domains = len(self.nodes)
         taken = (self.fixed > 0).astype(np.float64)
         used = self.program.add_columns(taken, np.ones(domains), np.zeros(domains))
         one = np.ones(1)
+        found: list[tuple[int, Ints]] = []
         for z, nodes, there in zip(used, self.nodes, self.fixed.tolist(), strict=True):
             if there:
                 continue
+            found.append((int(z), self.e[np.ix_(self.members, nodes)].ravel()))
             if narrow:
                 for i in self.members:
                     columns = np.append(self.e[i, nodes], z)
                     self.program.add_row(columns, np.append(np.ones(nodes.size), -one), upper=0.0)
             if least > 1:
-                columns = self.e[np.ix_(self.members, nodes)].ravel()
+                columns = found[-1][1]
                 self.program.add_row(np.append(columns, z), np.append(-np.ones(columns.size), one), upper=0.0)
         if narrow:
             self.program.add_row(used, np.ones(domains), upper=float(max(self.most_domains, int(taken.sum()))))
         if least > 1:
             self.program.add_row(used, np.ones(domains), lower=float(least))
+        return found
 
 
 def _add_hosts(
