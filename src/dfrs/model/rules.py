@@ -42,7 +42,7 @@ class Rule:
             raise InputError(f"{self.kind}: price = {self.price}: must be a positive number; leave it out: hard")
         for label, least in self.least.items():
             value = getattr(self, label)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            if value is not None and (type(value) is not int or value < least):
                 raise InputError(f"{self.kind}: {label} = {value}: must be a whole number of at least {least}")
         for label in _NAMES:
             given = getattr(self, label, None)
@@ -253,7 +253,7 @@ class Headroom:
     level: str = NODE
 
     def __post_init__(self) -> None:
-        if isinstance(self.failures, bool) or not isinstance(self.failures, int) or self.failures < 1:
+        if type(self.failures) is not int or self.failures < 1:
             raise InputError(f"headroom.failures = {self.failures}: must be a whole number of at least 1")
 
 

@@ -9,6 +9,7 @@ the first of the next attempt ("squeaky wheel" optimisation, Joslin and Clements
 
 import copy
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -69,6 +70,11 @@ class Builder:
         owner = np.repeat(np.arange(len(self.place)), np.diff(rules.first))
         np.add.at(self._owed, rules.group, instance.base[owner])
         self._domains = [rules.domain[level] for level in rules.level]
+        self._hosts: list[int] = rules.host.tolist()
+        self._guests: list[int] = rules.guest.tolist()
+        self._tasks_of = [owner[rules.group == g] for g in range(rules.level.size)]
+        ends, group = rules.first.tolist(), rules.group.tolist()
+        self._groups: list[list[int]] = [group[a:b] for a, b in pairwise(ends)]
 
     def fork(self, rules: RuleArrays) -> "Builder":
         """The same placement, to go on from, under other limits on the same groups."""
@@ -78,9 +84,13 @@ class Builder:
             setattr(fork, label, getattr(self, label).copy())
         return fork
 
-    def groups(self, i: int) -> Ints:
-        """Groups of task `i`."""
-        return self.rules.group[self.rules.first[i] : self.rules.first[i + 1]]
+    def lonely(self, g: int) -> Bools:
+        """(N,) nodes in domains where group `g`, a host, has no member, but the group that requires it has."""
+        return (self.members(self._guests[g]) > 0) & (self.members(g) == 0)
+
+    def hosts_of(self, i: int) -> list[int]:
+        """Groups of task `i` that another group requires."""
+        return [g for g in self._groups[i] if self._guests[g] >= 0]
 
     def put(self, i: int, n: int) -> None:
         """Task `i`, which is nowhere, goes to node `n`."""
@@ -97,7 +107,7 @@ class Builder:
     def _change(self, i: int, n: int, sign: int) -> None:
         self.free[n] -= sign * self.size[i]
         self._load[n] += sign * self._wanted[i]
-        for g in self.groups(i):
+        for g in self._groups[i]:
             c = self.rules.offset[g] + self._domains[g][n]
             before = self.count[c]
             self.count[c] += sign
@@ -113,7 +123,7 @@ class Builder:
         """(N,) where the rules let task `i` go, also so that what is to come can keep them."""
         rules = self.rules
         good = rules.allowed[rules.kind_of[i]].copy()
-        for g in self.groups(i):
+        for g in self._groups[i]:
             here = self.members(g)
             good &= here < rules.most[g]
             if self.used[g] >= rules.most_domains[g]:
@@ -122,13 +132,13 @@ class Builder:
                 good &= self._room(g)
             if self.waiting[g] <= rules.fewest_domains[g] - self.used[g]:
                 good &= here == 0
-            if rules.host[g] >= 0 and rules.host[g] not in self.groups(i):
-                good &= self._hosted(rules.host[g], here)
-            if rules.guest[g] >= 0:
-                lonely = (self.members(rules.guest[g]) > 0) & (here == 0)
-                domains = np.unique(self._domains[g][lonely]).size
-                if domains and self.waiting[g] <= domains:
-                    good &= lonely
+            if self._hosts[g] >= 0 and self._hosts[g] not in self._groups[i]:
+                good &= self._hosted(self._hosts[g], here)
+        for g in self.hosts_of(i):
+            lonely = self.lonely(g)
+            domains = np.unique(self._domains[g][lonely]).size
+            if domains and self.waiting[g] <= domains:
+                good &= lonely
         return good
 
     def _room(self, g: int) -> Bools:
@@ -159,10 +169,10 @@ class Builder:
 
     def stay(self, present: Ints) -> None:
         """Leave tasks where they are, the largest first, unless that breaks a rule or a capacity."""
-        for i in np.argsort(-(self.size * self._scale.mean(axis=0)).max(axis=1), kind="stable"):
+        for i in np.argsort(-(self.size * self._scale.mean(axis=0)).max(axis=1), kind="stable").tolist():
             n = int(present[i])
             if n >= 0 and self.open(i)[n] and self.fits(i)[n]:
-                self.put(int(i), n)
+                self.put(i, n)
 
     def place_all(self, order: Iterable[int]) -> int | None:
         """Place the tasks in this order; the first that found no node, or None."""
@@ -182,8 +192,8 @@ class Builder:
         at = self.place[placed]
         helps = (self.free[at] + self.size[placed] >= self.size[i]).all(axis=1)
         helps &= self.rules.allowed[self.rules.kind_of[i], at]
-        for g in self.groups(i):
-            helps |= np.array([g in self.groups(j) for j in placed], dtype=np.bool_)
+        for g in self._groups[i]:
+            helps |= np.isin(placed, self._tasks_of[g])
         candidates = placed[helps]
         smallest = np.argsort((self.size[candidates] * self._scale.mean(axis=0)).max(axis=1), kind="stable")
         for j in candidates[smallest[:EJECTIONS]].tolist():
@@ -203,11 +213,7 @@ class Builder:
 
     def _deserted(self, j: int, node: int) -> bool:
         """Whether guests stay in a domain that the last of their hosts, `j`, left with `node`."""
-        return any(
-            self.members(g)[node] == 0 and self.members(self.rules.guest[g])[node] > 0
-            for g in self.groups(j)
-            if self.rules.guest[g] >= 0
-        )
+        return any(bool(self.lonely(g)[node]) for g in self.hosts_of(j))
 
 
 def _blocks(instance: Instance, rules: RuleArrays) -> Ints:
@@ -234,11 +240,12 @@ def _order(
     wanted = (instance.need / instance.capacity.max(axis=0).clip(1e-12)).max(axis=1)
     size = size + 1e-3 * wanted
     choice = rules.allowed.sum(axis=1)[rules.kind_of] / rules.allowed.shape[1]
-    weight: Floats = np.bincount(blocks, weights=size, minlength=blocks.size)
+    weight = np.zeros(blocks.size)
+    np.add.at(weight, blocks, size)
     narrow = np.ones(blocks.size)
     np.minimum.at(narrow, blocks, choice)
     bound = np.bincount(blocks, minlength=blocks.size) > 1
-    key = weight * np.where(bound, 2.0, 1.0) / narrow.clip(1e-3)
+    key: Floats = weight * np.where(bound, 2.0, 1.0) / narrow.clip(1e-3)
     if rng is not None:
         key = key * rng.uniform(0.7, 1.4, key.size)
     for rank, block in enumerate(reversed(urgent)):

@@ -183,7 +183,7 @@ def _failure(instance: Instance, before: Builder, down: Bools, labels: tuple[str
     for i in victims:
         builder.take(int(i))
     count, free = builder.count.copy(), builder.free.copy()
-    left, proven = _first_fit(builder, victims, after), True
+    left, proven = _first_fit(builder, victims), True
     if left.size:
         proven = False
         if victims.size * len(instance.nodes) <= SMALL:
@@ -194,10 +194,10 @@ def _failure(instance: Instance, before: Builder, down: Bools, labels: tuple[str
     return Failure(domains=labels, survived=left.size == 0, proven=proven, left=left, missing=missing)
 
 
-def _first_fit(builder: Builder, victims: Ints, rules: RuleArrays) -> Ints:
+def _first_fit(builder: Builder, victims: Ints) -> Ints:
     """Victims that found no room by first fit, hosts first, then by decreasing size."""
     size = (builder.size[victims] / builder.capacity.max(axis=0).clip(1e-12)).max(axis=1)
-    hosts = np.array([-sum(rules.guest[g] >= 0 for g in builder.groups(i)) for i in victims])
+    hosts = np.array([-len(builder.hosts_of(i)) for i in victims.tolist()])
     left: list[int] = []
     for i in victims[np.lexsort((-size, hosts))].tolist():
         good = np.flatnonzero(builder.open(i) & builder.fits(i))
@@ -206,17 +206,9 @@ def _first_fit(builder: Builder, victims: Ints, rules: RuleArrays) -> Ints:
         else:
             left.append(i)
     if not left:
-        left = [i for i in victims.tolist() if _deserts(builder, rules, i)]
+        # Placed, but not where guests that stay need them.
+        left = [i for i in victims.tolist() if any(bool(builder.lonely(g).any()) for g in builder.hosts_of(i))]
     return np.array(left, dtype=np.int64)
-
-
-def _deserts(builder: Builder, rules: RuleArrays, i: int) -> bool:
-    """Whether guests of a group of victim `i` are in a domain without a host."""
-    return any(
-        bool(((builder.members(rules.guest[g]) > 0) & (builder.members(g) == 0)).any())
-        for g in builder.groups(i)
-        if rules.guest[g] >= 0
-    )
 
 
 def _exact(
