@@ -1,13 +1,15 @@
 """What ADAPT's kernels do, from the definitions: sums taken anew each time, subsets and placements tried one by one."""
 
 import math
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
 import numpy as np
 
 from dfrs.kernels.rules import RuleArrays
 from dfrs.kernels.rules import broken as broken_kernel
+from tests.naive.local_search import NEAR, Xorshift
 
 Row = list[float]
 
@@ -94,3 +96,90 @@ def placements(
         within = all(s <= a for s, a in zip(spent(cost, origin, place), amount, strict=True))
         if within and broken_kernel(rules, np.array(place)) == 0:
             yield place
+
+
+def over(size: list[Row], capacity: list[Row], place: Sequence[int], n: int) -> float:
+    """Overload of node `n`, relative to its capacity."""
+    lacks = [(-left / have) for left, have in zip(free(size, capacity, place)[n], capacity[n], strict=True)]
+    return sum(max(0.0, lack) for lack in lacks)
+
+
+def partner(size: list[Row], left: Row, capacity: Row, i: int, ranked: list[list[int]], draws: Xorshift) -> int:
+    """A task about as much smaller than `i` as what the scarcest resource of its node lacks."""
+    parts = [amount / have for amount, have in zip(left, capacity, strict=True)]
+    worst = parts.index(min(parts))
+    wanted = size[i][worst] + left[worst] * (0.5 + 1.5 * draws.below(1024) / 1024)
+    near = bisect_left([size[k][worst] for k in ranked[worst]], wanted) + draws.below(2 * NEAR + 1) - NEAR
+    return ranked[worst][min(max(near, 0), len(size) - 1)]
+
+
+def anneal(
+    problem: tuple[list[Row], list[Row], list[Row]],
+    limits: tuple[list[int], list[Row], Row],
+    may: Callable[[list[int], dict[int, int]], bool],
+    aims: tuple[float, float, float],
+    place: list[int],
+    steps: int,
+    heat: tuple[float, float],
+    draws: Xorshift,
+) -> tuple[float, float, list[int] | None]:
+    """Anneals `place`; returns (yield or -1, yield aimed at last, best placement).
+
+    `problem` = (base, slope, capacity); `limits` = (origin, cost, amount); `may` is asked whether rules allow changes.
+    """
+    base, slope, capacity = problem
+    origin, cost, amount = limits
+    nodes = len(capacity)
+    target, rise, upper = aims
+    size = sizes(base, slope, target)
+    ranked = [sorted(range(len(size)), key=lambda i: size[i][d]) for d in range(len(size[0]))]
+    members = [[i for i, at in enumerate(place) if at == n] for n in range(nodes)]
+    hot = [n for n in range(nodes) if over(size, capacity, place, n) > 0]
+    found, best, temperature = -1.0, None, heat[0]
+    for _ in range(steps):
+        while not hot:
+            value = minimum(base, slope, capacity, place)
+            if value > found:
+                found, best = value, list(place)
+            if target >= upper or value >= upper:
+                return found, target, best
+            target = min(upper, max(value, target) + max(rise * (upper - value), 1e-5))
+            size = sizes(base, slope, target)
+            hot = [n for n in range(nodes) if over(size, capacity, place, n) > 0]
+        temperature *= (heat[1] / heat[0]) ** (1.0 / max(1, steps))
+        a = hot[draws.below(len(hot))]
+        i = members[a][draws.below(len(members[a]))]
+        proposal = draws.below(4)
+        j = None if proposal == 0 else draws.below(len(place)) if proposal == 1 else None
+        if proposal > 1:
+            j = partner(size, free(size, capacity, place)[a], capacity[a], i, ranked, draws)
+        b = draws.below(nodes) if j is None else place[j]
+        if b == a:
+            continue
+        changes = {i: b} if j is None else {i: b, j: a}
+        after = [changes.get(k, n) for k, n in enumerate(place)]
+        one, other = over(size, capacity, after, a), over(size, capacity, after, b)
+        change = one + other - over(size, capacity, place, a) - over(size, capacity, place, b)
+        if change > 0 and change > -temperature * math.log((draws.below(1 << 30) + 1) / (1 << 30)):
+            continue
+        now, then = spent(cost, origin, place), spent(cost, origin, after)
+        if any(t > n and t > most for n, t, most in zip(now, then, amount, strict=True)) or not may(place, changes):
+            continue
+        members[a].remove(i)
+        if j is not None:
+            members[b].remove(j)
+            members[a].insert(0, j)
+        members[b].insert(0, i)
+        place[:] = after
+        for n in (a, b):
+            if over(size, capacity, place, n) > 0 and n not in hot:
+                hot.append(n)
+            elif over(size, capacity, place, n) <= 0 and n in hot:
+                last = hot.pop()
+                if last != n:
+                    hot[hot.index(n)] = last
+    if not hot:
+        value = minimum(base, slope, capacity, place)
+        if value > found:
+            found, best = value, list(place)
+    return found, target, best

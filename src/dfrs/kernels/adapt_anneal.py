@@ -132,7 +132,7 @@ def anneal(
         held[board.place[i]] += 1
     ranked = np.empty((dims, tasks), dtype=np.int64)
     for d in range(dims):
-        ranked[d] = np.argsort(board.size[:, d])
+        ranked[d] = np.argsort(board.size[:, d], kind="mergesort")
     hots = _warm(moves, board, over, hot, at)
     found = -1.0
     temperature = heat[0]

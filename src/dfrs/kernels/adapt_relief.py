@@ -169,8 +169,8 @@ def settle(moves: Moves, rules: RuleArrays, board: Board, pending: Ints, low: in
 
 
 @kernel
-def give_back(moves: Moves, rules: RuleArrays, board: Board) -> int:
-    """Bring tasks home wherever the yield aimed at allows it, the dearest first; how many came.
+def give_back(moves: Moves, rules: RuleArrays, board: Board) -> bool:
+    """Bring tasks home wherever the yield aimed at allows it, the dearest first; whether one came.
 
     A task comes home if there is room, or if tasks that are away themselves can make it: these move for nothing.
     """
@@ -186,7 +186,7 @@ def give_back(moves: Moves, rules: RuleArrays, board: Board) -> int:
             price[count] = -moves.price[i]
             count += 1
     order = away[:count][np.argsort(price[:count], kind="mergesort")]
-    came = 0
+    came = False
     again = True
     while again:
         again = False
@@ -198,14 +198,14 @@ def give_back(moves: Moves, rules: RuleArrays, board: Board) -> int:
             if fits(board, i, home) and permitted(rules, board, i, home):
                 put(moves, rules, board, i, home)
                 again = True
-                came += 1
+                came = True
                 continue
             for d in range(dims):
                 lack[d] = board.size[i, d] - board.free[home, d]
             some = cover(moves, board, home, lack, True, leave) if lack.max() > 0.0 else -1
             if some > 0 and _exchange(moves, rules, board, i, home, leave[:some]):
                 again = True
-                came += 1
+                came = True
             else:
                 put(moves, rules, board, i, now)
     return came

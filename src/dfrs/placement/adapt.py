@@ -34,6 +34,8 @@ AIMS = (1 / 2, 1 / 8, 1 / 32)
 """Parts of the distance to the bound that searches in another order aim at."""
 HEATS = ((3e-3, 1e-4), (1e-2, 1e-4), (2e-2, 3e-4))
 """First and last temperatures of annealing, in node capacities of overload: cold, then warmer."""
+FIRST = 0.5
+"""Of the time, what the search under all rules takes where some have a price; the others share the rest."""
 FEWER = 3
 """Further searches in another order for as good a placement with fewer moves."""
 
@@ -61,16 +63,16 @@ class Adapt:
         seed = int(rng.integers(2**62))
         present = _checked(instance, self.present)
         rules = instance.rules
-        best = self._under(instance, present, rules, clock, seed)
         if rules is None or not rules.soft:
-            return best
+            return self._under(instance, present, rules, clock, seed)
+        best = self._under(instance, present, rules, clock.part(FIRST), seed)
         return self._conceding(instance, present, rules, clock, seed, best)
 
     def _conceding(
         self, instance: Instance, present: Ints, rules: Rules, clock: Clock, seed: int, best: Outcome
     ) -> Outcome:
         """Drop the soft rule whose loss pays most, as long as one does: yields count less what broken rules cost."""
-        worth = _worth(rules, best)
+        worth, share = _worth(rules, best), (1.0 - FIRST) / len(rules.soft)
         again = True
         while again:
             again = False
@@ -78,7 +80,7 @@ class Adapt:
                 if k in rules.dropped or clock.over:
                     continue
                 trial = rules.without(k)
-                outcome = self._under(instance, present, trial, replace(clock, work=0.0), seed)
+                outcome = self._under(instance, present, trial, clock.part(share), seed)
                 if _worth(rules, outcome) > worth + 1e-12:
                     best, worth, chosen, again = outcome, _worth(rules, outcome), trial, True
             if again:
@@ -146,6 +148,8 @@ class Adapt:
                 "moves": search.moved(search.place),
                 "moves_needed": departures.fewest(search.value),
             }
+        if search.repaired is not None:
+            details["repair_moves"] = search.repaired
         outcome = found(instance, search.place, bound=search.upper, optimal=search.proven, details=details)
         if search.place is None and search.proven:
             reason = f"exact search: no placement within the budget; {tightest(instance)}"

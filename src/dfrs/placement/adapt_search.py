@@ -48,6 +48,10 @@ class Clock:
         """Count elementary steps."""
         self.work += work
 
+    def part(self, share: float) -> "Clock":
+        """A clock that starts now: `share` of the seconds, or all the rounds."""
+        return Clock(time_limit_s=self.time_limit_s * share, rounds=self.rounds)
+
     @property
     def over(self) -> bool:
         """Whether time or rounds are up."""
@@ -112,6 +116,8 @@ class AdaptSearch:
         self.value = -1.0
         self.source = ""
         self.proven = False
+        self.repaired: int | None = None
+        """Moves of the repair that made the present placement valid, where it was not."""
         self.on_improvement: Callable[[float], None] | None = None
 
     @property

@@ -43,6 +43,8 @@ def repair(search: AdaptSearch, departures: Departures) -> None:
     small = search.present.size * len(search.instance.nodes) <= ENTRIES and search.rules.level.size == 0
     if small and not search.clock.over and (search.place is None or search.moved(search.place) > least):
         _exactly(search, departures)
+    if search.place is not None:
+        search.repaired = search.moved(search.place)
 
 
 def _offer_fewer(search: AdaptSearch, place: Ints) -> None:
