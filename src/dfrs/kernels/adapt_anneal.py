@@ -1,8 +1,8 @@
 """Annealing within a budget: mend the overload that a yield a little above the best one causes, move by move.
 
-The proposals are those of `dfrs.kernels.local_search`: moves from overloaded nodes, and swaps, of which two in three with
-a task whose size would mend the overload. It refuses what the limits or the rules do, and a task that goes home brings back
-what it cost. It starts cold, as near the optimum for a budget most of what is spent is spent well.
+The proposals are those of `dfrs.kernels.local_search`: moves from overloaded nodes, and swaps, of which two in three
+with a task whose size would mend the overload. It refuses what the limits or the rules do, and a task that goes home
+brings back what it cost. It starts cold, as near the optimum most of a budget is spent well.
 """
 
 # An element of an array is an array to the type checker; numba knows better.
