@@ -56,20 +56,16 @@ def least_cover(size: list[Row], cost: Row, lack: Row) -> float:
     return min((math.fsum(cost[i] for i in some) for some in subsets if covers(size, some, lack)), default=math.inf)
 
 
-def departures(
-    size: list[Row], capacity: list[Row], place: Sequence[int], leaving: Sequence[bool], cost: list[Row], tolerance: Row
-) -> tuple[list[int], Row]:
-    """How many tasks leave each node at least, and the least that all departures cost of each limit together."""
+def departures(size: list[Row], room: list[Row], place: Sequence[int], cost: list[Row]) -> tuple[list[int], Row]:
+    """How many tasks leave each node at least, and the least that all departures cost of each limit."""
     counts, costs = [], [0.0] * len(cost)
-    for n, have in enumerate(capacity):
+    for n, have in enumerate(room):
         here = [i for i, m in enumerate(place) if m == n]
-        forced = [i for i in here if leaving[i]]
-        stay = [i for i in here if not leaving[i]]
-        some = [size[i] for i in stay]
-        excess = [math.fsum(row[d] for row in some) - have[d] - tolerance[d] for d in range(len(have))]
-        counts.append(len(forced) + fewest(some, excess))
+        some = [size[i] for i in here]
+        excess = [math.fsum(row[d] for row in some) - have[d] for d in range(len(have))]
+        counts.append(fewest(some, excess))
         for b, row in enumerate(cost):
-            costs[b] += math.fsum(row[i] for i in forced) + least_cover(some, [row[i] for i in stay], excess)
+            costs[b] += least_cover(some, [row[i] for i in here], excess)
     return counts, costs
 
 

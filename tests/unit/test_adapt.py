@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs import InputError, Instance, Status, allocate, generate_machines, generate_services
-from dfrs.kernels.rules import broken, no_rules
+from dfrs.kernels.rules import broken
 from dfrs.model.move_limits import MoveLimits
 from dfrs.model.resources import Kind, Resource
 from dfrs.model.rules import Apart, Maintenance, Never, Rules, Together
@@ -165,17 +165,20 @@ def test_equals_brute_force_on_tiny_instances_and_no_optimum_is_above_the_bound(
 
 
 def test_the_exact_program_takes_several_budgets():
-    instance, present = generate_machines(nodes=3, machines=9, memory=0.4, seed=5)
+    instance = generate_services(nodes=3, services=9, slack=0.5, seed=5)
     instance = replace(instance, move_cost=np.arange(9) / 4)
+    packed = allocate(instance, "GREEDYLIGHT").allocation
+    assert packed is not None
+    present = packed.place
     costs = Budget(moves=3, cost=3.0).costs(instance)
     both = AdaptExact(present=present, cost=costs, budget=np.array([3.0, 3.0]))(instance)
-    place = best = None
-    for outcome in (adapt(instance, present, rounds=50, moves=3, cost=3.0),):
-        assert outcome.allocation is not None
-        place, best = outcome.allocation.place, outcome.minimum_yield
-    assert both.minimum_yield == pytest.approx(best, abs=1e-6)
-    assert place is not None
-    assert (place != present).sum() <= 3
+    outcome = adapt(instance, present, rounds=50, moves=3, cost=3.0)
+    assert outcome.status == Status.OPTIMAL
+    assert both.minimum_yield == pytest.approx(outcome.minimum_yield, abs=1e-6)
+    assert both.allocation is not None
+    moved = both.allocation.place != present
+    assert moved.sum() <= 3
+    assert instance.move_cost[moved].sum() <= 3.0
     with pytest.raises(InputError, match="cost has 2 rows"):
         AdaptExact(present=present, cost=costs, budget=1.0)(instance)
 
@@ -226,19 +229,21 @@ def two_by_two(**changes):
 
 def test_rules_that_are_broken_now_are_repaired_and_the_others_kept():
     present = np.array([0, 0, 1, 1])
-    for rules, needed in (
-        ((Maintenance(("n0",)),), 2),
-        ((Apart(("a", "b"), level="node"),), 1),
-        ((Together(("a", "c"), level="node"),), 1),
-        ((Never(("a",), ("n0",)), Never(("a",), ("n1", "n2"))), 1),
+    # Together, with three on a node, would be a repair too, but two more moves give a yield of 1.
+    for rules, repair, moves in (
+        ((Maintenance(("n0",)),), 2, 2),
+        ((Apart(("a", "b"), level="node"),), 1, 1),
+        ((Together(("a", "c"), level="node"),), 1, 2),
+        ((Never(("a",), ("n0",)), Never(("a",), ("n1", "n2"))), 1, 1),
     ):
         instance = two_by_two(rules=Rules(rules))
         assert instance.rules is not None
         outcome = adapt(instance, present, moves=4)
         assert outcome.allocation is not None
         assert broken(instance.rules.arrays, outcome.allocation.place) == 0
-        assert outcome.details["moves"] == needed
-        assert outcome.details["repair_moves"] == needed
+        assert outcome.minimum_yield == 1.0
+        assert outcome.details["moves"] == moves
+        assert outcome.details["repair_moves"] == repair
     assert adapt(two_by_two(rules=Rules((Maintenance(("n0",)),))), present, moves=1).status == Status.INFEASIBLE
 
 
@@ -283,8 +288,7 @@ def test_the_bound_says_how_many_must_leave(cluster):
     bound = departures(instance, present, Budget(moves=20))
     highest = bound.highest(upper_bound(instance))
     assert highest is not None
-    assert bound.fewest(highest) <= 20 < bound.fewest(highest + 1e-6)
-    assert no_rules(400, 30).level.size == 0
+    assert bound.fewest(highest - 1e-9) <= 20 < bound.fewest(highest + 1e-9)
 
 
 def test_generated_machines_fit_are_unbalanced_and_repeat():

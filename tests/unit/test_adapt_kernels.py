@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from dfrs.kernels import adapt_anneal, adapt_bound, adapt_cover, adapt_exact, adapt_mend, adapt_relief, adapt_state
 from dfrs.kernels.rules import broken, count_members, may_move, may_swap, no_rules
+from dfrs.kernels.yields import node_loads
 from tests.naive import adapt as naive
 from tests.naive.local_search import Xorshift
 from tests.rule_cases import random_instance
@@ -126,17 +127,16 @@ def test_a_board_is_what_its_placement_says_whatever_is_lifted_and_put(seed):
 def test_departures_are_the_fewest_and_cost_no_more_than_they_must(seed):
     case = Case(seed)
     place = np.where(case.rng.random(case.tasks) < 0.1, -1, case.place)
-    leaving = case.rng.random(case.tasks) < 0.1
     fewest, least = np.zeros(case.nodes, dtype=np.int64), np.zeros(len(case.amount))
     first, member = adapt_bound.members_of(place, case.nodes)
-    tolerance = np.full(case.dims, 1e-9)
+    here = np.flatnonzero(place >= 0)
+    fixed, rate = node_loads(case.base[here], case.slope[here], case.nodes, place[here])
+    room = case.capacity + 1e-9
     adapt_bound.departures(
-        case.base, case.slope, case.capacity, first, member, leaving, case.cost, case.target, tolerance, fewest, least
+        case.base, case.slope, room, fixed, rate, first, member, case.cost, case.target, fewest, least
     )
     size = naive.sizes(case.base.tolist(), case.slope.tolist(), case.target)
-    counts, costs = naive.departures(
-        size, case.capacity.tolist(), place, leaving, case.cost.tolist(), tolerance.tolist()
-    )
+    counts, costs = naive.departures(size, room.tolist(), place, case.cost.tolist())
     assert fewest.tolist() == counts
     assert (least <= np.array(costs) + 1e-9).all()
     alike = [b for b, cost in enumerate(case.cost) if len(set(cost[place >= 0].tolist())) == 1]

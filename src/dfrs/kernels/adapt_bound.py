@@ -8,7 +8,7 @@
 
 import numpy as np
 
-from dfrs.kernels.jit import Bools, Floats, Ints, kernel
+from dfrs.kernels.jit import Floats, Ints, kernel
 
 
 @kernel
@@ -60,59 +60,45 @@ def _cheapest(size: Floats, cost: Floats, excess: float) -> float:
 def departures(
     base: Floats,
     slope: Floats,
-    capacity: Floats,
+    room: Floats,
+    fixed: Floats,
+    rate: Floats,
     first: Ints,
     member: Ints,
-    leaving: Bools,
     cost: Floats,
     target: float,
-    tolerance: Floats,
     fewest: Ints,
     least: Floats,
 ) -> None:
     """Fill `fewest` (N,): how many tasks leave each node at least at yield `target`, and `least` (B,): at what cost.
 
-    Loads may pass capacities by `tolerance` (D,). Tasks that are `leaving` (T,) do in any case. `cost` (B, T): of each
-    task, in each unit. The cost of a node is the largest of the relaxations of its resources and of as many of its
-    cheapest tasks as must leave.
+    `room` (N, D): capacities with their tolerance; `fixed` and `rate` (N, D): sums of `base` and `slope` (T, D) over
+    the tasks of each node. `cost` (B, T): of each task, in each unit. The cost of a node is the largest of the
+    relaxations of its resources and of as many of its cheapest tasks as must leave.
     """
     dims, units = base.shape[1], cost.shape[0]
     least[:] = 0.0
     excess = np.empty(dims)
-    for n in range(capacity.shape[0]):
-        members = first[n + 1] - first[n]
-        stay = np.empty(members, dtype=np.int64)
-        stays = 0
+    for n in range(room.shape[0]):
         fewest[n] = 0
         for d in range(dims):
-            excess[d] = -capacity[n, d] - tolerance[d]
-        for m in range(first[n], first[n + 1]):
-            i = member[m]
-            if leaving[i]:
-                fewest[n] += 1
-                for b in range(units):
-                    least[b] += cost[b, i]
-                continue
-            stay[stays] = i
-            stays += 1
-            for d in range(dims):
-                excess[d] += base[i, d] + target * slope[i, d]
+            excess[d] = fixed[n, d] + target * rate[n, d] - room[n, d]
         if excess.max() <= 0.0:
             continue
-        size = np.empty((dims, stays))
+        here = member[first[n] : first[n + 1]]
+        size = np.empty((dims, here.size))
         for d in range(dims):
-            for m in range(stays):
-                size[d, m] = base[stay[m], d] + target * slope[stay[m], d]
-        count = 0
-        for d in range(dims):
-            count = max(count, _fewest(size[d].copy(), excess[d]))
-        fewest[n] += count
-        price = np.empty(stays)
+            for m in range(here.size):
+                size[d, m] = base[here[m], d] + target * slope[here[m], d]
+            if excess[d] > 0.0:
+                fewest[n] = max(fewest[n], _fewest(size[d].copy(), excess[d]))
+        price = np.empty(here.size)
         for b in range(units):
-            for m in range(stays):
-                price[m] = cost[b, stay[m]]
+            for m in range(here.size):
+                price[m] = cost[b, here[m]]
             paid = 0.0
             for d in range(dims):
-                paid = max(paid, _cheapest(size[d], price, excess[d]))
+                if excess[d] > 0.0:
+                    paid = max(paid, _cheapest(size[d], price, excess[d]))
             price.sort()
-            least[b] += max(paid, price[:count].sum())
+            least[b] += max(paid, price[: fewest[n]].sum())

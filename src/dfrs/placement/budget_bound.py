@@ -14,11 +14,12 @@ from functools import cached_property
 import numpy as np
 
 from dfrs.kernels.adapt_bound import departures, members_of
+from dfrs.kernels.yields import node_loads
 from dfrs.model import tolerances
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 
 STEPS = 50
-"""Halvings of an interval of length 1 at most: to the last bits of a yield."""
+"""Halvings at most."""
 ADDITIONS = 1e-12
 """Rounding of some hundred additions of numbers of order 1."""
 ROUNDING = 1e-9
@@ -48,30 +49,30 @@ class Departures:
     amounts: Floats
 
     @cached_property
-    def _members(self) -> tuple[Ints, Ints]:
-        return members_of(self.present, len(self.instance.nodes))
+    def _staying(self) -> tuple[Floats, Floats, Floats, Ints, Ints]:
+        """Room, fixed loads, rates and tasks of each node, without the tasks that leave in any case."""
+        instance = self.instance
+        stay = np.where(self.leaving, -1, self.present)
+        here = np.flatnonzero(stay >= 0)
+        nodes = len(instance.nodes)
+        fixed, rate = node_loads(instance.base[here], instance.slope[here], nodes, stay[here])
+        room = instance.capacity + forgiven(instance, tolerances.PLACEMENT)
+        return room, fixed, rate, *members_of(stay, nodes)
 
     @cached_property
-    def _tolerance(self) -> Floats:
-        return forgiven(self.instance, tolerances.PLACEMENT)
+    def _forced(self) -> tuple[Ints, Floats]:
+        """(N,) tasks that leave each node in any case, and (B,) what they cost."""
+        gone = np.flatnonzero(self.leaving & (self.present >= 0))
+        count = np.bincount(self.present[gone], minlength=len(self.instance.nodes))
+        return count.astype(np.int64), self.costs[:, gone].sum(axis=1)
 
     def at(self, yield_: float) -> tuple[Ints, Floats]:
         """(N,) how many tasks must leave each node, and (B,) what that takes of each limit, both at least."""
         instance = self.instance
         fewest, least = np.zeros(len(instance.nodes), dtype=np.int64), np.zeros(len(self.amounts))
-        departures(
-            instance.base,
-            instance.slope,
-            instance.capacity,
-            *self._members,
-            self.leaving,
-            self.costs,
-            yield_,
-            self._tolerance,
-            fewest,
-            least,
-        )
-        return fewest, least
+        departures(instance.base, instance.slope, *self._staying, self.costs, yield_, fewest, least)
+        count, cost = self._forced
+        return fewest + count, least + cost
 
     def fewest(self, yield_: float) -> int:
         """At least so many tasks must move for a minimum yield of `yield_`."""
@@ -90,7 +91,7 @@ class Departures:
         low, high = 0.0, upper
         for _ in range(STEPS):
             middle = 0.5 * (low + high)
-            if middle in (low, high):
+            if high - low < ADDITIONS:
                 break
             low, high = (middle, high) if self.within(middle) else (low, middle)
         return high
