@@ -1,14 +1,14 @@
 """Other ways to rebalance a cluster, on the same model: what ADAPT is compared with."""
 
-from fractions import Fraction
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from dfrs import Instance
 from dfrs.model.instance import Floats, Ints
-
-UNITS = 1_000_000
-"""Integers that a solver of integers sees for one reference node."""
 
 
 def hottest_to_coldest(instance: Instance, present: Ints, moves: int) -> Ints:
@@ -49,41 +49,21 @@ def _yields(free: Floats, rate: Floats) -> Floats:
     return np.where((free < -1e-9).any(axis=1), -1.0, np.minimum(ratio, 1.0))
 
 
-def cp_sat(instance: Instance, present: Ints, moves: int, time_limit_s: float) -> Ints | None:
-    """The same problem as a model of CP-SAT with one worker: rigid loads within capacities, fluid ones within a least
-    multiple Z = 1/Y of them, at most so many moves; it starts from the present placement.
+def cp_sat(instance: Instance, present: Ints, moves: int, time_limit_s: float) -> tuple[Ints | None, float]:
+    """`benchmarks.adapt_cp_sat` in a process of its own, and its CPU seconds without imports.
 
-    None without the package `ortools`, or without a solution in time.
+    OR-tools and highspy both bring HiGHS, and cannot be in one process. Raises ModuleNotFoundError without OR-tools.
     """
-    try:
-        from ortools.sat.python import cp_model  # noqa: PLC0415 - may be missing
-    except ImportError:
-        return None
-    tasks, nodes = len(present), len(instance.nodes)
-    model = cp_model.CpModel()
-    x = [[model.new_bool_var("") for _ in range(nodes)] for _ in range(tasks)]
-    for i in range(tasks):
-        model.add_exactly_one(x[i])
-        for n in range(nodes):
-            model.add_hint(x[i][n], bool(n == present[i]))
-    model.add(sum(x[i][present[i]] for i in range(tasks)) >= tasks - moves)
-    grain = 1_000
-    z = model.new_int_var(grain, 1_000 * grain, "z")
-    for d in range(len(instance.resources)):
-        need = np.ceil(instance.need[:, d] * UNITS).astype(int).tolist()
-        capacity = np.floor(instance.capacity[:, d] * UNITS).astype(int).tolist()
-        fluid = bool(instance.slope[:, d].any())
-        for n in range(nodes):
-            load = sum(need[i] * x[i][n] for i in range(tasks) if need[i])
-            if fluid:
-                part = Fraction(capacity[n], grain)
-                model.add(load * part.denominator <= z * part.numerator)
-            else:
-                model.add(load <= capacity[n])
-    model.minimize(z)
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = time_limit_s
-    solver.parameters.num_workers = 1
-    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
-    return np.array([next(n for n in range(nodes) if solver.value(x[i][n])) for i in range(tasks)])
+    with TemporaryDirectory() as folder:
+        given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
+        np.savez(
+            given, need=instance.need, fluid=instance.slope.any(axis=0), capacity=instance.capacity, present=present
+        )
+        command = [sys.executable, "-m", "benchmarks.adapt_cp_sat", given, found, str(moves), str(time_limit_s)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if "No module named 'ortools'" in done.stderr:
+            raise ModuleNotFoundError("ortools")
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        result = np.load(found)
+        return (result["place"] if result["place"].size else None), float(result["cpu_s"])

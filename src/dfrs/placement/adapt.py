@@ -76,18 +76,16 @@ class Adapt:
     ) -> Outcome:
         """Drop the soft rule whose loss pays most, as long as one does: yields count less what broken rules cost."""
         worth, share = _worth(rules, best), (1.0 - FIRST) / len(rules.soft)
-        again = True
-        while again:
-            again = False
+        better: Rules | None = rules
+        while better is not None:
+            rules, better = better, None
             for k in range(len(rules.soft)):
                 if k in rules.dropped or clock.over:
                     continue
                 trial = rules.without(k)
                 outcome = self._under(instance, present, trial, clock.part(share), seed)
                 if _worth(rules, outcome) > worth + 1e-12:
-                    best, worth, chosen, again = outcome, _worth(rules, outcome), trial, True
-            if again:
-                rules = chosen
+                    best, worth, better = outcome, _worth(rules, outcome), trial
         # A proof is one under the rules in force: nothing is proven about those that might be dropped.
         if best.allocation is None:
             return replace(best, status=Status.NOT_FOUND)

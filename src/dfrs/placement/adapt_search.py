@@ -145,8 +145,8 @@ class AdaptSearch:
         """Keep `place` (T,) if it is valid, and better than what there is or as good with fewer moves."""
         value = placement_yield(self.instance, place)
         better = value > self.value + NO_GAIN
-        equal = self.place is not None and value >= self.value - NO_GAIN
-        if value < 0 or not (better or (equal and self.moved(place) < self.moved(self.place))):
+        fewer = self.place is not None and self.moved(place) < self.moved(self.place)
+        if value < 0 or not (better or (fewer and value >= self.value - NO_GAIN)):
             return False
         if not self.kept(place):
             return False
