@@ -63,7 +63,7 @@ class Case:
             tilt=np.ones(self.tasks),
             spent=np.zeros(len(self.amount)),
             source=np.empty(self.tasks, dtype=np.int64),
-            count=np.zeros(int(self.rules.offset[-1]), dtype=np.int64),
+            counts=np.zeros(int(self.rules.offset[-1]), dtype=np.int64),
             used=np.zeros(groups, dtype=np.int64),
         )
 
@@ -79,9 +79,9 @@ class Case:
         np.testing.assert_allclose(board.size, size, atol=1e-12)
         np.testing.assert_allclose(board.free, naive.free(size, self.capacity.tolist(), place), atol=1e-12)
         assert board.spent == pytest.approx(naive.spent(self.cost.tolist(), self.origin, place))
-        count, used = board.count.copy(), board.used.copy()
+        count, used = board.counts.copy(), board.used.copy()
         count_members(self.rules, place, count, used)
-        assert np.array_equal(count, board.count)
+        assert np.array_equal(count, board.counts)
         assert np.array_equal(used, board.used)
         for n in range(self.nodes):
             listed, i = [], board.head[n]
@@ -264,7 +264,7 @@ def test_nothing_can_be_given_back_twice(seed):
 @given(SEEDS)
 def test_exact_search_finds_the_best_of_all_placements(seed):
     case = Case(seed, largest=4)
-    count, used = case.board.count, case.board.used
+    count, used = case.board.counts, case.board.used
     count[:], used[:] = 0, 0
     best = np.empty(case.tasks, dtype=np.int64)
     order = case.rng.permutation(case.tasks)
@@ -290,7 +290,7 @@ def test_annealing_does_what_its_twin_does(seed):
     found, target = adapt_anneal.anneal(case.moves, case.rules, board, aims, steps, heat, state, best)
 
     def may(place, changes):
-        count, used = board.count.copy(), board.used.copy()
+        count, used = board.counts.copy(), board.used.copy()
         now = np.array(place)
         count_members(case.rules, now, count, used)
         (i, b), *rest = changes.items()

@@ -167,11 +167,11 @@ def anneal(
         if not _affordable(moves, board, i, b, j, a):
             continue
         if j < 0:
-            if not may_move(rules, board.count, board.used, i, a, b):
+            if not may_move(rules, board.counts, board.used, i, a, b):
                 continue
             held[a] -= 1
             held[b] += 1
-        elif not may_swap(rules, board.count, board.used, i, a, j, b):
+        elif not may_swap(rules, board.counts, board.used, i, a, j, b):
             continue
         lift(moves, rules, board, i)
         if j >= 0:

@@ -4,7 +4,7 @@
 """
 
 # An element of an array is an array to the type checker; numba knows better.
-# pyright: reportArgumentType=false, reportReturnType=false
+# pyright: reportArgumentType=false, reportAssignmentType=false, reportReturnType=false
 
 import numpy as np
 

@@ -17,8 +17,8 @@ def _emptied(rules: RuleArrays, board: Board, g: int) -> int:
         return -1
     best, fewest = -1, np.iinfo(np.int64).max
     for c in range(rules.offset[g], rules.offset[g + 1]):
-        if 0 < board.count[c] < fewest:
-            best, fewest = c - rules.offset[g], board.count[c]
+        if 0 < board.counts[c] < fewest:
+            best, fewest = c - rules.offset[g], board.counts[c]
     return best
 
 
@@ -28,12 +28,12 @@ def _must_leave(rules: RuleArrays, board: Board, i: int, emptied: Ints, wanted: 
     for k in range(rules.first[i], rules.first[i + 1]):
         g = rules.group[k]
         domain = rules.domain[rules.level[g], board.place[i]]
-        members = board.count[rules.offset[g] + domain]
+        members = board.counts[rules.offset[g] + domain]
         host = rules.host[g]
         if (
             members > rules.most[g]
             or domain == emptied[g]
-            or (host >= 0 and board.count[rules.offset[host] + domain] == 0)
+            or (host >= 0 and board.counts[rules.offset[host] + domain] == 0)
             or (wanted[g] > 0 and members > 1)
         ):
             return True

@@ -50,7 +50,7 @@ class Board(NamedTuple):
     """(B,)."""
     source: Ints
     """(T,) the node that a lifted task came from, -1 if it is new."""
-    count: Ints
+    counts: Ints
     """Members of groups in domains, as `dfrs.kernels.rules` counts them."""
     used: Ints
 
@@ -97,7 +97,7 @@ def set_up(moves: Moves, rules: RuleArrays, board: Board, place: Ints, target: f
         if moves.origin[i] >= 0 and place[i] != moves.origin[i]:
             for b in range(moves.amount.size):
                 board.spent[b] += moves.cost[b, i]
-    count_members(rules, place, board.count, board.used)
+    count_members(rules, place, board.counts, board.used)
     aim(moves, board, target)
 
 
@@ -136,7 +136,7 @@ def lift(moves: Moves, rules: RuleArrays, board: Board, i: int) -> None:
     if n == moves.origin[i]:
         for b in range(moves.amount.size):
             board.spent[b] += moves.cost[b, i]
-    record(rules, board.count, board.used, i, n, -1)
+    record(rules, board.counts, board.used, i, n, -1)
 
 
 @kernel
@@ -149,7 +149,7 @@ def put(moves: Moves, rules: RuleArrays, board: Board, i: int, n: int) -> None:
     if n == moves.origin[i]:
         for b in range(moves.amount.size):
             board.spent[b] -= moves.cost[b, i]
-    record(rules, board.count, board.used, i, -1, n)
+    record(rules, board.counts, board.used, i, -1, n)
 
 
 @kernel
@@ -167,18 +167,18 @@ def permitted(rules: RuleArrays, board: Board, i: int, n: int) -> bool:
 
     Where its group is in too few domains it must open one. A host that left guests behind goes back to them.
     """
-    if not may_place(rules, board.count, board.used, i, n):
+    if not may_place(rules, board.counts, board.used, i, n):
         return False
     a = board.source[i]
     for k in range(rules.first[i], rules.first[i + 1]):
         g = rules.group[k]
         domain = rules.domain[rules.level[g]]
-        if board.used[g] < rules.fewest_domains[g] and board.count[rules.offset[g] + domain[n]] > 0:
+        if board.used[g] < rules.fewest_domains[g] and board.counts[rules.offset[g] + domain[n]] > 0:
             return False
         guest = rules.guest[g]
         if guest >= 0 and a >= 0 and domain[a] != domain[n]:
-            left = board.count[rules.offset[guest] + domain[a]]
-            if left > 0 and board.count[rules.offset[g] + domain[a]] == 0:
+            left = board.counts[rules.offset[guest] + domain[a]]
+            if left > 0 and board.counts[rules.offset[g] + domain[a]] == 0:
                 return False
     return True
 

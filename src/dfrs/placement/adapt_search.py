@@ -109,7 +109,7 @@ class AdaptSearch:
             tilt=np.ones(tasks),
             spent=np.zeros(len(amounts)),
             source=np.empty(tasks, dtype=np.int64),
-            count=np.zeros(int(rules.offset[-1]), dtype=np.int64),
+            counts=np.zeros(int(rules.offset[-1]), dtype=np.int64),
             used=np.zeros(groups, dtype=np.int64),
         )
         self.place: Ints | None = None
@@ -254,10 +254,10 @@ class AdaptSearch:
         order = np.argsort(-(instance.need / instance.capacity.max(axis=0).clip(1e-12)).max(axis=1), kind="stable")
         best = np.empty_like(self.present)
         incumbent = self.value + tolerances.CAPACITY if self.value >= 0 else -tolerances.CAPACITY
-        self.board.count[:] = 0
+        self.board.counts[:] = 0
         self.board.used[:] = 0
         found, complete, trials = adapt_exact.search(
-            self.moves, self.rules, self.board.count, self.board.used, order, (incumbent, self.upper, most), best
+            self.moves, self.rules, self.board.counts, self.board.used, order, (incumbent, self.upper, most), best
         )
         self.clock.spend(trials * 10)
         if found >= 0:
