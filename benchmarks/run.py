@@ -1,8 +1,8 @@
 """`make bench`: speed and memory after compilation, with peers in the same run; on one core, campaigns and the live
 cluster on all.
 
-`python -m benchmarks.run PART...` runs some of offline, online, elastic, campaign, live_sharing, live_submissions,
-live_load, live_discovery and live_images.
+`python -m benchmarks.run PART...` runs some of offline, adapt, online, elastic, campaign, live_sharing,
+live_submissions, live_load, live_discovery and live_images.
 """
 
 import os
@@ -11,7 +11,7 @@ from importlib import import_module
 
 from benchmarks.common import console, machine
 
-PARTS = ("offline", "online", "elastic")
+PARTS = ("offline", "adapt", "online", "elastic")
 ON_ALL_CORES = ("campaign", "live_sharing", "live_submissions", "live_load", "live_discovery", "live_images")
 
 

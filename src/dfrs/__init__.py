@@ -13,7 +13,15 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dfrs.api import allocate, generate_services, generate_virtual_clusters, read_instance, read_workload, simulate
+    from dfrs.api import (
+        allocate,
+        generate_machines,
+        generate_services,
+        generate_virtual_clusters,
+        read_instance,
+        read_workload,
+        simulate,
+    )
     from dfrs.bounds.stretch import stretch_bound
     from dfrs.model.allocation import Allocation, Outcome, Status
     from dfrs.model.decisions import Placement, Policy, Snapshot, Target, Traits
@@ -73,6 +81,7 @@ __all__ = [
     "Traits",
     "Workload",
     "allocate",
+    "generate_machines",
     "generate_services",
     "generate_virtual_clusters",
     "lp_bound",
@@ -87,6 +96,7 @@ __all__ = [
 _HOMES = {
     "dfrs.api": (
         "allocate",
+        "generate_machines",
         "generate_services",
         "generate_virtual_clusters",
         "read_instance",

@@ -9,7 +9,7 @@ import numpy as np
 from dfrs.model.allocation import Outcome
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import InfeasibleError
-from dfrs.model.instance import Floats, Instance
+from dfrs.model.instance import Floats, Instance, Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import NodeChange
 from dfrs.model.run import Penalty, Run
@@ -24,6 +24,7 @@ from dfrs.simulator.limits import Pauses
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads import files
 from dfrs.workloads.load import load_workload
+from dfrs.workloads.machines import MachineScenario, machine_instance
 from dfrs.workloads.services import (
     ServiceScenario,
     VirtualClusterScenario,
@@ -98,6 +99,23 @@ def generate_virtual_clusters(
         nodes=nodes, tasks=tasks, slack=slack, memory_cov=memory_cov, cpu_cov=cpu_cov, parallel=parallel
     )
     return virtual_cluster_instance(scenario, seed)
+
+
+def generate_machines(
+    *,
+    nodes: int = 200,
+    machines: int = 5_000,
+    memory: float = 0.75,
+    cpu: float = 1.2,
+    imbalance: float = 0.5,
+    seed: int = 0,
+) -> tuple[Instance, Ints]:
+    """A random cluster of virtual machines, and the node of each now (M,): fits in memory, unbalanced in CPU.
+
+    Raises InputError.
+    """
+    scenario = MachineScenario(nodes=nodes, machines=machines, memory=memory, cpu=cpu, imbalance=imbalance)
+    return machine_instance(scenario, seed)
 
 
 def read_workload(

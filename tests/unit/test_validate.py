@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dfrs import allocate, generate_services, generate_virtual_clusters
-from dfrs.placement.adapt import Budget
+from dfrs.placement.budget import Budget
 from dfrs.placement.registry import ALGORITHMS, Options
 from dfrs.report.documents import outcome_document
 from dfrs.runs.validator.allocations import check_documents
@@ -56,7 +56,7 @@ INSTANCES = {
 
 def options(instance):
     present = np.arange(len(instance.need)) % len(instance.nodes)
-    return Options(rounds=1, time_limit_s=20.0, present=present, budget=Budget(unit="moves", amount=100))
+    return Options(rounds=1, time_limit_s=20.0, present=present, budget=Budget(moves=100))
 
 
 @pytest.mark.parametrize("label", INSTANCES)

@@ -1,57 +1,54 @@
 """ADAPT: from a present placement and a budget for moves, the best minimum yield within reach.
 
 The documents ([Stillwell2010] section 6.2, [Stillwell2008] section 6.1) give the exact program, ADAPT_OPT, and leave
-heuristics to future work. This one starts from staying, so it is never worse than that, and searches as BEST does,
-refusing every step that would pass the budget.
+heuristics to future work. This one aims at a yield, lets the nodes that it would overload shed the fewest tasks, and
+places each where it fits best; it aims first at the bound for the budget, so the first placement is often the best.
+`docs/explanation/adapt.md` says how, and how well.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import cache
 
 import numpy as np
 
+from dfrs.kernels.rules import RuleArrays, no_rules
 from dfrs.model.allocation import Outcome, Status
-from dfrs.model.errors import InputError
-from dfrs.model.instance import Floats, Instance, Ints
-from dfrs.placement.best import MEMBERS
+from dfrs.model.errors import InfeasibleError, InputError
+from dfrs.model.instance import Instance, Ints
+from dfrs.model.resources import Kind, Resource
+from dfrs.model.rules import Rules
+from dfrs.placement.adapt_search import AdaptSearch, Clock
 from dfrs.placement.bounds import upper_bound
-from dfrs.placement.improve import Effort, Search, warm
-from dfrs.placement.outcome import found, tightest
-from dfrs.placement.packing import VECTOR_PACKINGS
+from dfrs.placement.budget import Budget
+from dfrs.placement.budget_bound import Departures
+from dfrs.placement.outcome import found, infeasible, tightest
+from dfrs.placement.repair import repair
 
-Unit = Literal["moves", "bytes", "cost"]
-
-EXACT_SHARE = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What may be spent on moving tasks: a number of moves, bytes copied, or cost in the user's unit."""
-
-    unit: Unit
-    amount: float
-
-    def __post_init__(self) -> None:
-        if not self.amount >= 0:
-            raise InputError(f"budget of {self.unit}: {self.amount}: must be at least 0")
-
-    def costs(self, instance: Instance) -> Floats:
-        """(T,) what moving each task takes of the budget."""
-        if self.unit == "moves":
-            return np.ones(len(instance.need))
-        if self.unit == "cost":
-            return instance.move_cost
-        if instance.task_bytes is None:
-            raise InputError(
-                'a budget in bytes needs the size of a resource: give its reference node\'s "bytes" in the instance'
-            )
-        return instance.task_bytes
+EXACT_TASKS = 64
+"""Up to so many tasks branch and bound is tried."""
+EXACT_TRIALS = 300_000
+"""Trials that it may have first: some milliseconds."""
+TILTS = (0.1, 0.3, 1.0)
+"""Spreads of the factors by which tasks are taken in another order."""
+AIMS = (1 / 2, 1 / 8, 1 / 32)
+"""Parts of the distance to the bound that searches in another order aim at."""
+HEATS = ((3e-3, 1e-4), (1e-2, 1e-4), (2e-2, 3e-4))
+"""First and last temperatures of annealing, in node capacities of overload: cold, then warmer."""
+FIRST = 0.5
+"""Of the time, what the search under all rules takes where some have a price; the others share the rest."""
+FEWER = 3
+"""Further searches in another order for as good a placement with fewer moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapt:
-    """Anytime search around `present` (T,), -1 for tasks that run nowhere yet and are placed for free."""
+    """Anytime search from `present` (T,), -1 for tasks that run nowhere yet and are placed for free.
+
+    The call raises InputError where `present` does not belong to the instance, or sizes that the budget needs are
+    not known.
+    """
 
     present: Ints
     budget: Budget
@@ -60,91 +57,203 @@ class Adapt:
     on_improvement: Callable[[float], None] | None = None
 
     def __call__(self, instance: Instance, rng: np.random.Generator, /) -> Outcome:
-        """The best placement within the budget; NOT_FOUND where the present one no longer fits and no repair did."""
+        """The best placement within the budget, with the bound for it.
+
+        INFEASIBLE where it is proven that none is valid; NOT_FOUND where none was found.
+        """
         warm()
-        effort = Effort(time_limit_s=self.time_limit_s, rounds=self.rounds)
-        search = Search(
+        clock = Clock(time_limit_s=self.time_limit_s, rounds=self.rounds)
+        seed = int(rng.integers(2**62))
+        present = _checked(instance, self.present)
+        rules = instance.rules
+        if rules is None or not rules.soft:
+            return self._under(instance, present, rules, clock, seed)
+        best = self._under(instance, present, rules, clock.part(FIRST), seed)
+        return self._conceding(instance, present, rules, clock, seed, best)
+
+    def _conceding(
+        self, instance: Instance, present: Ints, rules: Rules, clock: Clock, seed: int, best: Outcome
+    ) -> Outcome:
+        """Drop the soft rule whose loss pays most, as long as one does: yields count less what broken rules cost."""
+        worth, share = _worth(rules, best), (1.0 - FIRST) / len(rules.soft)
+        better: Rules | None = rules
+        while better is not None:
+            rules, better = better, None
+            for k in range(len(rules.soft)):
+                if k in rules.dropped or clock.over:
+                    continue
+                trial = rules.without(k)
+                outcome = self._under(instance, present, trial, clock.part(share), seed)
+                if _worth(rules, outcome) > worth + 1e-12:
+                    best, worth, better = outcome, _worth(rules, outcome), trial
+        # A proof is one under the rules in force: nothing is proven about those that might be dropped.
+        if best.allocation is None:
+            return replace(best, status=Status.NOT_FOUND)
+        bound = self._bound(instance, present, rules.hard_only)
+        details = dict(best.details) | {"conceded": rules.concessions(best.allocation.place), "worth": worth}
+        return found(instance, best.allocation.place, bound=bound, details=details)
+
+    def _bound(self, instance: Instance, present: Ints, rules: Rules | None) -> float:
+        highest = self._departures(instance, present, _arrays(instance, rules)).highest(upper_bound(instance))
+        return 0.0 if highest is None else highest
+
+    def _departures(self, instance: Instance, present: Ints, arrays: RuleArrays) -> Departures:
+        running = present >= 0
+        leaving = np.zeros(len(present), dtype=np.bool_)
+        leaving[running] = ~arrays.allowed[arrays.kind_of[running], present[running]]
+        costs = np.where(running, self.budget.costs(instance), 0.0)
+        return Departures(instance=instance, present=present, leaving=leaving, costs=costs, amounts=self.budget.amounts)
+
+    def _under(self, instance: Instance, present: Ints, rules: Rules | None, clock: Clock, seed: int) -> Outcome:
+        """The best placement that keeps the rules in force."""
+        arrays = _arrays(instance, rules)
+        departures = self._departures(instance, present, arrays)
+        limit = upper_bound(instance)
+        highest = departures.highest(limit)
+        if highest is None:
+            needed = departures.fewest(0.0)
+            reason = f"no placement within the budget: at least {needed} tasks must move; {tightest(instance)}"
+            return infeasible(InfeasibleError(f"infeasible: {reason}"))
+        search = AdaptSearch(
             instance,
-            upper_bound(instance),
-            effort,
-            int(rng.integers(2**62)),
-            present=self.present,
-            cost=self.budget.costs(instance),
-            budget=self.budget.amount,
+            present,
+            departures.costs,
+            departures.amounts,
+            arrays,
+            highest,
+            clock,
+            np.random.default_rng(seed),
         )
         search.on_improvement = self.on_improvement
-        start = _complete(instance, self.present)
-        search.offer(start, "staying")
-        staying = search.value
-        _offer_packings(search)
-        if not search.done:
-            search.exact(0.0)
-        if not search.done:
-            search.anneal(start if search.place is None else search.place, EXACT_SHARE)
-        if not search.done:
-            search.exact()
-        if not search.done:
-            search.anneal(start if search.place is None else search.place)
+        staying = -1.0
+        if (present >= 0).all():
+            search.offer(present, "staying")
+            staying = search.value
+        if search.value < 0:
+            repair(search, departures)
+        _improve(search, seed)
+        _save_moves(search)
+        return self._outcome(search, departures, limit, staying)
+
+    def _outcome(self, search: AdaptSearch, departures: Departures, limit: float, staying: float) -> Outcome:
+        instance = search.instance
         details: dict[str, object] = {
             "winner": search.source,
-            "budget": {self.budget.unit: self.budget.amount},
+            "budget": self.budget.limits,
+            "bound_without_budget": limit,
         }
         if search.place is not None:
-            moved = (self.present >= 0) & (self.present != search.place)
             details |= {
                 "staying_yield": staying if staying >= 0 else None,
-                "spent": search.price(search.place),
-                "moves": int(moved.sum()),
+                "spent": self.budget.spent(instance, search.present, search.place),
+                "moves": search.moved(search.place),
+                "moves_needed": departures.fewest(search.value),
             }
-        # The closed-form bound does not know the budget; only complete search proves more here.
-        outcome = found(instance, search.place, optimal=search.proven, details=details)
+        if search.repaired is not None:
+            details["repair_moves"] = search.repaired
+        outcome = found(instance, search.place, bound=search.upper, optimal=search.proven, details=details)
         if search.place is None and search.proven:
             reason = f"exact search: no placement within the budget; {tightest(instance)}"
             return replace(outcome, status=Status.INFEASIBLE, details=details | {"reason": reason})
         return outcome
 
 
-def _complete(instance: Instance, present: Ints) -> Ints:
-    """`present` (T,) with every new task on the node that it leaves least loaded."""
-    place = present.copy()
-    load = np.zeros_like(instance.capacity)
-    running = present >= 0
-    np.add.at(load, present[running], instance.need[running])
-    capacity = instance.capacity.clip(1e-12)
-    new = np.flatnonzero(~running)
-    for i in new[np.argsort(-instance.need[new].max(axis=1), kind="stable")]:
-        n = int(((load + instance.need[i]) / capacity).max(axis=1).argmin())
-        place[i] = n
-        load[n] += instance.need[i]
-    return place
+@cache
+def warm() -> None:
+    """Load or compile the kernels, so that a time limit is spent on the search."""
+    instance = Instance(
+        resources=(Resource(name="cpu", kind=Kind.FLUID),),
+        nodes=("n0", "n1"),
+        capacity=np.ones((2, 1)),
+        services=("s0", "s1"),
+        minimum_yield=np.zeros(2),
+        service_of=np.arange(2),
+        need=np.full((2, 1), 2.0),
+        rigid=np.zeros((2, 1), dtype=np.bool_),
+        move_cost=np.ones(2),
+    )
+    budget = Budget(moves=2)
+    present = np.zeros(2, dtype=np.int64)
+    clock = Clock(time_limit_s=1.0, rounds=1)
+    departures = Departures(
+        instance=instance,
+        present=present,
+        leaving=np.zeros(2, dtype=np.bool_),
+        costs=budget.costs(instance),
+        amounts=budget.amounts,
+    )
+    departures.highest(1.0)
+    search = AdaptSearch(
+        instance, present, departures.costs, departures.amounts, _arrays(instance, None), 1.0, clock,
+        np.random.default_rng(0),
+    )  # fmt: skip
+    search.offer(present, "staying")
+    search.aim(present, 0.5, "relief")
+    search.exact(10)
+    search.anneal(HEATS[0], 1, np.ones(1, dtype=np.uint64))
+    search.give_back()
 
 
-def _offer_packings(search: Search) -> None:
-    """Offer each packing, its nodes renamed to keep as much as possible in place; most will pass the budget."""
-    if search.price(np.full_like(search.present, -2)) > 4 * search.budget:
+def _improve(search: AdaptSearch, seed: int) -> None:
+    """Relief from the present placement, descent from the best one, then both in other orders and annealing in turn."""
+    search.bisect(search.present, "relief")
+    search.descend()
+    if search.stopped:
         return
-    place = np.full(len(search.present), -1, dtype=np.int64)
-    for name in MEMBERS:
-        if search.done or search.effort.used() >= EXACT_SHARE:
+    small = len(search.present) <= EXACT_TASKS
+    if small:
+        search.exact(EXACT_TRIALS)
+    state = np.array([(seed * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
+    turn = 0
+    while not search.stopped:
+        _another_order(search, turn)
+        search.anneal(HEATS[turn % len(HEATS)], 1 + turn, state)
+        search.tilt(0.0)
+        search.descend()
+        turn += 1
+
+
+def _another_order(search: AdaptSearch, turn: int) -> None:
+    """Relief with the tasks in other orders, from where they run and from the best placement."""
+    for k, part in enumerate(AIMS):
+        if search.stopped:
             return
-        if VECTOR_PACKINGS[name].search(search.instance, place, search.upper) >= 0:
-            search.offer(_renamed(search, place), name)
+        search.tilt(TILTS[(turn + k) % len(TILTS)])
+        target = search.value + part * (search.upper - search.value) if search.value >= 0 else 0.0
+        start = search.present if search.place is None or (turn + k) % 2 == 0 else search.place
+        search.aim(start, target, "relief in another order")
 
 
-def _renamed(search: Search, place: Ints) -> Ints:
-    """`place` (T,) with interchangeable nodes matched, largest overlap first, to those where the tasks run now."""
-    instance = search.instance
-    nodes = len(instance.nodes)
-    running = search.present >= 0
-    overlap = np.zeros((nodes, nodes))
-    np.add.at(overlap, (place[running], search.present[running]), search.cost[running])
-    alike = (instance.capacity[:, None, :] == instance.capacity[None, :, :]).all(axis=2)
-    overlap = np.where(alike, overlap, -1.0)
-    name = np.full(nodes, -1, dtype=np.int64)
-    for _ in range(nodes):
-        flat = int(overlap.argmax())
-        here, there = divmod(flat, nodes)
-        name[here] = there
-        overlap[here, :] = -2.0
-        overlap[:, there] = -2.0
-    return name[place]
+def _save_moves(search: AdaptSearch) -> None:
+    """As good a placement with fewer moves: those not needed are undone, and a few others are tried."""
+    search.give_back()
+    for turn in range(FEWER):
+        if search.place is None or search.clock.over or search.moved(search.place) == 0:
+            return
+        search.tilt(0.0 if turn == 0 else TILTS[turn % len(TILTS)])
+        place = search.relieve(search.present, search.value)
+        if place is not None and search.offer(place, search.source):
+            search.give_back()
+
+
+def _worth(rules: Rules, outcome: Outcome) -> float:
+    """The minimum yield less what broken soft rules cost; minus infinity without a placement."""
+    if outcome.allocation is None or outcome.minimum_yield is None:
+        return -math.inf
+    return outcome.minimum_yield - rules.cost(outcome.allocation.place)
+
+
+def _arrays(instance: Instance, rules: Rules | None) -> RuleArrays:
+    return no_rules(len(instance.need), len(instance.nodes)) if rules is None else rules.arrays
+
+
+def _checked(instance: Instance, present: Ints) -> Ints:
+    """`present` as integers; raises InputError where it does not belong to `instance`."""
+    place = np.array(present, dtype=np.int64)
+    tasks, nodes = len(instance.need), len(instance.nodes)
+    if place.shape != (tasks,):
+        raise InputError(f"present has shape {place.shape}: must be one node for each of {tasks} tasks")
+    wrong = np.flatnonzero((place < -1) | (place >= nodes))
+    if wrong.size:
+        raise InputError(f"present[{wrong[0]}] = {place[wrong[0]]}: must be a node, 0 to {nodes - 1}, or -1")
+    return place

@@ -14,6 +14,8 @@ All tasks of a service share one yield ([Stillwell2010] equation 4.11), but only
 that every task reaches it, so there is no row for that. Adaptation adds, with `present` the node of each task,
 
     sum over i, n other than present[i], of cost[i] * e[i, n] <= budget           (6.7; [Stillwell2008] 31)
+
+one row for each limit where there are several.
 """
 
 from dataclasses import dataclass
@@ -155,68 +157,74 @@ class AdaptExact:
     """ADAPT_OPT: the best placement within `budget` of moves away from `present` (T,), -1 for tasks on no node.
 
     `cost` (T,) is what moving each task takes of the budget, in any unit: `Instance.move_cost`, `task_bytes`, or
-    ones for a number of moves. New tasks are placed for free. The call raises InputError where an array has the
-    wrong shape, a node does not exist, or budget or cost is negative.
+    ones for a number of moves; with several limits `cost` is (B, T) and `budget` (B,). New tasks are placed for free.
+    The call raises InputError where an array has the wrong shape, a node does not exist, or budget or cost is
+    negative.
     """
 
     present: Ints
-    budget: float
+    budget: float | Floats
     cost: Floats
     time_limit_s: float | None = None
 
     def __call__(self, instance: Instance, _rng: np.random.Generator | None = None, /) -> Outcome:
         """As OPT; INFEASIBLE also where no placement is within the budget."""
-        moves = _Moves(np.asarray(self.present), np.asarray(self.cost, dtype=np.float64), float(self.budget))
+        budget = np.atleast_1d(np.asarray(self.budget, dtype=np.float64))
+        moves = _Moves(np.asarray(self.present), np.atleast_2d(np.asarray(self.cost, dtype=np.float64)), budget)
         moves.check(instance)
         return _solve(instance, moves, self.time_limit_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Moves:
-    """Where tasks are (-1: nowhere), what moving them costs, and what may be spent."""
+    """Where tasks are (-1: nowhere), what moving them costs (B, T), and what may be spent (B,)."""
 
     present: Ints
     cost: Floats
-    budget: float
+    budget: Floats
 
     @staticmethod
     def free(instance: Instance) -> "_Moves":
         tasks = len(instance.need)
-        return _Moves(np.full(tasks, -1, dtype=np.int64), np.zeros(tasks), np.inf)
+        return _Moves(np.full(tasks, -1, dtype=np.int64), np.zeros((0, tasks)), np.zeros(0))
 
     def check(self, instance: Instance) -> None:
         """Raises InputError, naming index, value and rule, where these do not belong to `instance`."""
         tasks, nodes = len(instance.need), len(instance.nodes)
-        for label, array in (("present", self.present), ("cost", self.cost)):
+        for label, array in (("present", self.present), *(("cost", cost) for cost in self.cost)):
             if array.shape != (tasks,):
                 raise InputError(f"{label} has shape {array.shape}: must be one value for each of {tasks} tasks")
+        if len(self.cost) != len(self.budget):
+            raise InputError(f"cost has {len(self.cost)} rows: must be one for each of {len(self.budget)} limits")
         wrong = np.flatnonzero((self.present < -1) | (self.present >= nodes))
         if wrong.size:
             raise InputError(f"present[{wrong[0]}] = {self.present[wrong[0]]}: must be a node, 0 to {nodes - 1}, or -1")
-        wrong = np.flatnonzero(~(self.cost >= 0) | np.isinf(self.cost))
-        if wrong.size:
-            raise InputError(f"cost[{wrong[0]}] = {self.cost[wrong[0]]}: must be a finite number of at least 0")
-        if not self.budget >= 0:
-            raise InputError(f"budget {self.budget}: must be at least 0")
+        for cost, budget in zip(self.cost, self.budget.tolist(), strict=True):
+            wrong = np.flatnonzero(~(cost >= 0) | np.isinf(cost))
+            if wrong.size:
+                raise InputError(f"cost[{wrong[0]}] = {cost[wrong[0]]}: must be a finite number of at least 0")
+            if not budget >= 0:
+                raise InputError(f"budget {budget}: must be at least 0")
 
     def moved(self, place: Ints) -> Bools:
         """(T,) which tasks are not where they were."""
         return (self.present >= 0) & (place != self.present)
 
     def affords(self, place: Ints) -> bool:
-        slack = tolerances.CAPACITY * max(self.budget, float(self.cost.max()))
-        return float(self.cost[self.moved(place)].sum()) <= self.budget + slack
+        slack = tolerances.CAPACITY * np.maximum(self.budget, self.cost.max(axis=1))
+        return bool((self.cost[:, self.moved(place)].sum(axis=1) <= self.budget + slack).all())
 
     def limit(self, program: YieldProgram) -> None:
-        """Add equation 6.7, in units of the largest cost."""
-        away = np.ones(program.e.shape, dtype=np.bool_)
+        """Add equation 6.7 for each limit, in units of the largest cost."""
         here = np.flatnonzero(self.present >= 0)
-        away[here, self.present[here]] = False
-        away[(self.present < 0) | (self.cost == 0)] = False
-        if np.isfinite(self.budget) and away.any():
-            unit = float(self.cost.max())
-            cost = np.broadcast_to(self.cost[:, None], away.shape)[away]
-            program.add_row(program.e[away], cost / unit, upper=self.budget / unit)
+        for cost, budget in zip(self.cost, self.budget.tolist(), strict=True):
+            away = np.ones(program.e.shape, dtype=np.bool_)
+            away[here, self.present[here]] = False
+            away[(self.present < 0) | (cost == 0)] = False
+            if np.isfinite(budget) and away.any():
+                unit = float(cost.max())
+                share = np.broadcast_to(cost[:, None] / unit, away.shape)[away]
+                program.add_row(program.e[away], share, upper=budget / unit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -241,7 +249,7 @@ class _Symmetry:
         if instance.rules is not None and instance.rules.binding:
             each = [np.array([n]) for n in range(len(instance.nodes))]
             return _Symmetry(order=order, nodes=each, tasks=[np.array([i]) for i in order])
-        alike = np.column_stack((instance.base, instance.slope, moves.present.astype(np.float64), moves.cost))
+        alike = np.column_stack((instance.base, instance.slope, moves.present.astype(np.float64), moves.cost.T))
         return _Symmetry(
             order=order,
             nodes=_classes(np.column_stack((instance.capacity, occupied)), np.arange(len(occupied))),
@@ -313,7 +321,7 @@ def _solve(instance: Instance, moves: _Moves, time_limit_s: float | None) -> Out
         if not _cut_off(program, instance, moves, place):
             start = _better(instance, [place] if start is None else [place, start])
             break
-    return _outcome(instance, start, solution, np.isfinite(moves.budget))
+    return _outcome(instance, start, solution, bool(np.isfinite(moves.budget).any()))
 
 
 def _start(instance: Instance, moves: _Moves) -> Ints | None:
@@ -344,7 +352,7 @@ def _cut_off(program: YieldProgram, instance: Instance, moves: _Moves, place: In
                 program.add_row(program.e[tasks, other], np.ones(tasks.size), upper=tasks.size - 1.0)
             cut = True
     if not moves.affords(place):
-        tasks = np.flatnonzero(moves.moved(place) & (moves.cost > 0))
+        tasks = np.flatnonzero(moves.moved(place) & (moves.cost > 0).any(axis=0))
         program.add_row(program.e[tasks, moves.present[tasks]], np.ones(tasks.size), lower=1.0)
         cut = True
     return cut

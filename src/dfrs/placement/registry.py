@@ -11,8 +11,9 @@ import numpy as np
 from dfrs.model.allocation import Allocator, Outcome
 from dfrs.model.errors import InputError, UnsupportedError
 from dfrs.model.instance import Instance, Ints
-from dfrs.placement.adapt import Adapt, Budget
+from dfrs.placement.adapt import Adapt
 from dfrs.placement.best import Best
+from dfrs.placement.budget import Budget
 from dfrs.placement.chekuri import Chekuri
 from dfrs.placement.genetic import Genetic
 from dfrs.placement.greedy import GREEDIES, LOAD_GREEDIES, greedy_best, greedy_light
@@ -110,7 +111,9 @@ def _packing(packing: VectorPacking, *, documented_window: bool = False) -> Call
 
 def _moves(options: Options, name: str) -> tuple[Ints, Budget]:
     if options.present is None or options.budget is None:
-        raise InputError(f"{name} needs a present placement (--from) and a budget (--budget-moves, -bytes or -cost)")
+        raise InputError(
+            f"{name} needs a present placement (--from) and a budget (--budget-moves, -bytes, -cost or -seconds)"
+        )
     return options.present, options.budget
 
 
@@ -129,7 +132,7 @@ def _adapt_opt(options: Options) -> Allocator:
     present, budget = _moves(options, "ADAPT_OPT")
     return lambda instance, rng: AdaptExact(
         present=present,
-        budget=budget.amount,
+        budget=budget.amounts,
         cost=budget.costs(instance),
         time_limit_s=options.time_limit_s,
     )(instance, rng)
@@ -157,7 +160,7 @@ def _searches() -> list[Algorithm]:
             complexity="time limit",
             build=_adapt,
             needs_present=True,
-            summary="anytime: the best minimum yield within a budget of moves, bytes or cost",
+            summary="anytime: the best minimum yield within a budget of moves, bytes, cost or time",
         ),
         Algorithm(
             name="OPT",

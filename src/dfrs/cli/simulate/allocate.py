@@ -17,7 +17,6 @@ from dfrs.model.writing import write_text
 if TYPE_CHECKING:
     from dfrs.model.allocation import Outcome
     from dfrs.model.instance import Instance
-    from dfrs.placement.adapt import Budget
     from dfrs.placement.registry import Options
 
 NO_SOLUTION = 3
@@ -55,6 +54,10 @@ def allocate(
     budget_moves: Annotated[float | None, typer.Option(help="Most tasks that may move.")] = None,
     budget_bytes: Annotated[float | None, typer.Option(help="Most bytes that may be copied.")] = None,
     budget_cost: Annotated[float | None, typer.Option(help="Most cost that moves may have.")] = None,
+    budget_seconds: Annotated[
+        float | None, typer.Option(help="Most seconds that moves may take, one after another at --bandwidth.")
+    ] = None,
+    bandwidth: Annotated[float | None, typer.Option(help="Bytes a second, for --budget-seconds.")] = None,
     shrink: Annotated[
         float | None, typer.Option(help="Turn off as many nodes as this loss of minimum yield allows.")
     ] = None,
@@ -77,12 +80,21 @@ def allocate(
         dfrs allocate services.json -a VP_CPSUM -a GREEDY -a BEST --time-limit 5 --picture services.png
 
         dfrs allocate services.json -a ADAPT --from now.json --budget-moves 10 -o next.json
+
+        dfrs allocate services.json -a ADAPT --from now.json --budget-moves 10 --budget-bytes 200e9 -o next.json
     """
+    from dfrs.placement.budget import Budget
     from dfrs.placement.registry import Options, expand
     from dfrs.workloads.files import read_instance, read_placement
 
     instance = read_instance(instance_file, nodes)
-    budget = _budget(budget_moves, budget_bytes, budget_cost)
+    budget = Budget(
+        moves=budget_moves,
+        bytes=budget_bytes,
+        cost=budget_cost,
+        seconds=budget_seconds,
+        bandwidth_bytes_per_s=bandwidth,
+    )
     options = Options(
         time_limit_s=time_limit,
         rounds=rounds,
@@ -91,7 +103,7 @@ def allocate(
         search=search,
         dominance=dominance,
         present=read_placement(present, instance, partial=True) if present else None,
-        budget=budget,
+        budget=budget if budget.limits else None,
     )
     names = expand(algorithm)
     if not names:
@@ -119,16 +131,6 @@ def allocate(
     if best.allocation is None:
         err.print(f"dfrs: {best.details['reason']}", markup=False, soft_wrap=True)
         raise typer.Exit(NO_SOLUTION)
-
-
-def _budget(moves: float | None, size: float | None, cost: float | None) -> "Budget | None":
-    from dfrs.placement.adapt import Budget, Unit
-
-    units: tuple[tuple[Unit, float | None], ...] = (("moves", moves), ("bytes", size), ("cost", cost))
-    given: list[tuple[Unit, float]] = [(unit, amount) for unit, amount in units if amount is not None]
-    if len(given) > 1:
-        raise InputError("--budget-moves, --budget-bytes and --budget-cost: give one of them")
-    return Budget(unit=given[0][0], amount=given[0][1]) if given else None
 
 
 def _run(instance: "Instance", names: list[str], options: "Options", phase: SecondPhase, seed: int) -> "list[Outcome]":

@@ -73,6 +73,37 @@ def virtual_clusters(
     _write(instance, output)
 
 
+@app.command("machines")
+def machines(
+    present: Annotated[
+        Path, typer.Option("--present", "-p", help="File for where machines run now, .json.", show_default=False)
+    ],
+    nodes: Annotated[int, typer.Option(help="Number of hosts, of three types.")] = 200,
+    machines: Annotated[int, typer.Option(help="Number of machines.")] = 5_000,
+    memory: Annotated[float, typer.Option(help="Their memory over that of all hosts.")] = 0.75,
+    cpu: Annotated[float, typer.Option(help="Their CPU needs over the CPU of all hosts.")] = 1.2,
+    imbalance: Annotated[float, typer.Option(help="How unevenly hosts attract machines; 0 is evenly.")] = 0.5,
+    seed: Seed = 0,
+    output: Output = None,
+) -> None:
+    """Virtual machines that run on hosts already, unbalanced in CPU: for ADAPT.
+
+    Example: dfrs generate machines --nodes 20 --machines 400 --seed 1 -o machines.json --present now.json
+    """
+    from dfrs.api import generate_machines
+    from dfrs.placement.outcome import found
+    from dfrs.report.documents import allocation_file
+
+    if present.suffix.lower() != ".json":
+        raise InputError(f"{present}: the ending must be .json")
+    instance, place = generate_machines(
+        nodes=nodes, machines=machines, memory=memory, cpu=cpu, imbalance=imbalance, seed=seed
+    )
+    outcome = found(instance, place).named("present", 0.0)
+    write_text(present, allocation_file(instance, outcome, source=str(output) if output else "-"))
+    _write(instance, output)
+
+
 def _write(instance: "Instance", output: Path | None) -> None:
     from dfrs.workloads.files import instance_csv, instance_document
 

@@ -9,7 +9,8 @@ from dfrs.kernels.shares import fill
 from dfrs.model.decisions import RUNNING, Prices, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
-from dfrs.placement.adapt import Adapt, Budget
+from dfrs.placement.adapt import Adapt
+from dfrs.placement.budget import Budget
 from dfrs.policies.fractional.actions import PolicyAction
 from dfrs.policies.fractional.objective import YieldLines, next_multiple
 
@@ -130,7 +131,7 @@ class Budgeted:
             rigid=np.tile([False, True], (len(memory), 1)),
             move_cost=memory,
         )
-        search = Adapt(present=present, budget=Budget(unit="cost", amount=left), time_limit_s=NO_LIMIT_S, rounds=ROUNDS)
+        search = Adapt(present=present, budget=Budget(cost=left), time_limit_s=NO_LIMIT_S, rounds=ROUNDS)
         allocation = search(instance, np.random.default_rng(0)).allocation
         if allocation is None:
             return None
