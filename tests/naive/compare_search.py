@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,6 @@ def _shown(descent: Descent) -> dict[str, object]:
     hots = int(descent.number[0])
     ends = zip(descent.first[:-1], descent.count, strict=True)
     members = [descent.member[first : first + count].tolist() for first, count in ends]
-    for i, slot in enumerate(descent.slot.tolist()):
-        assert descent.member[slot] == i
     return {
         "place": descent.place.tolist(),
         "best": descent.best.tolist() if descent.aim[1] >= 0 else None,
@@ -113,6 +112,7 @@ def _shown(descent: Descent) -> dict[str, object]:
         "at": descent.at.tolist(),
         "room": np.diff(descent.first).tolist(),
         "members": members,
+        "at slots": descent.member[descent.slot].tolist(),
         "ranked": descent.ranked.tolist(),
         "ranked_size": descent.ranked_size.tolist(),
         "aim": descent.aim.tolist(),
@@ -134,6 +134,7 @@ def _told(twin: local_search.Descent) -> dict[str, object]:
         "at": [twin.hot.index(n) if n in twin.hot else -1 for n in nodes],
         "room": list(twin.room),
         "members": [list(here) for here in twin.members],
+        "at slots": list(range(len(twin.place))),
         "ranked": [list(one) for one in twin.ranked],
         "ranked_size": [[of[i][d] for i in one] for d, one in enumerate(twin.ranked)],
         "aim": [twin.target, twin.found, twin.ranked_at],
@@ -161,7 +162,9 @@ def lay_out(kernel: Kernel, case: ClimbCase) -> Pair:
     kernel(descent)
     twin.place = [(n + 1) % len(case.capacity) for n in twin.place]
     twin.lay_out()
-    return [_shown(descent)[key] for key in ("room", "members", "crowded")], [twin.room, twin.members, twin.crowded]
+    keys = ("room", "members", "at slots", "crowded")
+    told = _told(twin)
+    return [_shown(descent)[key] for key in keys], [told[key] for key in keys]
 
 
 def rank(kernel: Kernel, case: ClimbCase) -> Pair:
@@ -206,18 +209,17 @@ def exchange(kernel: Kernel, case: ClimbCase) -> Pair:
             continue
         kernel(descent, i, b, j)
         twin.exchange(i, b, None if j < 0 else j)
-    keys = ("place", "load", "members")
+    keys = ("place", "load", "members", "at slots")
     return [_shown(descent)[key] for key in keys], [_told(twin)[key] for key in keys]
 
 
 def rise(kernel: Kernel, case: ClimbCase) -> Pair:
-    """Where nothing is overloaded, as capacity is plenty, and where something is."""
+    """Where all that is left is added and where a quarter is, on nodes of which none, some or all are overloaded."""
     got, expected = [], []
-    for factor in (1.0, 4.0, 64.0):
-        plenty = replace(case, capacity=case.capacity * factor)
-        descent, twin = _descents(plenty)
-        got.append((bool(kernel(descent, 0.0, *case.aims[1:])), _shown(descent)))
-        expected.append((twin.rise(*case.aims[1:]), _told(twin)))
+    for factor, rise in product((1.0, 2.0, 4.0, 64.0), (1.0, 0.25)):
+        descent, twin = _descents(replace(case, capacity=case.capacity * factor))
+        got.append((bool(kernel(descent, 0.0, rise, 1.0)), _shown(descent)))
+        expected.append((twin.rise(rise, 1.0), _told(twin)))
     return got, expected
 
 

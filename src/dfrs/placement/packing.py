@@ -108,7 +108,8 @@ def _list_plan(dims: int, window: int, ordered: bool, by_index: bool) -> tuple[i
     """Which lists exist for the `window` largest of `dims` coordinates, and in which order a node tries them.
 
     Subsets of the node's dimensions, ranked by increasing load, in colexicographic order: those that avoid the
-    most loaded dimensions come first. In a subset, permutations in lexicographic order. The plan's third part says that lists are numbered by digits.
+    most loaded dimensions come first. In a subset, permutations in lexicographic order. The plan's third part says
+    that lists are numbered by digits.
     """
     lists = _number_of_lists(dims, window, ordered)
     digits = ordered or dims > BIT_SETS
