@@ -16,6 +16,7 @@ from dfrs.model.instance import Instance, Ints
 from dfrs.model.resources import Kind, Resource
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.packing import VECTOR_PACKINGS
+from dfrs.placement.set_bound import SetPacking
 
 HEAT = (0.02, 3e-4)
 """First and last temperature, in node capacities of overload."""
@@ -82,6 +83,11 @@ class Search:
     def _kinds(self) -> Ints:
         """(N,) equal numbers for nodes that may be exchanged."""
         return np.unique(self.instance.capacity, axis=0, return_inverse=True)[1].reshape(-1)
+
+    def lower_bound_to(self, upper: float) -> None:
+        """No placement is better than `upper`; below 0 there is none. Proven where it is as good as reached."""
+        self.upper = min(self.upper, upper)
+        self.proven |= self.value >= self.upper - tolerances.CERTIFICATE or upper < 0
 
     def offer(self, place: Ints, source: str) -> bool:
         """Keep `place` (T,) if it is valid and better than what there is."""
@@ -184,3 +190,4 @@ def warm() -> None:
     VECTOR_PACKINGS["VP_CPSUM"].search(instance, place, 1.0)
     search.anneal(place)
     search.exact()
+    SetPacking(instance=instance, bound=1.0).tighten(0.0)
