@@ -100,7 +100,7 @@ def _descents(case: ClimbCase) -> tuple[Descent, local_search.Descent]:
 def _shown(descent: Descent) -> dict[str, object]:
     """All that a step may change, as plain lists."""
     hots = int(descent.number[0])
-    ends = zip(descent.first[:-1], descent.count, strict=True)
+    ends = zip(descent.first[:-1], descent.held, strict=True)
     members = [descent.member[first : first + count].tolist() for first, count in ends]
     return {
         "place": descent.place.tolist(),

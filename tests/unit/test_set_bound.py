@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from dfrs import Status, allocate, generate_services
+from dfrs import allocate, generate_services
 from dfrs.kernels.set_pricing import SAME, join_resources, price_sets
 from dfrs.placement.bounds import upper_bound
 from dfrs.placement.outcome import placement_yield

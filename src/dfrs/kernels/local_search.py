@@ -52,8 +52,8 @@ class Descent(NamedTuple):
     at: Ints
     """(N,) where in `hot` a node is, or -1."""
     first: Ints
-    """(N+1,) the tasks of node n are member[first[n] : first[n] + count[n]]; it has room up to first[n + 1]."""
-    count: Ints
+    """(N+1,) the tasks of node n are member[first[n] : first[n] + held[n]]; it has room up to first[n + 1]."""
+    held: Ints
     member: Ints
     """(T + N * SPARE,)"""
     slot: Ints
@@ -88,7 +88,7 @@ def start_descent(
         hot=np.full(nodes, -1, dtype=np.int64),
         at=np.empty(nodes, dtype=np.int64),
         first=np.empty(nodes + 1, dtype=np.int64),
-        count=np.empty(nodes, dtype=np.int64),
+        held=np.empty(nodes, dtype=np.int64),
         member=np.empty(tasks + nodes * SPARE, dtype=np.int64),
         slot=np.empty(tasks, dtype=np.int64),
         ranked=np.empty((dims, tasks), dtype=np.int64),
@@ -170,19 +170,19 @@ def aim_at(descent: Descent, target: float) -> None:
 @kernel
 def lay_out(descent: Descent) -> None:
     """The lists of each node's tasks, by index, with room for SPARE more on each node."""
-    place, first, count, member, slot = descent.place, descent.first, descent.count, descent.member, descent.slot
-    count[:] = 0
+    place, first, held, member, slot = descent.place, descent.first, descent.held, descent.member, descent.slot
+    held[:] = 0
     for i in range(place.size):
-        count[place[i]] += 1
+        held[place[i]] += 1
     first[0] = 0
-    for n in range(count.size):
-        first[n + 1] = first[n] + count[n] + SPARE
-    count[:] = 0
+    for n in range(held.size):
+        first[n + 1] = first[n] + held[n] + SPARE
+    held[:] = 0
     for i in range(place.size):
         n = place[i]
-        slot[i] = first[n] + count[n]
+        slot[i] = first[n] + held[n]
         member[slot[i]] = i
-        count[n] += 1
+        held[n] += 1
     descent.number[1] = 0
 
 
@@ -217,7 +217,7 @@ def _note(descent: Descent, a: int, over_a: float) -> None:
 @kernel
 def _exchange(descent: Descent, i: int, b: int, j: int) -> None:
     """Task `i` goes to node `b`, and task `j`, where it is not -1, from there to where `i` was; loads and lists too."""
-    place, slot, member, count = descent.place, descent.slot, descent.member, descent.count
+    place, slot, member, held = descent.place, descent.slot, descent.member, descent.held
     load, size = descent.load, descent.size
     a = place[i]
     if j >= 0:
@@ -229,13 +229,13 @@ def _exchange(descent: Descent, i: int, b: int, j: int) -> None:
             load[a, d] += size[j, d] - size[i, d]
             load[b, d] += size[i, d] - size[j, d]
     else:
-        count[a] -= 1
-        last = member[descent.first[a] + count[a]]
+        held[a] -= 1
+        last = member[descent.first[a] + held[a]]
         member[slot[i]] = last
         slot[last] = slot[i]
-        slot[i] = descent.first[b] + count[b]
+        slot[i] = descent.first[b] + held[b]
         member[slot[i]] = i
-        count[b] += 1
+        held[b] += 1
         for d in range(size.shape[1]):
             load[a, d] -= size[i, d]
             load[b, d] += size[i, d]
@@ -267,7 +267,7 @@ def climb(descent: Descent, tolerance: float, aims: tuple[float, float], steps: 
     last) temperature. The best placement is in `descent.best`, its yield in `descent.aim[1]`.
     """
     place, size, load, scale, over = descent.place, descent.size, descent.load, descent.scale, descent.over
-    hot, first, count, member = descent.hot, descent.first, descent.count, descent.member
+    hot, first, held, member = descent.hot, descent.first, descent.held, descent.member
     number, words = descent.number, descent.words
     tasks, dims = size.shape
     nodes = over.size
@@ -282,7 +282,7 @@ def climb(descent: Descent, tolerance: float, aims: tuple[float, float], steps: 
             return False
         temperature *= cooling
         a = hot[_draw(words, number[0])]
-        i = member[first[a] + _draw(words, count[a])]
+        i = member[first[a] + _draw(words, held[a])]
         kind = _draw(words, 4)
         swap = kind > 0
         j = -1
@@ -295,7 +295,7 @@ def climb(descent: Descent, tolerance: float, aims: tuple[float, float], steps: 
             b = place[j]
         if b == a:
             continue
-        if not swap and first[b] + count[b] == first[b + 1]:
+        if not swap and first[b] + held[b] == first[b + 1]:
             number[1] = 1
             continue
         out = size[j] if swap else nothing

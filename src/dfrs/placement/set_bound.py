@@ -98,7 +98,7 @@ class SetPacking:
         return self.bound
 
     def impossible(self, target: float) -> bool:
-        """Whether it is proven that no placement has yield `target`; not where the relaxation has it or time is over."""
+        """Whether no placement has yield `target`, by proof: not where the relaxation has it, or time is over."""
         tasks, kinds = len(self.instance.need), len(self._nodes)
         program = LinearProgram("worths of tasks", 1e-9)
         worth = program.add_columns(np.zeros(tasks), np.ones(tasks), np.ones(tasks))
@@ -245,7 +245,7 @@ class SetPacking:
         self._first = np.concatenate(([0], np.cumsum(counts)[:-1]))
         size = self.instance.base + target * self.instance.slope
         load = np.add.reduceat(size[self._flat], self._first, axis=0)
-        return (load <= self._capacity[[k for k, _ in self._sets]] + FORGIVEN).all(axis=1)
+        return np.all(load <= self._capacity[[k for k, _ in self._sets]] + FORGIVEN, axis=1)
 
     def _add(self, kind: int, members: Ints) -> None:
         key = (kind, *sorted(members.tolist()))
