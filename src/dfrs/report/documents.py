@@ -42,6 +42,11 @@ def outcome_document(instance: Instance, outcome: Outcome) -> dict[str, object]:
             "yields": dict(zip(instance.services, allocation.yields(instance).tolist(), strict=True)),
             "scaled_yields": dict(zip(instance.services, allocation.scaled_yields.tolist(), strict=True)),
         }
+        if instance.rules is not None and instance.rules.soft:
+            document |= {
+                "rules_cost": instance.rules.cost(allocation.place),
+                "rules_broken": instance.rules.concessions(allocation.place),
+            }
     return document
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dfrs.model.resources import Kind
+from dfrs.workloads.rule_documents import HeadroomDocument, MoveLimitsDocument, OvercommitDocument, RuleDocument
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -28,10 +29,11 @@ class ResourceDocument(_Document):
 
 
 class NodeDocument(_Document):
-    """One node; resources not named have capacity 1."""
+    """One node; resources not named have capacity 1. Labels name its failure domains and features."""
 
     name: Name
     capacity: dict[str, Amount] = {}
+    labels: dict[Name, Name] = {}
 
 
 class ComponentDocument(_Document):
@@ -64,6 +66,10 @@ class InstanceDocument(_Document):
     resources: Annotated[list[ResourceDocument], Field(min_length=1, max_length=64)]
     nodes: Count | Annotated[list[NodeDocument], Field(min_length=1)]
     services: Annotated[list[ServiceDocument], Field(min_length=1)]
+    rules: list[RuleDocument] = []
+    overcommit: list[OvercommitDocument] = []
+    headroom: HeadroomDocument | None = None
+    move_limits: MoveLimitsDocument | None = None
 
 
 class AllocationDocument(BaseModel):

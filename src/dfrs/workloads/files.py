@@ -17,7 +17,9 @@ from dfrs.model.allocation import Allocation
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
+from dfrs.model.rules import RULES
 from dfrs.workloads.documents import AllocationDocument, InstanceDocument, ServiceDocument
+from dfrs.workloads.rule_files import move_limits_of, overcommit_of, physical, restrictions, rules_of
 
 LARGEST_FILE_BYTES = 512 * 2**20
 
@@ -92,7 +94,10 @@ def build_instance(document: InstanceDocument, source: str = "instance") -> Inst
     _unique((r.name for r in resources), f"{source}: resources")
     _unique((s.name for s in document.services), f"{source}: services")
     column = {r.name: d for d, r in enumerate(resources)}
-    names, capacity = _nodes(document, column, source)
+    names, capacity, node_labels = _nodes(document, column, source)
+    overcommit = overcommit_of(document.overcommit, column, names, node_labels, source)
+    if overcommit is not None:
+        capacity = capacity * overcommit
     rows: list[Floats] = []
     rigid_rows: list[np.ndarray] = []
     tasks: list[int] = []
@@ -120,30 +125,42 @@ def build_instance(document: InstanceDocument, source: str = "instance") -> Inst
             labels.append(label)
             costs.append(cost)
     repeat = np.repeat(np.arange(len(rows)), tasks)
-    return Instance(
-        name=document.name,
-        resources=resources,
-        nodes=names,
-        capacity=capacity,
-        services=tuple(s.name for s in document.services),
-        minimum_yield=np.array([s.minimum_yield for s in document.services]),
-        service_of=np.array(service_of, dtype=np.int64)[repeat],
-        need=np.array(rows)[repeat],
-        rigid=np.array(rigid_rows)[repeat],
-        move_cost=np.array(costs)[repeat],
-        components=tuple(labels[k] for k in repeat) if any(labels) else (),
-    )
+    rules, move_limits = rules_of(document, source), move_limits_of(document, source)
+    try:
+        return Instance(
+            name=document.name,
+            resources=resources,
+            nodes=names,
+            capacity=capacity,
+            services=tuple(s.name for s in document.services),
+            minimum_yield=np.array([s.minimum_yield for s in document.services]),
+            service_of=np.array(service_of, dtype=np.int64)[repeat],
+            need=np.array(rows)[repeat],
+            rigid=np.array(rigid_rows)[repeat],
+            move_cost=np.array(costs)[repeat],
+            components=tuple(labels[k] for k in repeat) if any(labels) else (),
+            labels=node_labels,
+            rules=rules,
+            overcommit=overcommit,
+            move_limits=move_limits,
+        )
+    except InputError as error:
+        # What a single document cannot show: names in rules that do not exist.
+        raise InputError(f"{source}: {error}") from None
 
 
-def _nodes(document: InstanceDocument, column: Mapping[str, int], source: str) -> tuple[tuple[str, ...], Floats]:
+def _nodes(
+    document: InstanceDocument, column: Mapping[str, int], source: str
+) -> tuple[tuple[str, ...], Floats, tuple[Mapping[str, str], ...]]:
     if isinstance(document.nodes, int):
-        return tuple(f"n{n}" for n in range(document.nodes)), np.ones((document.nodes, len(column)))
+        return tuple(f"n{n}" for n in range(document.nodes)), np.ones((document.nodes, len(column))), ()
     _unique((n.name for n in document.nodes), f"{source}: nodes")
     capacity = np.ones((len(document.nodes), len(column)))
     for n, node in enumerate(document.nodes):
         for name, value in node.capacity.items():
             capacity[n, _column(column, name, f"{source}: nodes[{n}].capacity")] = value
-    return tuple(n.name for n in document.nodes), capacity
+    labels = tuple(n.labels for n in document.nodes)
+    return tuple(n.name for n in document.nodes), capacity, labels if any(labels) else ()
 
 
 def _parts(
@@ -184,9 +201,9 @@ def instance_document(instance: Instance) -> dict[str, object]:
     """The `dfrs-instance/1` document of an instance; equal nodes of capacity 1 become their number."""
     names = [r.name for r in instance.resources]
     default = np.array([r.kind == Kind.RIGID for r in instance.resources])
-    plain = bool((instance.capacity == 1.0).all()) and instance.nodes == tuple(
-        f"n{n}" for n in range(len(instance.nodes))
-    )
+    capacity = physical(instance)
+    numbered = instance.nodes == tuple(f"n{n}" for n in range(len(instance.nodes)))
+    plain = bool((capacity == 1.0).all()) and numbered and not any(instance.labels)
     services: list[dict[str, object]] = []
     first = np.searchsorted(instance.service_of, np.arange(len(instance.services) + 1))
     for j, service in enumerate(instance.services):
@@ -213,8 +230,14 @@ def instance_document(instance: Instance) -> dict[str, object]:
     nodes: object = len(instance.nodes)
     if not plain:
         nodes = [
-            {"name": node, "capacity": dict(zip(names, map(float, row), strict=True))}
-            for node, row in zip(instance.nodes, instance.capacity, strict=True)
+            {
+                "name": node,
+                "capacity": dict(zip(names, map(float, row), strict=True)),
+                **({"labels": own} if own else {}),
+            }
+            for node, row, own in zip(
+                instance.nodes, capacity, map(dict, instance.labels or ({},) * len(instance.nodes)), strict=True
+            )
         ]
     resources = [
         {
@@ -231,6 +254,7 @@ def instance_document(instance: Instance) -> dict[str, object]:
         "resources": resources,
         "nodes": nodes,
         "services": services,
+        **restrictions(instance),
     }
 
 
@@ -264,6 +288,8 @@ def instance_csv(instance: Instance) -> str:
         raise InputError("CSV has no place for components or kinds of single services: write JSON")
     if not bool((instance.capacity == 1.0).all()):
         raise InputError("CSV has no place for unequal nodes: write JSON")
+    if any(instance.labels) or restrictions(instance):
+        raise InputError("CSV has no place for labels, rules, headroom or limits on moves: write JSON")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["name", "tasks", "minimum_yield", *(f"{r.name}:{r.kind}" for r in instance.resources)])
@@ -372,14 +398,17 @@ def _refuse(error: ValidationError, document: Mapping[str, object], source: str)
     ]
     first = problems[0]
     where = ""
-    for part in first["loc"]:
+    for k, part in enumerate(first["loc"]):
         if isinstance(part, int):
             where += f"[{part}]"
-        elif not part.startswith(("constrained-", "list[")):
+        elif not part.startswith(("constrained-", "list[")) and not (first["loc"][0] == "rules" and k == 2):
             where += f".{part}" if where else part
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     value = "" if first["type"] in {"missing", "extra_forbidden"} else f" = {_short(first['input'])}"
-    raise InputError(f"{source}: {where}{value}: {first['msg'][0].lower()}{first['msg'][1:]}{more}") from None
+    rule = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+    if first["type"].startswith("union_tag"):
+        rule = f"kind must be one of {', '.join(RULES)}"
+    raise InputError(f"{source}: {where}{value}: {rule}{more}") from None
 
 
 def _short(value: object) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dfrs.model.errors import InputError
+from dfrs.runs.validator.rules import RuleCheck, overcommitted
 
 FORGIVEN = 1e-6
 """Relative to the reference node; wider than the rounding of printed figures, narrower than any effect."""
@@ -67,16 +68,37 @@ def validate_allocation(path: Path, instance: Path | None = None, nodes: int | N
         problem = _problem(source)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{instance}: not a dfrs-instance/1 document: {error}") from None
-    return check(problem, document)
+    report = check(problem, document)
+    try:
+        _check_rules(source, document, report)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{instance}: rules that cannot be checked: {error}") from None
+    return report
 
 
 def check_documents(instance: Document, allocation: Document) -> ValidationReport:
     """The same for documents in memory."""
-    return check(_problem(instance), allocation)
+    report = check(_problem(instance), allocation)
+    _check_rules(instance, allocation, report)
+    return report
+
+
+def _check_rules(instance: Document, allocation: Document, report: ValidationReport) -> None:
+    """Every hard rule of the instance, and what the broken soft ones cost where the allocation states it."""
+    if report.problems or not instance.get("rules"):
+        return
+    rules = RuleCheck(instance, allocation["placement"])
+    report.checks += len(rules.rules)
+    report.problems += rules.problems()
+    cost = rules.cost()
+    stated = allocation.get("rules_cost")
+    if stated is not None:
+        report.check(abs(stated - cost) <= FORGIVEN, f"rules_cost is stated as {stated}, but is {cost:.9g}")
+    report.summary += f", {len(rules.rules)} rules" + (f" (soft ones broken for {cost:.6g})" if cost > 0 else "")
 
 
 def check(problem: _Problem, allocation: Document) -> ValidationReport:
-    """Every rule of [Stillwell2010] section 4.1 and every figure the allocation states."""
+    """Every condition of [Stillwell2010] section 4.1 and every figure the allocation states."""
     report = ValidationReport()
     placement, yields = allocation.get("placement"), allocation.get("yields")
     if not isinstance(placement, dict) or not isinstance(yields, dict):
@@ -208,6 +230,7 @@ def _problem(document: Document) -> _Problem:
     repeated = [name for name, times in Counter(s["name"] for s in document["services"]).items() if times > 1]
     if repeated:
         raise ValueError(f"service {repeated[0]} stands twice")
+    capacity = overcommitted(document, capacity)
     return _Problem(resources=list(kinds), capacity=capacity, minimum=minimum, tasks=tasks)
 
 
