@@ -29,12 +29,10 @@ class ClimbCase:
     slope: Floats
     capacity: Floats
     aims: tuple[float, float, float]
+    """The yield aimed at first; the share of what is left that a success adds; the highest."""
     place: Ints
-    origin: Ints
-    cost: Floats
-    budget: float
     steps: int
-    heat: tuple[float, float]
+    heats: tuple[tuple[float, float], ...]
     seed: int
 
 
@@ -73,10 +71,10 @@ def exact_case(source: Source) -> ExactCase:
 
 
 def climb_case(source: Source) -> ClimbCase:
-    """Tasks all of different sizes in each resource, as equal ones may be ranked in any order.
+    """Tasks all of different sizes in each resource at first.
 
-    The budget may already be spent, or overdrawn. The yields aimed at are the first one and, as a success adds all
-    that is left, 1: both exact. Now and then a node holds everything and the other little, so that tasks crowd there.
+    The yields aimed at are the first one and, as a success adds all that is left, 1: both exact. Now and then a node
+    holds everything and the other little, so that tasks crowd there.
     """
     crowd = source.integer(0, 9) == 9
     dims, start = source.integer(1, 3), source.pick((0.0, 0.0, 0.5))
@@ -90,20 +88,14 @@ def climb_case(source: Source) -> ClimbCase:
         capacity[:] = 0.25
         capacity[source.integer(0, nodes - 1)] = 128.0
     place = np.arange(tasks) % nodes if crowd else np.array([source.integer(0, nodes - 1) for _ in range(tasks)])
-    origin = np.array([source.pick((-1, int(n), source.integer(0, nodes - 1))) for n in place])
-    cost = source.values((tasks,), 16, 1.0)
-    spent = cost[(origin >= 0) & (origin != place)].sum()
     return ClimbCase(
         base=base,
         slope=slope,
         capacity=capacity,
         aims=(start, 1.0, 1.0),
         place=place,
-        origin=origin,
-        cost=cost,
-        budget=np.inf if crowd else float(spent + source.pick((0.0, 0.5, 2.0, -0.5))),
         steps=250 if crowd else source.integer(1, 60),
-        heat=source.pick(((0.5, 0.25), (0.02, 3e-4))),
+        heats=source.pick((((0.5, 0.25), (0.25, 0.1)), ((0.02, 3e-4),), ((0.1, 0.05), (0.05, 0.01), (0.01, 1e-3)))),
         seed=source.integer(1, 2**62),
     )
 

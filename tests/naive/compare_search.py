@@ -1,10 +1,13 @@
 """As `compare`, for the kernels that search among placements."""
 
+from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 
+from dfrs.kernels.local_search import Descent, start_descent
 from tests.naive import exact, genetic, local_search
 from tests.naive.compare import Kernel, Pair
 from tests.search_cases import ClimbCase, ExactCase, GeneticCase
@@ -83,61 +86,154 @@ def aimed_partner(kernel: Kernel, case: ClimbCase) -> Pair:
     return (got, int(state[0])), (expected, twin.word)
 
 
-def fill(kernel: Kernel, case: ClimbCase) -> Pair:
-    target, (nodes, dims) = 0.75, case.capacity.shape
-    size, load, over = np.empty(case.base.shape), np.full((nodes, dims), np.nan), np.empty(nodes)
-    hot, at = np.full(nodes, -9), np.full(nodes, -9)
-    hots = kernel(
-        case.base, case.slope, target, case.capacity, 1.0 / case.capacity, case.place, size, load, over, hot, at
-    )
-    sizes = local_search.sizes(case.base.tolist(), case.slope.tolist(), target)
-    loads = local_search.loads(sizes, case.place.tolist(), nodes)
-    overs = [local_search.overload(one, most) for one, most in zip(loads, case.capacity.tolist(), strict=True)]
-    hottest = [n for n in range(nodes) if overs[n] > 0]
+def _descents(case: ClimbCase) -> tuple[Descent, local_search.Descent]:
+    """One of each, neither of which has made a step."""
+    lists = case.base.tolist(), case.slope.tolist(), case.capacity.tolist(), case.place.tolist()
+    draws = local_search.Xorshift(case.seed)
+    target, tolerance = case.aims[0], 0.0
     return (
-        (hots, size.tolist(), load.tolist(), over.tolist(), hot[:hots].tolist(), at.tolist()),
-        (len(hottest), sizes, loads, overs, hottest, [hottest.index(n) if n in hottest else -1 for n in range(nodes)]),
+        start_descent(case.base, case.slope, case.capacity, tolerance, case.place, target, case.seed),
+        local_search.Descent(*lists, target, draws),
     )
+
+
+def _shown(descent: Descent) -> dict[str, object]:
+    """All that a step may change, as plain lists."""
+    hots = int(descent.number[0])
+    ends = zip(descent.first[:-1], descent.held, strict=True)
+    members = [descent.member[first : first + count].tolist() for first, count in ends]
+    return {
+        "place": descent.place.tolist(),
+        "best": descent.best.tolist() if descent.aim[1] >= 0 else None,
+        "size": descent.size.tolist(),
+        "load": descent.load.tolist(),
+        "over": descent.over.tolist(),
+        "hot": descent.hot[:hots].tolist(),
+        "at": descent.at.tolist(),
+        "room": np.diff(descent.first).tolist(),
+        "members": members,
+        "at slots": descent.member[descent.slot].tolist(),
+        "ranked": descent.ranked.tolist(),
+        "ranked_size": descent.ranked_size.tolist(),
+        "aim": descent.aim.tolist(),
+        "crowded": bool(descent.number[1]),
+        "word": int(descent.words[0]),
+    }
+
+
+def _told(twin: local_search.Descent) -> dict[str, object]:
+    nodes = range(len(twin.capacity))
+    of = twin.ranked_sizes
+    return {
+        "place": list(twin.place),
+        "best": twin.best,
+        "size": twin.sizes(),
+        "load": local_search.loads(twin.sizes(), twin.place, len(nodes)),
+        "over": [twin.over(n, twin.place) for n in nodes],
+        "hot": list(twin.hot),
+        "at": [twin.hot.index(n) if n in twin.hot else -1 for n in nodes],
+        "room": list(twin.room),
+        "members": [list(here) for here in twin.members],
+        "at slots": list(range(len(twin.place))),
+        "ranked": [list(one) for one in twin.ranked],
+        "ranked_size": [[of[i][d] for i in one] for d, one in enumerate(twin.ranked)],
+        "aim": [twin.target, twin.found, twin.ranked_at],
+        "crowded": twin.crowded,
+        "word": twin.draws.word,
+    }
+
+
+def aim_at(kernel: Kernel, case: ClimbCase) -> Pair:
+    """Also from a state full of other numbers."""
+    descent, twin = _descents(case)
+    for array in (descent.size, descent.load, descent.over, descent.hot, descent.at, descent.number[:1]):
+        array[:] = -9
+    kernel(descent, 0.75)
+    twin.target = 0.75
+    twin.hot = twin.overloaded()
+    return _shown(descent), _told(twin)
+
+
+def lay_out(kernel: Kernel, case: ClimbCase) -> Pair:
+    """After every task has gone to the next node."""
+    descent, twin = _descents(case)
+    descent.place[:] = (descent.place + 1) % len(case.capacity)
+    descent.number[1] = 1
+    kernel(descent)
+    twin.place = [(n + 1) % len(case.capacity) for n in twin.place]
+    twin.lay_out()
+    keys = ("room", "members", "at slots", "crowded")
+    told = _told(twin)
+    return [_shown(descent)[key] for key in keys], [told[key] for key in keys]
+
+
+def rank(kernel: Kernel, case: ClimbCase) -> Pair:
+    """At another yield than the first."""
+    descent, twin = _descents(case)
+    descent.size[:] = case.base + 0.5 * case.slope
+    descent.aim[0] = twin.target = 0.5
+    kernel(descent)
+    twin.rank()
+    told = _told(twin)
+    keys = ("ranked", "ranked_size", "aim")
+    return [_shown(descent)[key] for key in keys], [told[key] for key in keys]
+
+
+def note(kernel: Kernel, case: ClimbCase) -> Pair:
+    """Nodes that become overloaded, and that cease to be, in turn."""
+    descent, _ = _descents(case)
+    hot = descent.hot[: descent.number[0]].tolist()
+    expected, got = [], []
+    for k, n in enumerate(np.random.default_rng(case.seed).integers(len(case.capacity), size=20).tolist()):
+        over = 0.5 * (k % 3)
+        if over > 0 and n not in hot:
+            hot.append(n)
+        elif over == 0 and n in hot:
+            local_search.take_last_for(hot, n)
+        kernel(descent, n, over)
+        got.append((descent.hot[: descent.number[0]].tolist(), descent.at.tolist(), float(descent.over[n])))
+        expected.append((list(hot), [hot.index(m) if m in hot else -1 for m in range(len(case.capacity))], over))
+    return got, expected
+
+
+def exchange(kernel: Kernel, case: ClimbCase) -> Pair:
+    """A few moves and swaps, between different nodes, one after the other."""
+    descent, twin = _descents(case)
+    rng = np.random.default_rng(case.seed)
+    tasks, nodes = len(case.base), len(case.capacity)
+    for _ in range(8):
+        i, j, b = int(rng.integers(tasks)), int(rng.integers(-tasks, tasks)), int(rng.integers(nodes))
+        j = max(j, -1)
+        b = twin.place[j] if j >= 0 else b
+        if b == twin.place[i]:
+            continue
+        kernel(descent, i, b, j)
+        twin.exchange(i, b, None if j < 0 else j)
+    keys = ("place", "load", "members", "at slots")
+    return [_shown(descent)[key] for key in keys], [_told(twin)[key] for key in keys]
+
+
+def rise(kernel: Kernel, case: ClimbCase) -> Pair:
+    """Where all that is left is added and where a quarter is, on nodes of which none, some or all are overloaded."""
+    got, expected = [], []
+    for factor, rise in product((1.0, 2.0, 4.0, 64.0), (1.0, 0.25)):
+        descent, twin = _descents(replace(case, capacity=case.capacity * factor))
+        got.append((bool(kernel(descent, 0.0, rise, 1.0)), _shown(descent)))
+        expected.append((twin.rise(rise, 1.0), _told(twin)))
+    return got, expected
 
 
 @cache
-def _climb(case: ClimbCase) -> tuple[float, float, list[int] | None, list[int], int]:
-    place, draws = case.place.tolist(), local_search.Xorshift(case.seed)
-    found, target, best = local_search.climb(
-        case.base.tolist(),
-        case.slope.tolist(),
-        case.capacity.tolist(),
-        case.aims,
-        place,
-        case.origin.tolist(),
-        case.cost.tolist(),
-        case.budget,
-        case.steps,
-        case.heat,
-        draws,
-    )
-    return found, target, best, place, draws.word
+def _climb(case: ClimbCase) -> list[tuple[bool, dict[str, object]]]:
+    twin = _descents(case)[1]
+    return [(twin.climb(case.aims[1:], case.steps, heat), _told(twin)) for heat in case.heats]
 
 
 def climb(kernel: Kernel, case: ClimbCase) -> Pair:
-    """The same steps: to the same best and last placement, with as many numbers drawn."""
-    place, best, state = case.place.copy(), np.full(len(case.place), -1), words(case)
-    found, target = kernel(
-        case.base,
-        case.slope,
-        case.capacity,
-        0.0,
-        case.aims,
-        place,
-        case.origin,
-        case.cost,
-        case.budget,
-        case.steps,
-        case.heat,
-        state,
-        best,
-    )
-    return (found, target, best.tolist() if found >= 0 else None, place.tolist(), int(state[0])), _climb(case)
+    """The same steps, call after call: to the same best and last placement, with as many numbers drawn."""
+    descent = _descents(case)[0]
+    rounds = [(bool(kernel(descent, 0.0, case.aims[1:], case.steps, heat)), _shown(descent)) for heat in case.heats]
+    return rounds, _climb(case)
 
 
 def _quietly(kernel: Kernel, *arguments: object) -> Any:

@@ -1,15 +1,16 @@
-"""Annealing with plain lists: loads, overloads and spending are summed anew whenever they are wanted."""
+"""Annealing with plain lists: loads and overloads are summed anew whenever they are wanted."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from math import log
 
 from tests.naive import yields
-from tests.naive.exact import price
 from tests.naive.packing import Vector, Vectors
 
 MASK = 2**64 - 1
 NEAR = 16
+SPARE = 16
+STALE = 0.01
 
 
 class Xorshift:
@@ -54,82 +55,105 @@ def aimed_partner(
     return ranked[worst][min(max(near, 0), len(of) - 1)]
 
 
-def climb(
-    base: Vectors,
-    slope: Vectors,
-    capacity: Vectors,
-    aims: tuple[float, float, float],
-    place: list[int],
-    origin: list[int],
-    cost: list[float],
-    budget: float,
-    steps: int,
-    heat: tuple[float, float],
-    draws: Xorshift,
-) -> tuple[float, float, list[int] | None]:
-    """Anneals `place`, for a tolerance of 0; returns (yield or -1, yield aimed at last, best placement)."""
-    nodes = len(capacity)
-    target, rise, upper = aims
-    at_first = sizes(base, slope, target)
-    ranked = ranking(at_first)
-    members = [[i for i, at in enumerate(place) if at == n] for n in range(nodes)]
-    widest = min(len(place), max(map(len, members)) + 16)
+class Descent:
+    """An annealing of `place`, for a tolerance of 0, that goes on from call to call of `climb`."""
 
-    def over(n: int, placement: list[int]) -> float:
-        return overload(loads(sizes(base, slope, target), placement, nodes)[n], capacity[n])
+    def __init__(
+        self, base: Vectors, slope: Vectors, capacity: Vectors, place: list[int], target: float, draws: Xorshift
+    ) -> None:
+        self.base, self.slope, self.capacity, self.draws = base, slope, capacity, draws
+        self.place, self.target = list(place), target
+        self.found, self.best = -1.0, None
+        self.rank()
+        self.lay_out()
+        self.hot = self.overloaded()
 
-    hot = [n for n in range(nodes) if over(n, place) > 0]
-    found, best, temperature = -1.0, None, heat[0]
-    for _ in range(steps):
-        while not hot:
-            value = yields.minimum_yield(base, slope, capacity, place, 0.0)
-            if value > found:
-                found, best = value, list(place)
-            if target >= upper or value >= upper:
-                return found, target, best
-            target = min(upper, max(value, target) + max(rise * (upper - value), 1e-5))
-            hot = [n for n in range(nodes) if over(n, place) > 0]
-        temperature *= (heat[1] / heat[0]) ** (1.0 / max(1, steps))
-        a = hot[draws.below(len(hot))]
+    def sizes(self) -> list[list[float]]:
+        return sizes(self.base, self.slope, self.target)
+
+    def over(self, n: int, place: Sequence[int]) -> float:
+        return overload(loads(self.sizes(), place, len(self.capacity))[n], self.capacity[n])
+
+    def overloaded(self) -> list[int]:
+        return [n for n in range(len(self.capacity)) if self.over(n, self.place) > 0]
+
+    def rank(self) -> None:
+        self.ranked_at, self.ranked_sizes = self.target, self.sizes()
+        self.ranked = ranking(self.ranked_sizes)
+
+    def lay_out(self) -> None:
+        self.members = [[i for i, at in enumerate(self.place) if at == n] for n in range(len(self.capacity))]
+        self.room = [len(here) + SPARE for here in self.members]
+        self.crowded = False
+
+    def rise(self, rise: float, upper: float) -> bool:
+        while not self.hot:
+            value = yields.minimum_yield(self.base, self.slope, self.capacity, self.place, 0.0)
+            if value > self.found:
+                self.found, self.best = value, list(self.place)
+            if self.target >= upper or value >= upper:
+                return False
+            self.target = min(upper, max(value, self.target) + max(rise * (upper - value), 1e-5))
+            self.hot = self.overloaded()
+        if self.target > self.ranked_at + STALE:
+            self.rank()
+        return True
+
+    def climb(self, aims: tuple[float, float], steps: int, heat: tuple[float, float]) -> bool:
+        if self.crowded:
+            self.lay_out()
+        temperature = heat[0]
+        for _ in range(steps):
+            if not self.rise(*aims):
+                return False
+            temperature *= (heat[1] / heat[0]) ** (1.0 / max(1, steps))
+            self.propose(temperature)
+        return self.rise(*aims)
+
+    def propose(self, temperature: float) -> None:
+        draws, place, members = self.draws, self.place, self.members
+        a = self.hot[draws.below(len(self.hot))]
         i = members[a][draws.below(len(members[a]))]
         proposal = draws.below(4)
         j = None if proposal == 0 else draws.below(len(place))
         if proposal > 1:
-            size = sizes(base, slope, target)
-            j = aimed_partner(size[i], loads(size, place, nodes)[a], capacity[a], ranked, at_first, draws)
-        b = draws.below(nodes) if j is None else place[j]
-        if b == a or (j is None and len(members[b]) == widest):
-            continue
+            size = self.sizes()
+            load = loads(size, place, len(self.capacity))[a]
+            j = aimed_partner(size[i], load, self.capacity[a], self.ranked, self.ranked_sizes, draws)
+        b = draws.below(len(self.capacity)) if j is None else place[j]
+        if b == a:
+            return
+        if j is None and len(members[b]) == self.room[b]:
+            self.crowded = True
+            return
         after = list(place)
         after[i] = b
         if j is not None:
             after[j] = a
-        change = over(a, after) + over(b, after) - over(a, place) - over(b, place)
+        change = self.over(a, after) + self.over(b, after) - self.over(a, place) - self.over(b, place)
         if change > 0 and change > -temperature * log((draws.below(1 << 30) + 1) / (1 << 30)):
-            continue
-        fee = price(after, origin, cost) - price(place, origin, cost)
-        if fee > 0 and price(after, origin, cost) > budget:
-            continue
-        place[:] = after
+            return
+        self.exchange(i, b, j)
+        for n in (a, b):
+            if self.over(n, after) > 0 and n not in self.hot:
+                self.hot.append(n)
+            elif self.over(n, after) <= 0 and n in self.hot:
+                take_last_for(self.hot, n)
+
+    def exchange(self, i: int, b: int, j: int | None) -> None:
+        """Task i goes to node b, and j, if any, from there to where i was."""
+        a, members = self.place[i], self.members
+        self.place[i] = b
         if j is None:
-            _take_last_for(members[a], i)
+            take_last_for(members[a], i)
             members[b].append(i)
         else:
+            self.place[j] = a
             members[a][members[a].index(i)] = j
             members[b][members[b].index(j)] = i
-        for n in (a, b):
-            if over(n, place) > 0 and n not in hot:
-                hot.append(n)
-            elif over(n, place) <= 0 and n in hot:
-                _take_last_for(hot, n)
-    if not hot:
-        value = yields.minimum_yield(base, slope, capacity, place, 0.0)
-        if value > found:
-            found, best = value, list(place)
-    return found, target, best
 
 
-def _take_last_for(items: list[int], gone: int) -> None:
+def take_last_for(items: list[int], gone: int) -> None:
     """Remove `gone` by putting the last one in its place."""
     last = items.pop()
     if last != gone:

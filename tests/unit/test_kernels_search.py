@@ -101,15 +101,27 @@ def test_an_aimed_swap_has_the_partner_its_twin_chooses(case):
     assert got == expected
 
 
-@given(strategies.climbs)
-def test_sizes_loads_and_hot_nodes_are_as_the_twin_says(case):
-    got, expected = compare_search.fill(local_search._fill, case)
+DESCENT = {
+    "aim_at": compare_search.aim_at,
+    "lay_out": compare_search.lay_out,
+    "rank": compare_search.rank,
+    "_note": compare_search.note,
+    "_exchange": compare_search.exchange,
+    "_rise": compare_search.rise,
+}
+
+
+@pytest.mark.parametrize("name", DESCENT)
+@settings(max_examples=40, deadline=None)
+@given(case=strategies.climbs)
+def test_each_part_of_annealing_is_as_its_twin_says(name, case):
+    got, expected = DESCENT[name](getattr(local_search, name), case)
     assert got == expected
 
 
 @settings(max_examples=40, deadline=None)
 @given(strategies.climbs)
-def test_annealing_goes_the_way_its_twin_goes(case):
+def test_annealing_goes_the_way_its_twin_goes_call_after_call(case):
     got, expected = compare_search.climb(local_search.climb, case)
     assert got == expected
 
@@ -123,37 +135,26 @@ def test_draws_are_even():
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_the_numbers_annealing_stays_valid_and_tells_its_yield_truly(seed):
     """Call after call, as an annealing in rounds does it, each from where the one before stopped."""
-    instance, place, origin, cost, budget = random_tiny(seed)
-    state, best = np.array([seed + 1], dtype=np.uint64), np.empty_like(place)
-    target, highest = 0.0, brute.best_placement(instance, origin, cost, budget)
+    instance, place, *_ = random_tiny(seed)
+    nodes, highest = len(instance.nodes), brute.best_placement(instance)
+    numbers = instance.base, instance.slope, instance.capacity, tolerances.CAPACITY
+    descent = local_search.start_descent(*numbers, place, 0.0, seed + 1)
+    before = 0.0
     for heat in ((0.1, 0.05), (0.05, 0.01), (0.01, 1e-3)):
-        best[:] = -1
-        found, then = local_search.climb(
-            instance.base,
-            instance.slope,
-            instance.capacity,
-            tolerances.CAPACITY,
-            (target, 0.01, 1.0),
-            place,
-            origin,
-            cost,
-            budget,
-            400,
-            heat,
-            state,
-            best,
-        )
-        assert target <= then <= 1.0
-        target = then
-        assert ((place >= 0) & (place < len(instance.nodes))).all()
-        assert price(place.tolist(), origin.tolist(), cost.tolist()) <= budget + 1e-9
+        local_search.climb(descent, tolerances.CAPACITY, (0.01, 1.0), 400, heat)
+        target, found, _ = descent.aim
+        assert before <= target <= 1.0
+        before = target
+        assert ((descent.place >= 0) & (descent.place < nodes)).all()
+        load = np.zeros(instance.capacity.shape)
+        np.add.at(load, descent.place, instance.base + target * instance.slope)
+        assert descent.load == pytest.approx(load)
         if found >= 0:
-            assert found == pytest.approx(brute.value(instance, best))
-            assert price(best.tolist(), origin.tolist(), cost.tolist()) <= budget + 1e-9
+            assert found == pytest.approx(brute.value(instance, descent.best))
             assert highest is not None
             assert found <= highest + 1e-9
         else:
-            assert (best == -1).all()
+            assert (descent.best == -1).all()
 
 
 GENETIC = {

@@ -133,12 +133,31 @@ def wide_instance(dims):
 
 
 @pytest.mark.parametrize(
-    ("method", "window", "dims"), [("PP", 5, 10), ("PP", 8, 8), ("CP", 8, 16), ("CP", 1, 17), ("PP", 2, 17)]
+    ("method", "window", "dims"),
+    [("PP", 5, 10), ("PP", 8, 8), ("CP", 8, 16), ("PP", 3, 19), ("CP", 4, 40), ("CP", 16, 17)],
 )
 def test_too_many_lists_are_refused_with_their_number(method, window, dims):
     packing = VectorPacking(method=method, criterion="SUM", window=window)
     with pytest.raises(UnsupportedError, match=f"window {window} with {dims} resources makes \\d+ lists: at most"):
         packing(wide_instance(dims))
+
+
+@pytest.mark.parametrize(("dims", "window"), [(17, 2), (20, 2), (75, 1)])
+@pytest.mark.parametrize("method", ["CP", "PP"])
+def test_any_number_of_resources_is_packed_with_the_default_window_or_one(method, dims, window):
+    """As the twin packs, whose lists are known by name; a window of one where two make too many lists."""
+    rng = np.random.default_rng(dims)
+    size = np.round(rng.random((12, dims)) * 0.4, 3)
+    instance = make_instance(size, capacity=np.ones((6, dims)), rigid=np.ones((12, dims), dtype=np.bool_))
+    outcome = VectorPacking(method=method, criterion="SUM")(instance)
+    order = naive.sort_order(instance.base.tolist(), "SUM", False, instance.lexicographic.tolist())
+    ordered = method == "PP"
+    numbers = instance.base.tolist(), order, instance.capacity.tolist(), tolerances.CAPACITY
+    narrow = window if ordered or dims < 75 else 2
+    success, place = naive.by_lists(*numbers, window=narrow, ordered=ordered, by_index=False)
+    assert success == (outcome.allocation is not None)
+    assert success
+    assert outcome.allocation.place.tolist() == place
 
 
 @pytest.mark.parametrize("method", ["CP", "PP"])

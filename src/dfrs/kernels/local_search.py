@@ -6,18 +6,101 @@ with the Metropolis probability at a temperature that falls geometrically. Once 
 is better than any before and the yield aimed at rises. Looking only at overloaded nodes is what makes it quick:
 near the optimum they are few. One proposal in four is a move, one a swap with any task, two are swaps with a task whose
 size would mend the overload.
+
+A `Descent` holds all of it between calls of `climb`: what changes with a step costs no more than the step.
 """
 
 # An element of an array is an array to the type checker; numba knows better.
 # pyright: reportArgumentType=false, reportReturnType=false
 
+from typing import NamedTuple
+
 import numpy as np
 
 from dfrs.kernels.jit import Floats, Ints, Words, kernel
+from dfrs.kernels.sorting import stable_order
 from dfrs.kernels.yields import minimum_yield
 
 NEAR = 16
 """How many ranks an aimed swap may miss by: the other resources decide among tasks of about the right size."""
+SPARE = 16
+"""Tasks that a node may gain before all lists of tasks are laid out anew."""
+STALE = 0.01
+"""Rise of the yield aimed at after which tasks are ranked by size again."""
+
+
+class Descent(NamedTuple):
+    """An annealing: T tasks, N nodes, D resources, and all that follows from where the tasks are."""
+
+    base: Floats
+    slope: Floats
+    capacity: Floats
+    scale: Floats
+    """(N, D) 1 / (capacity + tolerance)."""
+    place: Ints
+    """(T,) the node of each task."""
+    best: Ints
+    """(T,) the best placement so far, where `aim` says that there is one."""
+    size: Floats
+    """(T, D) sizes at the yield aimed at."""
+    load: Floats
+    """(N, D)"""
+    over: Floats
+    """(N,) overload of each node."""
+    hot: Ints
+    """(N,) the overloaded nodes, as many as `number` says."""
+    at: Ints
+    """(N,) where in `hot` a node is, or -1."""
+    first: Ints
+    """(N+1,) the tasks of node n are member[first[n] : first[n] + held[n]]; it has room up to first[n + 1]."""
+    held: Ints
+    member: Ints
+    """(T + N * SPARE,)"""
+    slot: Ints
+    """(T,) where in `member` a task is."""
+    ranked: Ints
+    """(D, T) tasks by increasing size in each resource."""
+    ranked_size: Floats
+    """(D, T) those sizes, at the yield at which they were ranked."""
+    aim: Floats
+    """(3,) the yield aimed at; the best one found, or -1; the yield at which tasks were ranked."""
+    number: Ints
+    """(2,) how many nodes are overloaded; 1 where a move was refused for want of room in `member`."""
+    words: Words
+    """(1,) of the generator; never zero."""
+
+
+def start_descent(
+    base: Floats, slope: Floats, capacity: Floats, tolerance: float, place: Ints, target: float, word: int
+) -> Descent:
+    """A descent from `place` (T,), which is copied, aiming at yield `target`; `word` is not zero."""
+    (tasks, dims), nodes = base.shape, len(capacity)
+    descent = Descent(
+        base=base,
+        slope=slope,
+        capacity=capacity,
+        scale=1.0 / (capacity + tolerance),
+        place=place.astype(np.int64),
+        best=np.full(tasks, -1, dtype=np.int64),
+        size=np.empty((tasks, dims)),
+        load=np.empty((nodes, dims)),
+        over=np.empty(nodes),
+        hot=np.full(nodes, -1, dtype=np.int64),
+        at=np.empty(nodes, dtype=np.int64),
+        first=np.empty(nodes + 1, dtype=np.int64),
+        held=np.empty(nodes, dtype=np.int64),
+        member=np.empty(tasks + nodes * SPARE, dtype=np.int64),
+        slot=np.empty(tasks, dtype=np.int64),
+        ranked=np.empty((dims, tasks), dtype=np.int64),
+        ranked_size=np.empty((dims, tasks)),
+        aim=np.array([target, -1.0, target]),
+        number=np.zeros(2, dtype=np.int64),
+        words=np.array([word], dtype=np.uint64),
+    )
+    aim_at(descent, target)
+    lay_out(descent)
+    rank(descent)
+    return descent
 
 
 @kernel
@@ -61,21 +144,12 @@ def _aimed_partner(size: Floats, load: Floats, scale: Floats, ranked: Ints, rank
 
 
 @kernel
-def _fill(
-    base: Floats,
-    slope: Floats,
-    target: float,
-    capacity: Floats,
-    scale: Floats,
-    place: Ints,
-    size: Floats,
-    load: Floats,
-    over: Floats,
-    hot: Ints,
-    at: Ints,
-) -> int:
-    """Sizes at yield `target`, loads, overloads and the list of overloaded nodes of `place`; how many those are."""
+def aim_at(descent: Descent, target: float) -> None:
+    """Sizes at yield `target`, and the loads, overloads and overloaded nodes that follow from them."""
+    base, slope, place, size = descent.base, descent.slope, descent.place, descent.size
+    load, over, hot, at = descent.load, descent.over, descent.hot, descent.at
     tasks, dims = base.shape
+    descent.aim[0] = target
     load[:] = 0.0
     for i in range(tasks):
         for d in range(dims):
@@ -83,145 +157,154 @@ def _fill(
             load[place[i], d] += size[i, d]
     hots = 0
     nothing = np.zeros(dims)
-    for n in range(capacity.shape[0]):
-        over[n] = _overload(load[n], nothing, nothing, scale[n])
+    for n in range(over.size):
+        over[n] = _overload(load[n], nothing, nothing, descent.scale[n])
         at[n] = -1
         if over[n] > 0.0:
             at[n] = hots
             hot[hots] = n
             hots += 1
-    return hots
+    descent.number[0] = hots
 
 
 @kernel
-def climb(
-    base: Floats,
-    slope: Floats,
-    capacity: Floats,
-    tolerance: float,
-    aims: tuple[float, float, float],
-    place: Ints,
-    origin: Ints,
-    cost: Floats,
-    budget: float,
-    steps: int,
-    heat: tuple[float, float],
-    state: Words,
-    best: Ints,
-) -> tuple[float, float]:
-    """Anneal `place` (T,) for `steps` proposals, raising the yield aimed at whenever every node is within capacity.
-
-    `aims` = (start, rise, upper): the first yield aimed at; the share of what is left to `upper` that each success
-    adds. `heat` = (first, last) temperature. Tasks away from `origin` (T,; -1 where free) cost `cost` (T,), never
-    more than `budget` in all. The best placement goes into `best` (T,); returns (its yield or -1, yield aimed at
-    last), from which a later call can go on.
-    """
-    tasks, dims = base.shape
-    nodes = capacity.shape[0]
-    start, rise, upper = aims
-    scale = 1.0 / (capacity + tolerance)
-    size = np.empty((tasks, dims))
-    load = np.empty((nodes, dims))
-    over = np.empty(nodes)
-    hot = np.empty(nodes, dtype=np.int64)
-    at = np.empty(nodes, dtype=np.int64)
-    slot = np.empty(tasks, dtype=np.int64)
-    count = np.zeros(nodes, dtype=np.int64)
-    for i in range(tasks):
-        count[place[i]] += 1
-    widest = min(tasks, count.max() + 16)
-    member = np.empty((nodes, widest), dtype=np.int64)
-    count[:] = 0
-    spent = 0.0
-    for i in range(tasks):
+def lay_out(descent: Descent) -> None:
+    """The lists of each node's tasks, by index, with room for SPARE more on each node."""
+    place, first, held, member, slot = descent.place, descent.first, descent.held, descent.member, descent.slot
+    held[:] = 0
+    for i in range(place.size):
+        held[place[i]] += 1
+    first[0] = 0
+    for n in range(held.size):
+        first[n + 1] = first[n] + held[n] + SPARE
+    held[:] = 0
+    for i in range(place.size):
         n = place[i]
-        slot[i] = count[n]
-        member[n, count[n]] = i
-        count[n] += 1
-        if origin[i] >= 0 and origin[i] != n:
-            spent += cost[i]
+        slot[i] = first[n] + held[n]
+        member[slot[i]] = i
+        held[n] += 1
+    descent.number[1] = 0
+
+
+@kernel
+def rank(descent: Descent) -> None:
+    """Rank the tasks by their present sizes."""
+    descent.aim[2] = descent.aim[0]
+    for d in range(descent.size.shape[1]):
+        order = stable_order(descent.size[:, d].copy(), True)
+        for r in range(order.size):
+            descent.ranked[d, r] = order[r]
+            descent.ranked_size[d, r] = descent.size[order[r], d]
+
+
+@kernel
+def _note(descent: Descent, a: int, over_a: float) -> None:
+    """Node `a` has overload `over_a` now."""
+    hot, at, hots = descent.hot, descent.at, descent.number[0]
+    descent.over[a] = over_a
+    if over_a > 0.0 and at[a] < 0:
+        at[a] = hots
+        hot[hots] = a
+        descent.number[0] = hots + 1
+    elif over_a <= 0.0 and at[a] >= 0:
+        hots -= 1
+        hot[at[a]] = hot[hots]
+        at[hot[hots]] = at[a]
+        at[a] = -1
+        descent.number[0] = hots
+
+
+@kernel
+def _exchange(descent: Descent, i: int, b: int, j: int) -> None:
+    """Task `i` goes to node `b`, and task `j`, where it is not -1, from there to where `i` was; loads and lists too."""
+    place, slot, member, held = descent.place, descent.slot, descent.member, descent.held
+    load, size = descent.load, descent.size
+    a = place[i]
+    if j >= 0:
+        slot[i], slot[j] = slot[j], slot[i]
+        member[slot[i]] = i
+        member[slot[j]] = j
+        place[j] = a
+        for d in range(size.shape[1]):
+            load[a, d] += size[j, d] - size[i, d]
+            load[b, d] += size[i, d] - size[j, d]
+    else:
+        held[a] -= 1
+        last = member[descent.first[a] + held[a]]
+        member[slot[i]] = last
+        slot[last] = slot[i]
+        slot[i] = descent.first[b] + held[b]
+        member[slot[i]] = i
+        held[b] += 1
+        for d in range(size.shape[1]):
+            load[a, d] -= size[i, d]
+            load[b, d] += size[i, d]
+    place[i] = b
+
+
+@kernel
+def _rise(descent: Descent, tolerance: float, rise: float, upper: float) -> bool:
+    """Keep a placement without overload, and aim higher until there is some; False where nothing is above."""
+    aim = descent.aim
+    while descent.number[0] == 0:
+        value = minimum_yield(descent.base, descent.slope, descent.capacity, descent.place, tolerance)
+        if value > aim[1]:
+            aim[1] = value
+            descent.best[:] = descent.place
+        if aim[0] >= upper or value >= upper:
+            return False
+        aim_at(descent, min(upper, max(value, aim[0]) + max(rise * (upper - value), 1e-5)))
+    if aim[0] > aim[2] + STALE:
+        rank(descent)
+    return True
+
+
+@kernel
+def climb(descent: Descent, tolerance: float, aims: tuple[float, float], steps: int, heat: tuple[float, float]) -> bool:
+    """Anneal for `steps` proposals, aiming higher whenever every node is within capacity; whether to go on.
+
+    `aims` = (rise, upper): each success adds `rise` of what is left to `upper` to the yield aimed at. `heat` = (first,
+    last) temperature. The best placement is in `descent.best`, its yield in `descent.aim[1]`.
+    """
+    place, size, load, scale, over = descent.place, descent.size, descent.load, descent.scale, descent.over
+    hot, first, held, member = descent.hot, descent.first, descent.held, descent.member
+    number, words = descent.number, descent.words
+    tasks, dims = size.shape
+    nodes = over.size
+    rise, upper = aims
     nothing = np.zeros(dims)
-    found = -1.0
-    target = start
-    hots = _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at)
-    ranked = np.empty((dims, tasks), dtype=np.int64)
-    ranked_size = np.empty((dims, tasks))
-    for d in range(dims):
-        ranked[d] = np.argsort(size[:, d])
-        ranked_size[d] = size[ranked[d], d]
+    if number[1] > 0:
+        lay_out(descent)
     temperature = heat[0]
     cooling = (heat[1] / heat[0]) ** (1.0 / max(1, steps))
     for _ in range(steps):
-        while hots == 0:
-            value = minimum_yield(base, slope, capacity, place, tolerance)
-            if value > found:
-                found = value
-                best[:] = place
-            if target >= upper or value >= upper:
-                return found, target
-            target = min(upper, max(value, target) + max(rise * (upper - value), 1e-5))
-            hots = _fill(base, slope, target, capacity, scale, place, size, load, over, hot, at)
+        if number[0] == 0 and not _rise(descent, tolerance, rise, upper):
+            return False
         temperature *= cooling
-        a = hot[_draw(state, hots)]
-        i = member[a, _draw(state, count[a])]
-        kind = _draw(state, 4)
+        a = hot[_draw(words, number[0])]
+        i = member[first[a] + _draw(words, held[a])]
+        kind = _draw(words, 4)
         swap = kind > 0
         j = -1
         if kind == 0:
-            b = _draw(state, nodes)
+            b = _draw(words, nodes)
         else:
-            j = _draw(state, tasks)
+            j = _draw(words, tasks)
             if kind > 1:
-                j = _aimed_partner(size[i], load[a], scale[a], ranked, ranked_size, state)
+                j = _aimed_partner(size[i], load[a], scale[a], descent.ranked, descent.ranked_size, words)
             b = place[j]
-        if b == a or (not swap and count[b] == widest):
+        if b == a:
+            continue
+        if not swap and first[b] + held[b] == first[b + 1]:
+            number[1] = 1
             continue
         out = size[j] if swap else nothing
         over_a = _overload(load[a], size[i], out, scale[a])
         over_b = _overload(load[b], out, size[i], scale[b])
         change = over_a + over_b - over[a] - over[b]
-        if change > 0.0 and change > -temperature * np.log((_draw(state, 1 << 30) + 1.0) / (1 << 30)):
+        if change > 0.0 and change > -temperature * np.log((_draw(words, 1 << 30) + 1.0) / (1 << 30)):
             continue
-        fee = 0.0
-        if origin[i] >= 0:
-            fee += cost[i] * (int(b != origin[i]) - int(a != origin[i]))
-        if swap and origin[j] >= 0:
-            fee += cost[j] * (int(a != origin[j]) - int(b != origin[j]))
-        if fee > 0.0 and spent + fee > budget:
-            continue
-        spent += fee
-        if swap:
-            member[a, slot[i]] = j
-            member[b, slot[j]] = i
-            slot[i], slot[j] = slot[j], slot[i]
-            place[j] = a
-        else:
-            count[a] -= 1
-            last = member[a, count[a]]
-            member[a, slot[i]] = last
-            slot[last] = slot[i]
-            member[b, count[b]] = i
-            slot[i] = count[b]
-            count[b] += 1
-        place[i] = b
-        for d in range(dims):
-            load[a, d] += out[d] - size[i, d]
-            load[b, d] += size[i, d] - out[d]
-        over[a] = over_a
-        over[b] = over_b
-        for n in (a, b):
-            if over[n] > 0.0 and at[n] < 0:
-                at[n] = hots
-                hot[hots] = n
-                hots += 1
-            elif over[n] <= 0.0 and at[n] >= 0:
-                hots -= 1
-                hot[at[n]] = hot[hots]
-                at[hot[hots]] = at[n]
-                at[n] = -1
-    if hots == 0:
-        value = minimum_yield(base, slope, capacity, place, tolerance)
-        if value > found:
-            found = value
-            best[:] = place
-    return found, target
+        _exchange(descent, i, b, j)
+        _note(descent, a, over_a)
+        _note(descent, b, over_b)
+    return number[0] > 0 or _rise(descent, tolerance, rise, upper)

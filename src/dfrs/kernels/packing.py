@@ -159,7 +159,7 @@ def pack_best_fit(size: Floats, order: Ints, capacity: Floats, tolerance: float,
 
 @kernel
 def _code(dims_chosen: Ints, dims: int, ordered: bool) -> int:
-    """Number of the list for the chosen dimensions: a bit set if unordered, digits in base D if ordered."""
+    """Number of the list for the chosen dimensions: digits in base D if `ordered`, else a bit set."""
     code = 0
     for p in range(dims_chosen.size - 1, -1, -1):
         if ordered:
@@ -267,7 +267,8 @@ def pack_by_lists(
     """Permutation, Choose and Multi-Capacity Pack: fill node after node against its imbalance. Returns success.
 
     `plan` = (subsets (K, w), permutations (K, w), ordered, by_index): the lists in the order they are tried,
-    as ranks of the node's dimensions by increasing load; `list_of_code` numbers the lists that exist.
+    as ranks of the node's dimensions by increasing load; `list_of_code` numbers the lists that exist. Where there are
+    too many dimensions for a bit set, lists without order are `ordered` too, and all orders have the same number.
     """
     tasks, dims = size.shape
     nodes = capacity.shape[0]

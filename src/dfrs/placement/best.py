@@ -5,6 +5,7 @@ algorithms; it is never worse than any that it had time to run, and says which t
 its end.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -19,13 +20,18 @@ from dfrs.placement.greedy import greedy_best
 from dfrs.placement.improve import Effort, Search, warm
 from dfrs.placement.outcome import found, tightest
 from dfrs.placement.packing import VECTOR_PACKINGS
+from dfrs.placement.set_bound import LONGEST_S, MOST_FAILURES, SetPacking
 
 _FIRST = ("VP_CPSUM", "VP_FFSUM", "VP_PPMAX", "VP_BFSUM")
 MEMBERS = (*_FIRST, *(name for name in VECTOR_PACKINGS if name not in _FIRST))
 """In the order they run: those that find something most often, and the best, first."""
 
-FIRST_SHARE = 0.25
-"""Of the time: for a quick descent before exact search."""
+FIRST_SHARE = 0.2
+"""Of the time: for a quick descent before exact search, or before sets of tasks."""
+SETS_SHARE = 0.75
+"""Of the time left: for sets of tasks, where nodes hold at most SETS_PER_NODE on the average, of SETS_TASKS in all, and
+where there are SETS_FROM_S seconds for all of BEST."""
+SETS_PER_NODE, SETS_TASKS, SETS_FROM_S = 4.2, 600, 2.0
 RESCUE_SHARE = 0.6
 """Of the time: for the first descent where no member found a placement."""
 
@@ -47,19 +53,24 @@ class Best:
         members = run_members(search, rng)
         if not search.done:
             search.exact(0.0)
-        if not search.done and (search.small or search.place is None):
-            search.anneal(some_start(search, rng), FIRST_SHARE if search.place is not None else RESCUE_SHARE)
+        few = few_tasks_per_node(search)
+        if not search.done and (search.small or few or search.place is None):
+            search.anneal(some_start(search, rng), FIRST_SHARE if few or search.place is not None else RESCUE_SHARE)
         if not search.done:
             search.exact()
+        if not search.done and few:
+            pack_sets(search)
         if not search.done:
             search.anneal(some_start(search, rng))
         details = {"winner": search.source, "members": members}
-        outcome = found(instance, search.place, optimal=search.proven, details=details)
+        outcome = found(
+            instance, search.place, bound=max(search.upper, search.value), optimal=search.proven, details=details
+        )
         if search.place is None and search.proven:
             return replace(
                 outcome,
                 status=Status.INFEASIBLE,
-                details={**details, "reason": f"exact search: no placement exists; {tightest(instance)}"},
+                details={**details, "reason": f"proven: no placement exists; {tightest(instance)}"},
             )
         return outcome
 
@@ -73,6 +84,38 @@ def some_start(search: Search, rng: np.random.Generator) -> Ints:
     order = sort_order(instance.base, SUM, False, instance.lexicographic)
     pack_first_fit(instance.base, order, instance.capacity, tolerances.CAPACITY, True, place)
     return np.where(place < 0, rng.integers(len(instance.nodes), size=len(place)), place)
+
+
+def few_tasks_per_node(search: Search) -> bool:
+    """Whether sets of tasks are worth a try. Not in rounds: how far HiGHS comes depends on the clock."""
+    tasks, nodes, effort = len(search.instance.need), len(search.instance.nodes), search.effort
+    return (
+        effort.rounds is None and effort.time_limit_s >= SETS_FROM_S and tasks <= min(SETS_PER_NODE * nodes, SETS_TASKS)
+    )
+
+
+def pack_sets(search: Search) -> None:
+    """Where nodes hold few tasks and there is time: a tighter bound, and placements near it, out of sets of tasks."""
+    sets = SetPacking(
+        instance=search.instance,
+        bound=search.upper,
+        deadline_s=time.perf_counter() + SETS_SHARE * search.effort.left_s(),
+    )
+    if search.place is not None:
+        sets.offer(search.place)
+    search.lower_bound_to(sets.tighten(search.value))
+    share, failures = 0.5, 0
+    while not (sets.over or search.done) and failures < MOST_FAILURES:
+        low = max(search.value, 0.0)
+        target = low + share * (search.upper - low)
+        place, impossible = sets.place_at(target, min(LONGEST_S, 0.5 * (sets.deadline_s - time.perf_counter())))
+        if impossible:
+            search.lower_bound_to(target)
+        elif place is None or not search.offer(place, "sets of tasks"):
+            failures, share = failures + 1, 0.5 * share
+            continue
+        share, failures = 0.5, 0
+    search.lower_bound_to(search.upper)
 
 
 def run_members(search: Search, rng: np.random.Generator) -> list[str]:

@@ -1,4 +1,4 @@
-"""What BEST and ADAPT share: a deadline, the incumbent, annealing in rounds, and exact search where small."""
+"""The parts of BEST: a deadline, the incumbent, annealing in rounds, and exact search where small."""
 
 import math
 import time
@@ -9,13 +9,14 @@ from functools import cache
 import numpy as np
 
 from dfrs.kernels.exact import branch_and_bound
-from dfrs.kernels.local_search import climb
+from dfrs.kernels.local_search import climb, start_descent
 from dfrs.kernels.sorting import stable_order
 from dfrs.model import tolerances
-from dfrs.model.instance import Floats, Instance, Ints
+from dfrs.model.instance import Instance, Ints
 from dfrs.model.resources import Kind, Resource
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.packing import VECTOR_PACKINGS
+from dfrs.placement.set_bound import SetPacking
 
 HEAT = (0.02, 3e-4)
 """First and last temperature, in node capacities of overload."""
@@ -55,34 +56,17 @@ class Effort:
 
 
 class Search:
-    """The best placement so far, under a bound on what moving away from `present` may cost.
+    """The best placement so far, and what may still be better than it."""
 
-    `present` (T,), -1 for tasks that run nowhere yet; `cost` (T,) of moving each; `budget` for all together.
-    """
-
-    def __init__(
-        self,
-        instance: Instance,
-        upper: float,
-        effort: Effort,
-        seed: int,
-        present: Ints | None = None,
-        cost: Floats | None = None,
-        budget: float = math.inf,
-    ) -> None:
-        tasks = len(instance.need)
+    def __init__(self, instance: Instance, upper: float, effort: Effort, seed: int) -> None:
         self.instance = instance
         self.upper = upper
         self.effort = effort
-        self.bound_to_present = present is not None
-        self.present = np.full(tasks, -1, dtype=np.int64) if present is None else present
-        self.cost = np.zeros(tasks) if cost is None else cost
-        self.budget = budget * (1.0 + 1e-12)
         self.place: Ints | None = None
         self.value = -1.0
         self.source = ""
         self.proven = False
-        self._state = np.array([(seed * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
+        self._word = (seed * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64
         self.on_improvement: Callable[[float], None] | None = None
 
     @property
@@ -94,22 +78,19 @@ class Search:
     def small(self) -> bool:
         """Whether exact search is worth a try."""
         symmetry = sum(math.lgamma(int(k) + 1) for k in np.bincount(self._kinds()))
-        return len(self.present) * math.log(len(self.instance.nodes)) - symmetry <= math.log(SMALL)
+        return len(self.instance.need) * math.log(len(self.instance.nodes)) - symmetry <= math.log(SMALL)
 
     def _kinds(self) -> Ints:
-        """(N,) equal numbers for nodes that may be exchanged: none may where tasks already run somewhere."""
-        if self.bound_to_present:
-            return np.arange(len(self.instance.nodes))
+        """(N,) equal numbers for nodes that may be exchanged."""
         return np.unique(self.instance.capacity, axis=0, return_inverse=True)[1].reshape(-1)
 
-    def price(self, place: Ints) -> float:
-        """Cost of going from the present placement to `place` (T,)."""
-        return float(self.cost[(self.present >= 0) & (self.present != place)].sum())
+    def lower_bound_to(self, upper: float) -> None:
+        """No placement is better than `upper`; below 0 there is none. Proven where it is as good as reached."""
+        self.upper = min(self.upper, upper)
+        self.proven |= self.value >= self.upper - tolerances.CERTIFICATE or upper < 0
 
     def offer(self, place: Ints, source: str) -> bool:
-        """Keep `place` (T,) if it is within budget, valid and better than what there is."""
-        if self.price(place) > self.budget:
-            return False
+        """Keep `place` (T,) if it is valid and better than what there is."""
         value = placement_yield(self.instance, place)
         if value <= self.value:
             return False
@@ -118,49 +99,38 @@ class Search:
             self.on_improvement(value)
         return True
 
-    def anneal(self, start: Ints, share: float = 1.0) -> None:
-        """Anneal from `start` (T,) for `share` of the time (or rounds) that is left."""
+    def anneal(self, start: Ints, share: float = 1.0, heat: tuple[float, float] = HEAT) -> None:
+        """Anneal from `start` (T,) for `share` of the time (or rounds) that is left, as `heat` (first, last) falls."""
         instance, effort = self.instance, self.effort
-        place = start.copy()
-        best = np.empty_like(place)
-        value = max(placement_yield(instance, place), -1.0)
+        value = max(placement_yield(instance, start), -1.0)
         target = 0.0 if value < 0 else value + RISE * (self.upper - value)
         begun, length = time.perf_counter(), effort.left_s() * share
         rounds = max(1, round(share * effort.rounds)) if effort.rounds is not None else 0
         steps, done = ROUND_STEPS, 0
-        while not self.done:
+        descent = start_descent(
+            instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, start, target, self._word
+        )
+        going = True
+        while going and not self.done:
             if effort.rounds is not None:
                 if done == rounds:
-                    return
+                    break
                 now, then = done / rounds, (done + 1) / rounds
             else:
                 now = (time.perf_counter() - begun) / length if length > 0 else 1.0
                 if now >= 1.0:
-                    return
+                    break
                 then = min(1.0, now + ROUND_S / length)
-            heat = (HEAT[0] * (HEAT[1] / HEAT[0]) ** now, HEAT[0] * (HEAT[1] / HEAT[0]) ** then)
+            falling = (heat[0] * (heat[1] / heat[0]) ** now, heat[0] * (heat[1] / heat[0]) ** then)
             before = time.perf_counter()
-            found, target = climb(
-                instance.base,
-                instance.slope,
-                instance.capacity,
-                tolerances.CAPACITY,
-                (target, RISE, self.upper),
-                place,
-                self.present,
-                self.cost,
-                self.budget,
-                steps,
-                heat,
-                self._state,
-                best,
-            )
+            going = climb(descent, tolerances.CAPACITY, (RISE, self.upper), steps, falling)
             done += 1
             if effort.rounds is None:
                 pace = steps / max(time.perf_counter() - before, 1e-6)
                 steps = int(np.clip(pace * min(ROUND_S, effort.left_s()), 500, 1e7))
-            if found > self.value:
-                self.offer(best, "annealing")
+            if descent.aim[1] > self.value:
+                self.offer(descent.best, "annealing")
+        self._word = int(descent.words[0])
 
     def exact(self, share: float = 1.0) -> None:
         """Branch and bound within `share` of what is left, if the instance is small; sets `proven` if it ends.
@@ -174,11 +144,10 @@ class Search:
         kind = self._kinds()
         order = stable_order((instance.need / instance.capacity.max(axis=0).clip(1e-12)).max(axis=1), False)
         twin = np.zeros(tasks, dtype=np.bool_)
-        if not self.bound_to_present:
-            same = (instance.base[order[1:]] == instance.base[order[:-1]]) & (
-                instance.slope[order[1:]] == instance.slope[order[:-1]]
-            )
-            twin[1:] = same.all(axis=1)
+        same = (instance.base[order[1:]] == instance.base[order[:-1]]) & (
+            instance.slope[order[1:]] == instance.slope[order[:-1]]
+        )
+        twin[1:] = same.all(axis=1)
         seconds = self.effort.left_s() * share if self.effort.rounds is None else self.effort.rounds * ROUND_S
         best = np.empty(tasks, dtype=np.int64)
         incumbent = self.value + tolerances.CAPACITY if self.value >= 0 else -tolerances.CAPACITY
@@ -191,9 +160,9 @@ class Search:
             order,
             twin,
             kind,
-            self.present,
-            self.cost,
-            self.budget,
+            np.full(tasks, -1, dtype=np.int64),
+            np.zeros(tasks),
+            math.inf,
             (incumbent, self.upper, most),
             best,
         )
@@ -221,3 +190,4 @@ def warm() -> None:
     VECTOR_PACKINGS["VP_CPSUM"].search(instance, place, 1.0)
     search.anneal(place)
     search.exact()
+    SetPacking(instance=instance, bound=1.0).tighten(0.0)

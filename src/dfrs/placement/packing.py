@@ -18,6 +18,10 @@ from dfrs.placement.bounds import lp_bound
 from dfrs.placement.outcome import found, placement_yield
 
 MOST_LISTS = 5_040
+BIT_SETS = 16
+"""Most resources for which a list is numbered by a set of bits; above, by digits, one for each resource chosen."""
+MOST_CODES = 1_000_000
+DEFAULT_WINDOW = 2
 
 Method = Literal["FF", "BF", "CP", "PP"]
 Criterion = Literal["SUM", "MAX", "LEX", "DIFF", "RATIO"]
@@ -37,7 +41,8 @@ Plan = tuple[Ints, Ints, bool, bool]
 class VectorPacking:
     """One vector packing heuristic with its yield search; call it on an instance.
 
-    `window` is the w of Permutation and Choose Pack. `by_index` tries the lists of a pair of dimensions in
+    `window` is the w of Permutation and Choose Pack; the default becomes 1 where there are so many resources that it
+    would make more than MOST_LISTS lists. `by_index` tries the lists of a pair of dimensions in
     order of their index, as the published figures of VP_PP* do, instead of the less loaded dimension first, as
     the text has it. `ends` also tries the upper end of the search (first) and yield 0 (last); the published
     search tries midpoints only. `dominance` packs a second time, in the order of the degree of dominance.
@@ -46,7 +51,7 @@ class VectorPacking:
     method: Method
     criterion: Criterion
     ascending: bool = False
-    window: int = 2
+    window: int = DEFAULT_WINDOW
     by_index: bool = False
     ends: bool = True
     dominance: bool = False
@@ -88,7 +93,14 @@ class VectorPacking:
             return _list_plan(1, 1, False, False)
         if self.window < 1:
             raise UnsupportedError(f"window {self.window}: must be at least 1")
-        return _list_plan(dims, min(self.window, dims), self.method == "PP", self.by_index)
+        ordered, window = self.method == "PP", min(self.window, dims)
+        if window == DEFAULT_WINDOW and _number_of_lists(dims, window, ordered) > MOST_LISTS:
+            window = 1
+        return _list_plan(dims, window, ordered, self.by_index)
+
+
+def _number_of_lists(dims: int, window: int, ordered: bool) -> int:
+    return perm(dims, window) if ordered else comb(dims, window)
 
 
 @cache
@@ -96,26 +108,29 @@ def _list_plan(dims: int, window: int, ordered: bool, by_index: bool) -> tuple[i
     """Which lists exist for the `window` largest of `dims` coordinates, and in which order a node tries them.
 
     Subsets of the node's dimensions, ranked by increasing load, in colexicographic order: those that avoid the
-    most loaded dimensions come first. In a subset, permutations in lexicographic order.
+    most loaded dimensions come first. In a subset, permutations in lexicographic order. The plan's third part says
+    that lists are numbered by digits.
     """
-    lists = perm(dims, window) if ordered else comb(dims, window)
-    if lists > MOST_LISTS or dims > 16:
+    lists = _number_of_lists(dims, window, ordered)
+    digits = ordered or dims > BIT_SETS
+    if window > 1 and (lists > MOST_LISTS or (digits and dims**window > MOST_CODES)):
         raise UnsupportedError(
-            f"window {window} with {dims} resources makes {lists} lists: at most {MOST_LISTS} (and 16 resources)"
+            f"window {window} with {dims} resources makes {lists} lists: at most {MOST_LISTS}; choose a smaller window"
         )
     subsets = sorted(combinations(range(dims), window), key=lambda ranks: ranks[::-1])
     orders = list(permutations(range(window))) if ordered else [tuple(range(window))]
-    codes = [
-        sum(d * dims**p for p, d in enumerate(choice)) if ordered else sum(1 << d for d in choice)
-        for subset in combinations(range(dims), window)
-        for choice in (permutations(subset) if ordered else [subset])
-    ]
+    chosen = list(combinations(range(dims), window))
+    if digits:
+        # A list without order has as many numbers as its resources have orders.
+        codes = [sum(d * dims**p for p, d in enumerate(order)) for subset in chosen for order in permutations(subset)]
+    else:
+        codes = [sum(1 << d for d in subset) for subset in chosen]
     list_of_code = np.zeros(max(codes) + 1, dtype=np.int64)
-    list_of_code[codes] = np.arange(len(codes))
+    list_of_code[codes] = np.arange(len(codes)) // (len(codes) // lists)
     plan = (
         np.array([s for s in subsets for _ in orders], dtype=np.int64),
         np.array([o for _ in subsets for o in orders], dtype=np.int64),
-        ordered,
+        digits,
         by_index,
     )
     return window, plan, list_of_code

@@ -1,0 +1,129 @@
+"""Sets of tasks: what fits beside its twin, and bounds and proofs beside all placements of tiny instances."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dfrs import allocate, generate_services
+from dfrs.kernels.set_pricing import SAME, join_resources, price_sets
+from dfrs.placement.bounds import upper_bound
+from dfrs.placement.outcome import placement_yield
+from dfrs.placement.registry import Options
+from dfrs.placement.set_bound import STEP, WIDTH, SetPacking
+from tests import strategies
+from tests.cases import Seeded, make_instance, random_instance
+from tests.checks import outcome_or_none
+from tests.naive import brute, set_packing
+
+
+def pricing(seed):
+    """Sizes and worths in sixteenths: every sum is exact."""
+    rng = np.random.default_rng(seed)
+    tasks, dims = int(rng.integers(1, 8)), int(rng.integers(1, 4))
+    size = rng.integers(0, int(rng.choice([6, 12])), (tasks, dims)) / 16
+    capacity = rng.integers(0, 24, dims) / 16
+    worth = rng.integers(0, 9, tasks) / 16
+    return size, capacity, worth, float(rng.choice([0.0, 0.25, 0.5, 1.0]))
+
+
+def priced(size, capacity, worth, threshold, every, rows=200, most=10**6):
+    sets, length, value = np.full((rows, 8), -1), np.zeros(rows, dtype=np.int64), np.zeros(rows)
+    found, complete = price_sets(size, capacity, worth, threshold, every, most, sets, length, value)
+    return [tuple(sorted(sets[r, : length[r]].tolist())) for r in range(found)], value[:found], complete
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_sets_worth_the_most_are_those_of_the_twin(seed):
+    size, capacity, worth, threshold = pricing(seed)
+    lists = size.tolist(), capacity.tolist(), worth.tolist()
+    sets, value, complete = priced(size, capacity, worth, threshold, False)
+    assert complete
+    assert max(threshold, value.max(initial=0.0)) == max(threshold, set_packing.highest(*lists))
+    assert set(sets) <= set_packing.above(*lists, threshold)
+    assert [sum(worth[list(each)]) for each in sets] == value.tolist()
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_set_above_the_threshold_is_found_once(seed):
+    size, capacity, worth, threshold = pricing(seed)
+    sets, _, complete = priced(size, capacity, worth, threshold, True)
+    assert complete
+    assert len(sets) == len(set(sets))
+    assert set(sets) == set_packing.above(size.tolist(), capacity.tolist(), worth.tolist(), threshold)
+
+
+def test_a_search_cut_short_says_so():
+    size, capacity, worth = np.full((7, 1), 1 / 16), np.ones(1), np.ones(7)
+    assert not priced(size, capacity, worth, 0.0, True, rows=20)[2]
+    assert not priced(size, capacity, worth, 0.0, True, most=20)[2]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_fits_weighs_at_most_one_whatever_the_resources(seed):
+    size, capacity, worth, _ = pricing(seed)
+    joint = np.empty(len(size))
+    inside = (size <= capacity).all(axis=1)
+    join_resources(size[inside], capacity, worth[inside], joint[: inside.sum()])
+    weights = joint[: inside.sum()]
+    for chosen in set_packing.fitting(size[inside].tolist(), capacity.tolist()):
+        assert weights[list(chosen)].sum() <= 1.0 + 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(strategies.instances)
+def test_no_placement_of_a_tiny_instance_is_above_its_bound(instance):
+    check_tiny(instance)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_placement_of_a_seeded_instance_is_above_its_bound(seed):
+    check_tiny(random_instance(Seeded(np.random.default_rng(seed)), tasks_per_service=1))
+
+
+def check_tiny(instance):
+    """Bounds, proofs that there is nothing, and placements, at yields above, at and below the optimum."""
+    if len(instance.nodes) ** len(instance.need) > 3_000 or outcome_or_none(upper_bound, instance) is None:
+        return
+    highest = brute.best_placement(instance)
+    packing = SetPacking(instance=instance, bound=upper_bound(instance))
+    bound = packing.tighten(-1.0)
+    assert bound >= (-1.0 if highest is None else highest)
+    for target in (0.0, 0.5 * bound, bound - 0.01):
+        if target < 0:
+            continue
+        place, impossible = packing.place_at(target, 1.0)
+        if impossible:
+            assert highest is None or highest < target
+        if place is not None:
+            assert placement_yield(instance, place) >= target - 1e-6
+            assert highest is not None
+    if highest is not None:
+        assert not packing.impossible(highest)
+
+
+def test_three_tasks_on_two_nodes_share_at_best_one_half():
+    """The closed form says 2/3; sets of tasks say that two must share a node."""
+    instance = make_instance([[1.0]] * 3, capacity=[[1.0], [1.0]])
+    assert upper_bound(instance) == pytest.approx(2 / 3)
+    assert SetPacking(instance=instance, bound=2 / 3).tighten(0.5) == pytest.approx(0.5, abs=2 * WIDTH)
+
+
+def test_unequal_nodes_have_sets_of_their_own():
+    """The large task and one of the small ones share the large node: 1 of 1.5."""
+    instance = make_instance([[1.0], [0.5], [0.5]], capacity=[[1.0], [0.6]])
+    assert upper_bound(instance) == pytest.approx(0.8)
+    assert SetPacking(instance=instance, bound=0.8).tighten(0.6) == pytest.approx(2 / 3, abs=2 * WIDTH)
+
+
+def test_that_there_is_no_placement_is_proven():
+    instance = make_instance([[0.6, 0.1]] * 3, capacity=[[1.0, 1.0]] * 2)
+    assert SetPacking(instance=instance, bound=1.0).tighten(-1.0) == -1.0
+
+
+def test_best_proves_the_optimum_where_nodes_hold_few_tasks():
+    instance = generate_services(nodes=18, services=40, resources=4, slack=0.3, seed=9)
+    outcome = allocate(instance, "BEST", options=Options(time_limit_s=4.0), second_phase="none")
+    assert outcome.minimum_yield is not None
+    assert outcome.bound - outcome.minimum_yield < 0.005
+    assert outcome.bound < upper_bound(instance)
+    assert STEP > SAME
