@@ -30,7 +30,7 @@ ATTEMPTS = 6
 """Orders tried where the first one has temporary moves or leaves tasks behind."""
 
 TRIES = 20_000
-"""Temporary moves tried in one order."""
+"""Temporary moves tried in all of them."""
 
 ALIKE = 0.02
 """Of schedules that are longer than the shortest by less, relative to it, the one with higher yields is taken."""
@@ -160,10 +160,10 @@ def _best_order(
     """The order that leaves the fewest tasks behind, then has the fewest bytes in temporary moves; its problems."""
     starting = min(state.place, default=0) == NOWHERE
     best: tuple[tuple[float, ...], list[Step], list[str]] | None = None
+    effort = Effort(TRIES, until_s)
     for attempt in range(ATTEMPTS):
         drawn = rng if attempt > int(starting) else None
         order = Order(state, target, traffic, starts_last=starting and attempt % 2 == 1, rng=drawn)
-        effort = Effort(TRIES, until_s)
         order.drain()
         while order.pending and unlock(order, effort):
             order.drain()
@@ -174,7 +174,7 @@ def _best_order(
             best = score, order.steps, _problems(order, names)
         for step in reversed(order.steps):
             state.undo(step.legs)
-        if not any(score) or time.monotonic() > until_s:
+        if not any(score) or effort.over:
             break
     return best[1:] if best is not None else ([], [])
 

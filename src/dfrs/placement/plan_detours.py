@@ -14,7 +14,7 @@ from itertools import islice
 
 import numpy as np
 
-from dfrs.model import tolerances
+from dfrs.model.tolerances import PLACEMENT
 from dfrs.placement.plan_order import Mark, Order, Step
 from dfrs.placement.plan_state import NOWHERE, ROOM, RULE, Leg
 
@@ -33,10 +33,15 @@ class Effort:
     until_s: float
     """By `time.monotonic`."""
 
+    @property
+    def over(self) -> bool:
+        """Whether there is no try left."""
+        return self.tries <= 0 or time.monotonic() > self.until_s
+
     def spend(self) -> bool:
         """Whether there is another try."""
         self.tries -= 1
-        return self.tries >= 0 and time.monotonic() < self.until_s
+        return self.tries >= 0 and time.monotonic() <= self.until_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,33 +99,68 @@ class Detours:
         self.trial: Trial = []
         self.parked: list[tuple[Mark, Unit]] = []
         """Units that were tried during the trial, and what they waited for."""
-        self.owner = {i: k for k in order.pending for i in order.blocks[k].tasks}
+        self.seen: set[tuple[int, frozenset[tuple[int, int]]]] = set()
+        self.least = 0
+        """No tries are made below this many."""
+        self._look()
+
+    def _look(self) -> None:
+        """Take note of where the order is."""
+        self.owner = {i: k for k in self.order.pending for i in self.order.blocks[k].tasks}
+        self._ruled: set[int] | None = None
 
     def find(self) -> bool:
-        """Make the first steps found that let more tasks reach their targets; False if there are none."""
-        for depth, width in PASSES:
-            if self._search(depth, width):
+        """Make steps that let more tasks reach their targets; False if none were found."""
+        if not any(blocks and kind in {ROOM, RULE} for (kind, _), blocks in self.order.waiting.items()):
+            return False
+        return any(self._sweep(depth, width) for depth, width in PASSES)
+
+    def _sweep(self, depth: int, width: int | None) -> bool:
+        """Let each task in the way stand aside in turn; keep what leads on. Takes a part of the tries that are left."""
+        found = False
+        self.seen.clear()
+        self.least = self.effort.tries * 2 // 3
+        for unit in self._in_the_way(last=depth == 1):
+            # What was kept since may have moved it.
+            if found and (unit != self._unit(unit.tasks[0]) or (depth == 1 and not self._helps(unit))):
+                continue
+            if self._attempt(unit, depth, width):
                 self._keep()
-                return True
-            if self.effort.tries < 0:
+                found = True
+            if self.effort.tries < self.least or self.effort.over:
                 break
-        return False
+        return found
 
     def _search(self, depth: int, width: int | None) -> bool:
-        """Whether `depth` temporary moves in a row lead on; `trial` has the steps then, and the state is after them."""
-        for unit in self._in_the_way(last=depth == 1):
-            for c in self._refuges(unit, width):
-                if not self.effort.spend():
-                    return False
-                legs: tuple[Leg, ...] = tuple((i, self.state.place[i], c) for i in unit.tasks)
-                if self.order.blocker(legs) is not None:
-                    continue
-                made, parked = len(self.trial), len(self.parked)
-                self._try(Step(legs, temporary=True), unit)
+        """Whether `depth` temporary moves more lead on; `trial` has the steps then, and the state is after them."""
+        return any(self._attempt(unit, depth, width) for unit in self._in_the_way(last=depth == 1))
+
+    def _attempt(self, unit: Unit, depth: int, width: int | None) -> bool:
+        """Whether it leads on that `unit` stands aside, and then up to `depth` - 1 others."""
+        if self.effort.tries < self.least or not self.effort.spend():
+            return False
+        for c in self._refuges(unit, width):
+            if self.effort.tries < self.least or not self.effort.spend():
+                return False
+            legs: tuple[Leg, ...] = tuple((i, self.state.place[i], c) for i in unit.tasks)
+            if self.order.blocker(legs) is not None:
+                continue
+            made, parked = len(self.trial), len(self.parked)
+            self._try(Step(legs, temporary=True), unit)
+            if not self._been_here(depth):
                 self._follow(legs)
                 if self._leads_on() or (depth > 1 and self._search(depth - 1, width)):
                     return True
-                self._take_back(made, parked)
+            self._take_back(made, parked)
+        return False
+
+    def _been_here(self, depth: int) -> bool:
+        """Whether the same tasks stood on the same nodes before, in another order of leaving."""
+        touched = {i for step, _ in self.trial for i, _, _ in step.legs}
+        key = depth, frozenset((i, self.state.place[i]) for i in touched)
+        if key in self.seen:
+            return True
+        self.seen.add(key)
         return False
 
     def _try(self, step: Step, unit: Unit) -> None:
@@ -164,22 +204,60 @@ class Detours:
         return tuple((i, place[i], target[i]) for i in unit.tasks if place[i] != target[i])
 
     def _in_the_way(self, *, last: bool) -> list[Unit]:
-        """Tasks whose leaving may let others move: first those that are to move anyway; fewest bytes first."""
+        """Tasks whose leaving may let others move: fewest bytes first, where those that come back count twice."""
         state, groups = self.state, self.state.groups
+        small = len(state.place) <= SMALL
         found: set[int] = set()
-        for (kind, key), blocks in self.order.waiting.items():
-            if blocks and kind == ROOM:
+        for kind, key in self._marks(everywhere=small or not self.trial):
+            if kind == ROOM:
                 found |= state.tasks_on(key)
-            elif blocks and kind == RULE and groups is not None:
+            elif kind == RULE and groups is not None:
                 found.update(i for g in groups.linked(key) for i in groups.members(g))
-        if not last:
-            found |= set(self.owner)
-            if len(state.place) <= SMALL:
-                found.update(range(len(state.place)))
+        if small and not last:
+            found.update(range(len(state.place)))
         found -= {i for step, _ in self.trial if step.temporary for i, _, _ in step.legs}
         units = dict.fromkeys(self._unit(i) for i in sorted(found) if state.place[i] != NOWHERE)
         cost = self.order.traffic.bytes
-        return sorted(units, key=lambda unit: (unit.block is None, sum(cost[i] for i in unit.tasks), unit.tasks))
+
+        def price(unit: Unit) -> tuple[float, bool, tuple[int, ...]]:
+            legs = 1 if unit.block is not None else 2
+            return legs * sum(cost[i] for i in unit.tasks), unit.block is None, unit.tasks
+
+        return sorted((unit for unit in units if not last or self._helps(unit)), key=price)
+
+    def _marks(self, *, everywhere: bool) -> set[Mark]:
+        """What blocks wait for; or only what those wait for that steps of the trial may have led to."""
+        waiting = self.order.waiting
+        local = {mark for mark, _ in self.parked}
+        if everywhere:
+            return local | {mark for mark, blocks in waiting.items() if blocks}
+        left = {mark for step, _ in self.trial if step.temporary for mark in self.order.freed(step.legs)}
+        return local | {mark for mark in left if waiting.get(mark)}
+
+    def _helps(self, unit: Unit) -> bool:
+        """Whether a block could move at once if `unit` left; where a rule is waited for, perhaps."""
+        state = self.state
+        if self._ruled is None:
+            groups = state.groups
+            self._ruled = {
+                i
+                for (kind, g), blocks in self.order.waiting.items()
+                if kind == RULE and blocks and groups is not None
+                for x in groups.linked(g)
+                for i in groups.members(x)
+            }
+        if not self._ruled.isdisjoint(unit.tasks) or any(mark[0] == RULE for mark, _ in self.parked):
+            return True
+        for n in {state.place[i] for i in unit.tasks}:
+            leaving = [state.base[i] for i in unit.tasks if state.place[i] == n]
+            room = [free + sum(size) for free, size in zip(state.room[n], zip(*leaving, strict=True), strict=True)]
+            waiting = [Unit(self.order.blocks[k].tasks, k) for k in self.order.waiting.get((ROOM, n), ())]
+            waiting += [other for mark, other in self.parked if mark == (ROOM, n)]
+            for other in waiting:
+                size = state.arrivals(self._way(other)).get(n)
+                if size is not None and all(w <= 0.0 or w - f <= PLACEMENT for w, f in zip(size, room, strict=True)):
+                    return True
+        return False
 
     def _unit(self, i: int) -> Unit:
         """Task `i` and those that must be on its node with it."""
@@ -197,7 +275,10 @@ class Detours:
         return Unit(tuple(sorted(tasks)), k if k is not None and tasks == set(self.order.blocks[k].tasks) else None)
 
     def _refuges(self, unit: Unit, width: int | None) -> list[int]:
-        """Nodes with room for the tasks: first those that no task waits for, the highest yield first."""
+        """Nodes with room for the tasks: those first that were asked least, then those that no task waits for.
+
+        Detours over one node follow one another; over several they are made at the same time.
+        """
         state = self.state
         size = state.instance.base[list(unit.tasks)].sum(axis=0)
         slope = state.instance.slope[list(unit.tasks)].sum(axis=0)
@@ -205,12 +286,14 @@ class Detours:
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = state.rate_of + slope
             value = np.where(rate > 0.0, left.clip(0.0) / rate, 1.0).min(axis=1)
-        fits = ((left >= -tolerances.PLACEMENT) | (size == 0.0)).all(axis=1)
+        fits = ((left >= -PLACEMENT) | (size == 0.0)).all(axis=1)
         for i in unit.tasks:
             fits[[state.place[i], self.order.target[i]]] = False
         for (kind, key), blocks in self.order.waiting.items():
             if kind == ROOM and blocks:
                 value[key] -= 2.0
+        for n, times in self.order.hosted.items():
+            value[n] -= 4.0 * times
         nodes = np.flatnonzero(fits)
         nodes = nodes[np.argsort(-value[nodes], kind="stable")]
         allowed = (int(n) for n in nodes if all(state.allowed(i, int(n)) for i in unit.tasks))
@@ -226,9 +309,12 @@ class Detours:
                 order.make(step, (guests[unit] if unit.block is None else unit.block,))
                 continue
             order.make(step)
+            order.hosted.update({b for _, _, b in step.legs})
             if unit.block is not None:
                 order.blocks[unit.block].done = False
                 order.relocate(unit.block)
                 order.push(unit.block)
             elif unit not in guests:
                 guests[unit] = order.add(unit.tasks)
+        order.drain()
+        self._look()

@@ -6,7 +6,7 @@ another one, `plan_detours` looks for temporary moves.
 """
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -67,6 +67,8 @@ class Order:
         self._urgent: dict[int, Key] = {}
         self.leaving: dict[int, set[int]] = defaultdict(set)
         """Blocks by the nodes that they are on."""
+        self.hosted: Counter[int] = Counter()
+        """Nodes by how many temporary moves went there."""
         away = np.flatnonzero(np.array(state.place) != target).tolist()
         self.blocks: list[Block] = []
         for tasks in joined(state, self.target, away):
