@@ -58,9 +58,8 @@ def start(instance: Instance, plan: Plan, place: list[int], running: list[list[M
         for d, limit in enumerate(capacity):
             if now[n][d] > limit + ROUNDING and now[n][d] > before[n][d]:
                 wrong.append(f"node {n} has {now[n][d]} of {d}, capacity {limit}")
-    wrong += limits(instance, plan, [m for m in [*moves, *step] if m.source >= 0])
-    if any(m.source >= 0 for m in step) is False:
-        wrong = [text for text in wrong if not text.startswith("limit")]
+    if any(m.source >= 0 for m in step):
+        wrong += limits(instance, plan, [m for m in [*moves, *step] if m.source >= 0])
     return wrong + orders(instance, place, [*running, step])
 
 
@@ -103,17 +102,17 @@ def limits(instance: Instance, plan: Plan, moves: list[Move]) -> list[str]:
     wrong: list[str] = []
     given = plan.limits
     if given.at_once is not None and len(moves) > given.at_once:
-        wrong.append(f"limit: {len(moves)} moves at once")
+        wrong.append(f"{len(moves)} moves at once")
     for n in range(len(instance.nodes)):
         count = sum(n in (m.source, m.target) for m in moves)
         if given.per_node is not None and count > given.per_node:
-            wrong.append(f"limit: {count} moves of node {n}")
+            wrong.append(f"{count} moves of node {n}")
     if given.per_link is not None:
         rack = [own[given.link_level] for own in instance.labels]
         for link in set(rack):
             count = sum((rack[m.source] == link) != (rack[m.target] == link) for m in moves)
             if count > given.per_link:
-                wrong.append(f"limit: {count} moves of link {link}")
+                wrong.append(f"{count} moves of link {link}")
     return wrong
 
 

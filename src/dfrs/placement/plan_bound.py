@@ -33,7 +33,7 @@ def share(durations: list[float], slots: int) -> float:
     if len(longest) <= slots:
         return longest[0] if longest else 0.0
     rounds = -(-len(longest) // slots)
-    return max(sum(longest) / slots, longest[slots - 1] + longest[slots], rounds * longest[-1])
+    return max(longest[0], sum(longest) / slots, longest[slots - 1] + longest[slots], rounds * longest[-1])
 
 
 def _entering(state: PlanState, leg: Leg, traffic: Traffic) -> float:

@@ -145,13 +145,24 @@ def plan_from_document(document: Mapping[str, Any], instance: Instance, source: 
             if name is not None and name not in index:
                 raise InputError(f'{where}.{label} = "{name}": no such node in the instance')
         task = int(first_task[j]) + move.rank
-        fields = move.model_dump() | {
-            "task": task,
-            "source": -1 if move.source is None else index[move.source],
-            "target": index[move.target],
-        }
+        source_node = -1 if move.source is None else index[move.source]
         final[task] = index[move.target]
-        moves.append(Move(**fields))
+        moves.append(
+            Move(
+                step=move.step,
+                task=task,
+                service=move.service,
+                rank=move.rank,
+                source=source_node,
+                target=index[move.target],
+                start_s=move.start_s,
+                end_s=move.end_s,
+                bytes=move.bytes,
+                temporary=move.temporary,
+                reason=move.reason,
+                minimum_yield_after=move.minimum_yield_after,
+            )
+        )
     return Plan(
         steps=tuple(moves),
         makespan_s=given.makespan_s,

@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from dfrs.model.instance import Instance
-from dfrs.model.rule_scope import GroupPart, MaskPart, Scope
+from dfrs.model.rule_scope import GroupPart, MaskPart, Part, Scope
 from dfrs.model.rules import Apart, Maintenance, Rule
 from dfrs.placement.plan_state import BARRED, LIMIT, ROOM, Blocker
 
@@ -28,15 +28,19 @@ class Names:
         return self._instance.resources[d].name
 
     @cached_property
-    def _groups(self) -> list[tuple[Rule, GroupPart]]:
-        """Rule and part of each group of the rules' arrays."""
-        found: list[tuple[Rule, GroupPart]] = []
+    def _parts(self) -> list[tuple[Rule, Part]]:
+        """Each hard rule with each part of it, in the order of the rules' arrays."""
         rules = self._instance.rules
-        for r in rules.in_force if rules is not None else []:
-            for part in rules.parts[r] if rules is not None else []:
-                if isinstance(part, GroupPart):
-                    found += [(rules.rules[r], part)] * (1 if part.host is None else 2)
-        return found
+        if rules is None:
+            return []
+        hard = rules.hard_only
+        return [(hard.rules[r], part) for r in hard.in_force for part in hard.parts[r]]
+
+    @cached_property
+    def _groups(self) -> list[tuple[Rule, GroupPart]]:
+        """Rule and part of each group of the rules' arrays; a part with a host has two."""
+        groups = [(rule, part) for rule, part in self._parts if isinstance(part, GroupPart)]
+        return [pair for pair in groups for _ in range(1 if pair[1].host is None else 2)]
 
     def rule(self, g: int) -> str:
         """The rule of a group."""
@@ -52,12 +56,8 @@ class Names:
 
     def barring(self, i: int, n: int) -> Rule | None:
         """A rule by which task `i` may not be on node `n`."""
-        rules = self._instance.rules
-        for r in rules.in_force if rules is not None else []:
-            for part in rules.parts[r] if rules is not None else []:
-                if isinstance(part, MaskPart) and not part.allowed[n] and i in part.tasks:
-                    return rules.rules[r]
-        return None
+        masks = ((rule, part) for rule, part in self._parts if isinstance(part, MaskPart))
+        return next((rule for rule, part in masks if not part.allowed[n] and i in part.tasks), None)
 
     def leaving(self, i: int, a: int) -> str:
         """Why task `i` leaves node `a`, on which it may not be."""
