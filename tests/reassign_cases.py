@@ -1,6 +1,6 @@
 """Tiny machine reassignments with two assignments that keep all hard constraints: the first, and one to move from."""
 
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +93,7 @@ def arrays(problem: Problem) -> Reassignment:
         safety=np.array(problem.safety, ints),
         machine_move=np.array(problem.machine_move, np.int32),
         spread=np.array(problem.spread, ints),
-        dependencies=(first.astype(ints), np.array(sum(problem.depends, []), ints)),
+        dependencies=(first.astype(ints), np.array(list(chain.from_iterable(problem.depends)), ints)),
         service=np.array(problem.service, ints),
         need=np.array(problem.need, ints),
         process_move=np.array(problem.process_move, ints),

@@ -1,4 +1,4 @@
-"""Simulated annealing for machine reassignment: random shifts, swaps, ejections and cycles of three, none against a rule.
+"""Simulated annealing for machine reassignment: random shifts, swaps, ejections, cycles of three, none against a rule.
 
 The walk never leaves what the hard constraints allow. The temperature falls geometrically. The best assignment is
 brought up to date when the walk is about to leave it: what changed since then is in a log.
@@ -37,10 +37,10 @@ def draw(place: Ints, home: Ints, machines: int, mix: Floats, words: Words, move
     a, b, c = move[SOURCE]
     if cycle:
         move[TARGET, count - 1] = a
-        return a != b and (count == 2 or (a != c and b != c))
+        return a != b and (count == 2 or c not in (a, b))
     last = home[move[WHO, count - 1]] if uniform(words) < mix[3] else below(words, machines)
     move[TARGET, count - 1] = last
-    return last != a and (count == 1 or (last != b and a != b))
+    return last != a and (count == 1 or b not in (last, a))
 
 
 @kernel

@@ -1,7 +1,8 @@
 """Machine reassignment by annealing in cycles, in one or more threads that share what they found between cycles.
 
-Each thread anneals from its own seed. A cycle begins hot, or warm from the best assignment of all; it ends cold. Bounded
-by rounds instead of seconds, the result repeats bit for bit for a number of threads: they meet only between cycles.
+Each thread anneals from its own seed. A cycle begins hot, or warm from the best assignment of all; it ends cold.
+Bounded by rounds instead of seconds, the result repeats bit for bit for a number of threads: they meet only between
+cycles.
 """
 
 import time

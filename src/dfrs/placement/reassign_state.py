@@ -1,7 +1,7 @@
-"""Machine reassignment: costs and hard constraints of an assignment in arrays, and the state that the search starts from.
+"""Machine reassignment: what an assignment costs, whether it keeps the hard constraints, and the state of the search.
 
-Load cost, balance cost, process, service and machine move cost; capacity, conflict, spread, dependency and transient use:
-as the problem statement of the ROADEF/EURO challenge 2012 has them.
+Load, balance, process, service and machine move cost; capacity, conflict, spread, dependency and transient use: as the
+problem statement of the ROADEF/EURO challenge 2012 has them.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An independent checker of machine reassignments: the problem statement of the ROADEF/EURO challenge 2012, word by word.
+"""An independent checker of machine reassignments: the rules of the ROADEF/EURO challenge 2012, word by word.
 
 It reads the files itself and shares no code with the search: plain Python over dictionaries, one rule after the other.
 """
