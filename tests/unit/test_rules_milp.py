@@ -11,7 +11,7 @@ from dfrs.kernels.rules import broken
 from dfrs.model.allocation import Status
 from dfrs.model.errors import UnsupportedError
 from dfrs.model.instance import Instance
-from dfrs.model.rules import Apart, Headroom, Rules, Sticky
+from dfrs.model.rules import Apart, Headroom, Licensed, Rule, Rules, Spread, Sticky, Together
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.registry import ALGORITHMS
 from tests.rule_cases import random_instance
@@ -43,6 +43,36 @@ def test_opt_is_the_best_placement_that_keeps_the_rules(seed: int) -> None:
     assert outcome.allocation is not None
     assert instance.rules is not None
     assert instance.rules.problems(outcome.allocation.place) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "used"),
+    [
+        (Spread(["s0"], at_least=3), 3),
+        (Spread(["s0"], at_least=2, level="rack"), 2),
+        (Licensed(["s0"], 1), 1),
+        (Together(["s0"], level="rack"), 1),
+    ],
+)
+def test_opt_counts_domains(rule: Rule, used: int) -> None:
+    """One node of three times the capacity draws all tasks; small ones draw them apart."""
+    large = isinstance(rule, Spread)
+    instance = Instance.from_arrays(
+        np.array([[1.0, 3.0 if large else 0.6], *[[1.0, 0.3 if large else 0.6]] * 3]),
+        np.tile([0.3, 0.6], (3, 1)),
+        [True, False],
+        service_of=[0, 0, 0],
+        labels=[{"rack": "a"}, {"rack": "a"}, {"rack": "a"}, {"rack": "b"}],
+        rules=[rule],
+    )
+    outcome = allocate(instance, "OPT")
+    assert outcome.status == Status.OPTIMAL
+    assert outcome.allocation is not None
+    assert instance.rules is not None
+    assert instance.rules.scope is not None
+    level = getattr(rule, "level", "node")
+    assert len(set(instance.rules.scope.domains(level)[1][outcome.allocation.place].tolist())) == used
+    assert outcome.minimum_yield == pytest.approx(best_of_all(instance), abs=1e-6)
 
 
 def two_services(rules: Rules) -> Instance:

@@ -97,16 +97,19 @@ def least_reserve(
 ) -> Reserved | None:
     """Bisect the reserve of rigid resources, to `width`, below which the allocator's placement no longer survives.
 
-    What is found is a certificate, not an optimum: with less reserve a placement may survive by luck. None where even
-    the largest reserve that requirements leave does not do.
+    A node keeps room for the largest task that fits there: of a single device nothing can be reserved. What is found
+    is a certificate, not an optimum: with less reserve a placement may survive by luck. None where no reserve that was
+    tried does.
     """
     asked = _asked(instance, headroom)
     rigid = np.array([r.kind == Kind.RIGID for r in instance.resources])
+    largest = _largest_need(instance)
     tried: dict[float, bool] = {}
     places: dict[float, Ints] = {}
 
     def works(reserve: float) -> bool:
-        part = replace(instance, capacity=np.where(rigid, instance.capacity * (1.0 - reserve), instance.capacity))
+        left = np.where(rigid, np.maximum(instance.capacity * (1.0 - reserve), largest), instance.capacity)
+        part = replace(instance, capacity=left)
         outcome = allocator(part, np.random.default_rng(seed))
         good = outcome.allocation is not None and survives(instance, outcome.allocation.place, asked, time_limit_s)
         tried[reserve] = good
@@ -143,6 +146,14 @@ def _scope(instance: Instance) -> Scope:
     if instance.rules is not None and instance.rules.scope is not None:
         return instance.rules.scope
     return Scope(instance.nodes, instance.services, instance.service_of, instance.labels)
+
+
+def _largest_need(instance: Instance) -> Floats:
+    """(N, D) of the tasks whose need of a resource fits on a node, the largest."""
+    largest = np.zeros_like(instance.capacity)
+    for row in np.unique(instance.base, axis=0):
+        largest = np.where(row <= instance.capacity, np.maximum(largest, row), largest)
+    return largest
 
 
 def _most_reserve(instance: Instance, rigid: Bools) -> float:
