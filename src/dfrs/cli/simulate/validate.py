@@ -1,4 +1,4 @@
-"""`dfrs validate`: check an allocation or runs without trusting what made them."""
+"""`dfrs validate`: check an allocation, a plan or runs without trusting what made them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,15 +20,17 @@ SHOWN = 50
 def validate(
     path: Annotated[
         Path,
-        typer.Argument(help="Allocation file (.json), or a directory with runs in or below it.", show_default=False),
+        typer.Argument(help="Allocation or plan (.json), or a directory with runs in or below it.", show_default=False),
     ],
     instance: Annotated[
-        Path | None, typer.Option("--instance", "-i", help="Instance file; default: the one the allocation names.")
+        Path | None, typer.Option("--instance", "-i", help="Instance file; default: the one the file names.")
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Number of equal nodes, as given to allocate.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Check an allocation, or the log of every run in a directory: no node over capacity, every figure true.
+    """Check an allocation, a plan, or the log of every run in a directory: no node over capacity, every figure true.
+
+    A plan is carried out on a clock: limits and rules hold at every instant, wherever it is stopped.
 
     The checkers share no code with what they check. Exit status 0 if all holds, 1 if not.
 
@@ -38,12 +40,13 @@ def validate(
     """
     if path.is_dir():
         if instance is not None or nodes is not None:
-            raise InputError(f"{path}: --instance and --nodes are for an allocation file, this is a directory of runs")
+            raise InputError(f"{path}: --instance and --nodes are for a file, this is a directory of runs")
         _validate_runs(path, as_json)
         return
     from dfrs.runs.validator.allocations import validate_allocation
+    from dfrs.runs.validator.plans import holds_plan, validate_plan
 
-    report = validate_allocation(path, instance, nodes)
+    report = (validate_plan if holds_plan(path) else validate_allocation)(path, instance, nodes)
     if as_json:
         print_json(_document(report))
     else:

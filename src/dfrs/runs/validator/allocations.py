@@ -37,37 +37,30 @@ class ValidationReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
+class Task:
+    """What one task needs of each resource, and which of it is rigid."""
+
     service: str
     needs: dict[str, float]
     rigid: dict[str, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Problem:
+class Problem:
+    """An instance document in plain dictionaries: capacity by node and resource, tasks by service."""
+
     resources: list[str]
     capacity: dict[str, dict[str, float]]
     minimum: dict[str, float]
-    tasks: dict[str, list[_Task]]
+    tasks: dict[str, list[Task]]
 
 
 def validate_allocation(path: Path, instance: Path | None = None, nodes: int | None = None) -> ValidationReport:
     """Check the allocation file at `path` against its instance. Raises InputError where a file cannot be read."""
-    document = _read(path)
+    document = read_document(path)
     if document.get("format") != "dfrs-allocation/1":
         raise InputError(f'{path}: format = {document.get("format")!r}: must be "dfrs-allocation/1"')
-    if instance is None:
-        if not document.get("instance"):
-            raise InputError(f"{path}: names no instance: give it with --instance")
-        instance = Path(document["instance"])
-    source = _csv_document(instance) if instance.suffix.lower() == ".csv" else _read(instance)
-    count = nodes if nodes is not None else document.get("nodes")
-    if count is not None:
-        source["nodes"] = count
-    try:
-        problem = _problem(source)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{instance}: not a dfrs-instance/1 document: {error}") from None
+    instance, source, problem = instance_of(path, document, instance, nodes)
     report = check(problem, document)
     try:
         _check_rules(source, document, report)
@@ -76,9 +69,27 @@ def validate_allocation(path: Path, instance: Path | None = None, nodes: int | N
     return report
 
 
+def instance_of(
+    path: Path, document: Document, instance: Path | None, nodes: int | None
+) -> tuple[Path, Document, Problem]:
+    """(file, document, problem) of the instance that is given, or else the one that the document at `path` names."""
+    if instance is None:
+        if not document.get("instance"):
+            raise InputError(f"{path}: names no instance: give it with --instance")
+        instance = Path(document["instance"])
+    source = _csv_document(instance) if instance.suffix.lower() == ".csv" else read_document(instance)
+    count = nodes if nodes is not None else document.get("nodes")
+    if count is not None:
+        source["nodes"] = count
+    try:
+        return instance, source, problem_of(source)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{instance}: not a dfrs-instance/1 document: {error}") from None
+
+
 def check_documents(instance: Document, allocation: Document) -> ValidationReport:
     """The same for documents in memory."""
-    report = check(_problem(instance), allocation)
+    report = check(problem_of(instance), allocation)
     _check_rules(instance, allocation, report)
     return report
 
@@ -97,7 +108,7 @@ def _check_rules(instance: Document, allocation: Document, report: ValidationRep
     report.summary += f", {len(rules.rules)} rules" + (f" (soft ones broken for {cost:.6g})" if cost > 0 else "")
 
 
-def check(problem: _Problem, allocation: Document) -> ValidationReport:
+def check(problem: Problem, allocation: Document) -> ValidationReport:
     """Every condition of [Stillwell2010] section 4.1 and every figure the allocation states."""
     report = ValidationReport()
     placement, yields = allocation.get("placement"), allocation.get("yields")
@@ -121,7 +132,7 @@ def check(problem: _Problem, allocation: Document) -> ValidationReport:
     return report
 
 
-def _check_placement(problem: _Problem, placement: dict[str, list[str]], report: ValidationReport) -> None:
+def _check_placement(problem: Problem, placement: dict[str, list[str]], report: ValidationReport) -> None:
     for service, tasks in problem.tasks.items():
         where = placement.get(service)
         report.check(where is not None, f"service {service}: not placed")
@@ -134,7 +145,7 @@ def _check_placement(problem: _Problem, placement: dict[str, list[str]], report:
         report.check(service in problem.tasks, f"service {service}: placed, but not in the instance")
 
 
-def _check_yields(problem: _Problem, yields: dict[str, float], report: ValidationReport) -> None:
+def _check_yields(problem: Problem, yields: dict[str, float], report: ValidationReport) -> None:
     for service in problem.tasks:
         value = yields.get(service)
         good = isinstance(value, int | float) and math.isfinite(value)
@@ -145,7 +156,7 @@ def _check_yields(problem: _Problem, yields: dict[str, float], report: Validatio
 
 
 def _loads(
-    problem: _Problem, placement: dict[str, list[str]], yields: dict[str, float]
+    problem: Problem, placement: dict[str, list[str]], yields: dict[str, float]
 ) -> dict[tuple[str, str], float]:
     parts: dict[tuple[str, str], list[float]] = {
         (node, resource): [] for node in problem.capacity for resource in problem.resources
@@ -159,7 +170,7 @@ def _loads(
 
 
 def _check_figures(
-    problem: _Problem,
+    problem: Problem,
     allocation: Document,
     yields: dict[str, float],
     used: dict[tuple[str, str], float],
@@ -192,7 +203,7 @@ def _check_figures(
         report.check(gap <= FORGIVEN, f"status is optimal, but the gap is {gap:.3g}")
 
 
-def _aggregate_bound(problem: _Problem) -> float:
+def _aggregate_bound(problem: Problem) -> float:
     """No placement's minimum yield passes this: what is free of a resource over what yields scale of it."""
     limit = 1.0
     for r in problem.resources:
@@ -210,13 +221,14 @@ def _aggregate_bound(problem: _Problem) -> float:
     return limit
 
 
-def _problem(document: Document) -> _Problem:
+def problem_of(document: Document) -> Problem:
+    """The problem of an instance document. Raises KeyError, TypeError or ValueError where it is none."""
     kinds = {r["name"]: r["kind"] == "rigid" for r in document["resources"]}
     given = document["nodes"]
     entries: list[Document] = [{"name": f"n{k}"} for k in range(given)] if isinstance(given, int) else given
     capacity = {n["name"]: {r: float(n.get("capacity", {}).get(r, 1.0)) for r in kinds} for n in entries}
     minimum: dict[str, float] = {}
-    tasks: dict[str, list[_Task]] = {}
+    tasks: dict[str, list[Task]] = {}
     for s in document["services"]:
         minimum[s["name"]] = float(s.get("minimum_yield", 0.0))
         rigid = kinds | {r: kind == "rigid" for r, kind in s.get("kinds", {}).items()}
@@ -226,15 +238,16 @@ def _problem(document: Document) -> _Problem:
             factor = float(part.get("factor", 1.0))
             needs = {r: own[r] * (1.0 if rigid[r] else factor) for r in kinds}
             needs |= {r: float(v) for r, v in part.get("needs", {}).items()}
-            tasks[s["name"]] += [_Task(service=s["name"], needs=needs, rigid=rigid)] * int(part.get("tasks", 1))
+            tasks[s["name"]] += [Task(service=s["name"], needs=needs, rigid=rigid)] * int(part.get("tasks", 1))
     repeated = [name for name, times in Counter(s["name"] for s in document["services"]).items() if times > 1]
     if repeated:
         raise ValueError(f"service {repeated[0]} stands twice")
     capacity = overcommitted(document, capacity)
-    return _Problem(resources=list(kinds), capacity=capacity, minimum=minimum, tasks=tasks)
+    return Problem(resources=list(kinds), capacity=capacity, minimum=minimum, tasks=tasks)
 
 
-def _read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
+    """A JSON object from a file. Raises InputError."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
