@@ -187,9 +187,6 @@ def task_names(instance: Instance) -> list[str]:
     """(T,) a service's name, with /rank behind it where it has several tasks: what rules call a task."""
     first = np.searchsorted(instance.service_of, instance.service_of)
     return [
-        instance.services[j]
-        if instance.tasks_per_service[j] == 1
-        else f"{instance.services[j]}/{i - int(first[i])}"
+        instance.services[j] if instance.tasks_per_service[j] == 1 else f"{instance.services[j]}/{i - int(first[i])}"
         for i, j in enumerate(instance.service_of.tolist())
     ]
-

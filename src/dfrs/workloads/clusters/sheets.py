@@ -95,7 +95,7 @@ def host_rows(table: Table) -> list[Host]:
             name=row.text(name),
             cores=row.number("cpu", above=0),
             memory_bytes=row.size("memory", table.units.get("memory", "")),
-            open=not _yes(row, "maintenance"),
+            empty=_yes(row, "maintenance"),
             labels=_labels(row, table),
         )
         for row in table.rows

@@ -14,6 +14,7 @@ import numpy as np
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance, Ints
 from dfrs.model.resources import Kind, Resource
+from dfrs.model.rules import Maintenance, Never, Only, Rule, Rules
 
 NeedBy = Literal["used", "allocated"]
 
@@ -47,7 +48,9 @@ class Host:
     cores: float
     memory_bytes: float
     open: bool = True
-    """Whether it may get machines; False in maintenance."""
+    """Whether it may get machines; False where it keeps those that it has and gets no more."""
+    empty: bool = False
+    """Whether all its machines are to leave it: maintenance."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     address: str = ""
     """How a tool reaches it, where that is not its name: a libvirt URI."""
@@ -88,8 +91,6 @@ class ClusterState:
     """One a node of the instance; empty where the snapshot is an instance."""
     machines: tuple[Machine, ...] = ()
     """One a service of the instance; empty where the snapshot is an instance."""
-    rules: Mapping[str, object] | None = None
-    """A document of rules that the snapshot itself holds."""
 
 
 def cluster_state(
@@ -135,6 +136,8 @@ def cluster_state(
         need=np.array([[m.memory_bytes / memory, need.cores(m) / cores] for m in listed]),
         rigid=np.tile([True, False], (len(listed), 1)),
         move_cost=np.array([m.move_cost for m in listed]),
+        labels=tuple(host.labels for host in hosts) if any(host.labels for host in hosts) else (),
+        rules=Rules(rules) if (rules := _rules(hosts, listed)) else None,
     )
     return ClusterState(
         instance=instance,
@@ -144,6 +147,22 @@ def cluster_state(
         hosts=tuple(hosts),
         machines=tuple(listed),
     )
+
+
+def _rules(hosts: Sequence[Host], machines: Sequence[Machine]) -> list[Rule]:
+    """What the snapshot itself says about where machines may be."""
+    rules: list[Rule] = [
+        Only(services=[m.name], nodes=[m.host], name=f"{m.name} stays: {m.fixed}")
+        for m in machines
+        if m.fixed and m.host is not None
+    ]
+    for host in hosts:
+        others = [m.name for m in machines if m.host != host.name]
+        if host.empty:
+            rules.append(Maintenance(nodes=[host.name]))
+        elif not host.open and others:
+            rules.append(Never(services=others, nodes=[host.name], name=f"{host.name} gets nothing more"))
+    return rules
 
 
 def _notes(hosts: Sequence[Host], machines: Sequence[Machine], need: NeedRule) -> Iterable[str]:
