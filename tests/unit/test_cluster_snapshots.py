@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dfrs.model.errors import InputError
-from dfrs.workloads.clusters.document import cluster_document
+from dfrs.workloads.clusters.document import add_rules_file, cluster_document
 from dfrs.workloads.clusters.libvirt import HostSample, host_of, machines_of, parse_stats
 from dfrs.workloads.clusters.reading import read_cluster
 from dfrs.workloads.clusters.state import Host, Machine, NeedRule, cluster_state
@@ -290,3 +290,18 @@ def test_uris_are_checked():
     for bad in ("", "host2"):
         with pytest.raises(InputError, match="--libvirt"):
             split_uris(bad)
+
+
+def test_rules_of_a_file_are_added(tmp_path):
+    state = read("hosts.csv", "machines.csv")
+    instance = add_rules_file(state.instance, EXAMPLES / "rules.json")
+    # shop-db-1 on alpha and shop-db-2 on beta share rack r1; alpha has three web servers.
+    broken = instance.rules.problems(state.present)
+    assert [line.partition(" ")[0] for line in broken] == ["rules[0]", "rules[1]"]
+    bad = tmp_path / "rules.json"
+    bad.write_text('{"format": "dfrs-rules/1", "rules": [{"kind": "never", "services": ["mali"], "nodes": ["beta"]}]}')
+    with pytest.raises(InputError, match=r'rules\.json: rules\[0\]\.services: "mali" matches no service'):
+        add_rules_file(state.instance, bad)
+    proxmox = read("proxmox.json").instance
+    with pytest.raises(InputError, match=r"rules\.json: rules\[0\]\.services"):
+        add_rules_file(proxmox, bad)

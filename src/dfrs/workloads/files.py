@@ -388,7 +388,7 @@ def _load(path: Path) -> dict[str, object]:
 def validate_document(model: type[D], document: Mapping[str, object], source: str) -> D:
     """The document as `model`. Raises InputError: one line for the first thing wrong, and how many more there are."""
     try:
-        return model.modelvalidate_document(document)
+        return model.model_validate(document)
     except ValidationError as error:
         _refuse(error, document, source)
 

@@ -1,5 +1,10 @@
-"""Snapshots in the formats of dfrs: `dfrs-cluster/1`, one file with everything, or an instance and an allocation."""
+"""Snapshots in the formats of dfrs: `dfrs-cluster/1`, one file with everything, or an instance and an allocation.
 
+Rules stand in the instance, or in a `dfrs-rules/1` file of their own.
+"""
+
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -8,28 +13,31 @@ from pydantic import BaseModel, ConfigDict
 
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance, Ints
+from dfrs.model.rules import Rules
 from dfrs.workloads.clusters.state import ClusterState
 from dfrs.workloads.documents import InstanceDocument
 from dfrs.workloads.files import (
     build_instance,
     instance_document,
     read_instance,
+    read_json,
     read_placement,
     validate_document,
 )
+from dfrs.workloads.rule_documents import RulesDocument
+from dfrs.workloads.rule_files import move_limits_of, rules_of
 
 FORMAT = "dfrs-cluster/1"
 
 
 class ClusterDocument(BaseModel):
-    """A problem, where its tasks run, and the rules that they keep. A service without an entry runs nowhere yet."""
+    """A problem with its rules, and where its tasks run. A service without an entry runs nowhere yet."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal["dfrs-cluster/1"]
     instance: dict[str, object]
     placement: dict[str, list[str | None]]
-    rules: dict[str, object] | None = None
 
 
 def read_cluster_document(document: dict[str, object], source: str) -> ClusterState:
@@ -38,7 +46,7 @@ def read_cluster_document(document: dict[str, object], source: str) -> ClusterSt
     inside = validate_document(InstanceDocument, whole.instance, f"{source}: instance")
     instance = build_instance(inside, f"{source}: instance")
     present = _present(whole.placement, instance, source)
-    return ClusterState(instance=instance, present=present, source=source, rules=whole.rules)
+    return ClusterState(instance=instance, present=present, source=source)
 
 
 def read_instance_and_allocation(instance_path: Path, allocation_path: Path) -> ClusterState:
@@ -46,6 +54,27 @@ def read_instance_and_allocation(instance_path: Path, allocation_path: Path) -> 
     instance = read_instance(instance_path)
     present = read_placement(allocation_path, instance, partial=True)
     return ClusterState(instance=instance, present=present, source=str(instance_path))
+
+
+def add_rules_file(instance: Instance, path: Path) -> Instance:
+    """The instance with the rules and limits of a `dfrs-rules/1` file after its own. Raises InputError."""
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must be a JSON object")
+    document = validate_document(RulesDocument, cast("dict[str, object]", content), str(path))
+    given = rules_of(document, str(path)) or Rules()
+    own = instance.rules or Rules()
+    whole = replace(own, rules=(*own.rules, *given.rules), headroom=given.headroom or own.headroom)
+    limits = move_limits_of(document, str(path)) or instance.move_limits
+    try:
+        return replace(instance, rules=whole, move_limits=limits)
+    except InputError as error:
+        # Positions count the snapshot's own rules too; those of the file are what the user sees.
+        raise InputError(f"{path}: {_renumbered(str(error), len(own.rules))}") from None
+
+
+def _renumbered(message: str, before: int) -> str:
+    return re.sub(r"^rules\[(\d+)\]", lambda m: f"rules[{int(m[1]) - before}]", message)
 
 
 def _present(placement: dict[str, list[str | None]], instance: Instance, source: str) -> Ints:
@@ -80,5 +109,4 @@ def cluster_document(state: ClusterState) -> dict[str, object]:
     placement = {
         service: names[end - count : end] for service, count, end in zip(instance.services, counts, ends, strict=True)
     }
-    rules = {} if state.rules is None else {"rules": dict(state.rules)}
-    return {"format": FORMAT, "instance": instance_document(instance), "placement": placement, **rules}
+    return {"format": FORMAT, "instance": instance_document(instance), "placement": placement}
