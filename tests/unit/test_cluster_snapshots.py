@@ -303,5 +303,5 @@ def test_rules_of_a_file_are_added(tmp_path):
     with pytest.raises(InputError, match=r'rules\.json: rules\[0\]\.services: "mali" matches no service'):
         add_rules_file(state.instance, bad)
     proxmox = read("proxmox.json").instance
-    with pytest.raises(InputError, match=r"rules\.json: rules\[0\]\.services"):
+    with pytest.raises(InputError, match=r"rules\.json: rules\[0\]\.nodes"):
         add_rules_file(proxmox, bad)
