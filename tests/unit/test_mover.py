@@ -5,12 +5,12 @@ import threading
 import pytest
 
 from dfrs.model.errors import InputError
-from dfrs.rebalancing.mover import Move, Stop, carry_out
+from dfrs.rebalancing.mover import Migration, Stop, carry_out
 from dfrs.testing import InMemoryMover
 
 
 def move(machine, source, target, start=0.0, end=1.0):
-    return Move(machine=machine, source=source, target=target, start_s=start, end_s=end)
+    return Migration(machine=machine, source=source, target=target, start_s=start, end_s=end)
 
 
 CHAIN = [move("a", "h1", "h2", 0, 1), move("b", "h2", "h3", 0, 2), move("c", "h3", "h1", 2, 3)]

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from dfrs.rebalancing.commands import command_lines
-from dfrs.rebalancing.mover import Move, MoveError, Stop, carry_out
+from dfrs.rebalancing.mover import Migration, MigrationError, Stop, carry_out
 from dfrs.rebalancing.virsh_mover import VirshMover
 from dfrs.workloads.clusters.libvirt import read_libvirt
 from dfrs.workloads.clusters.reading import read_cluster
@@ -62,7 +62,7 @@ def calls(tmp_path):
 
 
 def move(machine, source, target):
-    return Move(machine=machine, source=source, target=target, start_s=0.0, end_s=1.0)
+    return Migration(machine=machine, source=source, target=target, start_s=0.0, end_s=1.0)
 
 
 def test_a_domain_is_migrated_and_stays_persistent_where_it_was(hosts, tmp_path):
@@ -88,7 +88,7 @@ def test_a_migration_is_aborted_when_asked_or_when_it_takes_too_long(hosts):
     stop.ask()
     thread.join(20)
     assert ended[0].where == {"slow": "h1"}
-    with pytest.raises(MoveError, match=r"not done within 0\.1 s: operation aborted"):
+    with pytest.raises(MigrationError, match=r"not done within 0\.1 s: operation aborted"):
         VirshMover(hosts=hosts, timeout_s=0.1).move(move("slow", "h1", "h2"))
 
 

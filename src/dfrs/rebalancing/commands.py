@@ -4,14 +4,16 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
-from dfrs.rebalancing.mover import Move
+from dfrs.rebalancing.mover import Migration
 from dfrs.workloads.clusters.state import ClusterState
 
 Tool = Literal["virsh", "proxmox", "openstack"]
 TOOLS: tuple[Tool, ...] = ("virsh", "proxmox", "openstack")
 
 
-def command_lines(moves: Sequence[Move], state: ClusterState, tool: Tool, options: Sequence[str] = ()) -> list[str]:
+def command_lines(
+    moves: Sequence[Migration], state: ClusterState, tool: Tool, options: Sequence[str] = ()
+) -> list[str]:
     """A shell script that stops at the first failure: a line for each move, in an order that is always possible.
 
     Moves that may run side by side are one below the other; `options` go to each command.
@@ -28,27 +30,27 @@ def command_lines(moves: Sequence[Move], state: ClusterState, tool: Tool, option
     return lines
 
 
-def in_order(moves: Iterable[Move]) -> list[Move]:
+def in_order(moves: Iterable[Migration]) -> list[Migration]:
     """Moves one after another, such that each begins after all that must have ended before it."""
     # Whoever ends first goes first: all that end before another begins come before it.
     return sorted(moves, key=lambda m: (m.start_s, m.end_s))
 
 
-def _virsh(move: Move, name: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
+def _virsh(move: Migration, name: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
     source, target = (address.get(h) or f"qemu+ssh://{h}/system" for h in (move.source, move.target))
     given = [option.replace("{host}", move.target) for option in options] or ["--live"]
     return ["virsh", "-c", source, "migrate", *given, name, target]
 
 
-def _proxmox(move: Move, vmid: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
+def _proxmox(move: Migration, vmid: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
     return ["ssh", address.get(move.source) or move.source, "qm", "migrate", vmid, move.target, "--online", *options]
 
 
-def _openstack(move: Move, server: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
+def _openstack(move: Migration, server: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
     return ["openstack", "server", "migrate", "--live-migration", "--host", move.target, "--wait", *options, server]
 
 
-_MAKERS: Mapping[Tool, Callable[[Move, str, Mapping[str, str], Sequence[str]], list[str]]] = {
+_MAKERS: Mapping[Tool, Callable[[Migration, str, Mapping[str, str], Sequence[str]], list[str]]] = {
     "virsh": _virsh,
     "proxmox": _proxmox,
     "openstack": _openstack,

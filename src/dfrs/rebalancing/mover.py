@@ -13,12 +13,12 @@ from typing import Protocol
 from dfrs.model.errors import DfrsError, InputError
 
 
-class MoveError(DfrsError):
+class MigrationError(DfrsError):
     """A machine could not be moved: the message says which, from where to where, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Migration:
     """One move of a plan; times are the plan's, from its beginning."""
 
     machine: str
@@ -35,11 +35,11 @@ class Mover(Protocol):
         """The host of each machine that runs."""
         ...
 
-    def move(self, move: Move, /) -> None:
-        """Move a machine and return when it runs on the target. Raises MoveError; it then runs on the source."""
+    def move(self, move: Migration, /) -> None:
+        """Move a machine and return when it runs on the target. Raises MigrationError; it then runs on the source."""
         ...
 
-    def abort(self, move: Move, /) -> None:
+    def abort(self, move: Migration, /) -> None:
         """Have a `move` that another thread waits for end soon; nothing if it cannot."""
         ...
 
@@ -48,10 +48,10 @@ class Mover(Protocol):
 class Execution:
     """How carrying out a plan ended."""
 
-    done: tuple[Move, ...]
-    skipped: tuple[Move, ...]
+    done: tuple[Migration, ...]
+    skipped: tuple[Migration, ...]
     """Those whose machine was already where they lead, or further."""
-    remaining: tuple[Move, ...]
+    remaining: tuple[Migration, ...]
     failure: str = ""
     """In one line: what failed first, or that it was interrupted; empty if all was done."""
     where: Mapping[str, str]
@@ -82,12 +82,12 @@ class Stop:
         return self._asked
 
 
-def check_moves(moves: Iterable[Move], where: Mapping[str, str]) -> tuple[list[Move], list[Move]]:
+def check_moves(moves: Iterable[Migration], where: Mapping[str, str]) -> tuple[list[Migration], list[Migration]]:
     """(to do, already done) of `moves` in their order, given where machines run. Raises InputError.
 
     A machine that is on the way of its moves is taken from there.
     """
-    chains: dict[str, list[Move]] = {}
+    chains: dict[str, list[Migration]] = {}
     listed = sorted(moves, key=lambda m: (m.start_s, m.end_s))
     for move in listed:
         chains.setdefault(move.machine, []).append(move)
@@ -106,11 +106,11 @@ def check_moves(moves: Iterable[Move], where: Mapping[str, str]) -> tuple[list[M
 
 
 def carry_out(
-    moves: Sequence[Move],
+    moves: Sequence[Migration],
     mover: Mover,
     *,
     stop: Stop | None = None,
-    told: Callable[[str, Move, str], None] = lambda what, move, why: None,
+    told: Callable[[str, Migration, str], None] = lambda what, move, why: None,
     tick_s: float = 0.1,
 ) -> Execution:
     """Move what is not yet where `moves` lead, in the order and side by side as their times say.
@@ -122,9 +122,9 @@ def carry_out(
     todo, skipped = check_moves(moves, mover.where())
     for move in skipped:
         told("skipped", move, "")
-    done: list[Move] = []
+    done: list[Migration] = []
     waiting = list(todo)
-    running: dict[Future[None], Move] = {}
+    running: dict[Future[None], Migration] = {}
     failure = ""
     aborted = False
     with ThreadPoolExecutor(max_workers=max(1, len(todo))) as pool:
@@ -163,15 +163,15 @@ def carry_out(
     )
 
 
-def _ready(waiting: Sequence[Move], running: Iterable[Move]) -> list[Move]:
+def _ready(waiting: Sequence[Migration], running: Iterable[Migration]) -> list[Migration]:
     """Those of `waiting` for which nothing that the plan ends before them is waiting or running."""
     before = [*waiting, *running]
     return [move for move in waiting if not any(m is not move and m.end_s <= move.start_s for m in before)]
 
 
-def _moved(mover: Mover, move: Move) -> None:
+def _moved(mover: Mover, move: Migration) -> None:
     mover.move(move)
     # A host may say that it is done and be wrong: the next moves count on the memory that this one freed.
     here = mover.where().get(move.machine)
     if here != move.target:
-        raise MoveError(f"said to be moved, but runs on {here or 'none of the hosts'}")
+        raise MigrationError(f"said to be moved, but runs on {here or 'none of the hosts'}")

@@ -17,6 +17,7 @@ from dfrs.placement.budget import Budget
 from dfrs.placement.outcome import infeasible
 from dfrs.placement.plan import Plan, make_plan
 from dfrs.placement.registry import Options, find
+from dfrs.rebalancing.mover import Migration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,9 @@ class Rebalancing:
     plan: Plan | None
     """None where there is no placement."""
     present_yield: float | None
-    """The minimum yield where nothing moves; None where requirements do not fit, or something runs nowhere yet."""
+    """The minimum yield of what runs, where nothing moves; None where requirements do not fit."""
+    minimum_yield: float | None
+    """After the plan; None where there is none, or requirements do not fit then."""
     moves: int
     """Tasks that end up on another node."""
 
@@ -73,13 +76,29 @@ def rebalance(
         outcome = find("ADAPT").build(options)(instance, np.random.default_rng(seed))
     except InfeasibleError as error:
         outcome = infeasible(error)
-    now = None if (place < 0).any() else present_yield(instance, place)
+    now = present_yield(instance, place)
     if outcome.allocation is None:
-        return Rebalancing(outcome=outcome, plan=None, present_yield=now, moves=0)
-    target = outcome.allocation.place
-    plan = make_plan(instance, place, target, limits or instance.move_limits or MoveLimits())
-    moves = int(((place >= 0) & (place != target)).sum())
-    return Rebalancing(outcome=outcome, plan=plan, present_yield=now, moves=moves)
+        return Rebalancing(outcome=outcome, plan=None, present_yield=now, minimum_yield=None, moves=0)
+    plan = make_plan(instance, place, outcome.allocation.place, limits, rng=np.random.default_rng(seed))
+    # Where some moves wait for each other in vain, what is reached is not what was aimed at.
+    reached = outcome.minimum_yield if plan.complete else present_yield(instance, plan.final)
+    moves = int(((place >= 0) & (place != plan.final)).sum())
+    return Rebalancing(outcome=outcome, plan=plan, present_yield=now, minimum_yield=reached, moves=moves)
+
+
+def migrations(instance: Instance, plan: Plan) -> list[Migration]:
+    """The moves of a plan of services of one task each, by the names of the instance. Tasks that start are none."""
+    return [
+        Migration(
+            machine=move.service,
+            source=instance.nodes[move.source],
+            target=instance.nodes[move.target],
+            start_s=move.start_s,
+            end_s=move.end_s,
+        )
+        for move in plan.steps
+        if move.source >= 0
+    ]
 
 
 def present_yield(instance: Instance, place: Ints) -> float | None:

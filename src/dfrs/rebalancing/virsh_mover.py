@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from dfrs.rebalancing.mover import Move, MoveError
+from dfrs.rebalancing.mover import Migration, MigrationError
 from dfrs.workloads.clusters.virsh import Virsh, VirshError, last_line
 
 OPTIONS = ("--live",)
@@ -27,12 +27,12 @@ class VirshMover:
     def where(self) -> Mapping[str, str]:
         """The host of each active domain. Raises VirshError."""
         with ThreadPoolExecutor(max_workers=max(1, len(self.hosts))) as pool:
-            lists = pool.map(lambda virsh: virsh("list", "--name"), self.hosts.values())
+            lists = pool.map(_active, self.hosts.values())
             found = dict(zip(self.hosts, lists, strict=True))
         return {name.strip(): host for host, text in found.items() for name in text.splitlines() if name.strip()}
 
-    def move(self, move: Move, /) -> None:
-        """Migrate a domain and wait for it. Raises MoveError."""
+    def move(self, move: Migration, /) -> None:
+        """Migrate a domain and wait for it. Raises MigrationError."""
         source, target = self.hosts[move.source], self.hosts[move.target]
         # A persistent domain keeps being so where it goes, and is not left defined where it was.
         kept = ("--persistent", "--undefinesource") if self._persistent(source, move.machine) else ()
@@ -44,11 +44,11 @@ class VirshMover:
             except subprocess.TimeoutExpired:
                 self.abort(move)
                 _, errors = child.communicate()
-                raise MoveError(f"not done within {self.timeout_s:g} s: {last_line(errors)}") from None
+                raise MigrationError(f"not done within {self.timeout_s:g} s: {last_line(errors)}") from None
         if child.returncode != 0:
-            raise MoveError(last_line(errors))
+            raise MigrationError(last_line(errors))
 
-    def abort(self, move: Move, /) -> None:
+    def abort(self, move: Migration, /) -> None:
         """Abort the migration of a domain: it goes on where it was."""
         try:
             self.hosts[move.source]("domjobabort", move.machine)
@@ -60,3 +60,7 @@ class VirshMover:
     def _persistent(source: Virsh, machine: str) -> bool:
         lines = source("dominfo", machine).splitlines()
         return any(line.replace(" ", "") == "Persistent:yes" for line in lines)
+
+
+def _active(virsh: Virsh) -> str:
+    return virsh("list", "--name")

@@ -97,18 +97,18 @@ class Watcher:
         best_net = -math.inf
         for moves in self._move_numbers(instance):
             found = self._solve(held, present, replace(self._settings.budget, moves=float(moves)))
-            if found.outcome.minimum_yield is None:
+            if found.minimum_yield is None:
                 continue
-            net = found.outcome.minimum_yield - now_yield - self._settings.price * found.moves
+            net = found.minimum_yield - now_yield - self._settings.price * found.moves
             if net > best_net:
                 best, best_net = found, net
-            if found.outcome.minimum_yield - now_yield >= upper_bound(held) - now_yield - self._settings.price:
+            if found.minimum_yield >= upper_bound(held) - self._settings.price:
                 break
         if best is None or best.moves == 0 or best_net < self._settings.least_gain:
             gain = 0.0 if best is None else best_net
             why = f"the best change gains {gain:.3f} after its price: must be {self._settings.least_gain:.3f}"
             return Verdict(kind="wait", why=why, now_yield=now_yield)
-        gained = (best.outcome.minimum_yield or 0.0) - now_yield
+        gained = (best.minimum_yield or 0.0) - now_yield
         why = f"gains {gained:.3f} of minimum yield with {best.moves} moves"
         return Verdict(kind="improve", why=why, now_yield=now_yield, rebalancing=best)
 
@@ -122,7 +122,7 @@ class Watcher:
             for moves in self._move_numbers(instance):
                 budget = replace(self._settings.budget, moves=float(moves))
                 found = self._solve(add_rules(instance, extra), present, budget)
-                if found.outcome.minimum_yield is not None:
+                if found.plan is not None and found.plan.complete:
                     return Verdict(kind="repair", why=why, now_yield=now_yield, rebalancing=found)
         return Verdict(kind="repair", why=f"{why}; no repair found within the budget", now_yield=now_yield)
 

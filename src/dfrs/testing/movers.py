@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from dfrs.rebalancing.mover import Move, MoveError
+from dfrs.rebalancing.mover import Migration, MigrationError
 
 
 class InMemoryMover:
@@ -26,11 +26,11 @@ class InMemoryMover:
         self.place = dict(place)
         self.fails: dict[str, str] = {}
         self.lies: set[str] = set()
-        self.begun: list[Move] = []
+        self.begun: list[Migration] = []
         self.most_at_once = 0
         self._capacity, self._memory = dict(capacity or {}), dict(memory or {})
         self._lasts_s = lasts_s
-        self._running: dict[str, tuple[Move, threading.Event]] = {}
+        self._running: dict[str, tuple[Migration, threading.Event]] = {}
         self._lock = threading.Lock()
 
     def where(self) -> Mapping[str, str]:
@@ -38,12 +38,12 @@ class InMemoryMover:
         with self._lock:
             return dict(self.place)
 
-    def move(self, move: Move, /) -> None:
-        """Move a machine. Raises MoveError where it is not on the source, does not fit on the target, or shall fail."""
+    def move(self, move: Migration, /) -> None:
+        """Move a machine. Raises MigrationError where it is not on the source, does not fit, or shall fail."""
         aborted = threading.Event()
         with self._lock:
             if self.place.get(move.machine) != move.source:
-                raise MoveError(f"is not on {move.source}")
+                raise MigrationError(f"is not on {move.source}")
             self._check_room(move)
             self.begun.append(move)
             self._running[move.machine] = move, aborted
@@ -52,13 +52,13 @@ class InMemoryMover:
         with self._lock:
             del self._running[move.machine]
             if stopped:
-                raise MoveError("aborted")
+                raise MigrationError("aborted")
             if why := self.fails.pop(move.machine, ""):
-                raise MoveError(why)
+                raise MigrationError(why)
             if move.machine not in self.lies:
                 self.place[move.machine] = move.target
 
-    def abort(self, move: Move, /) -> None:
+    def abort(self, move: Migration, /) -> None:
         """End a running move; the machine stays on its source."""
         with self._lock:
             if move.machine in self._running:
@@ -74,11 +74,11 @@ class InMemoryMover:
             time.sleep(0.002)
         raise TimeoutError(f"{count} machines do not move after {timeout_s:g} s")
 
-    def _check_room(self, move: Move) -> None:
+    def _check_room(self, move: Migration) -> None:
         if move.target not in self._capacity:
             return
         here = [name for name, host in self.place.items() if host == move.target]
         coming = [name for name, (other, _) in self._running.items() if other.target == move.target]
         taken = sum(self._memory.get(name, 0.0) for name in {*here, *coming, move.machine})
         if taken > self._capacity[move.target] + 1e-9:
-            raise MoveError(f"does not fit on {move.target}: {taken:g} of {self._capacity[move.target]:g}")
+            raise MigrationError(f"does not fit on {move.target}: {taken:g} of {self._capacity[move.target]:g}")

@@ -42,7 +42,7 @@ def read_libvirt(
     Raises VirshError where a host does not answer.
     """
     with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
-        samples = list(pool.map(lambda virsh: _sample(virsh, sample_s), hosts))
+        samples = list(pool.map(_sample, hosts, [sample_s] * len(hosts)))
     found = [host_of(s) for s in samples]
     given = sizes or {}
     found = [

@@ -1,6 +1,7 @@
 """Where `dfrs rebalance` gets its snapshot from: files, libvirt hosts, or a running dfrs cluster."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ class Source:
     files: Sequence[Path]
     libvirt: str | None
     sample_s: float
-    connect: "Callable[[], Client] | None"
+    connect: "Callable[[], AbstractContextManager[Client]] | None"
     """To a running dfrs cluster, where that is the source."""
     need: NeedRule
     rules: Path | None
