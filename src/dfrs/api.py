@@ -19,8 +19,6 @@ from dfrs.placement.registry import Options, find
 from dfrs.placement.rule_report import under_rules
 from dfrs.placement.second_phase import SecondPhase, maximize
 from dfrs.policies.names import find_policy
-from dfrs.rebalancing.solve import Rebalancing as Rebalancing
-from dfrs.rebalancing.solve import rebalance as rebalance
 from dfrs.simulator.clock import Order
 from dfrs.simulator.limits import Pauses
 from dfrs.simulator.simulation import Simulation, SimulationSettings

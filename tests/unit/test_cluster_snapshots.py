@@ -62,8 +62,8 @@ def test_one_file_with_both_sections_says_the_same(tmp_path):
 def test_columns_have_the_names_and_units_that_spreadsheets_have(tmp_path):
     (tmp_path / "h.csv").write_text("Host;CPUs;Memory (GB)\nh1;8;32\nh2;8;32,5\n")
     (tmp_path / "m.csv").write_text(
-        "VM;Host;vCPUs;Memory MB;CPU used %;Powerstate;owner\na;h1;4;4096;50;poweredOn;x\nb;h2;2;2048;10%;poweredOff;y\n"
-        "c;;1;1024;;;\n"
+        "VM;Host;vCPUs;Memory MB;CPU used %;Powerstate;owner\na;h1;4;4096;50;poweredOn;x\n"
+        "b;h2;2;2048;10%;poweredOff;y\nc;;1;1024;;;\n"
     )
     state = read_cluster([tmp_path / "m.csv", tmp_path / "h.csv"], USED)
     assert state.instance.services == ("a", "c")
@@ -276,7 +276,7 @@ def test_virsh_is_called_with_its_uri_and_speaks_in_one_line(tmp_path):
     tool.chmod(0o755)
     virsh = Virsh("test:///x", 0.5, (str(tool),))
     assert virsh("good") == "-c test:///x good\n"
-    with pytest.raises(VirshError, match="^test:///x: virsh bad: no such domain$"):
+    with pytest.raises(VirshError, match=r"^test:///x: virsh bad: no such domain$"):
         virsh("bad")
     with pytest.raises(VirshError, match="no answer within"):
         virsh("slow")

@@ -47,6 +47,11 @@ esac
 
 @pytest.fixture
 def hosts(tmp_path):
+    return fake_hosts(tmp_path)
+
+
+def fake_hosts(tmp_path):
+    """Three hosts by name, with a virsh in `tmp_path`."""
     for name, domains in (("h1", ("a", "hard", "slow")), ("h2", ("b",)), ("h3", ())):
         (tmp_path / name).mkdir()
         for domain in domains:
@@ -54,6 +59,7 @@ def hosts(tmp_path):
     tool = tmp_path / "virsh"
     tool.write_text(FAKE.replace("ROOT", str(tmp_path)))
     tool.chmod(0o755)
+    (tmp_path / "log").touch()
     return {name: Virsh(f"test://{name}", 10.0, (str(tool),)) for name in ("h1", "h2", "h3")}
 
 

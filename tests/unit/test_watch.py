@@ -152,8 +152,8 @@ def test_demand_has_days_and_repeats():
 
 
 def test_nothing_goes_back_and_forth_in_a_day_of_noisy_demand():
-    day = {"machines": 14, "hosts": 4, "ticks": 96, "tick_s": 900.0, "seed": 2}
-    watcher = Watcher(WatchSettings(budget=Budget(moves=4.0)), lambda i, p, b: rebalance(i, p, budget=b, rounds=20))
+    day = {"machines": 30, "hosts": 3, "ticks": 96, "tick_s": 900.0, "seed": 2}
+    watcher = Watcher(WatchSettings(budget=Budget(moves=4.0)), lambda i, p, b: rebalance(i, p, budget=b, rounds=2))
     report = simulate_decisions(watching(watcher), **day)
     assert report.moves > 0
     assert report.back_within_hour == 0
@@ -163,6 +163,6 @@ def test_nothing_goes_back_and_forth_in_a_day_of_noisy_demand():
 def test_following_every_change_does_go_back_and_forth():
     """The same without patience: what the test before says could be otherwise."""
     eager = WatchSettings(window=1, least_gain=0.0, price=0.0, hold_off_s=0.0)
-    watcher = Watcher(eager, lambda i, p, b: rebalance(i, p, budget=b, rounds=5))
-    report = simulate_decisions(watching(watcher), machines=14, hosts=4, ticks=48, tick_s=900.0, seed=2)
+    watcher = Watcher(eager, lambda i, p, b: rebalance(i, p, budget=b, rounds=2))
+    report = simulate_decisions(watching(watcher), machines=30, hosts=3, ticks=48, tick_s=900.0, seed=2)
     assert report.back_within_hour > 0

@@ -144,7 +144,8 @@ def carry_out(
                     continue
                 why = str(error) if isinstance(error, DfrsError) else f"{type(error).__name__}: {error}"
                 told("failed", move, why)
-                failure = failure or f"{move.machine}: {move.source} to {move.target}: {why}"
+                first = "interrupted" if aborted else f"{move.machine}: {move.source} to {move.target}: {why}"
+                failure = failure or first
             if stop.asked > 1 and not aborted:
                 aborted = True
                 for move in running.values():

@@ -27,7 +27,7 @@ Kind = Literal["wait", "improve", "repair"]
 class WatchSettings:
     """How patient a watcher is. Raises InputError for a value out of its range."""
 
-    window: int = 12
+    window: int = 6
     """Samples of a machine's demand that count."""
     percentile: float = 90.0
     """Of these samples: what the machine is taken to need."""
@@ -109,7 +109,8 @@ class Watcher:
             why = f"the best change gains {gain:.3f} after its price: must be {self._settings.least_gain:.3f}"
             return Verdict(kind="wait", why=why, now_yield=now_yield)
         gained = (best.minimum_yield or 0.0) - now_yield
-        why = f"gains {gained:.3f} of minimum yield with {best.moves} moves"
+        number = "one move" if best.moves == 1 else f"{best.moves} moves"
+        why = f"gains {gained:.3f} of minimum yield with {number}"
         return Verdict(kind="improve", why=why, now_yield=now_yield, rebalancing=best)
 
     def _repair(

@@ -16,7 +16,7 @@ from dfrs.model.instance import Floats, Instance, Ints
 from dfrs.report.saving import GRID, INK, QUIET, save
 
 LIMIT = "#c0392b"
-STAYS, MOVES, STARTS = "#b9c7d4", "#d1495b", "#8ab17d"
+STAYS, MOVES, STARTS = "#c3cfda", "#2a7f9e", "#8ab17d"
 NAMED = 24
 """Up to so many nodes have their names and yields in the picture."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from dfrs.model.errors import InfeasibleError, InputError
 from dfrs.model.instance import Instance
 from dfrs.model.resources import Kind, Resource
+from dfrs.model.rule_scope import MaskPart
 from dfrs.model.rules import Maintenance, Never, Rule, Rules
 from dfrs.workloads.clusters.document import add_rules_file
 from dfrs.workloads.clusters.libvirt import read_libvirt
@@ -91,10 +92,19 @@ def constrained(state: ClusterState, rules: Path | None, maintenance: Sequence[s
         allowed = instance.rules.arrays.allowed[instance.rules.arrays.kind_of].any(axis=1)
         if not allowed.all():
             i = int(np.argmin(allowed))
-            where = "nowhere" if state.present[i] < 0 else f"on {instance.nodes[int(state.present[i])]}"
             name = instance.services[int(instance.service_of[i])]
-            raise InfeasibleError(f'"{name}", now {where}, may be on no host under all rules together: relax one')
+            binding = "; ".join(_restricting(instance.rules, i))
+            raise InfeasibleError(f'"{name}" may be on no host: relax one of the rules: {binding}')
     return replace(state, instance=instance)
+
+
+def _restricting(rules: Rules, i: int) -> list[str]:
+    """The rules that keep task `i` from some host."""
+    return [
+        str(rule)
+        for rule, parts in zip(rules.rules, rules.parts, strict=True)
+        if any(isinstance(p, MaskPart) and i in p.tasks and not p.allowed.all() for p in parts)
+    ]
 
 
 def live_state(snapshot: "ClusterSnapshot", need: NeedRule) -> ClusterState:

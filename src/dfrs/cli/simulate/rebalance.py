@@ -102,7 +102,7 @@ def rebalance(
     ] = 0.05,
     price: Annotated[float, typer.Option(help="And for each of its moves.", rich_help_panel=WATCH)] = 0.01,
     hold_off: Annotated[str, typer.Option(help="A machine that moved stays so long.", rich_help_panel=WATCH)] = "1h",
-    window: Annotated[int, typer.Option(help="Samples of demand that count.", rich_help_panel=WATCH, min=1)] = 12,
+    window: Annotated[int, typer.Option(help="Samples of demand that count.", rich_help_panel=WATCH, min=1)] = 6,
     percentile: Annotated[float, typer.Option(help="Of them, what is needed.", rich_help_panel=WATCH)] = 90.0,
     server: Server = None,
     token_file: TokenFile = None,
@@ -240,7 +240,8 @@ def _write(state: "ClusterState", found: "Rebalancing", save_plan: Path | None, 
     if picture is not None:
         from dfrs.report.rebalancing import draw_rebalancing
 
-        way = [found.plan.minimum_yield_before, *(move.minimum_yield_after for move in found.plan.steps)]
+        ended = sorted(found.plan.steps, key=lambda move: move.end_s)
+        way = [found.plan.minimum_yield_before, *(move.minimum_yield_after for move in ended)]
         title = f"{found.moves} of {len(state.instance.need)} machines move"
         bound = found.outcome.bound
         draw_rebalancing(state.instance, state.present, found.plan.final, way, bound, title, picture)

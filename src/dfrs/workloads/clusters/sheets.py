@@ -38,7 +38,9 @@ _SECTIONS = ("hosts", "machines")
 class Table:
     """Rows of one section; each knows its file and line."""
 
+    file: str
     source: str
+    """File and line of its header."""
     columns: tuple[str, ...]
     units: dict[str, str]
     """By column: the unit its name gave it."""
@@ -82,7 +84,7 @@ def read_sheets(paths: Sequence[Path], need: NeedRule) -> ClusterState:
     notes = [f"{len(off)} of {len(machines[0].rows)} machines are off: left out"] if off else []
     running = [row for row in machines[0].rows if row not in off]
     return cluster_state(
-        host_rows(hosts[0]), [_machine(row, machines[0]) for row in running], need, machines[0].source, notes
+        host_rows(hosts[0]), [_machine(row, machines[0]) for row in running], need, machines[0].file, notes
     )
 
 
@@ -170,7 +172,7 @@ def _table(path: Path, rows: list[tuple[int, list[str]]], delimiter: str) -> Tab
         records.append(Record(cells, f"{path}:{number}"))
     if not records:
         raise InputError(f"{path}:{line}: a header without rows: must have a row for each host or machine")
-    return Table(source=f"{path}:{line}", columns=tuple(columns), units=units, rows=tuple(records))
+    return Table(file=str(path), source=f"{path}:{line}", columns=tuple(columns), units=units, rows=tuple(records))
 
 
 def _column(cell: str) -> tuple[str, str]:
