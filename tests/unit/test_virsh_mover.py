@@ -80,6 +80,15 @@ def test_a_domain_is_migrated_and_stays_persistent_where_it_was(hosts, tmp_path)
     assert "test://h2 migrate --live --migrateuri tcp://h3 b test://h3" in sent
 
 
+def test_shares_are_set_where_domains_are(hosts, tmp_path):
+    VirshMover(hosts=hosts).set_shares({"a": 10_000, "b": 2, "gone": 5})
+    sent = [line for line in calls(tmp_path) if " schedinfo " in line]
+    assert sent == [
+        "test://h1 schedinfo a --live --set cpu_shares=10000",
+        "test://h2 schedinfo b --live --set cpu_shares=2",
+    ]
+
+
 def test_what_virsh_says_is_what_the_failure_says(hosts):
     ended = carry_out([move("hard", "h1", "h2")], VirshMover(hosts=hosts))
     assert ended.failure == "hard: h1 to h2: internal error: disk is local"

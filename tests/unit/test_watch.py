@@ -7,7 +7,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.model.rules import Maintenance
 from dfrs.placement.budget import Budget
-from dfrs.rebalancing.solve import add_rules, present_yield, rebalance
+from dfrs.rebalancing.solve import add_rules, cpu_shares, present_yield, promised_parts, rebalance
 from dfrs.rebalancing.watch import Watcher, WatchSettings, task_names
 from dfrs.testing.watching import simulate_decisions, staying, watching
 from dfrs.workloads.demand import DemandScenario, machine_demand
@@ -120,6 +120,13 @@ def test_machines_that_come_and_go_and_hosts_that_change_are_taken():
     watching.decide(cluster([0.3, 0.3]), np.array([0, 1]), 0.0)
     watching.decide(cluster([0.3, 0.3, 0.3], hosts=3), np.array([0, 1, 1]), 1.0)
     assert watching.decide(cluster([0.3]), np.array([0]), 2.0).kind == "wait"
+
+
+def test_weights_are_in_proportion_to_what_is_promised():
+    found = rebalance(cluster([0.8, 0.4, 0.0]), np.array([0, 0, 1]), budget=Budget(moves=0.0), rounds=1)
+    assert found.minimum_yield == pytest.approx(1 / 1.2)
+    assert promised_parts(cluster([0.8, 0.4, 0.0]), found) == pytest.approx({"s0": 2 / 3, "s1": 1 / 3, "s2": 0.0})
+    assert cpu_shares(cluster([0.8, 0.4, 0.0]), found) == {"s0": 10_000, "s1": 5_000, "s2": 2}
 
 
 def test_tasks_of_a_service_have_ranks():

@@ -19,6 +19,9 @@ from dfrs.placement.plan import Plan, make_plan
 from dfrs.placement.registry import Options, find
 from dfrs.rebalancing.mover import Migration
 
+SMALLEST_SHARE, LARGEST_SHARE = 2, 10_000
+"""What both versions of control groups take as weights."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalancing:
@@ -99,6 +102,25 @@ def migrations(instance: Instance, plan: Plan) -> list[Migration]:
         for move in plan.steps
         if move.source >= 0
     ]
+
+
+def promised_parts(instance: Instance, found: Rebalancing) -> dict[str, float]:
+    """What the minimum yield means for services of one task: the part of the reference node's CPU."""
+    parts = instance.base + (found.minimum_yield or 0.0) * instance.slope
+    fluid = parts.max(axis=1, where=~instance.rigid, initial=0.0)
+    return dict(zip(instance.services, fluid.tolist(), strict=True))
+
+
+def cpu_shares(instance: Instance, found: Rebalancing) -> dict[str, int]:
+    """Weights of services of one task in the sharing of CPU: in proportion to what they are promised.
+
+    With equal weights a hypervisor gives machines that need little all of it, and the others less than the yield.
+    """
+    promised = promised_parts(instance, found)
+    largest = max(promised.values())
+    if largest <= 0:
+        return dict.fromkeys(promised, LARGEST_SHARE)
+    return {name: max(SMALLEST_SHARE, round(part / largest * LARGEST_SHARE)) for name, part in promised.items()}
 
 
 def present_yield(instance: Instance, place: Ints) -> float | None:

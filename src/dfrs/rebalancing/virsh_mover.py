@@ -56,6 +56,16 @@ class VirshMover:
             # It ended in this moment, or its host is gone; who waits for it learns which.
             return
 
+    def set_shares(self, shares: Mapping[str, int]) -> None:
+        """Give domains weights in the sharing of their host's CPU. Raises VirshError.
+
+        Of domains that are on none of the hosts any more nothing is said.
+        """
+        here = self.where()
+        for name, weight in shares.items():
+            if name in here:
+                self.hosts[here[name]]("schedinfo", name, "--live", "--set", f"cpu_shares={weight}")
+
     @staticmethod
     def _persistent(source: Virsh, machine: str) -> bool:
         lines = source("dominfo", machine).splitlines()

@@ -14,10 +14,11 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.quantities import show_seconds
 from dfrs.model.errors import DfrsError
 from dfrs.rebalancing.mover import Execution, Migration, Mover, Stop, carry_out
-from dfrs.rebalancing.solve import migrations
+from dfrs.rebalancing.solve import cpu_shares, migrations
 
 if TYPE_CHECKING:
     from dfrs.placement.budget import Budget
+    from dfrs.rebalancing.virsh_mover import VirshMover
     from dfrs.rebalancing.watch import Watcher
     from dfrs.workloads.clusters.state import ClusterState
 
@@ -77,9 +78,11 @@ class Watch:
     every_s: float
     times: int | None
     """How often; None: until interrupted."""
-    mover: "Callable[[ClusterState], Mover] | None"
+    mover: "Callable[[ClusterState], VirshMover] | None"
     """Without one, plans are only shown."""
     as_json: bool
+    shares: bool = False
+    """Whether CPU shares are set after moves."""
 
     def run(self) -> None:
         """Look, decide, act, wait. A look that fails is told and does not end it. Raises typer.Exit after Ctrl-C."""
@@ -110,7 +113,10 @@ class Watch:
                 show_rebalancing(state, found, self.budget, title=False)
         execution = None
         if self.mover is not None and found is not None and found.plan is not None:
-            execution = apply_moves(migrations(state.instance, found.plan), self.mover(state), quiet=self.as_json)
+            mover = self.mover(state)
+            execution = apply_moves(migrations(state.instance, found.plan), mover, quiet=self.as_json)
+            if self.shares and execution.complete:
+                mover.set_shares(cpu_shares(state.instance, found))
         if self.as_json:
             document: dict[str, object] = {"time": time.time(), "kind": verdict.kind, "why": verdict.why}
             document |= {"minimum_yield_now": verdict.now_yield}

@@ -9,6 +9,7 @@ from rich.table import Table
 from dfrs.cli.console import out, out_of
 from dfrs.cli.quantities import show_bytes, show_count, show_seconds
 from dfrs.placement.plan_document import plan_document
+from dfrs.rebalancing.solve import promised_parts
 
 if TYPE_CHECKING:
     from dfrs.model.instance import Instance
@@ -90,6 +91,9 @@ def rebalancing_document(
         "details": dict(outcome.details),
         "plan": None if plan is None else plan_document(plan, instance),
     }
+    if state.hosts and found.minimum_yield is not None:
+        cores = max(host.cores for host in state.hosts)
+        document["promised_cores"] = {name: part * cores for name, part in promised_parts(instance, found).items()}
     if execution is not None:
         document["execution"] = execution_document(execution)
     return document

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dfrs.model.instance import Instance
     from dfrs.model.move_limits import MoveLimits
     from dfrs.placement.budget import Budget
-    from dfrs.rebalancing.mover import Mover
     from dfrs.rebalancing.solve import Rebalancing
+    from dfrs.rebalancing.virsh_mover import VirshMover
     from dfrs.workloads.clusters.state import ClusterState
 
 NO_SOLUTION = 3
@@ -85,6 +85,9 @@ def rebalance(
     apply: Annotated[
         bool, typer.Option("--apply/--dry-run", help="Carry the plan out (--libvirt only).", rich_help_panel=DO)
     ] = False,
+    shares: Annotated[
+        bool, typer.Option("--shares", help="Then give CPU shares in proportion to needs.", rich_help_panel=DO)
+    ] = False,
     plan: Annotated[
         Path | None, typer.Option(help="Carry this saved plan out, or the rest of it.", rich_help_panel=DO)
     ] = None,
@@ -127,7 +130,7 @@ def rebalance(
     from dfrs.workloads.clusters.state import NeedRule
 
     shown: Format = "json" if as_json else form
-    _check(apply, libvirt, plan, watch, shown, picture)
+    _check(apply or shares, libvirt, plan, watch, shown, picture)
     speed = float(parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth"))
     source = Source(
         files=snapshot or (),
@@ -151,7 +154,7 @@ def rebalance(
     def limits_of(instance: "Instance") -> "MoveLimits":
         return _limits(instance, at_once, per_host, speed)
 
-    def mover_of(state: "ClusterState") -> "Mover":
+    def mover_of(state: "ClusterState") -> "VirshMover":
         return _mover(state, migrate_option, parse_seconds(move_timeout, "--move-timeout"))
 
     if watch is not None:
@@ -174,6 +177,7 @@ def rebalance(
             times=times,
             mover=mover_of if apply else None,
             as_json=shown == "json",
+            shares=shares,
         ).run()
         return
     state = source.read()
@@ -190,7 +194,7 @@ def rebalance(
             on_improvement=lambda value: bar.update(task, description=f"minimum yield {value:.4f}"),
         )
     _write(state, found, save_plan, picture)
-    _show(state, found, budget, shown, mover_of(state) if apply else None, migrate_option or ())
+    _show(state, found, budget, shown, mover_of(state) if apply else None, shares, migrate_option or ())
 
 
 def _check(
@@ -198,7 +202,9 @@ def _check(
 ) -> None:
     """Raise InputError for options that do not go together, before anything is read."""
     if (apply or plan is not None) and libvirt is None:
-        raise InputError("--apply and --plan: only libvirt hosts can be told to move: give them with --libvirt")
+        raise InputError(
+            "--apply, --shares and --plan: only libvirt hosts can be told to move: give them with --libvirt"
+        )
     if watch is not None and (shown not in {"table", "json"} or picture is not None or plan is not None):
         raise InputError("--watch: goes with --format table or json, and without --picture and --plan")
     if apply and shown not in {"table", "json"}:
@@ -219,7 +225,7 @@ def _limits(instance: "Instance", at_once: int | None, per_host: int | None, spe
     return MoveLimits(at_once=at_once, per_node=per_host, bandwidth_bytes_per_s=speed if known else None)
 
 
-def _mover(state: "ClusterState", options: list[str] | None, timeout_s: float) -> "Mover":
+def _mover(state: "ClusterState", options: list[str] | None, timeout_s: float) -> "VirshMover":
     from dfrs.rebalancing.virsh_mover import OPTIONS, VirshMover
     from dfrs.workloads.clusters.virsh import Virsh
 
@@ -253,14 +259,15 @@ def _show(
     found: "Rebalancing",
     budget: "Budget",
     shown: Format,
-    mover: "Mover | None",
+    mover: "VirshMover | None",
+    shares: bool,
     options: "list[str] | tuple[str, ...]",
 ) -> None:
     """Show the result, and carry it out where there is a mover."""
     from dfrs.cli.rebalancing.running import apply_moves, raise_for
     from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing
     from dfrs.rebalancing.commands import command_lines
-    from dfrs.rebalancing.solve import migrations
+    from dfrs.rebalancing.solve import cpu_shares, migrations
 
     moves = [] if found.plan is None else migrations(state.instance, found.plan)
     if shown == "table":
@@ -271,6 +278,8 @@ def _show(
     execution = None
     if mover is not None and found.plan is not None:
         execution = apply_moves(moves, mover, quiet=shown == "json")
+        if shares and execution.complete:
+            mover.set_shares(cpu_shares(state.instance, found))
         if shown == "table":
             show_execution(execution)
     if shown == "json":
@@ -283,7 +292,7 @@ def _show(
         raise_for(execution)
 
 
-def _finish(state: "ClusterState", path: Path, mover: "Mover", shown: Format) -> None:
+def _finish(state: "ClusterState", path: Path, mover: "VirshMover", shown: Format) -> None:
     """Carry out what is left of a saved plan."""
     from dfrs.cli.rebalancing.running import apply_moves, raise_for
     from dfrs.cli.rebalancing.view import execution_document, show_execution
