@@ -46,12 +46,17 @@ if TYPE_CHECKING:
     )
     from dfrs.model.run import Penalty, Run
     from dfrs.placement.bounds import lp_bound, upper_bound
+    from dfrs.placement.budget import Budget
+    from dfrs.placement.plan import Plan, make_plan
+    from dfrs.placement.registry import Options
+    from dfrs.rebalancing.solve import Rebalancing, rebalance
     from dfrs.runs.metrics.schedule import summarize
     from dfrs.version import __version__ as __version__
 
 __all__ = [
     "Allocation",
     "Apart",
+    "Budget",
     "DfrsError",
     "Features",
     "Headroom",
@@ -64,10 +69,13 @@ __all__ = [
     "MoveLimits",
     "Never",
     "Only",
+    "Options",
     "Outcome",
     "Penalty",
     "Placement",
+    "Plan",
     "Policy",
+    "Rebalancing",
     "Requires",
     "Resource",
     "Rules",
@@ -85,8 +93,10 @@ __all__ = [
     "generate_services",
     "generate_virtual_clusters",
     "lp_bound",
+    "make_plan",
     "read_instance",
     "read_workload",
+    "rebalance",
     "simulate",
     "stretch_bound",
     "summarize",
@@ -105,6 +115,10 @@ _HOMES = {
     ),
     "dfrs.bounds.stretch": ("stretch_bound",),
     "dfrs.placement.bounds": ("lp_bound", "upper_bound"),
+    "dfrs.placement.budget": ("Budget",),
+    "dfrs.placement.plan": ("Plan", "make_plan"),
+    "dfrs.placement.registry": ("Options",),
+    "dfrs.rebalancing.solve": ("Rebalancing", "rebalance"),
     "dfrs.runs.metrics.schedule": ("summarize",),
     "dfrs.model.allocation": ("Allocation", "Outcome", "Status"),
     "dfrs.model.decisions": ("Placement", "Policy", "Snapshot", "Target", "Traits"),

@@ -5,12 +5,14 @@
 
 from dfrs.testing.cluster import InMemoryCluster, abandon, make_controller, until
 from dfrs.testing.in_memory import InMemoryHosts, InMemoryNode
+from dfrs.testing.movers import InMemoryMover
 from dfrs.testing.policies import SnapshotJob, build_snapshot, check_policy, check_target, random_workload
 from dfrs.testing.virtual_loop import VirtualExecutor, VirtualLoop, run_virtually
 
 __all__ = [
     "InMemoryCluster",
     "InMemoryHosts",
+    "InMemoryMover",
     "InMemoryNode",
     "SnapshotJob",
     "VirtualExecutor",

@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, cast
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
@@ -36,12 +36,12 @@ def read_instance(path: Path, nodes: int | None = None) -> Instance:
         document = _load(path)
         if nodes is not None:
             document["nodes"] = nodes
-    return build_instance(_validate(InstanceDocument, document, str(path)), str(path))
+    return build_instance(validate_document(InstanceDocument, document, str(path)), str(path))
 
 
 def read_placement(path: Path, instance: Instance, *, partial: bool = False) -> Ints:
     """(T,) node of each task from an allocation file; with `partial`, -1 for services the file does not name."""
-    document = _validate(AllocationDocument, _load(path), str(path))
+    document = validate_document(AllocationDocument, _load(path), str(path))
     if document.placement is None:
         raise InputError(f"{path}: placement = null: this allocation placed nothing")
     node_index = {name: n for n, name in enumerate(instance.nodes)}
@@ -74,7 +74,7 @@ def read_allocation(
     path: Path, instance_path: Path | None = None, nodes: int | None = None
 ) -> tuple[Instance, Allocation, float, str]:
     """(instance, allocation, bound, algorithm) of an allocation file; the instance is the one it names by default."""
-    document = _validate(AllocationDocument, _load(path), str(path))
+    document = validate_document(AllocationDocument, _load(path), str(path))
     if instance_path is None and document.instance is None:
         raise InputError(f"{path}: names no instance: give it with --instance")
     count = nodes if nodes is not None else document.nodes
@@ -301,7 +301,7 @@ def instance_csv(instance: Instance) -> str:
 
 
 def _csv_document(path: Path, nodes: int) -> dict[str, object]:
-    rows = list(csv.reader(_text(path).splitlines()))
+    rows = list(csv.reader(read_text(path).splitlines()))
     if not rows:
         raise InputError(f"{path}: the file is empty")
     header = [cell.strip() for cell in rows[0]]
@@ -345,7 +345,8 @@ def _number(value: str, where: str) -> float:
         raise InputError(f'{where} = "{value}": must be a number') from None
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file of UTF-8 that is not too large. Raises InputError."""
     try:
         size = path.stat().st_size
         if size > LARGEST_FILE_BYTES:
@@ -357,8 +358,8 @@ def _text(path: Path) -> str:
         raise InputError(f"{path}: byte {error.start}: not UTF-8 text") from None
 
 
-def _load(path: Path) -> dict[str, object]:
-    """The JSON object of a file; refuses duplicate keys, which JSON readers silently drop."""
+def read_json(path: Path) -> object:
+    """The value of a JSON file; refuses duplicate keys, which JSON readers silently drop. Raises InputError."""
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(items)
@@ -368,19 +369,24 @@ def _load(path: Path) -> dict[str, object]:
             raise InputError(f'{path}: key "{twice}" stands twice in one object')
         return result
 
-    text = _text(path)
+    text = read_text(path)
     try:
-        document = json.loads(text, object_pairs_hook=pairs)
+        return json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
-        raise InputError(f"{path}: not an instance: nested too deeply") from None
+        raise InputError(f"{path}: nested too deeply") from None
+
+
+def _load(path: Path) -> dict[str, object]:
+    document = read_json(path)
     if not isinstance(document, dict):
         raise InputError(f"{path}: must be a JSON object")
-    return document
+    return cast("dict[str, object]", document)
 
 
-def _validate(model: type[D], document: Mapping[str, object], source: str) -> D:
+def validate_document(model: type[D], document: Mapping[str, object], source: str) -> D:
+    """The document as `model`. Raises InputError: one line for the first thing wrong, and how many more there are."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -388,7 +394,6 @@ def _validate(model: type[D], document: Mapping[str, object], source: str) -> D:
 
 
 def _refuse(error: ValidationError, document: Mapping[str, object], source: str) -> NoReturn:
-    """One line for the first thing wrong, and how many more there are."""
     # `nodes` is tried as a number and as a list: speak only of the branch that matches what was given.
     other = "constrained-int" if isinstance(document.get("nodes"), list) else "list["
     problems = [

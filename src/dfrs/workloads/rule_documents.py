@@ -147,3 +147,12 @@ class MoveLimitsDocument(_Document):
     link_level: Name | None = None
     bandwidth_bytes_per_s: Positive | None = None
     latency_s: Amount = 0.0
+
+
+class RulesDocument(_Document):
+    """Rules in a file of their own, for a snapshot of a cluster that has none."""
+
+    format: Literal["dfrs-rules/1"]
+    rules: list[RuleDocument] = []
+    headroom: HeadroomDocument | None = None
+    move_limits: MoveLimitsDocument | None = None

@@ -11,10 +11,10 @@ from dfrs.model.move_limits import MoveLimits
 from dfrs.model.rule_scope import Scope
 from dfrs.model.rules import RULES, Headroom, Rule, Rules
 from dfrs.workloads.documents import InstanceDocument
-from dfrs.workloads.rule_documents import OvercommitDocument
+from dfrs.workloads.rule_documents import OvercommitDocument, RulesDocument
 
 
-def rules_of(document: InstanceDocument, source: str) -> Rules | None:
+def rules_of(document: InstanceDocument | RulesDocument, source: str) -> Rules | None:
     """The rules of a document, or None where it has none. Raises InputError naming the rule."""
     if not document.rules and document.headroom is None:
         return None
@@ -28,7 +28,7 @@ def rules_of(document: InstanceDocument, source: str) -> Rules | None:
     return Rules(rules, headroom)
 
 
-def move_limits_of(document: InstanceDocument, source: str) -> MoveLimits | None:
+def move_limits_of(document: InstanceDocument | RulesDocument, source: str) -> MoveLimits | None:
     """The limits on moves of a document. Raises InputError."""
     if document.move_limits is None:
         return None

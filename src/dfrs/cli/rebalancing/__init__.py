@@ -1,0 +1,1 @@
+"""What `dfrs rebalance` is made of: where snapshots come from, how results look, how plans are carried out."""

@@ -1,0 +1,129 @@
+"""`dfrs rebalance --apply` and `--watch`: carry a plan out on libvirt hosts, once or again and again."""
+
+import signal
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import typer
+
+from dfrs.cli.console import err, out, print_json
+from dfrs.cli.quantities import show_seconds
+from dfrs.model.errors import DfrsError
+from dfrs.rebalancing.mover import Execution, Migration, Mover, Stop, carry_out
+from dfrs.rebalancing.solve import cpu_shares, migrations
+
+if TYPE_CHECKING:
+    from dfrs.placement.budget import Budget
+    from dfrs.rebalancing.virsh_mover import VirshMover
+    from dfrs.rebalancing.watch import Watcher
+    from dfrs.workloads.clusters.state import ClusterState
+
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def apply_moves(moves: Sequence[Migration], mover: Mover, *, quiet: bool) -> Execution:
+    """Carry moves out, with a line for each on standard output unless `quiet`.
+
+    Ctrl-C begins nothing more and waits for what runs; once more, it is aborted.
+    """
+    begun: dict[Migration, float] = {}
+
+    def told(what: str, move: Migration, why: str) -> None:
+        if what == "begins":
+            begun[move] = time.monotonic()
+        if quiet or what == "begins":
+            return
+        took = f" in {show_seconds(time.monotonic() - begun[move])}" if move in begun else ""
+        words = {"done": f"moved{took}", "skipped": "is there already", "failed": f"failed{took}: {why}"}
+        out.print(f"{move.machine}: {move.source} to {move.target}: {words[what]}", markup=False, soft_wrap=True)
+
+    stop = Stop()
+    with _interrupts(stop):
+        return carry_out(moves, mover, stop=stop, told=told)
+
+
+@contextmanager
+def _interrupts(stop: Stop) -> Generator[None]:
+    def asked(_number: int, _frame: FrameType | None) -> None:
+        if stop.ask() == 1:
+            err.print("waiting for the migrations that run; Ctrl-C again aborts them", style="yellow")
+        else:
+            err.print("aborting the migrations that run", style="yellow")
+
+    before = signal.signal(signal.SIGINT, asked)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def raise_for(execution: Execution) -> None:
+    """End with the status of a failure where an execution did not complete."""
+    if not execution.complete:
+        raise typer.Exit(INTERRUPTED if execution.failure == "interrupted" else FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Looks at a cluster again and again, and acts where it pays."""
+
+    read: "Callable[[], ClusterState]"
+    watcher: "Watcher"
+    budget: "Budget"
+    every_s: float
+    times: int | None
+    """How often; None: until interrupted."""
+    mover: "Callable[[ClusterState], VirshMover] | None"
+    """Without one, plans are only shown."""
+    as_json: bool
+    shares: bool = False
+    """Whether CPU shares are set after moves."""
+
+    def run(self) -> None:
+        """Look, decide, act, wait. A look that fails is told and does not end it. Raises typer.Exit after Ctrl-C."""
+        looked = 0
+        while self.times is None or looked < self.times:
+            began = time.monotonic()
+            try:
+                self._look()
+            except DfrsError as error:
+                if looked == 0:
+                    raise
+                err.print(f"dfrs: {error}", markup=False, soft_wrap=True)
+            looked += 1
+            if self.times is None or looked < self.times:
+                time.sleep(max(0.0, began + self.every_s - time.monotonic()))
+
+    def _look(self) -> None:
+        from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing
+
+        state = self.read()
+        verdict = self.watcher.decide(state.instance, state.present, time.monotonic())
+        found = verdict.rebalancing
+        if not self.as_json:
+            now = "requirements do not fit" if verdict.now_yield is None else f"minimum yield {verdict.now_yield:.4f}"
+            at = time.strftime("%H:%M:%S")
+            out.print(f"{at} {verdict.kind}: {now}; {verdict.why}", markup=False, soft_wrap=True)
+            if found is not None:
+                show_rebalancing(state, found, self.budget, title=False)
+        execution = None
+        if self.mover is not None and found is not None and found.plan is not None:
+            mover = self.mover(state)
+            execution = apply_moves(migrations(state.instance, found.plan), mover, quiet=self.as_json)
+            if self.shares and execution.complete:
+                mover.set_shares(cpu_shares(state.instance, found))
+        if self.as_json:
+            document: dict[str, object] = {"time": time.time(), "kind": verdict.kind, "why": verdict.why}
+            document |= {"minimum_yield_now": verdict.now_yield}
+            if found is not None:
+                document["rebalancing"] = rebalancing_document(state, found, self.budget, execution)
+            print_json(document)
+        elif execution is not None:
+            show_execution(execution)
+        if execution is not None and execution.failure == "interrupted":
+            raise typer.Exit(INTERRUPTED)

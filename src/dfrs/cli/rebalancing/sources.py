@@ -1,0 +1,173 @@
+"""Where `dfrs rebalance` gets its snapshot from: files, libvirt hosts, or a running dfrs cluster."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dfrs.model.errors import InfeasibleError, InputError
+from dfrs.model.instance import Instance
+from dfrs.model.resources import Kind, Resource
+from dfrs.model.rule_scope import MaskPart
+from dfrs.model.rules import Maintenance, Never, Rule, Rules
+from dfrs.workloads.clusters.document import add_rules_file
+from dfrs.workloads.clusters.libvirt import read_libvirt
+from dfrs.workloads.clusters.reading import read_cluster
+from dfrs.workloads.clusters.sheets import has_machines, host_rows, read_tables
+from dfrs.workloads.clusters.state import ClusterState, Host, NeedRule
+from dfrs.workloads.clusters.virsh import Virsh, split_uris
+
+if TYPE_CHECKING:
+    from dfrs.live.client import Client
+    from dfrs.live.protocol.resources import ClusterSnapshot, Job, Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What the command line says about the snapshot."""
+
+    files: Sequence[Path]
+    libvirt: str | None
+    sample_s: float
+    connect: "Callable[[], AbstractContextManager[Client]] | None"
+    """To a running dfrs cluster, where that is the source."""
+    need: NeedRule
+    rules: Path | None
+    maintenance: Sequence[str]
+
+    def __post_init__(self) -> None:
+        given = [
+            name
+            for name, there in (
+                ("SNAPSHOT", bool(self.files) and self.libvirt is None),
+                ("--libvirt", self.libvirt is not None),
+                ("--live", self.connect is not None),
+            )
+            if there
+        ]
+        if len(given) != 1:
+            named = " and ".join(given) if given else "none of them"
+            raise InputError(f"SNAPSHOT, --libvirt and --live: give one of them: {named} was given")
+
+    def read(self) -> ClusterState:
+        """The cluster now, under the rules. Raises InputError; DfrsError where a host or controller does not answer."""
+        if self.connect is not None:
+            with self.connect() as client:
+                state = live_state(client.snapshot(), self.need)
+        elif self.libvirt is not None:
+            hosts = [Virsh(uri) for uri in split_uris(self.libvirt)]
+            state = read_libvirt(hosts, self.need, sample_s=self.sample_s, sizes=self._sizes())
+        else:
+            state = read_cluster(self.files, self.need)
+        return constrained(state, self.rules, self.maintenance)
+
+    def _sizes(self) -> dict[str, Host]:
+        """Sizes of hosts that files give beside --libvirt."""
+        tables = [table for path in self.files for table in read_tables(path)]
+        for table in tables:
+            if has_machines(table):
+                raise InputError(f"{table.source}: machines: beside --libvirt a file may have hosts only")
+        return {host.name: host for table in tables for host in host_rows(table)}
+
+
+def constrained(state: ClusterState, rules: Path | None, maintenance: Sequence[str]) -> ClusterState:
+    """The state with more rules: those of a file, and hosts that are to be empty.
+
+    Raises InputError for names that do not exist, InfeasibleError where a machine may be nowhere.
+    """
+    instance = state.instance
+    for host in maintenance:
+        if host not in instance.nodes:
+            known = ", ".join(instance.nodes[:8]) + (", ..." if len(instance.nodes) > 8 else "")
+            raise InputError(f'--maintenance "{host}": must be a host of the snapshot: {known}')
+    if maintenance:
+        own = instance.rules or Rules()
+        instance = replace(instance, rules=replace(own, rules=(*own.rules, Maintenance(nodes=tuple(maintenance)))))
+    if rules is not None:
+        instance = add_rules_file(instance, rules)
+    if instance.rules is not None:
+        allowed = instance.rules.arrays.allowed[instance.rules.arrays.kind_of].any(axis=1)
+        if not allowed.all():
+            i = int(np.argmin(allowed))
+            name = instance.services[int(instance.service_of[i])]
+            binding = "; ".join(_restricting(instance.rules, i))
+            raise InfeasibleError(f'"{name}" may be on no host: relax one of the rules: {binding}')
+    return replace(state, instance=instance)
+
+
+def _restricting(rules: Rules, i: int) -> list[str]:
+    """The rules that keep task `i` from some host."""
+    return [
+        str(rule)
+        for rule, parts in zip(rules.rules, rules.parts, strict=True)
+        if any(isinstance(p, MaskPart) and i in p.tasks and not p.allowed.all() for p in parts)
+    ]
+
+
+def live_state(snapshot: "ClusterSnapshot", need: NeedRule) -> ClusterState:
+    """The state of a running dfrs cluster: its nodes, and its jobs that run, with a yield for all tasks of a job.
+
+    `used` is the need as the cluster estimates it or as it was declared; `allocated` is what was declared, if it was.
+    Raises InputError where nothing runs.
+    """
+    from dfrs.live.protocol.resources import JobState, NodeState
+
+    states = {NodeState.UP: "", NodeState.DRAINING: "draining", NodeState.UNHEALTHY: "unhealthy"}
+    nodes = [node for node in snapshot.nodes if node.state in states]
+    number = {node.name: n for n, node in enumerate(nodes)}
+    there = (JobState.STARTING, JobState.RUNNING)
+    jobs = [j for j in snapshot.jobs if j.state in there and j.nodes and all(n in number for n in j.nodes)]
+    jobs.sort(key=lambda j: j.id)
+    if not nodes or not jobs:
+        raise InputError("--live: no job runs on the cluster: nothing to move")
+    instance, present = _instance_of(nodes, jobs, number, need)
+    waiting = sum(job.state in {JobState.WAITING, JobState.PAUSED} for job in snapshot.jobs)
+    notes = [f"{waiting} jobs wait or are paused: left out"] if waiting else []
+    return ClusterState(instance=instance, present=present, source="live cluster", notes=tuple(notes))
+
+
+def _instance_of(
+    nodes: "Sequence[Node]", jobs: "Sequence[Job]", number: dict[str, int], need: NeedRule
+) -> tuple[Instance, np.ndarray]:
+    cores, memory = max(node.cpus for node in nodes), float(max(node.memory_bytes for node in nodes))
+    per_task = [
+        job.cpu_cores if need.by == "allocated" and job.cpu_cores is not None else job.need_cores for job in jobs
+    ]
+    of = np.repeat(np.arange(len(jobs)), [len(job.nodes) for job in jobs])
+    present = np.array([number[name] for job in jobs for name in job.nodes], dtype=np.int64)
+    rows = np.array([[job.memory_bytes / memory, c / cores] for job, c in zip(jobs, per_task, strict=True)])
+    names = tuple(f"job {job.id}" for job in jobs)
+    instance = Instance(
+        name="live cluster",
+        resources=(
+            Resource(name="memory", kind=Kind.RIGID, bytes_per_node=memory),
+            Resource(name="cpu", kind=Kind.FLUID),
+        ),
+        nodes=tuple(node.name for node in nodes),
+        capacity=np.array([[node.memory_bytes / memory, node.cpus / cores] for node in nodes]),
+        services=names,
+        minimum_yield=np.array([job.minimum_yield for job in jobs]),
+        service_of=of,
+        need=rows[of],
+        rigid=np.tile([True, False], (len(of), 1)),
+        move_cost=np.ones(len(of)),
+    )
+    closed = _closed(nodes, instance, present)
+    return (replace(instance, rules=Rules(closed)) if closed else instance), present
+
+
+def _closed(nodes: "Sequence[Node]", instance: Instance, present: np.ndarray) -> list[Rule]:
+    """Nodes that keep what they have and get nothing more."""
+    from dfrs.live.protocol.resources import NodeState
+    from dfrs.rebalancing.watch import task_names
+
+    names = task_names(instance)
+    rules: list[Rule] = []
+    for n, node in enumerate(nodes):
+        others = [name for name, where in zip(names, present.tolist(), strict=True) if where != n]
+        if node.state != NodeState.UP and others:
+            rules.append(Never(services=others, nodes=[node.name], name=f"{node.name} is {node.state.value}"))
+    return rules

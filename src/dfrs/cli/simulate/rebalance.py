@@ -1,0 +1,311 @@
+"""`dfrs rebalance`: from a snapshot of a cluster to a better placement, as an ordered plan that can be carried out."""
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.extras import require
+from dfrs.cli.live.cluster import Authority, Server, TokenFile, connected
+from dfrs.cli.quantities import parse_bytes, parse_seconds
+from dfrs.cli.verbs import ALLOCATE, Verb
+from dfrs.model.errors import InputError
+from dfrs.model.writing import write_text
+
+if TYPE_CHECKING:
+    from dfrs.model.instance import Instance
+    from dfrs.model.move_limits import MoveLimits
+    from dfrs.placement.budget import Budget
+    from dfrs.rebalancing.solve import Rebalancing
+    from dfrs.rebalancing.virsh_mover import VirshMover
+    from dfrs.workloads.clusters.state import ClusterState
+
+NO_SOLUTION = 3
+
+Need = Literal["used", "allocated"]
+Format = Literal["table", "json", "virsh", "proxmox", "openstack"]
+
+SNAPSHOT, BUDGET, SHOW, DO, WATCH = "The cluster", "How much may move, and how", "What to show", "Do it", "Watch it"
+
+
+def rebalance(
+    snapshot: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Files: dfrs-cluster/1, CSV, Proxmox or OpenStack JSON.", show_default=False),
+    ] = None,
+    libvirt: Annotated[
+        str | None, typer.Option(help="Ask these libvirt hosts: URIs with commas between.", rich_help_panel=SNAPSHOT)
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Ask a running dfrs cluster.", rich_help_panel=SNAPSHOT)] = False,
+    need: Annotated[
+        Need, typer.Option(help="CPU that a machine needs: what it uses, or its CPUs.", rich_help_panel=SNAPSHOT)
+    ] = "used",
+    margin: Annotated[
+        float, typer.Option(help="Percent on top of what is used.", rich_help_panel=SNAPSHOT, min=0.0)
+    ] = 20.0,
+    sample: Annotated[str, typer.Option(help="How long libvirt hosts are measured.", rich_help_panel=SNAPSHOT)] = "2s",
+    rules: Annotated[Path | None, typer.Option(help="File of rules, dfrs-rules/1.", rich_help_panel=SNAPSHOT)] = None,
+    maintenance: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="Empty this host. Repeatable.", rich_help_panel=SNAPSHOT)
+    ] = None,
+    budget_moves: Annotated[
+        float | None, typer.Option(help="Most machines that may move.", rich_help_panel=BUDGET, min=0.0)
+    ] = None,
+    budget_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Most memory that may be copied.", rich_help_panel=BUDGET)
+    ] = None,
+    budget_cost: Annotated[
+        float | None, typer.Option(help="Most cost that moves may have.", rich_help_panel=BUDGET, min=0.0)
+    ] = None,
+    budget_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Most time of all moves added up.", rich_help_panel=BUDGET)
+    ] = None,
+    bandwidth: Annotated[
+        str, typer.Option(metavar="SIZE", help="Copied in a second by one move.", rich_help_panel=BUDGET)
+    ] = "1G",
+    at_once: Annotated[int | None, typer.Option(help="Most moves at once.", rich_help_panel=BUDGET, min=1)] = None,
+    per_host: Annotated[
+        int | None, typer.Option(help="Most moves at once from or to a host.", rich_help_panel=BUDGET, min=1)
+    ] = 2,
+    time_limit: Annotated[float, typer.Option(help="Seconds for the search.", rich_help_panel=BUDGET)] = 2.0,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds of search instead: repeats to the bit.", rich_help_panel=BUDGET, min=1)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed where chance plays.", rich_help_panel=BUDGET, min=0)] = 0,
+    form: Annotated[
+        Format, typer.Option("--format", help="A table, JSON, or commands of a tool.", rich_help_panel=SHOW)
+    ] = "table",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=SHOW)] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw before and after: .png, .svg or .pdf.", rich_help_panel=SHOW)
+    ] = None,
+    save_plan: Annotated[Path | None, typer.Option(help="Write the plan, dfrs-plan/1.", rich_help_panel=SHOW)] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply/--dry-run", help="Carry the plan out (--libvirt only).", rich_help_panel=DO)
+    ] = False,
+    shares: Annotated[
+        bool, typer.Option("--shares", help="Then give CPU shares in proportion to needs.", rich_help_panel=DO)
+    ] = False,
+    plan: Annotated[
+        Path | None, typer.Option(help="Carry this saved plan out, or the rest of it.", rich_help_panel=DO)
+    ] = None,
+    migrate_option: Annotated[
+        list[str] | None,
+        typer.Option(help="For virsh migrate, instead of --live; {host}: the target.", rich_help_panel=DO),
+    ] = None,
+    move_timeout: Annotated[str, typer.Option(help="A migration that lasts longer failed.", rich_help_panel=DO)] = "1h",
+    watch: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Look again after this time, and again.", rich_help_panel=WATCH)
+    ] = None,
+    times: Annotated[int | None, typer.Option(help="Look so often.", rich_help_panel=WATCH, min=1)] = None,
+    least_gain: Annotated[
+        float, typer.Option(help="Minimum yield that a change must gain.", rich_help_panel=WATCH)
+    ] = 0.05,
+    price: Annotated[float, typer.Option(help="And for each of its moves.", rich_help_panel=WATCH)] = 0.01,
+    hold_off: Annotated[str, typer.Option(help="A machine that moved stays so long.", rich_help_panel=WATCH)] = "1h",
+    window: Annotated[int, typer.Option(help="Samples of demand that count.", rich_help_panel=WATCH, min=1)] = 6,
+    percentile: Annotated[float, typer.Option(help="Of them, what is needed.", rich_help_panel=WATCH)] = 90.0,
+    server: Server = None,
+    token_file: TokenFile = None,
+    ca: Authority = None,
+) -> None:
+    """Rebalance a running cluster: which machines should move where, in which order, and how good that is.
+
+    Reads a snapshot, searches for the placement with the highest minimum yield within the budget, and shows the moves
+    in an order in which each fits. Nothing is moved without --apply. Exit status 3 if no feasible placement was found.
+
+    Examples:
+
+        dfrs rebalance hosts.csv machines.csv --budget-moves 3
+
+        dfrs rebalance proxmox.json --maintenance pve2 --format proxmox
+
+        dfrs rebalance --libvirt qemu+ssh://h1/system,qemu+ssh://h2/system --budget-bytes 64G --apply
+    """
+    from dfrs.cli.rebalancing.sources import Source
+    from dfrs.placement.budget import Budget
+    from dfrs.rebalancing.solve import rebalance as solve
+    from dfrs.workloads.clusters.state import NeedRule
+
+    shown: Format = "json" if as_json else form
+    _check(apply or shares, libvirt, plan, watch, shown, picture)
+    speed = float(parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth"))
+    source = Source(
+        files=snapshot or (),
+        libvirt=libvirt,
+        sample_s=parse_seconds(sample, "--sample"),
+        connect=functools.partial(connected, server, token_file, ca) if live else None,
+        need=NeedRule(by=need, margin=margin / 100.0),
+        rules=rules,
+        maintenance=maintenance or (),
+    )
+    budget = Budget(
+        moves=budget_moves,
+        bytes=None if budget_bytes is None else float(parse_bytes(budget_bytes, "--budget-bytes")),
+        cost=budget_cost,
+        seconds=None if budget_time is None else parse_seconds(budget_time, "--budget-time"),
+        bandwidth_bytes_per_s=speed,
+    )
+
+    search = functools.partial(solve, time_limit_s=time_limit, rounds=rounds, seed=seed)
+
+    def limits_of(instance: "Instance") -> "MoveLimits":
+        return _limits(instance, at_once, per_host, speed)
+
+    def mover_of(state: "ClusterState") -> "VirshMover":
+        return _mover(state, migrate_option, parse_seconds(move_timeout, "--move-timeout"))
+
+    if watch is not None:
+        from dfrs.cli.rebalancing.running import Watch
+        from dfrs.rebalancing.watch import Watcher, WatchSettings
+
+        settings = WatchSettings(
+            window=window,
+            percentile=percentile,
+            least_gain=least_gain,
+            price=price,
+            hold_off_s=parse_seconds(hold_off, "--hold-off"),
+            budget=budget,
+        )
+        Watch(
+            read=source.read,
+            watcher=Watcher(settings, lambda i, p, b: search(i, p, budget=b, limits=limits_of(i))),
+            budget=budget,
+            every_s=parse_seconds(watch, "--watch"),
+            times=times,
+            mover=mover_of if apply else None,
+            as_json=shown == "json",
+            shares=shares,
+        ).run()
+        return
+    state = source.read()
+    if plan is not None:
+        _finish(state, plan, mover_of(state), shown)
+        return
+    with progress(1) as (bar, task):
+        bar.update(task, description="searching")
+        found = search(
+            state.instance,
+            state.present,
+            budget=budget,
+            limits=limits_of(state.instance),
+            on_improvement=lambda value: bar.update(task, description=f"minimum yield {value:.4f}"),
+        )
+    _write(state, found, save_plan, picture)
+    _show(state, found, budget, shown, mover_of(state) if apply else None, shares, migrate_option or ())
+
+
+def _check(
+    apply: bool, libvirt: str | None, plan: Path | None, watch: str | None, shown: Format, picture: Path | None
+) -> None:
+    """Raise InputError for options that do not go together, before anything is read."""
+    if (apply or plan is not None) and libvirt is None:
+        raise InputError(
+            "--apply, --shares and --plan: only libvirt hosts can be told to move: give them with --libvirt"
+        )
+    if watch is not None and (shown not in {"table", "json"} or picture is not None or plan is not None):
+        raise InputError("--watch: goes with --format table or json, and without --picture and --plan")
+    if apply and shown not in {"table", "json"}:
+        raise InputError(f"--apply: goes with --format table or json, not {shown}")
+    if picture is not None:
+        if picture.suffix.lower() not in {".png", ".svg", ".pdf"}:
+            raise InputError(f"{picture}: the ending must be .png or .svg or .pdf")
+        require("plot")
+
+
+def _limits(instance: "Instance", at_once: int | None, per_host: int | None, speed: float) -> "MoveLimits":
+    """The snapshot's own limits, or those of the command line."""
+    from dfrs.model.move_limits import MoveLimits
+
+    if instance.move_limits is not None:
+        return instance.move_limits
+    known = instance.task_bytes is not None
+    return MoveLimits(at_once=at_once, per_node=per_host, bandwidth_bytes_per_s=speed if known else None)
+
+
+def _mover(state: "ClusterState", options: list[str] | None, timeout_s: float) -> "VirshMover":
+    from dfrs.rebalancing.virsh_mover import OPTIONS, VirshMover
+    from dfrs.workloads.clusters.virsh import Virsh
+
+    hosts = {host.name: Virsh(host.address) for host in state.hosts}
+    return VirshMover(hosts=hosts, options=tuple(options) if options else OPTIONS, timeout_s=timeout_s)
+
+
+def _write(state: "ClusterState", found: "Rebalancing", save_plan: Path | None, picture: Path | None) -> None:
+    if found.plan is None:
+        return
+    if save_plan is not None:
+        import json
+
+        from dfrs.placement.plan_document import plan_document
+
+        write_text(save_plan, json.dumps(plan_document(found.plan, state.instance), indent=1) + "\n")
+        err.print(f"{save_plan}: plan", markup=False, style="dim")
+    if picture is not None:
+        from dfrs.report.rebalancing import draw_rebalancing
+
+        ended = sorted(found.plan.steps, key=lambda move: move.end_s)
+        way = [found.plan.minimum_yield_before, *(move.minimum_yield_after for move in ended)]
+        title = f"{found.moves} of {len(state.instance.need)} machines move"
+        bound = found.outcome.bound
+        draw_rebalancing(state.instance, state.present, found.plan.final, way, bound, title, picture)
+        err.print(f"{picture}: picture", markup=False, style="dim")
+
+
+def _show(
+    state: "ClusterState",
+    found: "Rebalancing",
+    budget: "Budget",
+    shown: Format,
+    mover: "VirshMover | None",
+    shares: bool,
+    options: "list[str] | tuple[str, ...]",
+) -> None:
+    """Show the result, and carry it out where there is a mover."""
+    from dfrs.cli.rebalancing.running import apply_moves, raise_for
+    from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing
+    from dfrs.rebalancing.commands import command_lines
+    from dfrs.rebalancing.solve import cpu_shares, migrations
+
+    moves = [] if found.plan is None else migrations(state.instance, found.plan)
+    if shown == "table":
+        show_rebalancing(state, found, budget)
+    elif shown != "json" and found.plan is not None:
+        for line in command_lines(moves, state, shown, options):
+            out.print(line, markup=False, soft_wrap=True)
+    execution = None
+    if mover is not None and found.plan is not None:
+        execution = apply_moves(moves, mover, quiet=shown == "json")
+        if shares and execution.complete:
+            mover.set_shares(cpu_shares(state.instance, found))
+        if shown == "table":
+            show_execution(execution)
+    if shown == "json":
+        print_json(rebalancing_document(state, found, budget, execution))
+    if found.plan is None:
+        reason = found.outcome.details.get("reason", "no placement found")
+        err.print(f"dfrs: {reason}", markup=False, soft_wrap=True)
+        raise typer.Exit(NO_SOLUTION)
+    if execution is not None:
+        raise_for(execution)
+
+
+def _finish(state: "ClusterState", path: Path, mover: "VirshMover", shown: Format) -> None:
+    """Carry out what is left of a saved plan."""
+    from dfrs.cli.rebalancing.running import apply_moves, raise_for
+    from dfrs.cli.rebalancing.view import execution_document, show_execution
+    from dfrs.placement.plan_document import read_plan
+    from dfrs.rebalancing.solve import migrations
+
+    moves = migrations(state.instance, read_plan(path, state.instance))
+    execution = apply_moves(moves, mover, quiet=shown == "json")
+    if shown == "json":
+        print_json(execution_document(execution))
+    else:
+        show_execution(execution)
+    raise_for(execution)
+
+
+VERBS = (Verb(rebalance, ALLOCATE, 15),)

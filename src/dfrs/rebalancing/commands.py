@@ -1,0 +1,57 @@
+"""A plan as commands of the tools that run the machines, to be read, and run by hand or by a shell."""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+from dfrs.rebalancing.mover import Migration
+from dfrs.workloads.clusters.state import ClusterState
+
+Tool = Literal["virsh", "proxmox", "openstack"]
+TOOLS: tuple[Tool, ...] = ("virsh", "proxmox", "openstack")
+
+
+def command_lines(
+    moves: Sequence[Migration], state: ClusterState, tool: Tool, options: Sequence[str] = ()
+) -> list[str]:
+    """A shell script that stops at the first failure: a line for each move, in an order that is always possible.
+
+    Moves that may run side by side are one below the other; `options` go to each command.
+    """
+    # libvirt knows domains by name; what another tool calls them is not its.
+    id_of = {} if tool == "virsh" else {m.name: m.id or m.name for m in state.machines}
+    address_of = {h.name: h.address for h in state.hosts}
+    make = _MAKERS[tool]
+    lines = ["#!/bin/sh", "set -eu"]
+    for k, move in enumerate(in_order(moves), start=1):
+        lines.append(f"# {k}: {move.machine}: {move.source} to {move.target}")
+        words = make(move, id_of.get(move.machine, move.machine), address_of, options)
+        lines.append(shlex.join(words))
+    return lines
+
+
+def in_order(moves: Iterable[Migration]) -> list[Migration]:
+    """Moves one after another, such that each begins after all that must have ended before it."""
+    # Whoever ends first goes first: all that end before another begins come before it.
+    return sorted(moves, key=lambda m: (m.start_s, m.end_s))
+
+
+def _virsh(move: Migration, name: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
+    source, target = (address.get(h) or f"qemu+ssh://{h}/system" for h in (move.source, move.target))
+    given = [option.replace("{host}", move.target) for option in options] or ["--live"]
+    return ["virsh", "-c", source, "migrate", *given, name, target]
+
+
+def _proxmox(move: Migration, vmid: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
+    return ["ssh", address.get(move.source) or move.source, "qm", "migrate", vmid, move.target, "--online", *options]
+
+
+def _openstack(move: Migration, server: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
+    return ["openstack", "server", "migrate", "--live-migration", "--host", move.target, "--wait", *options, server]
+
+
+_MAKERS: Mapping[Tool, Callable[[Migration, str, Mapping[str, str], Sequence[str]], list[str]]] = {
+    "virsh": _virsh,
+    "proxmox": _proxmox,
+    "openstack": _openstack,
+}

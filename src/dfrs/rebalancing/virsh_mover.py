@@ -1,0 +1,76 @@
+"""Live migration by `virsh migrate`."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from dfrs.rebalancing.mover import Migration, MigrationError
+from dfrs.workloads.clusters.virsh import Virsh, VirshError, last_line
+
+OPTIONS = ("--live",)
+TIMEOUT_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirshMover:
+    """Moves domains between libvirt hosts, named as the snapshot names them.
+
+    `options` go to `virsh migrate`; {host} in them is the target's name. With `--p2p` among them the source's daemon
+    connects to the target, by the target's URI as given here; otherwise virsh connects to both.
+    """
+
+    hosts: Mapping[str, Virsh]
+    options: Sequence[str] = OPTIONS
+    timeout_s: float = TIMEOUT_S
+
+    def where(self) -> Mapping[str, str]:
+        """The host of each active domain. Raises VirshError."""
+        with ThreadPoolExecutor(max_workers=max(1, len(self.hosts))) as pool:
+            lists = pool.map(_active, self.hosts.values())
+            found = dict(zip(self.hosts, lists, strict=True))
+        return {name.strip(): host for host, text in found.items() for name in text.splitlines() if name.strip()}
+
+    def move(self, move: Migration, /) -> None:
+        """Migrate a domain and wait for it. Raises MigrationError."""
+        source, target = self.hosts[move.source], self.hosts[move.target]
+        # A persistent domain keeps being so where it goes, and is not left defined where it was.
+        kept = ("--persistent", "--undefinesource") if self._persistent(source, move.machine) else ()
+        options = [option.replace("{host}", move.target) for option in self.options]
+        extra = [option for option in kept if option not in options]
+        with source.start("migrate", *options, *extra, move.machine, target.uri) as child:
+            try:
+                _, errors = child.communicate(timeout=self.timeout_s)
+            except subprocess.TimeoutExpired:
+                self.abort(move)
+                _, errors = child.communicate()
+                raise MigrationError(f"not done within {self.timeout_s:g} s: {last_line(errors)}") from None
+        if child.returncode != 0:
+            raise MigrationError(last_line(errors))
+
+    def abort(self, move: Migration, /) -> None:
+        """Abort the migration of a domain: it goes on where it was."""
+        try:
+            self.hosts[move.source]("domjobabort", move.machine)
+        except VirshError:
+            # It ended in this moment, or its host is gone; who waits for it learns which.
+            return
+
+    def set_shares(self, shares: Mapping[str, int]) -> None:
+        """Give domains weights in the sharing of their host's CPU. Raises VirshError.
+
+        Of domains that are on none of the hosts any more nothing is said.
+        """
+        here = self.where()
+        for name, weight in shares.items():
+            if name in here:
+                self.hosts[here[name]]("schedinfo", name, "--live", "--set", f"cpu_shares={weight}")
+
+    @staticmethod
+    def _persistent(source: Virsh, machine: str) -> bool:
+        lines = source("dominfo", machine).splitlines()
+        return any(line.replace(" ", "") == "Persistent:yes" for line in lines)
+
+
+def _active(virsh: Virsh) -> str:
+    return virsh("list", "--name")

@@ -1,0 +1,133 @@
+"""libvirt hosts, asked by `virsh`: what they are, what runs there, and how much CPU that asks for.
+
+The CPU of a domain is measured between two samples of `domstats`: the time that it ran, and the time that its virtual
+CPUs were ready and waited for one. Together they are what it would have used alone, also on an overloaded host.
+"""
+
+import re
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from dfrs.workloads.clusters.state import ClusterState, Host, Machine, NeedRule, cluster_state
+from dfrs.workloads.clusters.virsh import Virsh, VirshError
+
+SAMPLE_S = 2.0
+RUNNING, PAUSED = "1", "3"
+
+Stats = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """What one host said: itself, its domains' statistics at two times, and their XML."""
+
+    virsh: Virsh
+    name: str
+    node_info: str
+    first: Stats
+    second: Stats
+    elapsed_s: float
+    xml: Mapping[str, str]
+
+
+def read_libvirt(
+    hosts: Sequence[Virsh], need: NeedRule, *, sample_s: float = SAMPLE_S, sizes: Mapping[str, Host] | None = None
+) -> ClusterState:
+    """The cluster of these hosts, measured for `sample_s` seconds on all of them at once.
+
+    `sizes`: hosts of which not all is for machines, by name: their cores and memory replace what virsh says.
+    Raises VirshError where a host does not answer.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
+        samples = list(pool.map(_sample, hosts, [sample_s] * len(hosts)))
+    found = [host_of(s) for s in samples]
+    given = sizes or {}
+    found = [
+        replace(h, cores=given[h.name].cores, memory_bytes=given[h.name].memory_bytes, labels=given[h.name].labels)
+        if h.name in given
+        else h
+        for h in found
+    ]
+    machines = [machine for s in samples for machine in machines_of(s)]
+    return cluster_state(found, machines, need, "libvirt")
+
+
+def _sample(virsh: Virsh, sample_s: float) -> HostSample:
+    name = virsh("hostname").strip()
+    node_info = virsh("nodeinfo")
+    first, began = _stats(virsh)
+    xml = {domain: virsh("dumpxml", domain) for domain in first}
+    time.sleep(max(0.0, began + sample_s - time.monotonic()))
+    second, ended = _stats(virsh)
+    return HostSample(virsh, name, node_info, first, second, ended - began, xml)
+
+
+def _stats(virsh: Virsh) -> tuple[Stats, float]:
+    before = time.monotonic()
+    text = virsh("domstats", "--state", "--cpu-total", "--vcpu", "--balloon", "--list-active")
+    return parse_stats(text), (before + time.monotonic()) / 2
+
+
+def parse_stats(text: str) -> Stats:
+    """Fields by domain, of what `virsh domstats` prints."""
+    found: dict[str, dict[str, str]] = {}
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r"Domain: '(.*)'", line.strip()):
+            fields = found.setdefault(match[1], {})
+        elif "=" in line:
+            key, _, value = line.strip().partition("=")
+            fields[key] = value
+    return found
+
+
+def host_of(sample: HostSample) -> Host:
+    """The host, by what `virsh nodeinfo` prints. Raises VirshError."""
+    fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in sample.node_info.splitlines())}
+    cpus = fields.get("CPU(s)", "")
+    memory = re.fullmatch(r"(\d+) KiB", fields.get("Memory size", ""))
+    if not cpus.isdecimal() or int(cpus) < 1 or memory is None:
+        raise VirshError(f"{sample.virsh.uri}: virsh nodeinfo: no CPU(s) and Memory size in its answer")
+    return Host(name=sample.name, cores=int(cpus), memory_bytes=int(memory[1]) * 1024.0, address=sample.virsh.uri)
+
+
+def machines_of(sample: HostSample) -> list[Machine]:
+    """The domains that were active in both samples."""
+    return [
+        _machine(sample, name, sample.first[name], now)
+        for name, now in sample.second.items()
+        if name in sample.first and now.get("state.state") in {RUNNING, PAUSED}
+    ]
+
+
+def _machine(sample: HostSample, name: str, before: Mapping[str, str], now: Mapping[str, str]) -> Machine:
+    def grown_s(key: str) -> float:
+        return max(0.0, (int(now.get(key, "0")) - int(before.get(key, "0"))) / 1e9)
+
+    vcpus = int(now.get("vcpu.current", "1"))
+    waits = [key for key in now if re.fullmatch(r"vcpu\.\d+\.delay", key)]
+    asked_s = grown_s("cpu.time") + sum(grown_s(key) for key in waits)
+    known = "cpu.time" in now and sample.elapsed_s > 0
+    memory_kib = float(now.get("balloon.maximum", now.get("balloon.current", "0")))
+    return Machine(
+        name=name,
+        host=sample.name,
+        cores=vcpus,
+        memory_bytes=memory_kib * 1024.0,
+        used_cores=min(float(vcpus), asked_s / sample.elapsed_s) if known else None,
+        waits_counted=bool(waits),
+        fixed=_fixed(now, sample.xml.get(name, "")),
+    )
+
+
+def _fixed(now: Mapping[str, str], xml: str) -> str:
+    if now.get("state.state") == PAUSED:
+        return "paused"
+    try:
+        devices = ET.fromstring(xml).find("devices") if xml else None
+    except ET.ParseError:
+        return ""
+    return "uses a device of its host" if devices is not None and devices.find("hostdev") is not None else ""

@@ -1,0 +1,221 @@
+"""`dfrs rebalance`: what it prints, writes and does, and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import get_args
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dfrs.cli.rebalancing.sources import live_state
+from dfrs.cli.simulate.rebalance import rebalance
+from dfrs.live.protocol.resources import ClusterSnapshot, NodeState
+from dfrs.model.errors import InfeasibleError, InputError
+from dfrs.workloads.clusters.state import NeedRule
+from tests.unit.test_cluster_snapshots import EXAMPLES
+from tests.unit.test_virsh_mover import fake_hosts
+
+app = typer.Typer()
+app.command()(rebalance)
+SHEETS = (EXAMPLES / "hosts.csv", EXAMPLES / "machines.csv")
+QUICK = ("--rounds", 3)
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(app, [str(a) for a in (*arguments, *QUICK)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == status, result.output
+    return result.stdout
+
+
+def test_the_table_says_what_moves_why_and_how_good_that_is():
+    text = run(*SHEETS, "--budget-moves", 3)
+    lines = text.splitlines()
+    assert lines[0].endswith("machines.csv: 16 machines on 4 hosts; memory rigid, cpu fluid")
+    assert lines[1] == (
+        "minimum yield 0.8772, 1.0000 after 1 move, 8G in 8s; no placement within the budget has more than 1.0000"
+    )
+    assert " ".join(lines[2].split()) == "step starts takes machine from to size minimum yield what it is for"
+    assert lines[3].split()[3:5] == ["web-1", "alpha"]
+    assert "relieves alpha" in lines[3]
+    assert "\x1b" not in text
+
+
+def test_json_is_one_document_with_a_plan():
+    document = json.loads(run(*SHEETS, "--json"))
+    assert document["minimum_yield"] == 1.0
+    assert document["plan"]["format"] == "dfrs-plan/1"
+    assert document["moves"] == len(document["plan"]["steps"]) == 1
+    assert document == json.loads(run(*SHEETS, "--format", "json"))
+
+
+def test_rules_and_maintenance_are_kept():
+    document = json.loads(run(*SHEETS, "--rules", EXAMPLES / "rules.json", "--maintenance", "delta", "--json"))
+    assert document["not_kept"] == []
+    ends = {(s["service"], s["to"]) for s in document["plan"]["steps"]}
+    assert {name for name, _ in ends} >= {"search-2", "queue", "monitor"}
+    assert "delta" not in {to for _, to in ends}
+
+
+def test_what_cannot_be_kept_within_the_budget_ends_with_status_3():
+    text = run(*SHEETS, "--rules", EXAMPLES / "rules.json", "--budget-moves", 1, status=3)
+    assert "not kept: rules[0] apart shop-db-* level=rack" in text
+    document = json.loads(run(*SHEETS, "--rules", EXAMPLES / "rules.json", "--budget-moves", 1, "--json", status=3))
+    assert document["plan"] is None
+    assert len(document["not_kept"]) == 2
+
+
+def test_a_machine_that_may_be_nowhere_is_named_with_its_rules():
+    with pytest.raises(InfeasibleError, match=r'"dns" may be on no host: .*containers do not move.*; maintenance'):
+        run(EXAMPLES / "proxmox.json", "--maintenance", "pve2")
+
+
+def test_commands_are_a_script():
+    lines = run(EXAMPLES / "proxmox.json", "--maintenance", "pve1", "--format", "proxmox").splitlines()
+    assert lines[:2] == ["#!/bin/sh", "set -eu"]
+    moved = {line.split()[4] for line in lines if line.startswith("ssh")}
+    assert moved == {"100", "101", "102", "103"}
+    assert all(line.startswith("ssh pve1 qm migrate 10") and line.endswith("--online") for line in lines[3::2])
+
+
+def test_a_plan_and_a_picture_are_written(tmp_path):
+    run(*SHEETS, "--save-plan", tmp_path / "plan.json", "--picture", tmp_path / "p.svg")
+    assert json.loads((tmp_path / "plan.json").read_text())["complete"]
+    assert b"<svg" in (tmp_path / "p.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "SNAPSHOT, --libvirt and --live: give one of them"),
+        ((*SHEETS, "--apply"), "only libvirt hosts can be told to move"),
+        ((*SHEETS, "--maintenance", "x"), '--maintenance "x": must be a host of the snapshot'),
+        ((*SHEETS, "--budget-bytes", "12"), "--budget-bytes: .* must be a number with a unit"),
+        ((*SHEETS, "--budget-time", "12"), "--budget-time: .* must be a time with units"),
+        ((*SHEETS, "--picture", "x.bmp"), r"x\.bmp: the ending must be"),
+        ((*SHEETS, "--watch", "5m", "--format", "virsh"), "--watch: goes with --format table or json"),
+        ((*SHEETS, "--libvirt", "here"), '--libvirt "here": must be a libvirt URI'),
+        ((*SHEETS, "--rules", "none.json"), r"none\.json: cannot read"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments, words):
+    with pytest.raises(InputError, match=words) as caught:
+        run(*arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def libvirt(tmp_path, monkeypatch):
+    """Three hosts behind a virsh in the path; h1 is small and full."""
+    fake_hosts(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "sizes.csv").write_text("name,cpu,memory\nh1,1,2G\nh2,4,8G\nh3,4,8G\n")
+    return ("--libvirt", "test://h1,test://h2,test://h3", tmp_path / "sizes.csv", "--sample", "0.1s")
+
+
+def placed(tmp_path):
+    return {d.name: h for h in ("h1", "h2", "h3") for d in (tmp_path / h).iterdir()}
+
+
+def test_apply_moves_domains_and_again_nothing(libvirt, tmp_path):
+    (tmp_path / "h1" / "hard").unlink()
+    text = run(*libvirt, "--maintenance", "h2", "--apply")
+    assert placed(tmp_path)["b"] != "h2"
+    assert "moved in" in text
+    assert "0 remain" in text
+    again = json.loads(run(*libvirt, "--maintenance", "h2", "--apply", "--json"))
+    assert again["execution"]["complete"]
+    assert again["plan"]["steps"] == []
+
+
+def test_apply_ends_at_the_first_failure_with_status_1_and_a_saved_plan_goes_on(libvirt, tmp_path):
+    (tmp_path / "h1" / "slow").unlink()
+    plan = tmp_path / "plan.json"
+    text = run(*libvirt, "--maintenance", "h1", "--save-plan", plan, "--at-once", 1, "--apply", status=1)
+    assert "hard" in text
+    assert "disk is local" in text
+    assert "remains: hard: h1" in text
+    (tmp_path / "virsh").write_text((tmp_path / "virsh").read_text().replace("= hard ]", "= nobody ]"))
+    done = json.loads(run(*libvirt, "--plan", plan, "--json"))
+    assert done["complete"]
+    assert "h1" not in placed(tmp_path).values()
+    assert len(json.loads(run(*libvirt, "--plan", plan, "--json"))["already_there"]) == 2
+
+
+def test_ctrl_c_twice_aborts_what_runs_and_says_where_everything_is(libvirt, tmp_path):
+    for name in ("a", "hard"):
+        (tmp_path / "h1" / name).unlink()
+    command = [sys.executable, "-m", "dfrs.cli.main", "rebalance", *map(str, libvirt), "--maintenance", "h1", "--apply"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        end = time.monotonic() + 90
+        while time.monotonic() < end and "migrate" not in (tmp_path / "log").read_text():
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        out, errors = child.communicate(timeout=30)
+    assert child.returncode == 130, errors
+    assert "Ctrl-C again aborts them" in errors
+    assert "remains: slow: h1 to" in out
+    assert "it is on h1" in out
+    assert placed(tmp_path)["slow"] == "h1"
+
+
+def test_watching_acts_once_and_then_waits(libvirt, tmp_path):
+    (tmp_path / "h1" / "hard").unlink()
+    (tmp_path / "h1" / "slow").unlink()
+    text = run(*libvirt, "--maintenance", "h2", "--watch", "0.1s", "--times", 3, "--apply")
+    kinds = [line.split()[1] for line in text.splitlines() if line[2:3] == ":"]
+    assert kinds == ["repair:", "wait:", "wait:"]
+    assert placed(tmp_path)["b"] != "h2"
+
+
+def test_a_running_dfrs_cluster_is_a_snapshot():
+    node = {
+        "host": "h", "state": "up", "cpus": 4.0, "memory_bytes": 8 << 30, "memory_free_bytes": 1, "used_cores": 0.0,
+        "granted_cores": 0.0, "tasks": [], "shares": "nice", "caps": False, "pause_frees_memory": False, "notes": [],
+        "connected": True, "seen_at": 0.0, "version": "1",
+    }  # fmt: skip
+    job = {
+        "user": "u", "state": "running", "why": "", "command": ["x"], "cpu_cores": None, "need_error_cores": 0.1,
+        "memory_bytes": 1 << 30, "minimum_yield": 0.0, "yield_granted": 1.0, "yield_received": None,
+        "yield_received_error": None, "used_cores": None, "used_bytes": None, "cpu_s": 0.0, "submitted_at": 0.0,
+        "started_at": 0.0, "ended_at": None, "start_at": None, "virtual_s": 0.0, "stretch": None, "estimate_s": None,
+        "after": [], "array_index": None, "attempt": 0, "pauses": 0, "migrations": 0, "exit": "", "exit_code": None,
+    }  # fmt: skip
+    jobs = [
+        job | {"id": 2, "name": "b", "tasks": 1, "need_cores": 3.0, "cpu_cores": 4.0, "nodes": ["n1"]},
+        job | {"id": 1, "name": "a", "tasks": 2, "need_cores": 2.0, "nodes": ["n1", "n2"]},
+        job | {"id": 3, "name": "c", "tasks": 1, "need_cores": 2.0, "nodes": [], "state": "waiting"},
+    ]
+    nodes = [node | {"name": "n1"}, node | {"name": "n2"}, node | {"name": "n3", "state": "lost"}]
+    seen = ClusterSnapshot.model_construct(
+        nodes=tuple(_model(ClusterSnapshot, "nodes", nodes)), jobs=tuple(_model(ClusterSnapshot, "jobs", jobs))
+    )
+    state = live_state(seen, NeedRule())
+    assert state.instance.services == ("job 1", "job 2")
+    assert state.instance.nodes == ("n1", "n2")
+    assert state.present.tolist() == [0, 1, 0]
+    assert state.instance.need[:, 1].tolist() == [0.5, 0.5, 0.75]
+    assert live_state(seen, NeedRule(by="allocated")).instance.need[2, 1] == 1.0
+    assert state.notes == ("1 jobs wait or are paused: left out",)
+    drained = seen.model_copy(
+        update={"nodes": (seen.nodes[0], seen.nodes[1].model_copy(update={"state": NodeState.DRAINING}))}
+    )
+    rules = live_state(drained, NeedRule()).instance.rules
+    assert rules.problems(state.present) == []
+    assert "n2 is draining" in rules.problems(state.present * 0 + 1)[0]
+    with pytest.raises(InputError, match="no job runs"):
+        live_state(seen.model_copy(update={"jobs": ()}), NeedRule())
+
+
+def _model(parent, field, entries):
+    """Entries as the model that the elements of a field have."""
+    (kind, *_) = get_args(parent.model_fields[field].annotation)
+    return [kind.model_validate(entry) for entry in entries]
