@@ -11,7 +11,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.model.move_limits import MoveLimits
 from dfrs.model.resources import Kind, Resource
-from dfrs.model.rules import Apart, Licensed, Maintenance, Requires, Together
+from dfrs.model.rules import Apart, Licensed, Maintenance, Requires, Spread, Together
 from dfrs.placement.plan import make_plan
 from dfrs.placement.plan_bound import share
 from dfrs.placement.plan_document import plan_document
@@ -157,6 +157,12 @@ def test_a_node_over_its_capacity_is_relieved_first():
     assert plan.steps[1].reason == "relieves h2 (yield 0.71, the lowest)"
 
 
+def test_a_rule_is_mended_before_yields_rise():
+    instance = cluster([[0.1, 0.1]] * 2 + [[0.1, 0.9]] * 2, 4, rules=[Apart(("s0", "s1"))])
+    plan = planned(instance, [0, 0, 1, 1], [0, 2, 1, 3], MoveLimits(bandwidth_bytes_per_s=GB, at_once=1))
+    assert [m.task for m in plan.steps] == [1, 3]
+
+
 def test_what_brings_most_comes_first():
     need = [[0.1, 0.9], [0.1, 0.9], [0.1, 0.6], [0.1, 0.6], [0.1, 0.7], [0.1, 0.7]]
     plan = planned(
@@ -198,6 +204,12 @@ def test_tasks_that_are_kept_apart_wait_for_each_other():
     instance = cluster([[0.1, 0.1]] * 2, 3, rules=[Apart(("s0", "s1"))])
     plan = planned(instance, [0, 1], [1, 2])
     assert [(m.task, m.start_s) for m in plan.steps] == [(1, 0.0), (0, 1.0)]
+
+
+def test_tasks_that_are_to_be_spread_wait_for_each_other():
+    instance = cluster([[0.1, 0.1], [0.3, 0.1]], 3, rules=[Spread(("s0", "s1"), at_least=2)])
+    plan = planned(instance, [0, 1], [1, 2])
+    assert [(m.task, m.start_s) for m in plan.steps] == [(1, 0.0), (0, 3.0)]
 
 
 def test_reasons_of_rules():

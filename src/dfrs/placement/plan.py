@@ -29,8 +29,8 @@ from dfrs.placement.plan_traffic import Traffic
 ATTEMPTS = 6
 """Orders tried where the first one has temporary moves or leaves tasks behind."""
 
-TRIES = 20_000
-"""Temporary moves tried in all of them."""
+TRIES = (3_000, 20)
+"""Temporary moves tried in all of them: so many, and so many for each task that is to move."""
 
 ALIKE = 0.02
 """Of schedules that are longer than the shortest by less, relative to it, the one with higher yields is taken."""
@@ -160,7 +160,8 @@ def _best_order(
     """The order that leaves the fewest tasks behind, then has the fewest bytes in temporary moves; its problems."""
     starting = min(state.place, default=0) == NOWHERE
     best: tuple[tuple[float, ...], list[Step], list[str]] | None = None
-    effort = Effort(TRIES, until_s)
+    moves = int((np.array(state.place) != target).sum())
+    effort = Effort(TRIES[0] + TRIES[1] * moves, until_s)
     for attempt in range(ATTEMPTS):
         drawn = rng if attempt > int(starting) else None
         order = Order(state, target, traffic, starts_last=starting and attempt % 2 == 1, rng=drawn)
