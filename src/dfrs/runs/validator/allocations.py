@@ -155,9 +155,7 @@ def _check_yields(problem: Problem, yields: dict[str, float], report: Validation
             report.check(low - FORGIVEN <= value <= 1 + FORGIVEN, f"service {service}: yield {value} not in [{low}, 1]")
 
 
-def _loads(
-    problem: Problem, placement: dict[str, list[str]], yields: dict[str, float]
-) -> dict[tuple[str, str], float]:
+def _loads(problem: Problem, placement: dict[str, list[str]], yields: dict[str, float]) -> dict[tuple[str, str], float]:
     parts: dict[tuple[str, str], list[float]] = {
         (node, resource): [] for node in problem.capacity for resource in problem.resources
     }
