@@ -20,7 +20,22 @@ if TYPE_CHECKING:
     from dfrs.model.errors import DfrsError, InfeasibleError, InputError
     from dfrs.model.instance import Instance
     from dfrs.model.jobs import Workload
+    from dfrs.model.move_limits import MoveLimits
     from dfrs.model.resources import Kind, Resource
+    from dfrs.model.rules import (
+        Apart,
+        Features,
+        Headroom,
+        Licensed,
+        Maintenance,
+        Never,
+        Only,
+        Requires,
+        Rules,
+        Spread,
+        Sticky,
+        Together,
+    )
     from dfrs.model.run import Penalty, Run
     from dfrs.placement.bounds import lp_bound, upper_bound
     from dfrs.runs.metrics.schedule import summarize
@@ -28,20 +43,33 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocation",
+    "Apart",
     "DfrsError",
+    "Features",
+    "Headroom",
     "InfeasibleError",
     "InputError",
     "Instance",
     "Kind",
+    "Licensed",
+    "Maintenance",
+    "MoveLimits",
+    "Never",
+    "Only",
     "Outcome",
     "Penalty",
     "Placement",
     "Policy",
+    "Requires",
     "Resource",
+    "Rules",
     "Run",
     "Snapshot",
+    "Spread",
     "Status",
+    "Sticky",
     "Target",
+    "Together",
     "Traits",
     "Workload",
     "allocate",
@@ -73,7 +101,22 @@ _HOMES = {
     "dfrs.model.errors": ("DfrsError", "InfeasibleError", "InputError"),
     "dfrs.model.instance": ("Instance",),
     "dfrs.model.jobs": ("Workload",),
+    "dfrs.model.move_limits": ("MoveLimits",),
     "dfrs.model.resources": ("Kind", "Resource"),
+    "dfrs.model.rules": (
+        "Apart",
+        "Features",
+        "Headroom",
+        "Licensed",
+        "Maintenance",
+        "Never",
+        "Only",
+        "Requires",
+        "Rules",
+        "Spread",
+        "Sticky",
+        "Together",
+    ),
     "dfrs.model.run": ("Penalty", "Run"),
     "dfrs.version": ("__version__",),
 }

@@ -16,6 +16,7 @@ from dfrs.model.run import Penalty, Run
 from dfrs.placement.bounds import upper_bound
 from dfrs.placement.outcome import infeasible
 from dfrs.placement.registry import Options, find
+from dfrs.placement.rule_report import under_rules
 from dfrs.placement.second_phase import SecondPhase, maximize
 from dfrs.policies.names import find_policy
 from dfrs.simulator.clock import Order
@@ -52,6 +53,8 @@ def allocate(
         outcome = run(instance, np.random.default_rng(seed))
     except InfeasibleError as error:
         outcome = infeasible(error)
+    if instance.rules is not None:
+        outcome = under_rules(instance, outcome)
     if outcome.allocation is not None:
         outcome = outcome.with_allocation(maximize(instance, outcome.allocation, second_phase))
     return outcome.named(algorithm, time.perf_counter() - started)

@@ -29,7 +29,7 @@ class MoveLimits:
     def __post_init__(self) -> None:
         for label in ("at_once", "per_node", "per_link"):
             value = getattr(self, label)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if value is not None and (type(value) is not int or value < 1):
                 raise InputError(f"move_limits.{label} = {value}: must be a whole number of at least 1")
         bandwidth = self.bandwidth_bytes_per_s
         if bandwidth is not None and not 0 < bandwidth < math.inf:

@@ -1,6 +1,6 @@
 """Placement rules as arrays: what the kernels that place tasks read, and `dfrs.model.rules` writes."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class RuleArrays(NamedTuple):
 
 def frozen(arrays: RuleArrays) -> RuleArrays:
     """The same rules as read-only contiguous arrays."""
-    fixed = [np.array(array, order="C", copy=True) for array in arrays]
+    fixed: list[Any] = [np.array(array, order="C", copy=True) for array in arrays]
     for array in fixed:
         array.setflags(write=False)
     return RuleArrays(*fixed)

@@ -42,7 +42,7 @@ class Rule:
             raise InputError(f"{self.kind}: price = {self.price}: must be a positive number; leave it out: hard")
         for label, least in self.least.items():
             value = getattr(self, label)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            if value is not None and (type(value) is not int or value < least):
                 raise InputError(f"{self.kind}: {label} = {value}: must be a whole number of at least {least}")
         for label in _NAMES:
             given = getattr(self, label, None)
@@ -105,7 +105,10 @@ class Apart(Rule):
 
 @dataclass(frozen=True)
 class Spread(Rule):
-    """Over at least `at_least` domains of a level, or at most `at_most` tasks in one, or both."""
+    """Over at least `at_least` domains of a level, or at most `at_most` tasks in one, or both.
+
+    With `each` it is asked of each service; one with fewer tasks than `at_least` needs a domain for each task.
+    """
 
     kind = "spread"
     least: ClassVar[Mapping[str, int]] = {"at_least": 1, "at_most": 1}
@@ -122,9 +125,11 @@ class Spread(Rule):
 
     def parts(self, scope: Scope, where: str) -> list[Part]:
         """One group, or one for each service."""
+        groups = scope.groups(self.services, self.each, _where(where, "services"))
+        least = [min(self.at_least or 0, tasks.size) if self.each else self.at_least or 0 for tasks in groups]
         return [
-            GroupPart(tasks=tasks, level=self.level, most=self.at_most, fewest_domains=self.at_least or 0)
-            for tasks in scope.groups(self.services, self.each, _where(where, "services"))
+            GroupPart(tasks=tasks, level=self.level, most=self.at_most, fewest_domains=fewest)
+            for tasks, fewest in zip(groups, least, strict=True)
         ]
 
 
@@ -248,7 +253,7 @@ class Headroom:
     level: str = NODE
 
     def __post_init__(self) -> None:
-        if isinstance(self.failures, bool) or not isinstance(self.failures, int) or self.failures < 1:
+        if type(self.failures) is not int or self.failures < 1:
             raise InputError(f"headroom.failures = {self.failures}: must be a whole number of at least 1")
 
 

@@ -22,6 +22,7 @@ from time import monotonic
 
 import numpy as np
 
+from dfrs.kernels.rules import broken
 from dfrs.model import tolerances
 from dfrs.model.allocation import Outcome
 from dfrs.model.errors import InfeasibleError, InputError
@@ -29,6 +30,7 @@ from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.placement.bounds import upper_bound
 from dfrs.placement.outcome import found, infeasible, placement_yield
 from dfrs.placement.packing import best_packing
+from dfrs.placement.rule_rows import add_rules
 from dfrs.placement.solver import FEASIBILITY, LinearProgram, Solution, SolverStatus
 
 INTEGER_FEASIBILITY = 1e-8
@@ -75,6 +77,7 @@ class YieldProgram(LinearProgram):
             self._yield_where_placed(minimum, lower=0.0)
         self._fit(instance)
         self._reach_minimum(minimum)
+        self._domains = [] if instance.rules is None else add_rules(self, self.e, instance.rules.arrays)
 
     def assignment(self, values: Floats) -> Floats:
         """(T, N) the part of a solution that says where tasks are, without what rounding left outside [0, 1]."""
@@ -88,6 +91,8 @@ class YieldProgram(LinearProgram):
         values[self.e[tasks, place]] = 1.0
         values[self.alpha[tasks, place]] = minimum + yield_ * (1.0 - minimum)
         values[self.y] = yield_
+        for z, members in self._domains:
+            values[z] = values[members].max()
         return values
 
     def _place_once(self) -> None:
@@ -224,12 +229,18 @@ class _Symmetry:
 
     @staticmethod
     def of(instance: Instance, moves: _Moves, yield_: float) -> "_Symmetry":
-        """Large tasks, at `yield_`, come first: the rules on nodes then bind where it matters."""
+        """Large tasks, at `yield_`, come first: the rules on nodes then bind where it matters.
+
+        Where placement rules tell nodes or tasks apart, none are taken for interchangeable.
+        """
         occupied = np.zeros(len(instance.nodes))
         here = np.unique(moves.present[moves.present >= 0])
         occupied[here] = here + 1.0
         size = instance.base + yield_ * instance.slope
         order = np.argsort(-size.max(axis=1), kind="stable")
+        if instance.rules is not None and instance.rules.binding:
+            each = [np.array([n]) for n in range(len(instance.nodes))]
+            return _Symmetry(order=order, nodes=each, tasks=[np.array([i]) for i in order])
         alike = np.column_stack((instance.base, instance.slope, moves.present.astype(np.float64), moves.cost))
         return _Symmetry(
             order=order,
@@ -315,7 +326,9 @@ def _start(instance: Instance, moves: _Moves) -> Ints | None:
 
 
 def _better(instance: Instance, places: list[Ints]) -> Ints | None:
-    """The best of `places`, the first of equals; None where there is none."""
+    """The best of `places` that keep the rules, the first of equals; None where there is none."""
+    rules = instance.rules
+    places = [p for p in places if rules is None or broken(rules.arrays, p) == 0]
     return max(places, key=lambda p: placement_yield(instance, p), default=None)
 
 

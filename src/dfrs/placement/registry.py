@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dfrs.model.allocation import Allocator
-from dfrs.model.errors import InputError
-from dfrs.model.instance import Ints
+import numpy as np
+
+from dfrs.model.allocation import Allocator, Outcome
+from dfrs.model.errors import InputError, UnsupportedError
+from dfrs.model.instance import Instance, Ints
 from dfrs.placement.adapt import Adapt, Budget
 from dfrs.placement.best import Best
 from dfrs.placement.chekuri import Chekuri
@@ -327,7 +329,31 @@ def _genetic() -> list[Algorithm]:
 
 _FAMILIES = (_searches, _packings, _greedies, _roundings, _genetic)
 
-ALGORITHMS: dict[str, Algorithm] = {entry.name: entry for family in _FAMILIES for entry in family()}
+KNOW_RULES = ("BEST", "ADAPT", "OPT", "ADAPT_OPT")
+"""Algorithms that keep placement rules; the exact ones take all of them for hard."""
+
+
+def _guarded(entry: Algorithm) -> Algorithm:
+    """The algorithm, which refuses an instance whose rules it would break or could not weigh."""
+
+    def build(options: Options) -> Allocator:
+        run = entry.build(options)
+
+        def guarded(instance: Instance, rng: np.random.Generator) -> Outcome:
+            rules = instance.rules
+            if rules is not None and rules.binding:
+                if entry.name not in KNOW_RULES:
+                    raise UnsupportedError(f"{entry.name} does not know placement rules: BEST, ADAPT and OPT do")
+                if any(rules.rules[r].price is not None for r in rules.in_force):
+                    raise UnsupportedError(f"{entry.name} does not weigh rules with a price: BEST and ADAPT do")
+            return run(instance, rng)
+
+        return guarded
+
+    return entry if entry.name in {"BEST", "ADAPT"} else replace(entry, build=build)
+
+
+ALGORITHMS: dict[str, Algorithm] = {entry.name: _guarded(entry) for family in _FAMILIES for entry in family()}
 
 
 def find(name: str) -> Algorithm:

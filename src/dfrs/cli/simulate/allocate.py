@@ -115,6 +115,7 @@ def allocate(
         print_json(documents[0] if len(documents) == 1 else {"results": documents})
     else:
         _show(instance, outcomes)
+        _show_rules(instance, best)
     if best.allocation is None:
         err.print(f"dfrs: {best.details['reason']}", markup=False, soft_wrap=True)
         raise typer.Exit(NO_SOLUTION)
@@ -193,6 +194,16 @@ def _show(instance: "Instance", outcomes: "list[Outcome]") -> None:
         "minimum, average: scaled yield; gap: from the bound no placement can pass; used: of the fluid resources",
         style="dim",
     )
+
+
+def _show_rules(instance: "Instance", best: "Outcome") -> None:
+    if instance.rules is None or best.allocation is None:
+        return
+    for line in instance.rules.concessions(best.allocation.place):
+        out.print(f"broken at its price: {line}", markup=False)
+    failures = best.details.get("headroom")
+    for line in failures if isinstance(failures, list) else []:
+        out.print(f"headroom: {line}", markup=False)
 
 
 def _seconds(value: float) -> str:

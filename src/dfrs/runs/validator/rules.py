@@ -78,9 +78,11 @@ class RuleCheck:
             if most_domains is not None and len(members) > most_domains:
                 text = f"tasks of {part[0][0]} in {len(members)} of level {level}, at most {most_domains}"
                 wrong.append((len(members) - most_domains, text))
-            if len(members) < fewest:
-                text = f"tasks of {part[0][0]} in {len(members)} of level {level}, at least {fewest}"
-                wrong.append((fewest - len(members), text))
+            # A service with few tasks needs as many domains as it has tasks.
+            least = min(fewest, len(part)) if rule.get("each") else fewest
+            if len(members) < least:
+                text = f"tasks of {part[0][0]} in {len(members)} of level {level}, at least {least}"
+                wrong.append((least - len(members), text))
         return wrong
 
     def _nodes(self, tasks: Iterable[Task], good: Callable[[str], bool]) -> list[Wrong]:
