@@ -212,6 +212,12 @@ def test_tasks_that_are_to_be_spread_wait_for_each_other():
     assert [(m.task, m.start_s) for m in plan.steps] == [(1, 0.0), (0, 3.0)]
 
 
+def test_a_service_that_is_not_all_placed_yet_counts_whole():
+    rules = [Spread(("web",), at_least=2, each=True)]
+    instance = cluster([[0.1, 0.1]] * 3, 3, rules=rules, services=["web"], service_of=[0, 0, 0])
+    assert planned(instance, [-1, 0, -1], [1, 0, 0]).complete
+
+
 def test_reasons_of_rules():
     instance = cluster([[0.1, 0.1]] * 3, 3, rules=[Apart(("s0", "s1")), Maintenance(("h3",))])
     plan = planned(instance, [0, 0, 2], [0, 1, 0])

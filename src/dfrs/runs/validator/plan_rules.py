@@ -85,7 +85,13 @@ class PlanRules:
         if self._amount.get(key, -1.0) < 0:
             tasks = self._tasks[key]
             placed = any(t in self._where for t in tasks)
-            self._amount[key] = sum(a for a, _ in self._wrong(self._rules[key[0]], tasks)) if placed else float("inf")
+            rule = self._rules[key[0]]
+            if rule.get("each"):
+                # Of one service here. It counts as large as it is, though some of its tasks may not be placed yet.
+                rule = rule | {"each": False}
+                if rule.get("at_least") is not None:
+                    rule["at_least"] = min(rule["at_least"], len(tasks))
+            self._amount[key] = sum(a for a, _ in self._wrong(rule, tasks)) if placed else float("inf")
         return self._amount[key]
 
     def _wrong(self, rule: Document, tasks: list[Task]) -> list[Wrong]:
