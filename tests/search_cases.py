@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.rule_arrays import RuleArrays
+from dfrs.model.rule_scope import GroupPart, MaskPart, Part, Scope, compile_parts
 from tests.cases import Source
 
 
@@ -17,10 +19,13 @@ class ExactCase:
     order: Ints
     twin: Bools
     kind: Ints
-    origin: Ints
-    cost: Floats
-    budget: float
+    parts: list[Part]
+    scope: Scope
     limits: tuple[float, float, int]
+
+    @property
+    def rules(self) -> RuleArrays:
+        return compile_parts(self.parts, self.scope)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,10 +39,17 @@ class ClimbCase:
     steps: int
     heats: tuple[tuple[float, float], ...]
     seed: int
+    parts: list[Part]
+    """Placement rules, of which some may be broken at first."""
+    scope: Scope
+
+    @property
+    def rules(self) -> RuleArrays:
+        return compile_parts(self.parts, self.scope)
 
 
 def exact_case(source: Source) -> ExactCase:
-    """Few kinds of tasks and nodes, so that there are twins; a node where a task runs is of no kind but its own."""
+    """Few kinds of tasks and nodes, so that there are twins; where there are rules, no two are alike."""
     tasks, nodes, dims = source.integer(1, 6), source.pick((3, 2, 1, 3)), source.integer(1, 2)
     pattern = np.array([source.integer(0, 2) for _ in range(tasks)])
     base = source.values((3, dims), 16, 0.5)[pattern]
@@ -47,7 +59,7 @@ def exact_case(source: Source) -> ExactCase:
     tolerance = source.pick((0.0, 0.0, 1 / 64))
     capacity = np.array([enough, enough + source.values((dims,), 8, 0.5)])[alike] - source.pick((0.0, tolerance))
     bound = bool(source.integer(0, 1))
-    origin = np.array([source.integer(-1, nodes - 1) if bound else -1 for _ in range(tasks)])
+    scope = _scope(tasks, nodes)
     kind = np.unique(capacity, axis=0, return_inverse=True)[1].reshape(-1)
     order = source.permutation(tasks)
     if source.integer(0, 2):
@@ -63,9 +75,8 @@ def exact_case(source: Source) -> ExactCase:
         order=order,
         twin=twin,
         kind=np.arange(nodes) if bound else kind,
-        origin=origin,
-        cost=source.values((tasks,), 16, 1.0),
-        budget=source.pick((0.5, 0.25, 1.0, np.inf)),
+        parts=_parts(np.random.default_rng(source.integer(0, 2**32 - 1)), scope, tasks, nodes) if bound else [],
+        scope=scope,
         limits=(source.pick((-1 / 64, 0.0, 0.5)), source.pick((2.0, 1.0, 0.5)), source.pick((10**6, 10**6, 20))),
     )
 
@@ -88,6 +99,8 @@ def climb_case(source: Source) -> ClimbCase:
         capacity[:] = 0.25
         capacity[source.integer(0, nodes - 1)] = 128.0
     place = np.arange(tasks) % nodes if crowd else np.array([source.integer(0, nodes - 1) for _ in range(tasks)])
+    scope = _scope(tasks, nodes)
+    rng = np.random.default_rng(source.integer(0, 2**32 - 1))
     return ClimbCase(
         base=base,
         slope=slope,
@@ -97,7 +110,26 @@ def climb_case(source: Source) -> ClimbCase:
         steps=250 if crowd else source.integer(1, 60),
         heats=source.pick((((0.5, 0.25), (0.25, 0.1)), ((0.02, 3e-4),), ((0.1, 0.05), (0.05, 0.01), (0.01, 1e-3)))),
         seed=source.integer(1, 2**62),
+        parts=_parts(rng, scope, tasks, nodes) if source.integer(0, 2) == 2 else [],
+        scope=scope,
     )
+
+
+def _scope(tasks: int, nodes: int) -> Scope:
+    names = tuple(f"n{n}" for n in range(nodes)), tuple(f"s{i}" for i in range(tasks))
+    return Scope(*names, np.arange(tasks), tuple({"rack": f"r{n % 3}"} for n in range(nodes)))
+
+
+def _parts(rng: np.random.Generator, scope: Scope, tasks: int, nodes: int) -> list[Part]:
+    some = [np.sort(rng.choice(tasks, size=int(rng.integers(1, tasks + 1)), replace=False)) for _ in range(5)]
+    level = str(rng.choice(["node", "rack"]))
+    kinds: list[Part] = [
+        MaskPart(tasks=some[0], allowed=rng.random(nodes) < 0.7),
+        GroupPart(tasks=some[1], level=level, most=int(rng.integers(1, 4))),
+        GroupPart(tasks=some[2], level=level, fewest_domains=2, most_domains=int(rng.integers(2, 4))),
+        GroupPart(tasks=some[3], level=level, host=some[4]),
+    ]
+    return [kinds[k] for k in np.flatnonzero(rng.random(4) < 0.5)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

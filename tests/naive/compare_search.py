@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from dfrs.kernels.exact import which_stay_broken
 from dfrs.kernels.local_search import Descent, start_descent
+from dfrs.kernels.rules import count_members
+from dfrs.model.rule_scope import compile_parts
 from tests.naive import exact, genetic, local_search
 from tests.naive.compare import Kernel, Pair
+from tests.naive.rules import may_become
 from tests.search_cases import ClimbCase, ExactCase, GeneticCase
 
 
@@ -23,9 +27,8 @@ def _exact(case: ExactCase) -> tuple[float, bool, int, list[int] | None]:
         case.order.tolist(),
         case.twin.tolist(),
         case.kind.tolist(),
-        case.origin.tolist(),
-        case.cost.tolist(),
-        case.budget,
+        case.parts,
+        case.scope,
         case.limits,
     ).run()
 
@@ -41,9 +44,8 @@ def branch_and_bound(kernel: Kernel, case: ExactCase) -> Pair:
         case.order,
         case.twin,
         case.kind,
-        case.origin,
-        case.cost,
-        case.budget,
+        which_stay_broken(case.rules),
+        case.rules,
         case.limits,
         best,
     )
@@ -88,12 +90,12 @@ def aimed_partner(kernel: Kernel, case: ClimbCase) -> Pair:
 
 def _descents(case: ClimbCase) -> tuple[Descent, local_search.Descent]:
     """One of each, neither of which has made a step."""
-    lists = case.base.tolist(), case.slope.tolist(), case.capacity.tolist(), case.place.tolist()
+    lists = case.base.tolist(), case.slope.tolist(), case.capacity.tolist()
     draws = local_search.Xorshift(case.seed)
     target, tolerance = case.aims[0], 0.0
     return (
-        start_descent(case.base, case.slope, case.capacity, tolerance, case.place, target, case.seed),
-        local_search.Descent(*lists, target, draws),
+        start_descent(case.base, case.slope, case.capacity, tolerance, case.rules, case.place, target, case.seed),
+        local_search.Descent(*lists, case.parts, case.scope, case.place.tolist(), target, draws),
     )
 
 
@@ -117,12 +119,17 @@ def _shown(descent: Descent) -> dict[str, object]:
         "ranked_size": descent.ranked_size.tolist(),
         "aim": descent.aim.tolist(),
         "crowded": bool(descent.number[1]),
+        "grouped": descent.grouped.tolist(),
+        "used": descent.used.tolist(),
         "word": int(descent.words[0]),
     }
 
 
 def _told(twin: local_search.Descent) -> dict[str, object]:
     nodes = range(len(twin.capacity))
+    rules = compile_parts(twin.parts, twin.scope)
+    grouped, used = np.zeros(rules.offset[-1], dtype=np.int64), np.zeros(rules.level.size, dtype=np.int64)
+    count_members(rules, np.array(twin.place), grouped, used)
     of = twin.ranked_sizes
     return {
         "place": list(twin.place),
@@ -139,6 +146,8 @@ def _told(twin: local_search.Descent) -> dict[str, object]:
         "ranked_size": [[of[i][d] for i in one] for d, one in enumerate(twin.ranked)],
         "aim": [twin.target, twin.found, twin.ranked_at],
         "crowded": twin.crowded,
+        "grouped": grouped.tolist(),
+        "used": used.tolist(),
         "word": twin.draws.word,
     }
 
@@ -209,8 +218,20 @@ def exchange(kernel: Kernel, case: ClimbCase) -> Pair:
             continue
         kernel(descent, i, b, j)
         twin.exchange(i, b, None if j < 0 else j)
-    keys = ("place", "load", "members", "at slots")
+    keys = ("place", "load", "members", "at slots", "grouped", "used")
     return [_shown(descent)[key] for key in keys], [_told(twin)[key] for key in keys]
+
+
+def may(kernel: Kernel, case: ClimbCase) -> Pair:
+    """Of each task, to each node and in exchange for each task elsewhere."""
+    descent, twin = _descents(case)
+    place, got, expected = twin.place, [], []
+    for i, a in enumerate(place):
+        changes = [(b, -1, {i: b}) for b in range(len(case.capacity)) if b != a]
+        changes += [(b, j, {i: b, j: a}) for j, b in enumerate(place) if b != a]
+        got += [bool(kernel(descent, i, b, j)) for b, j, _ in changes]
+        expected += [may_become(case.parts, case.scope, place, change) for _, _, change in changes]
+    return got, expected
 
 
 def rise(kernel: Kernel, case: ClimbCase) -> Pair:

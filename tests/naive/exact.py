@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import product
 
+from dfrs.model.rule_scope import GroupPart, Part, Scope
 from tests.naive import yields
 from tests.naive.packing import Vectors
+from tests.naive.rules import broken, may_become
 
 
 class _EndError(Exception):
@@ -24,14 +27,16 @@ class Search:
         order: Sequence[int],
         twin: Sequence[bool],
         kind: Sequence[int],
-        origin: Sequence[int],
-        cost: Sequence[float],
-        budget: float,
+        parts: Sequence[Part],
+        scope: Scope,
         limits: tuple[float, float, int],
     ) -> None:
         self.base, self.slope, self.capacity, self.tolerance = base, slope, capacity, tolerance
         self.order, self.twin, self.kind = order, twin, kind
-        self.origin, self.cost, self.budget = origin, cost, budget
+        self.parts, self.scope = parts, scope
+        self.lasting = [
+            replace(part, host=None, fewest_domains=0) if isinstance(part, GroupPart) else part for part in parts
+        ]
         self.incumbent, self.upper, self.most = limits
         self.found, self.trials, self.complete = -1.0, 0, True
         self.best: list[int] | None = None
@@ -45,9 +50,12 @@ class Search:
         """`chosen`: the nodes of the first tasks of the order."""
         depth = len(chosen)
         if depth == len(self.order):
+            place = self._place(chosen)
+            if broken(self.parts, self.scope, place) > 0:
+                return
             self.found = self._yield(chosen)
             self.incumbent = self.found + self.tolerance
-            self.best = [node for _, node in sorted(zip(self.order, chosen, strict=True))]
+            self.best = place
             if self.found >= self.upper:
                 raise _EndError
             return
@@ -55,7 +63,7 @@ class Search:
             if node not in chosen and any(q not in chosen and self.kind[q] == self.kind[node] for q in range(node)):
                 continue
             longer = [*chosen, node]
-            if self.origin[self.order[depth]] not in {-1, node} and self._price(longer) > self.budget:
+            if not may_become(self.lasting, self.scope, self._place(chosen), {self.order[depth]: node}):
                 continue
             self.trials += 1
             if self._yield(longer) > self.incumbent:
@@ -68,12 +76,11 @@ class Search:
             self.complete = False
             raise _EndError
 
-    def _price(self, chosen: list[int]) -> float:
-        return price(
-            chosen,
-            [self.origin[i] for i in self.order[: len(chosen)]],
-            [self.cost[i] for i in self.order[: len(chosen)]],
-        )
+    def _place(self, chosen: list[int]) -> list[int]:
+        place = [-1] * len(self.order)
+        for i, node in zip(self.order, chosen, strict=False):
+            place[i] = node
+        return place
 
     def _yield(self, chosen: list[int]) -> float:
         placed = self.order[: len(chosen)]
@@ -82,25 +89,15 @@ class Search:
         )
 
 
-def price(place: Sequence[int], origin: Sequence[int], cost: Sequence[float]) -> float:
-    return sum(c for n, o, c in zip(place, origin, cost, strict=True) if o not in {-1, n})
-
-
 def optimum(
-    base: Vectors,
-    slope: Vectors,
-    capacity: Vectors,
-    tolerance: float,
-    origin: Sequence[int],
-    cost: Sequence[float],
-    budget: float,
+    base: Vectors, slope: Vectors, capacity: Vectors, tolerance: float, parts: Sequence[Part], scope: Scope
 ) -> float:
-    """The best minimum yield of all placements within `budget`; -1 where there is none."""
+    """The best minimum yield of all placements that keep the rules; -1 where there is none."""
     return max(
         (
             yields.minimum_yield(base, slope, capacity, place, tolerance)
             for place in product(range(len(capacity)), repeat=len(base))
-            if price(place, origin, cost) <= budget
+            if broken(parts, scope, place) == 0
         ),
         default=-1.0,
     )

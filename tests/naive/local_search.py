@@ -4,8 +4,10 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from math import log
 
+from dfrs.model.rule_scope import Part, Scope
 from tests.naive import yields
 from tests.naive.packing import Vector, Vectors
+from tests.naive.rules import may_become
 
 MASK = 2**64 - 1
 NEAR = 16
@@ -59,8 +61,17 @@ class Descent:
     """An annealing of `place`, for a tolerance of 0, that goes on from call to call of `climb`."""
 
     def __init__(
-        self, base: Vectors, slope: Vectors, capacity: Vectors, place: list[int], target: float, draws: Xorshift
+        self,
+        base: Vectors,
+        slope: Vectors,
+        capacity: Vectors,
+        parts: list[Part],
+        scope: Scope,
+        place: list[int],
+        target: float,
+        draws: Xorshift,
     ) -> None:
+        self.parts, self.scope = parts, scope
         self.base, self.slope, self.capacity, self.draws = base, slope, capacity, draws
         self.place, self.target = list(place), target
         self.found, self.best = -1.0, None
@@ -132,6 +143,8 @@ class Descent:
             after[j] = a
         change = self.over(a, after) + self.over(b, after) - self.over(a, place) - self.over(b, place)
         if change > 0 and change > -temperature * log((draws.below(1 << 30) + 1) / (1 << 30)):
+            return
+        if not may_become(self.parts, self.scope, place, {i: b} if j is None else {i: b, j: a}):
             return
         self.exchange(i, b, j)
         for n in (a, b):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs import Status, allocate, generate_services
+from dfrs.kernels.rules import broken
 from dfrs.placement.best import MEMBERS
 from dfrs.placement.registry import Options
+from tests import rule_cases
+from tests.cases import make_instance
 from tests.naive.brute import best_placement
+from tests.naive.brute import value as brute_value
 from tests.strategies import instances
 
 
@@ -91,3 +96,35 @@ def test_the_time_limit_is_kept():
     allocate(instance, "BEST", options=Options(rounds=1))
     outcome = allocate(instance, "BEST", options=Options(time_limit_s=0.3), second_phase="none")
     assert outcome.runtime_s < 1.5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_best_finds_keeps_the_rules(seed):
+    instance = rule_cases.random_instance(np.random.default_rng(seed), 24, 8, 5, load=0.4)
+    outcome = allocate(instance, "BEST", options=Options(rounds=3), second_phase="none")
+    assert instance.rules is not None
+    if outcome.allocation is not None:
+        assert broken(instance.rules.arrays, outcome.allocation.place) == 0
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_best_equals_brute_force_under_rules_on_tiny_instances(seed):
+    instance = rule_cases.random_instance(np.random.default_rng(seed), 5, 3, 3, load=0.4)
+    outcome = allocate(instance, "BEST", options=Options(rounds=1), second_phase="none")
+    assert instance.rules is not None
+    kept = [
+        brute_value(instance, np.array(place))
+        for place in product(range(3), repeat=5)
+        if broken(instance.rules.arrays, np.array(place)) == 0
+    ]
+    expected = max((value for value in kept if value is not None), default=None)
+    if expected is None:
+        assert outcome.allocation is None
+    else:
+        assert outcome.minimum_yield == pytest.approx(expected, abs=1e-7)
+
+
+def test_more_resources_than_bits_in_a_set():
+    rng = np.random.default_rng(1)
+    instance = make_instance(rng.uniform(0.1, 0.4, (30, 24)), capacity=np.ones((16, 24)))
+    assert allocate(instance, "BEST", options=Options(rounds=1), second_phase="none").minimum_yield is not None

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from dfrs.kernels import exact, genetic, local_search
 from dfrs.kernels.yields import minimum_yield
 from dfrs.model import tolerances
+from dfrs.model.rule_arrays import no_rules
 from tests import strategies
 from tests.cases import Seeded, make_instance
 from tests.naive import brute, compare_search
-from tests.naive.exact import optimum, price
+from tests.naive.exact import optimum
+from tests.naive.rules import broken
 from tests.search_cases import exact_case
 
 
@@ -21,7 +23,7 @@ def test_branch_and_bound_tries_the_same_placements_in_the_same_order_as_its_twi
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_what_branch_and_bound_finds_is_the_optimum_and_within_budget(seed):
+def test_what_branch_and_bound_finds_is_the_optimum_and_keeps_the_rules(seed):
     case = exact_case(Seeded(np.random.default_rng(seed)))
     (found, complete, trials, best), _ = compare_search.branch_and_bound(exact.branch_and_bound, case)
     incumbent, upper, most = case.limits
@@ -30,9 +32,8 @@ def test_what_branch_and_bound_finds_is_the_optimum_and_within_budget(seed):
         case.slope.tolist(),
         case.capacity.tolist(),
         case.tolerance,
-        case.origin.tolist(),
-        case.cost.tolist(),
-        case.budget,
+        case.parts,
+        case.scope,
     )
     assert complete == (trials <= most)
     assert found <= highest
@@ -41,25 +42,22 @@ def test_what_branch_and_bound_finds_is_the_optimum_and_within_budget(seed):
         assert not complete or highest <= incumbent
     else:
         assert found > incumbent
-        assert price(best, case.origin.tolist(), case.cost.tolist()) <= case.budget
+        assert broken(case.parts, case.scope, best) == 0
         assert found == minimum_yield(case.base, case.slope, case.capacity, np.array(best), case.tolerance)
         assert not complete or found >= min(upper, highest - case.tolerance)
 
 
 def random_tiny(seed):
-    """An instance of any numbers at all, a placement to start from, and a budget."""
+    """An instance of any numbers at all, and a placement to start from."""
     rng = np.random.default_rng(seed)
     tasks, nodes, dims = int(rng.integers(3, 7)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
     instance = make_instance(rng.random((tasks, dims)), capacity=rng.uniform(0.6, 1.5, (nodes, dims)) * tasks / nodes)
-    place = rng.integers(0, nodes, tasks)
-    origin = np.where(rng.random(tasks) < 0.5, place, -1)
-    cost = rng.random(tasks)
-    return instance, place, origin, cost, float(rng.choice([0.0, 0.7, np.inf]))
+    return instance, rng.integers(0, nodes, tasks)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_branch_and_bound_is_right_about_any_numbers(seed):
-    instance, _, origin, cost, budget = random_tiny(seed)
+    instance, _ = random_tiny(seed)
     tasks, nodes = len(instance.need), len(instance.nodes)
     best = np.full(tasks, -1)
     found, complete, _ = exact.branch_and_bound(
@@ -70,13 +68,12 @@ def test_branch_and_bound_is_right_about_any_numbers(seed):
         np.arange(tasks),
         np.zeros(tasks, dtype=np.bool_),
         np.arange(nodes),
-        origin,
-        cost,
-        budget,
+        no_rules(tasks, nodes),
+        no_rules(tasks, nodes),
         (-1e-9, 1.0, 10**6),
         best,
     )
-    highest = brute.best_placement(instance, origin, cost, budget)
+    highest = brute.best_placement(instance)
     assert complete
     assert found == pytest.approx(-1.0 if highest is None else highest)
     if highest is not None:
@@ -107,6 +104,7 @@ DESCENT = {
     "rank": compare_search.rank,
     "_note": compare_search.note,
     "_exchange": compare_search.exchange,
+    "_may": compare_search.may,
     "_rise": compare_search.rise,
 }
 
@@ -135,10 +133,11 @@ def test_draws_are_even():
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_the_numbers_annealing_stays_valid_and_tells_its_yield_truly(seed):
     """Call after call, as an annealing in rounds does it, each from where the one before stopped."""
-    instance, place, *_ = random_tiny(seed)
+    instance, place = random_tiny(seed)
     nodes, highest = len(instance.nodes), brute.best_placement(instance)
     numbers = instance.base, instance.slope, instance.capacity, tolerances.CAPACITY
-    descent = local_search.start_descent(*numbers, place, 0.0, seed + 1)
+    rules = no_rules(len(place), nodes)
+    descent = local_search.start_descent(*numbers, rules, place, 0.0, seed + 1)
     before = 0.0
     for heat in ((0.1, 0.05), (0.05, 0.01), (0.01, 1e-3)):
         local_search.climb(descent, tolerances.CAPACITY, (0.01, 1.0), 400, heat)

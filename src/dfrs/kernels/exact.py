@@ -6,6 +6,14 @@
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
+from dfrs.kernels.rules import RuleArrays, broken, may_place, record
+from dfrs.model.rule_arrays import frozen
+
+
+def which_stay_broken(rules: RuleArrays) -> RuleArrays:
+    """The rules that, once broken by some of the tasks, more tasks cannot mend: not those of hosts."""
+    nobody = np.full_like(rules.host, -1)
+    return frozen(rules._replace(host=nobody, guest=nobody))
 
 
 @kernel
@@ -17,9 +25,8 @@ def branch_and_bound(
     order: Ints,
     twin: Bools,
     kind: Ints,
-    origin: Ints,
-    cost: Floats,
-    budget: float,
+    partial: RuleArrays,
+    rules: RuleArrays,
     limits: tuple[float, float, int],
     best: Ints,
 ) -> tuple[float, bool, int]:
@@ -27,9 +34,9 @@ def branch_and_bound(
 
     `limits` = (incumbent, upper, most): stop when `upper` is reached or after `most` trials. `twin` (T,): whether a
     task equals the one before it in `order`, so that their nodes may be taken in index order; `kind` (N,): equal
-    numbers mark interchangeable nodes, of which only the first empty one is tried. Tasks away from `origin` (T,; -1
-    where free) cost `cost` (T,), at most `budget` in all. Fills `best` (T,) on success. Returns
-    (yield found or -1, whether the search was complete, trials).
+    numbers mark interchangeable nodes, of which only the first empty one is tried. What breaks the rules `partial` is
+    not tried: those of `rules` that more tasks cannot mend; a placement must keep all of `rules`. Fills `best` (T,) on
+    success. Returns (yield found or -1, whether the search was complete, trials).
     """
     tasks, dims = base.shape
     nodes = capacity.shape[0]
@@ -39,7 +46,9 @@ def branch_and_bound(
     count = np.zeros(nodes, dtype=np.int64)
     place = np.full(tasks, -1, dtype=np.int64)
     value = np.ones(tasks + 1)
-    spent = np.zeros(tasks + 1)
+    ruled = rules.level.size > 0 or not rules.allowed.all()
+    members = np.zeros(rules.offset[rules.level.size], dtype=np.int64)
+    used = np.zeros(rules.level.size, dtype=np.int64)
     found = -1.0
     trials = 0
     depth = 0
@@ -48,6 +57,8 @@ def branch_and_bound(
         n = place[i]
         if n >= 0:
             count[n] -= 1
+            if ruled:
+                record(partial, members, used, i, n, -1)
             for d in range(dims):
                 fixed[n, d] -= base[i, d]
                 rate[n, d] -= slope[i, d]
@@ -63,11 +74,8 @@ def branch_and_bound(
                         break
                 if repeated:
                     continue
-            fee = spent[depth]
-            if origin[i] >= 0 and origin[i] != m:
-                fee += cost[i]
-                if fee > budget:
-                    continue
+            if ruled and not may_place(partial, members, used, i, m):
+                continue
             trials += 1
             reach = value[depth]
             for d in range(dims):
@@ -81,7 +89,6 @@ def branch_and_bound(
             if reach > incumbent:
                 chosen = m
                 value[depth + 1] = reach
-                spent[depth + 1] = fee
                 break
         if trials > most:
             return found, False, trials
@@ -90,16 +97,20 @@ def branch_and_bound(
             depth -= 1
             continue
         count[chosen] += 1
+        if ruled:
+            record(partial, members, used, i, -1, chosen)
         for d in range(dims):
             fixed[chosen, d] += base[i, d]
             rate[chosen, d] += slope[i, d]
         depth += 1
         if depth == tasks:
+            depth -= 1
+            if ruled and broken(rules, place) > 0:
+                continue
             found = value[tasks]
             # A strictly better yield is asked for from here on; equal ones are not worth visiting.
             incumbent = found + tolerance
             best[:] = place
             if found >= upper:
                 return found, True, trials
-            depth -= 1
     return found, True, trials

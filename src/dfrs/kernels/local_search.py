@@ -7,6 +7,8 @@ is better than any before and the yield aimed at rises. Looking only at overload
 near the optimum they are few. One proposal in four is a move, one a swap with any task, two are swaps with a task whose
 size would mend the overload.
 
+Steps that would break a placement rule, or a broken one more, are not taken: a start that keeps the rules keeps them.
+
 A `Descent` holds all of it between calls of `climb`: what changes with a step costs no more than the step.
 """
 
@@ -18,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dfrs.kernels.jit import Floats, Ints, Words, kernel
+from dfrs.kernels.rules import RuleArrays, count_members, may_move, may_swap, record
 from dfrs.kernels.sorting import stable_order
 from dfrs.kernels.yields import minimum_yield
 
@@ -65,13 +68,25 @@ class Descent(NamedTuple):
     aim: Floats
     """(3,) the yield aimed at; the best one found, or -1; the yield at which tasks were ranked."""
     number: Ints
-    """(2,) how many nodes are overloaded; 1 where a move was refused for want of room in `member`."""
+    """(3,) how many nodes are overloaded; 1 where a move was refused for want of room; 1 where rules bind."""
+    rules: RuleArrays
+    grouped: Ints
+    """Members of each group in each of its domains, as `count_members` has it."""
+    used: Ints
+    """(G,) domains with members of each group."""
     words: Words
     """(1,) of the generator; never zero."""
 
 
 def start_descent(
-    base: Floats, slope: Floats, capacity: Floats, tolerance: float, place: Ints, target: float, word: int
+    base: Floats,
+    slope: Floats,
+    capacity: Floats,
+    tolerance: float,
+    rules: RuleArrays,
+    place: Ints,
+    target: float,
+    word: int,
 ) -> Descent:
     """A descent from `place` (T,), which is copied, aiming at yield `target`; `word` is not zero."""
     (tasks, dims), nodes = base.shape, len(capacity)
@@ -94,12 +109,16 @@ def start_descent(
         ranked=np.empty((dims, tasks), dtype=np.int64),
         ranked_size=np.empty((dims, tasks)),
         aim=np.array([target, -1.0, target]),
-        number=np.zeros(2, dtype=np.int64),
+        number=np.array([0, 0, int(rules.level.size > 0 or not rules.allowed.all())]),
+        rules=rules,
+        grouped=np.zeros(rules.offset[-1], dtype=np.int64),
+        used=np.zeros(rules.level.size, dtype=np.int64),
         words=np.array([word], dtype=np.uint64),
     )
     aim_at(descent, target)
     lay_out(descent)
     rank(descent)
+    count_members(rules, descent.place, descent.grouped, descent.used)
     return descent
 
 
@@ -220,6 +239,10 @@ def _exchange(descent: Descent, i: int, b: int, j: int) -> None:
     place, slot, member, held = descent.place, descent.slot, descent.member, descent.held
     load, size = descent.load, descent.size
     a = place[i]
+    if descent.number[2] > 0:
+        record(descent.rules, descent.grouped, descent.used, i, a, b)
+        if j >= 0:
+            record(descent.rules, descent.grouped, descent.used, j, b, a)
     if j >= 0:
         slot[i], slot[j] = slot[j], slot[i]
         member[slot[i]] = i
@@ -240,6 +263,15 @@ def _exchange(descent: Descent, i: int, b: int, j: int) -> None:
             load[a, d] -= size[i, d]
             load[b, d] += size[i, d]
     place[i] = b
+
+
+@kernel
+def _may(descent: Descent, i: int, b: int, j: int) -> bool:
+    """Whether the rules let task `i` go to node `b`, in exchange for `j` where it is not -1."""
+    a = descent.place[i]
+    if j >= 0:
+        return may_swap(descent.rules, descent.grouped, descent.used, i, a, j, b)
+    return may_move(descent.rules, descent.grouped, descent.used, i, a, b)
 
 
 @kernel
@@ -303,6 +335,8 @@ def climb(descent: Descent, tolerance: float, aims: tuple[float, float], steps: 
         over_b = _overload(load[b], out, size[i], scale[b])
         change = over_a + over_b - over[a] - over[b]
         if change > 0.0 and change > -temperature * np.log((_draw(words, 1 << 30) + 1.0) / (1 << 30)):
+            continue
+        if number[2] > 0 and not _may(descent, i, b, j):
             continue
         _exchange(descent, i, b, j)
         _note(descent, a, over_a)

@@ -2,7 +2,8 @@
 
 It contains the 14 vector packings of [Stillwell2010] section 4.2.5 and, where all of them fail, the 49 greedy
 algorithms; it is never worse than any that it had time to run, and says which those were. The first one always runs to
-its end.
+its end. Where an instance has placement rules, the search starts from a placement that keeps them, and what breaks one
+is no candidate.
 """
 
 import time
@@ -16,8 +17,9 @@ from dfrs.model import tolerances
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.instance import Instance, Ints
 from dfrs.placement.bounds import upper_bound
+from dfrs.placement.constructive import construct
 from dfrs.placement.greedy import greedy_best
-from dfrs.placement.improve import Effort, Search, warm
+from dfrs.placement.improve import WARM, Effort, Search, warm
 from dfrs.placement.outcome import found, tightest
 from dfrs.placement.packing import VECTOR_PACKINGS
 from dfrs.placement.set_bound import LONGEST_S, MOST_FAILURES, SetPacking
@@ -32,6 +34,8 @@ SETS_SHARE = 0.75
 """Of the time left: for sets of tasks, where nodes hold at most SETS_PER_NODE on the average, of SETS_TASKS in all, and
 where there are SETS_FROM_S seconds for all of BEST."""
 SETS_PER_NODE, SETS_TASKS, SETS_FROM_S = 4.2, 600, 2.0
+WARM_SHARE = 0.5
+"""Of the time that is left where there is still none, for a descent as WARM falls: some of these it finds sooner."""
 RESCUE_SHARE = 0.6
 """Of the time: for the first descent where no member found a placement."""
 
@@ -50,6 +54,10 @@ class Best:
         effort = Effort(time_limit_s=self.time_limit_s, rounds=self.rounds)
         search = Search(instance, upper_bound(instance), effort, int(rng.integers(2**62)))
         search.on_improvement = self.on_improvement
+        if search.ruled:
+            start = construct(instance, rng)
+            if start is not None:
+                search.offer(start, "construction")
         members = run_members(search, rng)
         if not search.done:
             search.exact(0.0)
@@ -60,6 +68,8 @@ class Best:
             search.exact()
         if not search.done and few:
             pack_sets(search)
+        if not search.done and search.place is None:
+            search.anneal(some_start(search, rng), WARM_SHARE, WARM)
         if not search.done:
             search.anneal(some_start(search, rng))
         details = {"winner": search.source, "members": members}
@@ -105,7 +115,8 @@ def pack_sets(search: Search) -> None:
         sets.offer(search.place)
     search.lower_bound_to(sets.tighten(search.value))
     share, failures = 0.5, 0
-    while not (sets.over or search.done) and failures < MOST_FAILURES:
+    # Which node of its kind a set gets, the program does not say: rules would.
+    while not (sets.over or search.done or search.ruled) and failures < MOST_FAILURES:
         low = max(search.value, 0.0)
         target = low + share * (search.upper - low)
         place, impossible = sets.place_at(target, min(LONGEST_S, 0.5 * (sets.deadline_s - time.perf_counter())))

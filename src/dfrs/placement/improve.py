@@ -8,18 +8,22 @@ from functools import cache
 
 import numpy as np
 
-from dfrs.kernels.exact import branch_and_bound
+from dfrs.kernels.exact import branch_and_bound, which_stay_broken
 from dfrs.kernels.local_search import climb, start_descent
+from dfrs.kernels.rules import broken
 from dfrs.kernels.sorting import stable_order
 from dfrs.model import tolerances
 from dfrs.model.instance import Instance, Ints
 from dfrs.model.resources import Kind, Resource
+from dfrs.model.rule_arrays import no_rules
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.packing import VECTOR_PACKINGS
 from dfrs.placement.set_bound import SetPacking
 
 HEAT = (0.02, 3e-4)
 """First and last temperature, in node capacities of overload."""
+WARM = (0.006, 1e-3)
+"""The same where requirements nearly fill the nodes."""
 RISE = 0.01
 """Share of the distance to the bound by which a success raises the yield aimed at."""
 ROUND_STEPS = 20_000
@@ -60,6 +64,9 @@ class Search:
 
     def __init__(self, instance: Instance, upper: float, effort: Effort, seed: int) -> None:
         self.instance = instance
+        tasks, nodes = len(instance.need), len(instance.nodes)
+        self.rules = instance.rules.arrays if instance.rules is not None else no_rules(tasks, nodes)
+        self.ruled = instance.rules is not None and instance.rules.binding
         self.upper = upper
         self.effort = effort
         self.place: Ints | None = None
@@ -81,7 +88,9 @@ class Search:
         return len(self.instance.need) * math.log(len(self.instance.nodes)) - symmetry <= math.log(SMALL)
 
     def _kinds(self) -> Ints:
-        """(N,) equal numbers for nodes that may be exchanged."""
+        """(N,) equal numbers for nodes that may be exchanged: none where rules tell nodes apart."""
+        if self.ruled:
+            return np.arange(len(self.instance.nodes))
         return np.unique(self.instance.capacity, axis=0, return_inverse=True)[1].reshape(-1)
 
     def lower_bound_to(self, upper: float) -> None:
@@ -90,9 +99,9 @@ class Search:
         self.proven |= self.value >= self.upper - tolerances.CERTIFICATE or upper < 0
 
     def offer(self, place: Ints, source: str) -> bool:
-        """Keep `place` (T,) if it is valid and better than what there is."""
+        """Keep `place` (T,) if it is valid, keeps the rules, and is better than what there is."""
         value = placement_yield(self.instance, place)
-        if value <= self.value:
+        if value <= self.value or (self.ruled and broken(self.rules, place) > 0):
             return False
         self.place, self.value, self.source = place.copy(), value, source
         if self.on_improvement:
@@ -108,7 +117,14 @@ class Search:
         rounds = max(1, round(share * effort.rounds)) if effort.rounds is not None else 0
         steps, done = ROUND_STEPS, 0
         descent = start_descent(
-            instance.base, instance.slope, instance.capacity, tolerances.CAPACITY, start, target, self._word
+            instance.base,
+            instance.slope,
+            instance.capacity,
+            tolerances.CAPACITY,
+            self.rules,
+            start,
+            target,
+            self._word,
         )
         going = True
         while going and not self.done:
@@ -147,7 +163,7 @@ class Search:
         same = (instance.base[order[1:]] == instance.base[order[:-1]]) & (
             instance.slope[order[1:]] == instance.slope[order[:-1]]
         )
-        twin[1:] = same.all(axis=1)
+        twin[1:] = same.all(axis=1) & (not self.ruled)
         seconds = self.effort.left_s() * share if self.effort.rounds is None else self.effort.rounds * ROUND_S
         best = np.empty(tasks, dtype=np.int64)
         incumbent = self.value + tolerances.CAPACITY if self.value >= 0 else -tolerances.CAPACITY
@@ -160,9 +176,8 @@ class Search:
             order,
             twin,
             kind,
-            np.full(tasks, -1, dtype=np.int64),
-            np.zeros(tasks),
-            math.inf,
+            which_stay_broken(self.rules),
+            self.rules,
             (incumbent, self.upper, most),
             best,
         )
