@@ -46,7 +46,6 @@ SUBJECTS = (
             Rewrite("trials += 1", "trials += 2"),
             Rewrite("value[depth]", "1.0"),
             Rewrite("free < -tolerance", "free < 0.0"),
-            Rewrite("speed > 0.0 and speed * reach > free", "speed * reach > free"),
             Rewrite("max(free, 0.0)", "free"),
             Rewrite("rate[m, d] + slope[i, d]", "slope[i, d]"),
             Rewrite("reach > incumbent", "reach >= incumbent"),

@@ -34,10 +34,8 @@ SETS_SHARE = 0.75
 """Of the time left: for sets of tasks, where nodes hold at most SETS_PER_NODE on the average, of SETS_TASKS in all, and
 where there are SETS_FROM_S seconds for all of BEST."""
 SETS_PER_NODE, SETS_TASKS, SETS_FROM_S = 4.2, 600, 2.0
-WARM_SHARE = 0.5
-"""Of the time that is left where there is still none, for a descent as WARM falls: some of these it finds sooner."""
 RESCUE_SHARE = 0.6
-"""Of the time: for the first descent where no member found a placement."""
+"""Of the time: for a descent to a first placement where no member found one and exact search is to follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +60,18 @@ class Best:
         if not search.done:
             search.exact(0.0)
         few = few_tasks_per_node(search)
-        if not search.done and (search.small or few or search.place is None):
-            search.anneal(some_start(search, rng), FIRST_SHARE if few or search.place is not None else RESCUE_SHARE)
+        if not search.done and search.place is None:
+            search.anneal(some_start(search, rng), rescue_share(search, few), WARM, until_found=True)
+        if not search.done and (search.small or few) and search.place is not None:
+            search.anneal(search.place, FIRST_SHARE)
         if not search.done:
             search.exact()
         if not search.done and few:
             pack_sets(search)
         if not search.done and search.place is None:
-            search.anneal(some_start(search, rng), WARM_SHARE, WARM)
-        if not search.done:
-            search.anneal(some_start(search, rng))
+            search.anneal(some_start(search, rng), 1.0, WARM, until_found=True)
+        if not search.done and search.place is not None:
+            search.anneal(search.place)
         details = {"winner": search.source, "members": members}
         outcome = found(
             instance, search.place, bound=max(search.upper, search.value), optimal=search.proven, details=details
@@ -83,6 +83,13 @@ class Best:
                 details={**details, "reason": f"proven: no placement exists; {tightest(instance)}"},
             )
         return outcome
+
+
+def rescue_share(search: Search, few: bool) -> float:
+    """Of the time, for a first placement where no member found one."""
+    if search.small:
+        return RESCUE_SHARE
+    return FIRST_SHARE if few else 1.0
 
 
 def some_start(search: Search, rng: np.random.Generator) -> Ints:

@@ -22,8 +22,8 @@ from dfrs.placement.set_bound import SetPacking
 
 HEAT = (0.02, 3e-4)
 """First and last temperature, in node capacities of overload."""
-WARM = (0.006, 1e-3)
-"""The same where requirements nearly fill the nodes."""
+WARM = (0.008, 1.5e-3)
+"""The same as long as there is no placement at all: where requirements nearly fill the nodes, more is found so."""
 RISE = 0.01
 """Share of the distance to the bound by which a success raises the yield aimed at."""
 ROUND_STEPS = 20_000
@@ -108,8 +108,13 @@ class Search:
             self.on_improvement(value)
         return True
 
-    def anneal(self, start: Ints, share: float = 1.0, heat: tuple[float, float] = HEAT) -> None:
-        """Anneal from `start` (T,) for `share` of the time (or rounds) that is left, as `heat` (first, last) falls."""
+    def anneal(
+        self, start: Ints, share: float = 1.0, heat: tuple[float, float] = HEAT, *, until_found: bool = False
+    ) -> None:
+        """Anneal from `start` (T,) for `share` of the time (or rounds) that is left, as `heat` (first, last) falls.
+
+        `until_found`: no longer than until there is a placement at all.
+        """
         instance, effort = self.instance, self.effort
         value = max(placement_yield(instance, start), -1.0)
         target = 0.0 if value < 0 else value + RISE * (self.upper - value)
@@ -127,7 +132,7 @@ class Search:
             self._word,
         )
         going = True
-        while going and not self.done:
+        while going and not self.done and not (until_found and self.place is not None):
             if effort.rounds is not None:
                 if done == rounds:
                     break

@@ -77,6 +77,10 @@ class SetPacking:
         """Whether to stop."""
         return self.gave_up or time.perf_counter() >= self.deadline_s
 
+    def _left_s(self) -> float | None:
+        left = self.deadline_s - time.perf_counter()
+        return None if np.isinf(left) else max(0.0, left)
+
     def offer(self, place: Ints) -> None:
         """Know the sets of a placement (T,)."""
         for n in np.unique(place):
@@ -106,7 +110,7 @@ class SetPacking:
         self._limit(program, worth, most, np.flatnonzero(self._fitting(target)))
         centre, best = self._worth, -np.inf
         while not self.over:
-            solution = program.maximize()
+            solution = program.maximize(self._left_s())
             if not solution.known or solution.objective <= MARGIN:
                 return False
             exact = np.clip(solution.values[worth], 0.0, 1.0)
