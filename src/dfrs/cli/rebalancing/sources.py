@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dfrs.model.errors import InfeasibleError, InputError
+from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.model.resources import Kind, Resource
-from dfrs.model.rule_scope import MaskPart
 from dfrs.model.rules import Maintenance, Never, Rule, Rules
 from dfrs.workloads.clusters.document import add_rules_file
 from dfrs.workloads.clusters.libvirt import read_libvirt
@@ -76,7 +75,7 @@ class Source:
 def constrained(state: ClusterState, rules: Path | None, maintenance: Sequence[str]) -> ClusterState:
     """The state with more rules: those of a file, and hosts that are to be empty.
 
-    Raises InputError for names that do not exist, InfeasibleError where a machine may be nowhere.
+    Raises InputError for names that do not exist.
     """
     instance = state.instance
     for host in maintenance:
@@ -88,23 +87,7 @@ def constrained(state: ClusterState, rules: Path | None, maintenance: Sequence[s
         instance = replace(instance, rules=replace(own, rules=(*own.rules, Maintenance(nodes=tuple(maintenance)))))
     if rules is not None:
         instance = add_rules_file(instance, rules)
-    if instance.rules is not None:
-        allowed = instance.rules.arrays.allowed[instance.rules.arrays.kind_of].any(axis=1)
-        if not allowed.all():
-            i = int(np.argmin(allowed))
-            name = instance.services[int(instance.service_of[i])]
-            binding = "; ".join(_restricting(instance.rules, i))
-            raise InfeasibleError(f'"{name}" may be on no host: relax one of the rules: {binding}')
     return replace(state, instance=instance)
-
-
-def _restricting(rules: Rules, i: int) -> list[str]:
-    """The rules that keep task `i` from some host."""
-    return [
-        str(rule)
-        for rule, parts in zip(rules.rules, rules.parts, strict=True)
-        if any(isinstance(p, MaskPart) and i in p.tasks and not p.allowed.all() for p in parts)
-    ]
 
 
 def live_state(snapshot: "ClusterSnapshot", need: NeedRule) -> ClusterState:

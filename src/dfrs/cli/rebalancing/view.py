@@ -8,6 +8,7 @@ from rich.table import Table
 
 from dfrs.cli.console import out, out_of
 from dfrs.cli.quantities import show_bytes, show_count, show_seconds
+from dfrs.placement.conflicts import diagnose
 from dfrs.placement.plan_document import plan_document
 from dfrs.rebalancing.solve import promised_parts
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from dfrs.rebalancing.mover import Execution, Migration
     from dfrs.rebalancing.solve import Rebalancing
     from dfrs.workloads.clusters.state import ClusterState
+
+
+DIAGNOSIS_S = 5.0
+"""Longest search for rules that conflict."""
 
 
 def show_rebalancing(state: "ClusterState", found: "Rebalancing", budget: "Budget", *, title: bool = True) -> None:
@@ -43,7 +48,7 @@ def headline(found: "Rebalancing", budget: "Budget") -> str:
     now = "requirements do not fit now" if found.present_yield is None else f"minimum yield {found.present_yield:.4f}"
     outcome, plan = found.outcome, found.plan
     if plan is None:
-        return f"{now}; {outcome.details.get('reason', 'no placement found')}"
+        return f"{now}; no feasible placement was found"
     within = "within the budget " if budget.limits else ""
     best = f"no placement {within}has more than {outcome.bound:.4f}"
     if not plan.steps:
@@ -56,6 +61,15 @@ def headline(found: "Rebalancing", budget: "Budget") -> str:
     starts = f" and {show_count(started, 'start')}" if started else ""
     moves = show_count(len(plan.steps) - started, "move")
     return f"{now}, {after} after {moves}{aside}{starts}{size}{takes}; {best}"
+
+
+def why_none(state: "ClusterState", found: "Rebalancing") -> str:
+    """Why there is no placement, in one line: rules that conflict, or what the search says."""
+    if state.instance.rules is not None:
+        conflicts = diagnose(state.instance, DIAGNOSIS_S).conflicts
+        if conflicts:
+            return "; ".join(conflict.text for conflict in conflicts)
+    return str(found.outcome.details.get("reason", "no placement found"))
 
 
 def not_kept(state: "ClusterState", found: "Rebalancing") -> list[str]:
@@ -86,6 +100,7 @@ def rebalancing_document(
         "moves": found.moves,
         "bytes": 0.0 if plan is None else plan.bytes,
         "makespan_s": None if plan is None or not plan.timed else plan.makespan_s,
+        "reason": why_none(state, found) if plan is None else None,
         "not_kept": not_kept(state, found),
         "notes": list(state.notes),
         "details": dict(outcome.details),

@@ -265,7 +265,7 @@ def _show(
 ) -> None:
     """Show the result, and carry it out where there is a mover."""
     from dfrs.cli.rebalancing.running import apply_moves, raise_for
-    from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing
+    from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing, why_none
     from dfrs.rebalancing.commands import command_lines
     from dfrs.rebalancing.solve import cpu_shares, migrations
 
@@ -285,8 +285,7 @@ def _show(
     if shown == "json":
         print_json(rebalancing_document(state, found, budget, execution))
     if found.plan is None:
-        reason = found.outcome.details.get("reason", "no placement found")
-        err.print(f"dfrs: {reason}", markup=False, soft_wrap=True)
+        err.print(f"dfrs: {why_none(state, found)}", markup=False, soft_wrap=True)
         raise typer.Exit(NO_SOLUTION)
     if execution is not None:
         raise_for(execution)
