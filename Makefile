@@ -61,6 +61,7 @@ fuzz: $(READY) ## Storms: a controller and nodes to which anything happens, SEED
 
 bench: $(READY) ## Speed, memory, and a peer in the same run
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation VectorPack==0.1.5
+	@$(BIN)/python -m pip install --quiet ortools==9.15.6755
 	$(BIN)/python -m benchmarks.run
 
 reproduce: $(READY) ## Published tables and figures beside ours, into out/reproduce

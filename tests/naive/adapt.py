@@ -94,6 +94,37 @@ def placements(
             yield place
 
 
+def cool(
+    problem: tuple[list[Row], list[Row], list[Row]],
+    limits: tuple[Sequence[int], list[Row], Row],
+    may: Callable[[list[int], dict[int, int]], bool],
+    place: list[int],
+    steps: int,
+) -> int:
+    """Moves from the node with the lowest yield, each the best for the lower yield of its two nodes; their number."""
+    base, slope, capacity = problem
+    origin, cost, amount = limits
+
+    def value(n: int, placement: list[int]) -> float:
+        here = [i for i, m in enumerate(placement) if m == n]
+        return minimum([base[i] for i in here], [slope[i] for i in here], [capacity[n]], [0] * len(here))
+
+    for step in range(steps):
+        now = [value(n, place) for n in range(len(capacity))]
+        a = now.index(min(now))
+        best, chosen = now[a], None
+        for i, b in product((i for i, m in enumerate(place) if m == a), range(len(capacity))):
+            after = [b if k == i else m for k, m in enumerate(place)]
+            dear = origin[i] == a and any(s > most for s, most in zip(spent(cost, origin, after), amount, strict=True))
+            lower = min(value(a, after), value(b, after))
+            if b != a and not dear and lower > best and may(place, {i: b}):
+                best, chosen = lower, after
+        if chosen is None:
+            return step
+        place[:] = chosen
+    return steps
+
+
 def over(size: list[Row], capacity: list[Row], place: Sequence[int], n: int) -> float:
     """Overload of node `n`, relative to its capacity."""
     lacks = [(-left / have) for left, have in zip(free(size, capacity, place)[n], capacity[n], strict=True)]

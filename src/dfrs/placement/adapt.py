@@ -189,14 +189,19 @@ def warm() -> None:
     )  # fmt: skip
     search.offer(present, "staying")
     search.aim(present, 0.5, "relief")
+    search.cool()
     search.exact(10)
     search.anneal(HEATS[0], 1, np.ones(1, dtype=np.uint64))
     search.give_back()
 
 
 def _improve(search: AdaptSearch, seed: int) -> None:
-    """Relief from the present placement, descent from the best one, then both in other orders and annealing in turn."""
+    """Relief from the present placement, descent from the best, the plain greedy; then other orders and annealing."""
     search.bisect(search.present, "relief")
+    search.descend()
+    if search.stopped:
+        return
+    search.cool()
     search.descend()
     if search.stopped:
         return

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dfrs.kernels import adapt_anneal, adapt_exact, adapt_mend, adapt_relief
+from dfrs.kernels import adapt_anneal, adapt_cool, adapt_exact, adapt_mend, adapt_relief
 from dfrs.kernels.adapt_state import Board, Moves, set_up
 from dfrs.kernels.compiling import compilation
 from dfrs.kernels.rules import RuleArrays, broken
@@ -243,6 +243,20 @@ class AdaptSearch:
                 if self.aim(self.place, target, source):
                     rising = True
                     break
+
+    def cool(self) -> None:
+        """The plain greedy from the present placement: one move after the other from the node with the lowest yield."""
+        if (self.present < 0).any():
+            return
+        tasks, nodes = len(self.present), len(self.instance.nodes)
+        set_up(self.moves, self.rules, self.board, self.present, 0.0)
+        steps = max(1, SLICE_WORK // (2 * tasks))
+        while not self.stopped:
+            made = adapt_cool.cool(self.moves, self.rules, self.board, steps)
+            self.clock.spend(2 * tasks * (made + 1) + nodes)
+            if made < steps:
+                break
+        self.offer(self.board.place, "greedy")
 
     def tilt(self, spread: float) -> None:
         """Let tasks be taken in another order, by factors of that spread; 0 for the usual order."""
