@@ -206,7 +206,9 @@ def test_a_running_dfrs_cluster_is_a_snapshot():
     assert state.present.tolist() == [0, 1, 0]
     assert state.instance.need[:, 1].tolist() == [0.5, 0.5, 0.75]
     assert live_state(seen, NeedRule(by="allocated")).instance.need[2, 1] == 1.0
-    assert state.notes == ("1 jobs wait or are paused: left out",)
+    assert state.notes == ("left out, since they wait or are paused: 1 job",)
+    used = seen.model_copy(update={"nodes": (seen.nodes[0], seen.nodes[1].model_copy(update={"left_cores": 1.0}))})
+    assert live_state(used, NeedRule()).instance.capacity[:, 1].tolist() == [1.0, 0.25]
     drained = seen.model_copy(
         update={"nodes": (seen.nodes[0], seen.nodes[1].model_copy(update={"state": NodeState.DRAINING}))}
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.model.resources import Kind, Resource
@@ -108,7 +109,7 @@ def live_state(snapshot: "ClusterSnapshot", need: NeedRule) -> ClusterState:
         raise InputError("--live: no job runs on the cluster: nothing to move")
     instance, present = _instance_of(nodes, jobs, number, need)
     waiting = sum(job.state in {JobState.WAITING, JobState.PAUSED} for job in snapshot.jobs)
-    notes = [f"{waiting} jobs wait or are paused: left out"] if waiting else []
+    notes = [f"left out, since they wait or are paused: {show_count(waiting, 'job')}"] if waiting else []
     return ClusterState(instance=instance, present=present, source="live cluster", notes=tuple(notes))
 
 
@@ -123,6 +124,7 @@ def _instance_of(
     present = np.array([number[name] for job in jobs for name in job.nodes], dtype=np.int64)
     rows = np.array([[job.memory_bytes / memory, c / cores] for job, c in zip(jobs, per_task, strict=True)])
     names = tuple(f"job {job.id}" for job in jobs)
+    left = [node.cpus if node.left_cores is None else node.left_cores for node in nodes]
     instance = Instance(
         name="live cluster",
         resources=(
@@ -130,7 +132,7 @@ def _instance_of(
             Resource(name="cpu", kind=Kind.FLUID),
         ),
         nodes=tuple(node.name for node in nodes),
-        capacity=np.array([[node.memory_bytes / memory, node.cpus / cores] for node in nodes]),
+        capacity=np.array([[node.memory_bytes / memory, c / cores] for node, c in zip(nodes, left, strict=True)]),
         services=names,
         minimum_yield=np.array([job.minimum_yield for job in jobs]),
         service_of=of,
