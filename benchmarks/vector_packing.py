@@ -1,12 +1,13 @@
 """BEST as a vector packer: fewest bins on the sets of Mommessin et al. (2024), beside their best heuristic.
 
 python -m benchmarks.vector_packing FOLDER --set Triplet                  # FOLDER has Triplet.tgz and Triplet.csv
-python -m benchmarks.vector_packing FOLDER --set New --limit 10 --first 3 --groups 13
+python -m benchmarks.vector_packing FOLDER --set New --limit 3 --groups 20
 
 FOLDER has the sets as their authors publish them (Vectorpack/experiments_vector_paper): an archive of instances, and a
 table with lower bound, optimum (-1: unknown) and what each family of heuristics needs. Triplet's files list their items
 bin by bin in a solution; items are shuffled here. All resources are rigid, so that a placement has yield 1 or is none;
-BEST gets `--limit` seconds for each number of bins, from what the vector packings need downwards, until it fails.
+BEST gets `--limit` seconds for the volume bound, and then for each number of bins from what the vector packings need
+downwards until it fails.
 """
 
 import argparse
@@ -64,29 +65,41 @@ def packs(size: Floats, bins: int, name: str, limit: float) -> bool:
 
 def fewest(size: Floats, limit: float) -> tuple[int, int]:
     """Bins that the best of the vector packings needs, and bins that BEST needs."""
-    bins = int(np.ceil(size.sum(axis=0) - 1e-9).max())
-    while not packs(size, bins, "VP_BEST", limit):
-        bins += 1
-    packed = bins
-    while packs(size, bins - 1, "BEST", limit):
+    least = int(np.ceil(size.sum(axis=0) - 1e-9).max())
+    packed = least
+    while not packs(size, packed, "VP_BEST", limit):
+        packed += 1
+    # Where every bin must be full, few sets of items come into question: that can be easier than with a bin more.
+    if packed > least and packs(size, least, "BEST", limit):
+        return packed, least
+    bins = packed
+    while bins > least + 1 and packs(size, bins - 1, "BEST", limit):
         bins -= 1
     return packed, bins
 
 
-def instances(folder: Path, name: str, first: int, groups: int) -> Iterator[tuple[dict[str, str], Floats]]:
-    """Instance number `first` of each size and number of resources, up to `groups` of them, with known optimum."""
+def instances(folder: Path, name: str, groups: int) -> Iterator[tuple[dict[str, str], Floats]]:
+    """Of each class, number of items and of resources, the first instance of known optimum without negative sizes.
+
+    `groups` of them, evenly spaced in the order of the table.
+    """
     with (folder / f"{name}.csv").open() as table:
         rows = [row for row in csv.DictReader(table, delimiter="\t") if int(row["OPT"]) > 0]
-    chosen = [row for row in rows if row["instance_name"].rsplit("_", 1)[1] == str(first)]
-    chosen = [chosen[k] for k in np.linspace(0, len(chosen) - 1, min(groups, len(chosen))).round().astype(int)]
     with tarfile.open(folder / f"{name}.tgz") as archive:
         files = {Path(member.name).stem: member for member in archive.getmembers() if member.isfile()}
-        for row in chosen:
-            stream = archive.extractfile(files[row["instance_name"]])
-            assert stream is not None
+        chosen: dict[str, tuple[dict[str, str], Floats]] = {}
+        for row in rows:
+            group = row["instance_name"].rsplit("_", 1)[0]
+            stream = archive.extractfile(files[row["instance_name"]]) if group not in chosen else None
+            if stream is None:
+                continue
             capacity, size = parse(stream.read().decode())
-            order = np.random.default_rng(0).permutation(len(size))
-            yield row, (size / capacity)[order]
+            if (size >= 0).all():
+                order = np.random.default_rng(0).permutation(len(size))
+                chosen[group] = row, (size / capacity)[order]
+    found = list(chosen.values())
+    for k in np.linspace(0, len(found) - 1, min(groups, len(found))).round().astype(int):
+        yield found[k]
 
 
 def main() -> None:
@@ -94,12 +107,11 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--set", choices=("New", "Triplet"), default="Triplet")
     parser.add_argument("--limit", type=float, default=10.0, help="seconds for BEST and each number of bins")
-    parser.add_argument("--first", type=int, default=0, help="number of the instance in each group")
     parser.add_argument("--groups", type=int, default=13, help="how many groups of one size and number of resources")
     given = parser.parse_args()
     sums = np.zeros(4, dtype=int)
     print(f"{'instance':<18}{'packings':>9}{'theirs':>8}{'BEST':>6}{'OPT':>6}{'s':>8}")
-    for row, size in instances(given.folder, given.set, given.first, given.groups):
+    for row, size in instances(given.folder, given.set, given.groups):
         started = time.perf_counter()
         packed, bins = fewest(size, given.limit)
         figures = packed, int(row["best_overall"]), bins, int(row["OPT"])

@@ -58,8 +58,6 @@ class SetPacking:
     bound: float
     deadline_s: float = np.inf
     """On the clock of `time.perf_counter`; what is proven by then counts."""
-    gave_up: bool = False
-    """Nodes hold too many tasks."""
     _worth: Floats | None = None
     _sets: list[tuple[int, Ints]] = field(default_factory=list[tuple[int, Ints]])
     _known: set[tuple[int, ...]] = field(default_factory=set[tuple[int, ...]])
@@ -74,8 +72,8 @@ class SetPacking:
 
     @property
     def over(self) -> bool:
-        """Whether to stop."""
-        return self.gave_up or time.perf_counter() >= self.deadline_s
+        """Whether time is over."""
+        return time.perf_counter() >= self.deadline_s
 
     def _left_s(self) -> float | None:
         left = self.deadline_s - time.perf_counter()
@@ -92,29 +90,44 @@ class SetPacking:
         target = low + 0.02 * (self.bound - low)
         if value < 0 and not self.over and self.impossible(0.0):
             self.bound = -1.0
-        while not self.over and self.bound - low > WIDTH * self.bound:
+        # Where no size depends on the yield, neither does the answer.
+        while self.instance.slope.any() and not self.over and self.bound - low > WIDTH * self.bound:
             if self.impossible(target):
                 self.bound = target
                 self._slide(low)
             else:
                 low = target
             target = 0.5 * (low + self.bound)
+        if self._worth is None and not self.over and self.bound >= 0:
+            self.impossible(max(value, 0.0), nearest=True)
         return self.bound
 
-    def impossible(self, target: float) -> bool:
-        """Whether no placement has yield `target`, by proof: not where the relaxation has it, or time is over."""
+    def impossible(self, target: float, *, nearest: bool = False) -> bool:
+        """Whether no placement has yield `target`, by proof: not where the relaxation has it, or time is over.
+
+        `nearest`: then go on to the worths that come nearest to a proof, on nodes with sets worth 1 on the average.
+        """
         tasks, kinds = len(self.instance.need), len(self._nodes)
         program = LinearProgram("worths of tasks", 1e-9)
         worth = program.add_columns(np.zeros(tasks), np.ones(tasks), np.ones(tasks))
         most = program.add_columns(np.zeros(kinds), np.full(kinds, float(tasks)), -self._nodes.astype(float))
         self._limit(program, worth, most, np.flatnonzero(self._fitting(target)))
+        if nearest:
+            total = float(self._nodes.sum())
+            program.add_row(most, self._nodes.astype(float), lower=total, upper=total)
         centre, best = self._worth, -np.inf
+        if centre is None:
+            # Large tasks are worth more: not so bad a guess, where all of equal worth is the worst.
+            centre = (self.instance.base + target * self.instance.slope).dot(
+                1.0 / self._capacity.max(axis=0).clip(1e-12)
+            )
+            centre /= max(centre.max(), 1e-12)
         while not self.over:
             solution = program.maximize(self._left_s())
-            if not solution.known or solution.objective <= MARGIN:
+            if not solution.known or (solution.objective <= MARGIN and not nearest):
                 return False
             exact = np.clip(solution.values[worth], 0.0, 1.0)
-            trials = [exact] if centre is None else [SMOOTHING * centre + (1.0 - SMOOTHING) * exact, exact]
+            trials = [SMOOTHING * centre + (1.0 - SMOOTHING) * exact, exact]
             progress = False
             for trial in trials:
                 before = len(self._sets)
@@ -131,6 +144,8 @@ class SetPacking:
                 )
                 if progress or self.over:
                     break
+            if nearest:
+                self._worth = centre
             if not progress:
                 return False
         return False
@@ -141,11 +156,12 @@ class SetPacking:
             return None, False
         # Every task must be in some set: none is worth nothing here.
         worth = self._worth + 1e-5
-        most = self._highest(target, worth, add=False)
+        most, sure = self._highest(target, worth, add=False)
         slack = float(self._nodes @ most - worth.sum())
-        if self.over or slack < -MARGIN:
-            return None, not self.over
+        if slack < -MARGIN:
+            return None, sure
         chosen, complete = self._near(target, worth, most, slack)
+        complete &= sure
         known = {(k, *sorted(s.tolist())) for k, s in chosen}
         fits = self._fitting(target)
         chosen += [
@@ -217,30 +233,31 @@ class SetPacking:
 
     def _excess(self, target: float, worth: Floats, *, add: bool) -> float:
         """By how much (*) holds; minus infinity where that is not known."""
-        most = self._highest(target, worth, add=add)
-        return -np.inf if self.gave_up else float(worth.sum() - self._nodes @ most)
+        most, sure = self._highest(target, worth, add=add)
+        return float(worth.sum() - self._nodes @ most) if sure else -np.inf
 
-    def _highest(self, target: float, worth: Floats, *, add: bool) -> Floats:
-        """(K,) the highest worth of a set that fits, rounded up; `add` the sets worth more than any known one."""
+    def _highest(self, target: float, worth: Floats, *, add: bool) -> tuple[Floats, bool]:
+        """(K,) the highest worth of a set that fits, rounded up, and whether all were looked at.
+
+        `add` the sets worth more than any known one.
+        """
         size = self.instance.base + target * self.instance.slope
         tasks = len(worth)
         sets, length = np.empty((tasks, WIDEST), dtype=np.int64), np.empty(tasks, dtype=np.int64)
         value = np.empty(tasks)
-        most = np.zeros(len(self._nodes))
+        most, sure = np.zeros(len(self._nodes)), True
         fits = self._fitting(target)
         worths = np.add.reduceat(worth[self._flat], self._first)
         np.maximum.at(most, np.array([k for k, _ in self._sets])[fits], worths[fits])
         for k, capacity in enumerate(self._capacity):
             found, complete = price_sets(size, capacity + FORGIVEN, worth, most[k], False, TRIALS, sets, length, value)
-            if not complete:
-                self.gave_up = True
-                return most
             most[k] = max(most[k], value[:found].max(initial=0.0)) + 1e-9
+            sure &= complete
             if add:
                 for r in np.argsort(-value[:found])[: max(10, 2 * len(self.instance.nodes))]:
                     if length[r]:
                         self._add(k, sets[r, : length[r]].copy())
-        return most
+        return most, sure
 
     def _fitting(self, target: float) -> Bools:
         """(S,) which of the known sets fit at yield `target`."""
