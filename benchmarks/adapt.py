@@ -1,7 +1,7 @@
 """ADAPT: how near the bound for a budget it comes in a second, least-move repairs, value over time, and peers.
 
-`python -m benchmarks.adapt [size|repair|anytime|peers ...]`; all four without arguments. Times are CPU seconds of the
-call, after compilation. Clusters are those of `dfrs generate machines`.
+`python -m benchmarks.adapt [size|units|repair|anytime|peers ...]`; all five without arguments. Times are CPU seconds of
+the call, after compilation. Clusters are those of `dfrs generate machines`.
 """
 
 import sys
@@ -25,6 +25,16 @@ from dfrs.placement.solver import LinearProgram
 SIZES = ((200, 5_000), (1_000, 30_000), (5_000, 30_000), (5_000, 100_000))
 SEEDS = (1, 2, 3)
 REPAIRS = 100
+LIMITS: tuple[dict[str, float], ...] = (
+    {"bytes": 200e9},
+    {"bytes": 2e12},
+    {"cost": 20.0},
+    {"cost": 200.0},
+    {"seconds": 600.0},
+    {"moves": 40, "bytes": 300e9, "cost": 80.0, "seconds": 600.0},
+    {"moves": 500},
+    {"moves": 5_000},
+)
 PEERS = (
     (30, 400, 0.75, 10),
     (30, 400, 0.75, 40),
@@ -101,6 +111,25 @@ def sizes() -> None:
         "Adapt(present=p, budget=Budget(moves=1000))(i, np.random.default_rng(0))\n"
     )
     console.print(f"Peak memory with 5,000 hosts and 100,000 machines: {peak_memory_mib(code):.0f} MiB\n")
+
+
+def units() -> None:
+    """Goal D: other limits, and several at once; large budgets, and little memory to spare."""
+    made = table("Other limits", "memory", "limits", "bound", "ADAPT", "of bound", "CPU", "moves", "needed")
+    for memory, chosen in ((0.75, LIMITS), (0.9, LIMITS[-2:])):
+        instance, present = generate_machines(nodes=200, machines=5_000, memory=memory, seed=1)
+        cost = np.random.default_rng(0).integers(1, 10, 5_000) / 2
+        instance = replace(instance, move_cost=cost)
+        for limits in chosen:
+            _, details, seconds = call(instance, present, Budget(**limits, bandwidth_bytes_per_s=1e9))
+            made.add_row(
+                str(memory), ", ".join(f"{amount:g} {unit}" for unit, amount in limits.items()),
+                f"{details['bound']:.4f}", f"{details['value']:.4f}",
+                f"{100 * details['value'] / details['bound']:.2f} %", f"{seconds:.3f} s", str(details["moves"]),
+                str(details["moves_needed"]),
+            )  # fmt: skip
+    console.print(made)
+    console.print()
 
 
 def broken_clusters() -> Iterator[tuple[Instance, Ints]]:
@@ -195,7 +224,7 @@ def peers() -> None:
     console.print(made)
 
 
-PARTS = {"size": sizes, "repair": repairs, "anytime": anytime, "peers": peers}
+PARTS = {"size": sizes, "units": units, "repair": repairs, "anytime": anytime, "peers": peers}
 
 
 def main() -> None:

@@ -17,6 +17,9 @@ from dfrs.kernels import (
 )
 from dfrs.kernels.rules import broken, count_members, may_move, may_swap, no_rules
 from dfrs.kernels.yields import node_loads
+from dfrs.model.instance import Instance
+from dfrs.model.rules import Apart, Never, Requires, Rules, Spread, Together
+from dfrs.placement.adapt_search import AdaptSearch, Clock
 from tests.naive import adapt as naive
 from tests.naive.local_search import Xorshift
 from tests.rule_cases import random_instance
@@ -174,6 +177,10 @@ def test_a_cover_covers_and_has_no_task_too_many(seed):
     assert set(some) <= set(may)
     assert naive.covers(size, some, lack.tolist())
     assert not any(naive.covers(size, [j for j in some if j != i], lack.tolist()) for i in some)
+    if count == 1:
+        alone = [i for i in may if naive.covers(size, [i], lack.tolist())]
+        rank = {i: (0.0 if away[i] else float(case.moves.price[i]), adapt_state.weight(board, i)) for i in alone}
+        assert rank[some[0]] == min(rank.values())
     prices = {0.0 if away[i] else float(case.moves.price[i]) for i in may}
     if len(prices) == 1 and (lack > 0).sum() == 1:
         assert count == naive.least_cover([size[i] for i in may], [1.0] * len(may), lack.tolist())
@@ -218,6 +225,49 @@ def test_what_is_permitted_breaks_no_rule_that_was_kept(seed):
             assert not kept or broken(case.rules, after) == 0
 
 
+def under_rules(*rules):
+    """Tasks a to d of CPU 0.25, a to c on the first of four nodes and d on the second, under rules."""
+    instance = Instance.from_arrays(
+        np.ones((4, 1)), np.full((4, 1), 0.25), [False], services=("a", "b", "c", "d"), rules=Rules(rules)
+    )
+    assert instance.rules is not None
+    present, one = np.array([0, 0, 0, 1]), np.ones(1)
+    clock = Clock(time_limit_s=1.0, rounds=1)
+    arrays = instance.rules.arrays
+    rng = np.random.default_rng(0)
+    search = AdaptSearch(instance, present, np.ones((1, 4)), 4 * one, arrays, 1.0, clock, rng)
+    adapt_state.set_up(search.moves, search.rules, search.board, present, 1.0)
+    return search.moves, search.rules, search.board
+
+
+@pytest.mark.parametrize(
+    ("rule", "leave"),
+    [
+        (Apart(("a", "b", "c", "d"), level="node"), [0, 1]),
+        (Apart(("a", "b", "c"), at_most=2, level="node"), [0]),
+        (Together(("a", "b", "d"), level="node"), [3]),
+        (Spread(("a", "b", "c"), at_least=2, level="node"), [0]),
+        (Requires(("d",), ("a",), level="node"), [3]),
+        (Never(("b",), ("n0",)), [1]),
+        (Apart(("a", "d"), level="node"), []),
+    ],
+)
+def test_those_leave_whose_departure_mends_a_rule_and_no_others(rule, leave):
+    moves, rules, board = under_rules(rule)
+    pending = np.empty(4, dtype=np.int64)
+    count = adapt_mend.evict(moves, rules, board, pending, 0)
+    assert pending[:count].tolist() == leave
+    assert np.flatnonzero(board.place < 0).tolist() == leave
+
+
+def test_a_host_that_left_guests_behind_goes_back_to_them():
+    moves, rules, board = under_rules(Requires(("a",), ("b",), level="node"))
+    adapt_state.lift(moves, rules, board, 1)
+    assert [adapt_state.permitted(rules, board, 1, n) for n in range(4)] == [True, False, False, False]
+    adapt_state.lift(moves, rules, board, 0)
+    assert [adapt_state.permitted(rules, board, 1, n) for n in range(4)] == [True] * 4
+
+
 @settings(max_examples=150)
 @given(SEEDS)
 def test_relief_ends_within_capacities_and_limits_or_says_where_it_failed(seed):
@@ -237,7 +287,14 @@ def test_relief_ends_within_capacities_and_limits_or_says_where_it_failed(seed):
     assert sorted(order.tolist()) == sorted(pending[:count].tolist())
     heavy = [adapt_state.weight(board, i) for i in order]
     assert heavy == sorted(heavy, reverse=True)
-    failed = adapt_relief.settle(case.moves, case.rules, board, order, 0, count)
+    failed, stuck, rooms = 0, False, 0
+    while failed < count and not stuck:
+        before = failed
+        failed, looked, stuck = adapt_relief.settle(case.moves, case.rules, board, order, failed, count, 1)
+        assert looked <= 1
+        rooms += 1
+        assert stuck or failed > before
+    assert rooms <= count
     case.check()
     assert case.within()
     assert set(np.flatnonzero(board.place < 0)) == set(order[failed:].tolist())

@@ -156,16 +156,26 @@ def by_weight(board: Board, pending: Ints) -> Ints:
 
 
 @kernel
-def settle(moves: Moves, rules: RuleArrays, board: Board, pending: Ints, low: int, high: int) -> int:
-    """Place pending[low:high], all of them nowhere; the first that could not be, or `high`."""
+def settle(
+    moves: Moves, rules: RuleArrays, board: Board, pending: Ints, low: int, high: int, rooms: int
+) -> tuple[int, int, bool]:
+    """Place pending[low:high], all of them nowhere, until room was looked for `rooms` times.
+
+    Returns the index of the first that is not placed, how often room was looked for, and whether in vain the last time.
+    """
+    looked = 0
     for k in range(low, high):
         i = pending[k]
         n = best_node(moves, rules, board, i)
         if n >= 0:
             put(moves, rules, board, i, n)
-        elif not make_room(moves, rules, board, i):
-            return k
-    return high
+        else:
+            looked += 1
+            if not make_room(moves, rules, board, i):
+                return k, looked, True
+            if looked == rooms:
+                return k + 1, looked, False
+    return high, looked, False
 
 
 @kernel

@@ -23,6 +23,8 @@ ROUND_WORK = 1_000_000
 """Elementary steps in a round: the unit of `--rounds`."""
 SLICE_WORK = 4_000_000
 """Elementary steps between two looks at the clock: some milliseconds."""
+ROOM_WORK = 10
+"""Elementary steps for each task of the instance in making room for one."""
 BACK_OFF = (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0)
 """Parts of the distance from the bound down to the best yield by which the yield aimed at goes back while it fails."""
 HALVINGS = 6
@@ -193,18 +195,16 @@ class AdaptSearch:
 
     def _settle(self, pending: Ints) -> int:
         """Place `pending`; the index of the first task that could not be, or of the next when time was up."""
-        nodes, dims = self.instance.capacity.shape
+        tasks, (nodes, dims) = len(self.present), self.instance.capacity.shape
         step = max(1, SLICE_WORK // (nodes * dims))
-        for low in range(0, len(pending), step):
+        rooms = max(1, SLICE_WORK // (ROOM_WORK * tasks))
+        low, stuck = 0, False
+        while low < len(pending) and not stuck and not self.clock.over:
             high = min(len(pending), low + step)
-            failed = adapt_relief.settle(self.moves, self.rules, self.board, pending, low, high)
-            self.clock.spend((failed - low + 1) * nodes * dims)
-            if failed < high:
-                self.clock.spend(8 * len(self.present))
-                return failed
-            if self.clock.over and high < len(pending):
-                return high
-        return len(pending)
+            after, looked, stuck = adapt_relief.settle(self.moves, self.rules, self.board, pending, low, high, rooms)
+            self.clock.spend((after - low + 1) * nodes * dims + looked * ROOM_WORK * tasks)
+            low = after
+        return low
 
     def aim(self, start: Ints, target: float, source: str) -> bool:
         """Relieve and offer: whether the best yield rose."""
