@@ -14,6 +14,21 @@ FRACTIONAL = (
     "MCB*/per/OPT=AVG",
     "/stretch-per/OPT=MAX",
 )
+RUNNING = (
+    "generate",
+    "machines",
+    "--nodes",
+    "4",
+    "--machines",
+    "40",
+    "--seed",
+    "1",
+    "-o",
+    "m.json",
+    "--present",
+    "now.json",
+)
+ADAPTED = ("allocate", "m.json", "-a", "ADAPT", "--from", "now.json", "--budget-moves", "2")
 BATCH = ("EASY", "CONSERVATIVE", "EQUIPARTITION", "LOS-DE", "Hybrid-LOS-E")
 ALGORITHMS = "VP_CPSUM,GREEDY,BEST,MCB8,SGB,GA,RRNZ"
 
@@ -27,6 +42,8 @@ CHAINS = (
     (
         SERVICES,
         ("allocate", "s.json", "-a", ALGORITHMS),
+        RUNNING,
+        ADAPTED,
         simulate(BATCH),
         ("farm", "simulate", "--experiment", "3", "-p", "FARM-EASY", "-p", "DFRS-FARM"),
     ),

@@ -81,7 +81,7 @@ def test_files_that_cannot_be_read_end_with_one_line_and_status_2(tmp_path, name
 
 def test_a_directory_takes_no_options_of_allocations_and_must_hold_a_run(tmp_path):
     (tmp_path / "empty").mkdir()
-    for arguments, words in ((["empty"], "no run directory"), (["empty", "--nodes", 3], "for an allocation file")):
+    for arguments, words in ((["empty"], "no run directory"), (["empty", "--nodes", 3], "are for a file")):
         done = dfrs("validate", *arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1

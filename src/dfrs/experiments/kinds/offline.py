@@ -60,6 +60,8 @@ _CODE = (
     "model",
     "workloads/documents.py",
     "workloads/files.py",
+    "workloads/rule_documents.py",
+    "workloads/rule_files.py",
     "workloads/services.py",
     "experiments/files.py",
     "experiments/kinds/offline.py",
