@@ -48,8 +48,8 @@ def _yield(moves: Moves, fixed: Floats, rate: Floats, n: int) -> float:
 def cool(moves: Moves, rules: RuleArrays, board: Board, steps: int) -> int:
     """Up to `steps` times, move a task from the node with the lowest yield; how many moves were made.
 
-    Of its tasks and all nodes, those are chosen for which the lower yield of the two nodes is largest after the move,
-    the first of equals in the order of the node's list, if that is above the node's yield now.
+    Each of its tasks would go where the yield is highest once it has come. The one is chosen for which the lower yield
+    of the two nodes is then largest, the first of equals in the node's list, if that is above the node's yield now.
     """
     nodes, dims = moves.capacity.shape
     fixed, rate = node_loads(moves.base, moves.slope, nodes, board.place)
@@ -63,12 +63,15 @@ def cool(moves: Moves, rules: RuleArrays, board: Board, steps: int) -> int:
         while i >= 0:
             left = _allows(moves, fixed, rate, a, i, -1.0, best) if affords(moves, board, i) else -1.0
             if left > best:
+                most, coldest = best, -1
                 for b in range(nodes):
-                    if b == a or value[b] <= best:
+                    if b == a or value[b] <= most:
                         continue
-                    there = min(left, _allows(moves, fixed, rate, b, i, 1.0, best))
-                    if there > best and may_move(rules, board.counts, board.used, i, a, b):
-                        best, task, target = there, i, b
+                    there = _allows(moves, fixed, rate, b, i, 1.0, most)
+                    if there > most and may_move(rules, board.counts, board.used, i, a, b):
+                        most, coldest = there, b
+                if coldest >= 0:
+                    best, task, target = min(left, most), i, coldest
             i = board.after[i]
         if task < 0:
             return step
