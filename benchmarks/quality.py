@@ -3,13 +3,16 @@
 python -m benchmarks.quality --limit 1                        # one sample of each scenario
 python -m benchmarks.quality --limit 10 --first 5 --stride 22 # every 22nd instance
 python -m benchmarks.quality --limit 1 --samples 5 --hard     # only where VP_CPSUM fails: BEST's failures
+python -m benchmarks.quality --limit 10 --few 100             # gaps of instances with two to four tasks a node
 """
 
 import argparse
 import statistics
 from collections.abc import Iterator
 
-from dfrs import Instance, allocate
+import numpy as np
+
+from dfrs import Instance, allocate, generate_services
 from dfrs.model.errors import InfeasibleError
 from dfrs.placement.bounds import lp_bound
 from dfrs.placement.registry import Options
@@ -30,6 +33,38 @@ def instances(sample: int) -> Iterator[tuple[Instance, float]]:
             yield instance, bound
 
 
+def few_tasks(count: int) -> Iterator[Instance]:
+    """Instances of 16 to 32 nodes with two to four tasks each on the average."""
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        nodes = int(rng.integers(16, 33))
+        yield generate_services(
+            nodes=nodes,
+            services=round(nodes * rng.uniform(2, 4)),
+            resources=int(rng.choice([2, 4])),
+            slack=float(rng.choice([0.1, 0.2, 0.3, 0.4, 0.5])),
+            sigma=float(rng.choice([0.25, 0.5, 1.0])),
+            rho=float(rng.choice([0.0, 0.25, 0.5])),
+            seed=seed,
+        )
+
+
+def print_gaps(count: int, limit: float) -> None:
+    """How far BEST's value is from the bound that it proves itself, and from LPBOUND."""
+    gaps, of_lp = list[float](), list[float]()
+    for instance in few_tasks(count):
+        outcome = allocate(instance, "BEST", options=Options(time_limit_s=limit), second_phase="none")
+        value = outcome.minimum_yield or 0.0
+        gaps.append(100 * (outcome.bound - value) / max(outcome.bound, 1e-9))
+        bound = lp_bound(instance)
+        of_lp.append(100 * (bound - value) / bound)
+    within = ", ".join(f"{sum(gap <= most for gap in gaps)} within {most} %" for most in (0.01, 0.5, 1.0))
+    print(
+        f"BEST {limit:g} s: {count} instances, {within} of the bound; median {statistics.median(gaps):.3f} %, "
+        f"of LPBOUND {statistics.median(of_lp):.3f} %"
+    )
+
+
 def reached(instance: Instance, name: str, limit: float) -> float | None:
     options = Options(time_limit_s=limit)
     return allocate(instance, name, options=options, second_phase="none").minimum_yield
@@ -42,7 +77,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="index of the first instance taken")
     parser.add_argument("--stride", type=int, default=1, help="take every so many instances")
     parser.add_argument("--hard", action="store_true", help="only instances on which VP_CPSUM fails")
+    parser.add_argument("--few", type=int, default=0, help="so many instances with two to four tasks a node instead")
     given = parser.parse_args()
+    if given.few:
+        print_gaps(given.few, given.limit)
+        return
     total, packing_failures, failed = 0, 0, list[float]()
     closed: list[float] = []
     distance: list[float] = []

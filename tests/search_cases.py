@@ -163,3 +163,22 @@ def genetic_case(source: Source) -> GeneticCase:
         upper=source.pick((1.0, 2.0, 0.25)),
         seed=source.integer(0, 2**63 - 1),
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PricingCase:
+    size: Floats
+    capacity: Floats
+    worth: Floats
+    threshold: float
+
+
+def pricing_case(source: Source) -> PricingCase:
+    """Sizes and worths in sixteenths: every sum is exact."""
+    tasks, dims = source.integer(1, 7), source.integer(1, 3)
+    return PricingCase(
+        size=source.values((tasks, dims), 16, source.pick((0.375, 0.75))),
+        capacity=source.values((dims,), 16, 1.5),
+        worth=source.values((tasks,), 16, 0.5),
+        threshold=source.pick((0.0, 0.25, 0.5, 1.0)),
+    )

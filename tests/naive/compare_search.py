@@ -11,10 +11,10 @@ from dfrs.kernels.exact import which_stay_broken
 from dfrs.kernels.local_search import Descent, start_descent
 from dfrs.kernels.rules import count_members
 from dfrs.model.rule_scope import compile_parts
-from tests.naive import exact, genetic, local_search
+from tests.naive import exact, genetic, local_search, set_packing
 from tests.naive.compare import Kernel, Pair
 from tests.naive.rules import may_become
-from tests.search_cases import ClimbCase, ExactCase, GeneticCase
+from tests.search_cases import ClimbCase, ExactCase, GeneticCase, PricingCase
 
 
 @cache
@@ -392,3 +392,42 @@ def evolve(kernel: Kernel, case: GeneticCase) -> Pair:
         kernel, case.base, case.slope, case.capacity, case.tolerance, case.settings, case.upper, case.seed, place
     )
     return (score, generations, place.tolist()), _evolve(case)
+
+
+def fractional(kernel: Kernel, case: PricingCase) -> Pair:
+    """From each task on, in rooms that end within a task and that end with one."""
+    weight = case.size[:, 0] + 1 / 16
+    starts = [(first, room) for first in range(len(weight)) for room in (0.0, 0.5, 4.0)]
+    got = [round(float(kernel(case.worth, weight, first, room)), 9) for first, room in starts]
+    lists = case.worth.tolist(), weight.tolist()
+    return got, [round(set_packing.fractional(*lists, first, room), 9) for first, room in starts]
+
+
+def price_sets(kernel: Kernel, case: PricingCase) -> Pair:
+    """Every set above the threshold; and the highest worth, of a set that fits."""
+    lists = case.size.tolist(), case.capacity.tolist(), case.worth.tolist()
+    told = set_packing.above(*lists, case.threshold)
+    got = []
+    for every in (True, False):
+        sets, length, value = np.full((200, 8), -1), np.zeros(200, dtype=np.int64), np.zeros(200)
+        found, complete = kernel(
+            case.size, case.capacity, case.worth, case.threshold, every, 10**5, sets, length, value
+        )
+        named = [tuple(sorted(sets[r, : length[r]].tolist())) for r in range(found)]
+        true = value[:found].tolist() == [sum(case.worth[list(each)]) for each in named] and set(named) <= told
+        got.append((complete, true, sorted(named) if every else max([case.threshold, *value[:found].tolist()])))
+    highest = max(case.threshold, set_packing.highest(*lists))
+    return got, [(True, True, sorted(told)), (True, True, highest)]
+
+
+def join_resources(kernel: Kernel, case: PricingCase) -> Pair:
+    """Whatever fits weighs at most 1; and as the only resource, a task weighs its share of it."""
+    inside = (case.size <= case.capacity).all(axis=1)
+    size, worth = case.size[inside], case.worth[inside]
+    joint, single = np.full(len(size), np.nan), np.full(len(size), np.nan)
+    kernel(size, case.capacity, worth, joint)
+    kernel(size[:, :1].copy(), case.capacity[:1], worth, single)
+    most = max(sum(joint[list(chosen)]) for chosen in set_packing.fitting(size.tolist(), case.capacity.tolist()))
+    share = [s / case.capacity[0] + 1e-12 if case.capacity[0] > 0 else np.nan for s in size[:, 0]]
+    same = np.array_equal(single, np.array(share), equal_nan=True)
+    return (bool(most <= 1.0 + 1e-9) or not case.capacity.any(), same), (True, True)

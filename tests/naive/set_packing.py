@@ -25,3 +25,13 @@ def above(size: Vectors, capacity: Vector, worth: Sequence[float], threshold: fl
         for chosen in fitting(size, capacity)
         if all(worth[i] > 0 for i in chosen) and sum(worth[i] for i in chosen) > threshold
     }
+
+
+def fractional(worth: Sequence[float], weight: Sequence[float], first: int, room: float) -> float:
+    """Worth of what fills `room` in turn from `first` on, the last task in part."""
+    total = 0.0
+    for value, each in zip(worth[first:], weight[first:], strict=True):
+        part = min(1.0, room / each)
+        total += value * part
+        room -= each * part
+    return total

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dfrs.kernels import exact, genetic, local_search
+from dfrs.kernels import exact, genetic, local_search, set_pricing
 from tests import search_cases as cases
 from tests.mutations import (
     Assign,
@@ -236,6 +236,49 @@ SUBJECTS = (
         ),
     ),
     Subject(
+        set_pricing,
+        "_fractional",
+        compare.fractional,
+        cases.pricing_case,
+        (
+            Operator(">", "<"),
+            Rewrite("room -= weight[k]", "pass"),
+            Rewrite("total += worth[k]", "total += weight[k]"),
+            Rewrite("worth[k] * room / weight[k]", "worth[k]"),
+        ),
+    ),
+    Subject(
+        set_pricing,
+        "join_resources",
+        compare.join_resources,
+        cases.pricing_case,
+        (
+            Rewrite(
+                "share[c, d] / sum_of_shares * size[i, d] / capacity[d]", "share[c, d] / sum_of_shares * size[i, d]"
+            ),
+            Rewrite("joint[:] = trial", "pass"),
+            Rewrite("share[c, d] / sum_of_shares", "share[c, d]"),
+        ),
+    ),
+    Subject(
+        set_pricing,
+        "price_sets",
+        compare.price_sets,
+        cases.pricing_case,
+        (
+            Rewrite("worth[i] > 0.0", "True"),
+            Rewrite("threshold + SAME", "threshold - SAME"),
+            Rewrite("s[k, d] > room[depth, d]", "s[k, d] >= room[depth, d]"),
+            Rewrite("room[depth, d] - s[k, d]", "room[depth, d]"),
+            Rewrite("left[depth] - w[k]", "left[depth] - 2 * w[k]"),
+            Rewrite("total[depth] + p[k]", "total[depth] + w[k]"),
+            Rewrite("kept[chosen[q]]", "chosen[q]"),
+            Rewrite("depth == 0 and k > lead", "k > lead"),
+            Rewrite("cursor[0] = lead", "cursor[0] = 0"),
+            Rewrite("best = total[depth]", "best = 0.0"),
+        ),
+    ),
+    Subject(
         genetic,
         "uniform",
         compare.uniform,
@@ -383,6 +426,6 @@ def test_a_broken_source_is_told_from_its_twin(subject, mutation):
     subject.check_told(mutation)
 
 
-@pytest.mark.parametrize("module", [exact, local_search, genetic], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [exact, local_search, genetic, set_pricing], ids=lambda module: module.__name__)
 def test_every_kernel_is_broken_at_least_twice(module):
     assert kernels_of(module) == {s.name for s in SUBJECTS if s.module is module and len(set(s.mutations)) >= 2}
