@@ -47,13 +47,19 @@ def use_of_both(problem: Problem, place: Place, m: int, r: int) -> int:
     return sum(problem.need[p][r] for p in here)
 
 
-def cost(problem: Problem, place: Place) -> int:
+def machine_cost(problem: Problem, place: Place, m: int) -> int:
+    """Load and balance cost."""
     total = 0
-    for m, r in product(problem.machines, problem.resources):
+    for r in problem.resources:
         total += problem.load_weight[r] * max(0, problem.use(place, m, r) - problem.safety[m][r])
-    for (a, b, target, weight), m in product(problem.balance, problem.machines):
+    for a, b, target, weight in problem.balance:
         left = [problem.capacity[m][r] - problem.use(place, m, r) for r in (a, b)]
         total += weight * max(0, target * left[0] - left[1])
+    return total
+
+
+def cost(problem: Problem, place: Place) -> int:
+    total = sum(machine_cost(problem, place, m) for m in problem.machines)
     moved = [p for p in range(len(place)) if place[p] != problem.first[p]]
     process, service, machine = problem.weights
     total += process * sum(problem.process_move[p] for p in moved)
@@ -88,7 +94,7 @@ def after(place: Place, who: list[int], target: list[int]) -> Place:
 
 
 def moves(place: Place, machines: int) -> list[tuple[list[int], list[int], bool]]:
-    """Every shift, swap, ejection and cycle of three: (processes, where they go, whether it is a cycle)."""
+    """Every shift, swap, ejection, and cycle and path of three: (processes, where they go, whether it is a cycle)."""
     found: list[tuple[list[int], list[int], bool]] = []
     for count in (1, 2, 3):
         for who in product(range(len(place)), repeat=count):

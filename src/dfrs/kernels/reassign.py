@@ -94,12 +94,18 @@ class State(NamedTuple):
     moves: Moves
     place: Ints
     """(P,)"""
+    head: Ints
+    """(M,) a process on each machine, or -1."""
+    after: Ints
+    """(P,) the next on its machine, in a circle."""
+    ahead: Ints
+    """(P,) the one before."""
     total: Ints
     """(1,) cost."""
 
 
 WHO, SOURCE, TARGET, SHAPE = range(4)
-"""Rows of a move (4, 3): processes, their machines before and after; how many they are, and whether it is a cycle.
+"""Rows of a move (4, 3): processes, their machines before and after; their number, whether it is a cycle, its cost.
 
 All machines are different, and each process but the first comes from where the one before it goes; in a cycle the first
 does too. One array, as each array that a function takes costs time.
@@ -261,7 +267,7 @@ def possible(need: Ints, room: Ints, home: Ints, service: Ints, present: Words, 
 @kernel
 def change(state: State, move: Ints) -> int:
     """How the cost changes by a move."""
-    loads, rules, moves, _, _ = state
+    loads, rules, moves = state.loads, state.rules, state.moves
     none = rules.service.size
     delta = 0
     if not move[SHAPE, 1]:
@@ -305,14 +311,38 @@ def kept(rules: Rules, move: Ints) -> bool:
 
 
 @kernel
+def relink(state: State, p: int, m: int) -> None:
+    """Process `p` goes to machine `m`, and from circle to circle."""
+    place, head, after, ahead = state.place, state.head, state.after, state.ahead
+    a = place[p]
+    if after[p] == p:
+        head[a] = -1
+    else:
+        after[ahead[p]] = after[p]
+        ahead[after[p]] = ahead[p]
+        head[a] = after[p]
+    h = head[m]
+    if h < 0:
+        after[p] = p
+        ahead[p] = p
+    else:
+        after[p] = h
+        ahead[p] = ahead[h]
+        after[ahead[h]] = p
+        ahead[h] = p
+    head[m] = p
+    place[p] = m
+
+
+@kernel
 def carry_out(state: State, move: Ints, delta: int) -> None:
     """Make a move that is recorded in the rules; its change of cost is `delta`."""
-    loads, rules, moves, place, total = state
+    loads, rules, moves = state.loads, state.rules, state.moves
     none = rules.service.size
     if not move[SHAPE, 1]:
         exchange(loads, moves.home, move[SOURCE, 0], move[WHO, 0], none)
     for k in range(move[SHAPE, 0]):
         exchange(loads, moves.home, move[TARGET, k], comes_out(move, k, none), move[WHO, k])
-        place[move[WHO, k]] = move[TARGET, k]
+        relink(state, move[WHO, k], move[TARGET, k])
     count_moves(moves, rules.service, move, 1)
-    total[0] += delta
+    state.total[0] += delta

@@ -19,23 +19,29 @@ from dfrs.workloads.reassignment import Ints, Reassignment
 
 ROUND_STEPS = 500_000
 """Moves drawn in a round, the unit of `rounds`: some 50 ms, how soon the temperature follows the clock."""
-MIX = np.array([0.4, 0.7, 0.95, 0.8])
-"""Shares, cumulative, of shifts, swaps and ejections, the rest are cycles of three; and how often a shift or ejection
-goes to the first machine of the process. There are many ways from there and one back, and transient resources stay
-taken until it is back: drawn alike, the walk would fill them with moves that bring nothing."""
+MIX = np.array([0.2, 0.6, 0.95, 0.95, 0.003])
+"""Shares, cumulative, of shifts, swaps and ejections, the rest are cycles of three; how often a shift or ejection goes
+to the first machine of the process; and how often a push is made, which takes as long as some 200 others. There are many
+ways from the first machine and one back, and transient resources stay taken until the process is back: drawn alike, the
+walk would fill them with moves that bring nothing."""
 WAIT_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cycle:
-    """A part of the time, and its first and last temperature, as shares of the first cost of a process."""
+    """A part of the time, and its first and last temperature, times the mean cost of a process before the search."""
 
     share: float
     hot: float
     cold: float
 
 
-CYCLES = (Cycle(share=0.7, hot=10.0, cold=0.005), *(Cycle(share=0.1, hot=0.5, cold=0.005) for _ in range(3)))
+CYCLES = (
+    Cycle(share=0.75, hot=4.0, cold=0.01),
+    Cycle(share=0.15, hot=0.2, cold=0.005),
+    # Down to what a single move of a process costs.
+    Cycle(share=0.1, hot=0.01, cold=1e-6),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,6 +153,7 @@ def search(
         _Walker(instance=instance, words=words, best=instance.first.copy(), least=before.total)
         for words in np.random.SeedSequence(seed).generate_state(threads, np.uint64).reshape(threads, 1)
     ]
+    _compile(walkers[0])
     effort = _Effort(time_limit_s=time_limit_s, rounds=rounds, started_s=time.perf_counter(), stop=Event())
     with ThreadPoolExecutor(threads) as pool:
         try:
@@ -168,6 +175,12 @@ def search(
         runtime_s=time.perf_counter() - effort.started_s,
         interrupted=effort.stop.is_set(),
     )
+
+
+def _compile(walker: _Walker) -> None:
+    """Have the kernels compiled before the time counts."""
+    words, best = walker.words.copy(), walker.best.copy()
+    anneal(make_state(walker.instance, best), words, 0, 1.0, 1.0, MIX, best, walker.least)
 
 
 def _run_cycle(

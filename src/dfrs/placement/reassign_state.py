@@ -131,7 +131,33 @@ def make_state(instance: Reassignment, place: Ints) -> State:
         most=np.array([moved.max()], dtype=np.int64),
     )
     total = np.array([cost_parts(instance, place).total], dtype=np.int64)
-    return State(loads=loads, rules=_rules(instance, place), moves=moves, place=place.copy(), total=total)
+    head, after, ahead = _circles(place, len(use))
+    return State(
+        loads=loads,
+        rules=_rules(instance, place),
+        moves=moves,
+        place=place.copy(),
+        head=head,
+        after=after,
+        ahead=ahead,
+        total=total,
+    )
+
+
+def _circles(place: Ints, machines: int) -> tuple[Ints, Ints, Ints]:
+    """(M,) the first process on each machine or -1; (P,) the next on the same machine, around; (P,) the one before."""
+    order = np.argsort(place, kind="stable")
+    count = np.bincount(place, minlength=machines)
+    end = np.cumsum(count)
+    start = end - count
+    head = np.where(count > 0, order[np.minimum(start, place.size - 1)], -1)
+    following = np.arange(1, place.size + 1)
+    following[end[count > 0] - 1] = start[count > 0]
+    after = np.empty_like(place)
+    after[order] = order[following]
+    ahead = np.empty_like(place)
+    ahead[after] = np.arange(place.size)
+    return head, after, ahead
 
 
 def _machine_costs(instance: Reassignment, use: Ints) -> Ints:
