@@ -17,13 +17,14 @@ from dfrs.kernels.reassign_search import anneal
 from dfrs.placement.reassign_state import CostParts, cost_parts, make_state, require_feasible
 from dfrs.workloads.reassignment import Ints, Reassignment
 
-ROUND_STEPS = 500_000
-"""Moves drawn in a round, the unit of `rounds`: some 50 ms, how soon the temperature follows the clock."""
+ROUND_STEPS = 200_000
+"""Moves drawn in a round, the unit of `rounds`: some 40 ms, how soon the temperature follows the clock."""
 MIX = np.array([0.2, 0.6, 0.95, 0.95, 0.003])
 """Shares, cumulative, of shifts, swaps and ejections, the rest are cycles of three; how often a shift or ejection goes
-to the first machine of the process; and how often a push is made, which takes as long as some 200 others. There are many
-ways from the first machine and one back, and transient resources stay taken until the process is back: drawn alike, the
-walk would fill them with moves that bring nothing."""
+to the first machine of the process; and how often a push is made, which takes as long as some 200 others.
+
+There are many ways from the first machine and one back, and transient resources stay taken until the process is back:
+drawn alike, the walk would fill them with moves that bring nothing."""
 WAIT_S = 0.1
 
 
