@@ -52,29 +52,29 @@ def shift(state: State, move: Ints, p: int, m: int) -> bool:
 
 
 @kernel
-def takes(state: State, p: int, m: int) -> bool:
+def takes(need: Ints, room: Ints, home: Ints, service: Ints, present: Words, p: int, m: int) -> bool:
     """Whether machine `m` has the capacity for process `p`, and no other process of its service."""
-    loads, service = state.loads, state.rules.service
-    if has(state.rules.present, service[p], m):
-        return False
-    return fits(loads.need, loads.room, state.moves.home, m, service.size, p)
+    return not has(present, service[p], m) and fits(need, room, home, m, service.size, p)
 
 
 @kernel
 def best_target(state: State, p: int, barred: int, start: int) -> int:
     """The machine of a window from `start` on that takes process `p` at the least cost; not `barred`; -1 if none."""
     loads, moves = state.loads, state.moves
-    none = state.rules.service.size
-    machines = loads.cost.size
+    need, room, home = loads.need, loads.room, moves.home
+    service, present = state.rules.service, state.rules.present
+    cost, place = loads.cost, state.place
+    none = service.size
+    machines = cost.size
     best = -1
     least = 0
     for k in range(min(machines, _WINDOW)):
         m = (start + k) % machines
-        if m not in (barred, state.place[p]) and takes(state, p, m):
-            cost = cost_after(loads, m, none, p) - loads.cost[m] + travel(moves, p, m)
-            if best < 0 or cost < least:
+        if m not in (barred, place[p]) and takes(need, room, home, service, present, p, m):
+            price = cost_after(loads, m, none, p) - cost[m] + travel(moves, p, m)
+            if best < 0 or price < least:
                 best = m
-                least = cost
+                least = price
     return best
 
 
@@ -109,15 +109,17 @@ def make_way(state: State, words: Words, move: Ints, p: int, m: int, trail: Ints
 
     `trail` has them, and where they were.
     """
-    loads, service = state.loads, state.rules.service
+    need, room, home = state.loads.need, state.loads.room, state.moves.home
+    service, present = state.rules.service, state.rules.present
+    machines = state.head.size
     made = 0
     q, count = random_on(state, words, m)
     for _ in range(count):
-        if made == LONGEST - 1 or takes(state, p, m):
+        if made == LONGEST - 1 or takes(need, room, home, service, present, p, m):
             return made
         following = state.after[q]
-        if service[q] == service[p] or helps(loads.need, loads.room, p, q, m):
-            to = best_target(state, q, m, below(words, loads.cost.size))
+        if service[q] == service[p] or helps(need, room, p, q, m):
+            to = best_target(state, q, m, below(words, machines))
             if to >= 0 and shift(state, move, q, to):
                 trail[0, made] = q
                 trail[1, made] = m
@@ -133,6 +135,8 @@ def push(state: State, words: Words, heat: float, move: Ints, trail: Ints) -> in
     Those are in the first row of `trail` (2, LONGEST), modified with `move` (4, 3).
     """
     place, cost = state.place, state.loads.cost
+    need, room, home = state.loads.need, state.loads.room, state.moves.home
+    service, present = state.rules.service, state.rules.present
     p = below(words, place.size)
     for _ in range(_RIVALS - 1):
         q = below(words, place.size)
@@ -144,7 +148,7 @@ def push(state: State, words: Words, heat: float, move: Ints, trail: Ints) -> in
         return 0
     before = state.total[0]
     count = make_way(state, words, move, p, m, trail)
-    if takes(state, p, m) and shift(state, move, p, m):
+    if takes(need, room, home, service, present, p, m) and shift(state, move, p, m):
         trail[0, count] = p
         trail[1, count] = a
         count += 1
