@@ -82,7 +82,7 @@ def test_branch_and_bound_is_right_about_any_numbers(seed):
 
 @given(strategies.climbs)
 def test_a_drawn_number_is_xorshifts(case):
-    got, expected = compare_search.draw(local_search._draw, case)
+    got, expected = compare_search.draw(local_search.draw, case)
     assert got == expected
 
 
@@ -126,7 +126,7 @@ def test_annealing_goes_the_way_its_twin_goes_call_after_call(case):
 
 def test_draws_are_even():
     state = np.array([88172645463325252], dtype=np.uint64)
-    counts = np.bincount([local_search._draw(state, 7) for _ in range(7_000)], minlength=7)
+    counts = np.bincount([local_search.draw(state, 7) for _ in range(7_000)], minlength=7)
     assert counts == pytest.approx(np.full(7, 1_000), rel=0.15)
 
 

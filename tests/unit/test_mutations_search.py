@@ -60,7 +60,7 @@ SUBJECTS = (
     ),
     Subject(
         local_search,
-        "_draw",
+        "draw",
         compare.draw,
         cases.climb_case,
         (
@@ -214,8 +214,8 @@ SUBJECTS = (
             Rewrite("heat[1] / heat[0]", "heat[0] / heat[1]"),
             Rewrite("1.0 / max(1, steps)", "1.0"),
             Rewrite("temperature *= cooling", "pass"),
-            Rewrite("hot[_draw(words, number[0])]", "hot[0]"),
-            Rewrite("first[a] + _draw(words, held[a])", "first[a]"),
+            Rewrite("hot[draw(words, number[0])]", "hot[0]"),
+            Rewrite("first[a] + draw(words, held[a])", "first[a]"),
             Rewrite("kind > 0", "kind > 1"),
             Rewrite("kind > 1", "kind > 2"),
             Rewrite("scale[a]", "scale[b]", 1),
@@ -225,8 +225,8 @@ SUBJECTS = (
             Rewrite("size[j] if swap else nothing", "nothing"),
             Rewrite("over_a + over_b - over[a] - over[b]", "over_a + over_b - over[a]"),
             Rewrite(
-                "change > 0.0 and change > -temperature * np.log((_draw(words, 1 << 30) + 1.0) / (1 << 30))",
-                "change > -temperature * np.log((_draw(words, 1 << 30) + 1.0) / (1 << 30))",
+                "change > 0.0 and change > -temperature * np.log((draw(words, 1 << 30) + 1.0) / (1 << 30))",
+                "change > -temperature * np.log((draw(words, 1 << 30) + 1.0) / (1 << 30))",
             ),
             Rewrite("change > 0.0", "change >= 0.0"),
             Rewrite("number[2] > 0 and not _may(descent, i, b, j)", "False"),

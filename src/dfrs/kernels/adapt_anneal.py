@@ -12,22 +12,9 @@ import numpy as np
 
 from dfrs.kernels.adapt_state import Board, Moves, aim, lift, put
 from dfrs.kernels.jit import Ints, Words, kernel
+from dfrs.kernels.local_search import NEAR, draw
 from dfrs.kernels.rules import RuleArrays, may_move, may_swap
 from dfrs.kernels.yields import minimum_yield
-
-NEAR = 16
-"""How many ranks an aimed swap may miss by: the other resources decide among tasks of about the right size."""
-
-
-@kernel
-def _draw(state: Words, count: int) -> int:
-    """Next integer in [0, count) from the xorshift generator whose `state` (1,) is never zero."""
-    s = state[0]
-    s ^= s << np.uint64(13)
-    s ^= s >> np.uint64(7)
-    s ^= s << np.uint64(17)
-    state[0] = s
-    return (np.int64(s >> np.uint64(33)) * count) >> 31
 
 
 @kernel
@@ -65,7 +52,7 @@ def _partner(moves: Moves, board: Board, i: int, a: int, ranked: Ints, state: Wo
         free = board.free[a, d] / moves.capacity[a, d]
         if free < least:
             worst, least = d, free
-    wanted = board.size[i, worst] + board.free[a, worst] * (0.5 + 1.5 * _draw(state, 1024) / 1024)
+    wanted = board.size[i, worst] + board.free[a, worst] * (0.5 + 1.5 * draw(state, 1024) / 1024)
     low, high = 0, ranked.shape[1]
     while low < high:
         middle = (low + high) // 2
@@ -73,7 +60,7 @@ def _partner(moves: Moves, board: Board, i: int, a: int, ranked: Ints, state: Wo
             low = middle + 1
         else:
             high = middle
-    return ranked[worst, min(max(low + _draw(state, 2 * NEAR + 1) - NEAR, 0), ranked.shape[1] - 1)]
+    return ranked[worst, min(max(low + draw(state, 2 * NEAR + 1) - NEAR, 0), ranked.shape[1] - 1)]
 
 
 @kernel
@@ -149,20 +136,20 @@ def anneal(
             aim(moves, board, target)
             hots = _warm(moves, board, over, hot, at)
         temperature *= cooling
-        a = hot[_draw(state, hots)]
-        i = _member(board, a, _draw(state, held[a]))
-        kind = _draw(state, 4)
+        a = hot[draw(state, hots)]
+        i = _member(board, a, draw(state, held[a]))
+        kind = draw(state, 4)
         j = -1
         if kind == 0:
-            b = _draw(state, nodes)
+            b = draw(state, nodes)
         else:
-            j = _draw(state, tasks) if kind == 1 else _partner(moves, board, i, a, ranked, state)
+            j = draw(state, tasks) if kind == 1 else _partner(moves, board, i, a, ranked, state)
             b = board.place[j]
         if b == a:
             continue
         over_a, over_b = _over(moves, board, a, i, j), _over(moves, board, b, j, i)
         change = over_a + over_b - over[a] - over[b]
-        if change > 0.0 and change > -temperature * np.log((_draw(state, 1 << 30) + 1.0) / (1 << 30)):
+        if change > 0.0 and change > -temperature * np.log((draw(state, 1 << 30) + 1.0) / (1 << 30)):
             continue
         if not _affordable(moves, board, i, b, j, a):
             continue

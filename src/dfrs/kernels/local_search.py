@@ -123,7 +123,7 @@ def start_descent(
 
 
 @kernel
-def _draw(state: Words, count: int) -> int:
+def draw(state: Words, count: int) -> int:
     """Next integer in [0, count) from the xorshift generator whose `state` (1,) is never zero."""
     s = state[0]
     s ^= s << np.uint64(13)
@@ -157,8 +157,8 @@ def _aimed_partner(size: Floats, load: Floats, scale: Floats, ranked: Ints, rank
         if beyond > excess:
             worst = d
             excess = beyond
-    wanted = size[worst] - excess * (0.5 + 1.5 * _draw(state, 1024) / 1024)
-    near = np.searchsorted(ranked_size[worst], wanted) + _draw(state, 2 * NEAR + 1) - NEAR
+    wanted = size[worst] - excess * (0.5 + 1.5 * draw(state, 1024) / 1024)
+    near = np.searchsorted(ranked_size[worst], wanted) + draw(state, 2 * NEAR + 1) - NEAR
     return ranked[worst, min(max(near, 0), ranked.shape[1] - 1)]
 
 
@@ -313,15 +313,15 @@ def climb(descent: Descent, tolerance: float, aims: tuple[float, float], steps: 
         if number[0] == 0 and not _rise(descent, tolerance, rise, upper):
             return False
         temperature *= cooling
-        a = hot[_draw(words, number[0])]
-        i = member[first[a] + _draw(words, held[a])]
-        kind = _draw(words, 4)
+        a = hot[draw(words, number[0])]
+        i = member[first[a] + draw(words, held[a])]
+        kind = draw(words, 4)
         swap = kind > 0
         j = -1
         if kind == 0:
-            b = _draw(words, nodes)
+            b = draw(words, nodes)
         else:
-            j = _draw(words, tasks)
+            j = draw(words, tasks)
             if kind > 1:
                 j = _aimed_partner(size[i], load[a], scale[a], descent.ranked, descent.ranked_size, words)
             b = place[j]
@@ -334,7 +334,7 @@ def climb(descent: Descent, tolerance: float, aims: tuple[float, float], steps: 
         over_a = _overload(load[a], size[i], out, scale[a])
         over_b = _overload(load[b], out, size[i], scale[b])
         change = over_a + over_b - over[a] - over[b]
-        if change > 0.0 and change > -temperature * np.log((_draw(words, 1 << 30) + 1.0) / (1 << 30)):
+        if change > 0.0 and change > -temperature * np.log((draw(words, 1 << 30) + 1.0) / (1 << 30)):
             continue
         if number[2] > 0 and not _may(descent, i, b, j):
             continue

@@ -8,6 +8,7 @@ of a label; the level `node` is there without labels.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -25,7 +26,7 @@ _NAMES = ("services", "nodes", "needs", "features")
 
 
 @dataclass(frozen=True)
-class Rule:
+class Rule(ABC):
     """What all rules have. Raises InputError for a price that is not positive, or a limit below its least value."""
 
     kind: ClassVar[str] = ""
@@ -50,9 +51,9 @@ class Rule:
                 # One name instead of a list would be read letter by letter.
                 object.__setattr__(self, label, (given,) if isinstance(given, str) else tuple(given))
 
+    @abstractmethod
     def parts(self, scope: Scope, where: str) -> list[Part]:
         """What it demands on one instance. Raises InputError, beginning with `where`, for names that do not exist."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         if self.name:
