@@ -114,7 +114,7 @@ def test_bad_input_is_refused_in_one_line(arguments, words):
 
 @pytest.fixture
 def libvirt(tmp_path, monkeypatch):
-    """Three hosts behind a virsh in the path; h1 is small and full."""
+    """Three hosts behind a virsh in the path, h1 small; none is short of CPU however late a sample is."""
     fake_hosts(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "sizes.csv").write_text("name,cpu,memory\nh1,1,2G\nh2,4,8G\nh3,4,8G\n")
