@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dfrs.kernels import likely_yields
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 
 RELATIVE, ABSOLUTE = 0.02, 0.02
@@ -176,8 +177,12 @@ def observe(now_s: float, table: Any, usage: Any, capacity: Floats, change_s: fl
 
 
 @kernel
-def choose(table: Any, capacity: Floats, least_error: float) -> None:
-    """On each node that cannot give all of what is estimated, `chosen` becomes 1 for the task least known, else 0."""
+def choose(table: Any, capacity: Floats, least_error: float, keep: float, likely: float) -> None:
+    """On each node that cannot give all of what is estimated, `chosen` becomes 1 for the task least known, else 0.
+
+    Of those only whose need is at most what can be offered with the probability `likely`, the others keeping the share
+    `keep`: elsewhere an offer costs as much, and shows little.
+    """
     load = np.zeros(capacity.size)
     best = np.full(capacity.size, -1)
     for t in range(table.size):
@@ -186,6 +191,8 @@ def choose(table: Any, capacity: Floats, least_error: float) -> None:
         n = table[t].node
         table[t].chosen = 0
         unsure = table[t].declared == 0 and load[n] > capacity[n] and table[t].error >= least_error
+        if unsure and likely_yields.chance(table[t], (1.0 - keep) * capacity[n]) < likely:
+            continue
         if unsure and (best[n] < 0 or table[t].error > table[best[n]].error):
             best[n] = t
     for n in range(capacity.size):
@@ -258,16 +265,14 @@ def _protect(table: Any, own: Ints, capacity: Floats, share: Floats) -> None:
 
 
 @kernel
-def weigh(
-    table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
-) -> None:
+def weigh(table: Any, capacity: Floats, least_even: float, catch_up: float, keep: float, total: float) -> None:
     """Weights by the estimates, `total` on each node, into `table`.
 
-    All have the part `even` of the largest yield that is common to all nodes, and at least the part `least_even` of
-    that of their own node. A chosen task is offered all it may need, as far as the others keep the share `keep` of what
-    they would have.
+    All have the largest yield that is common to all nodes, and at least the part `least_even` of that of their own
+    node, as far as this is likely to be better than equal shares. A chosen task is offered all it may need, as far as
+    the others keep the share `keep` of what they would have.
     """
-    share = np.zeros(table.size)
+    share, fair = np.zeros(table.size), np.zeros(table.size)
     load = np.zeros(capacity.size)
     for t in range(table.size):
         load[table[t].node] += max(table[t].estimate, LEAST_WEIGHT)
@@ -277,10 +282,15 @@ def weigh(
             common = min(common, capacity[n] / load[n])
     for n in range(capacity.size):
         own = np.flatnonzero(table["node"] == n)
+        if own.size > 0:
+            least = max(common, least_even * capacity[n] / load[n])
+            _offer(table, own, capacity[n], least, catch_up, share)
+            likely_yields.fair_shares(table, own, capacity[n], UNSURE, 2.0 * RELATIVE, 2.0 * ABSOLUTE, fair)
+    likely_yields.even_out(table, capacity, load > capacity, fair, share)
+    for n in range(capacity.size):
+        own = np.flatnonzero(table["node"] == n)
         if own.size == 0:
             continue
-        least = max(even * common, least_even * capacity[n] / load[n])
-        _offer(table, own, capacity[n], least, catch_up, share)
         for c in own:
             if table[c].chosen == 1:
                 others = capacity[n] - share[c]

@@ -40,10 +40,11 @@ class Fixed:
 class Observe:
     """Needs from usage alone, all the time (ours).
 
-    Weights are for nearly equal yields by the estimates (`even`, `catch_up`). At multiples of `probe_every_s`, for
-    `probe_s`, each node that cannot give all of what is estimated offers the task that is known least, with an error of
-    at least `probe_error`, all that it may need; the others keep `probe_keep` of what they would have. All nodes probe
-    at the same time, so that the least yield of all suffers once.
+    Weights are for equal yields by the estimates where these are good, and for equal shares where they are not; what is
+    left makes up for lower yields so far (`catch_up`). At multiples of `probe_every_s`, for `probe_s`, each node that
+    cannot give all of what is estimated offers the task that is known least, with an error of at least `probe_error`,
+    all that it may need, if it is likely to need no more than the node has; the others keep `probe_keep` of what they
+    would have. All nodes probe at the same time, so that the least yield of all suffers once.
 
     Of a TASK this uses low, high, trust, usage, noise, changes and age_s as `dfrs.kernels.observing`; used_s and
     seen_s, seconds times yield and seconds, of which the mean yield is made; chosen, 1 while it is probed; phase, the
@@ -58,10 +59,11 @@ class Observe:
     probe_s: float = 2.0
     probe_keep: float = 0.05
     probe_error: float = 0.1
-    even: float = 0.9
-    """All tasks have this part of the largest yield common to all nodes ..."""
+    probe_likely: float = 0.5
+    """A need is probed that can be offered with at least this probability."""
     least_even: float = 0.4
-    """... and at least this part of that of their own node; what is left raises one after the other ..."""
+    """All tasks have the largest yield common to all nodes, and at least this part of that of their own node; what is
+    left raises one after the other ..."""
     catch_up: float = 10.0
     """... in the order of exp(-catch_up * mean yield so far) / need, the largest first."""
     memory_s: float = 14_400.0
@@ -77,7 +79,7 @@ class Observe:
         observing.observe(now_s, new, usage, capacity, self.change_s, self.memory_s)
         self._probe(now_s, new, capacity)
         observing.remember(new, usage, self.memory_s)
-        observing.weigh(new, capacity, self.even, self.least_even, self.catch_up, self.probe_keep, WEIGHTS)
+        observing.weigh(new, capacity, self.least_even, self.catch_up, self.probe_keep, WEIGHTS)
         needs = self._tell(now_s, new)
         return Revision(
             table=new, weights=new["weight"].copy(), needs=needs, repack=bool(needs), next_step_s=now_s + self.step_s
@@ -88,7 +90,7 @@ class Observe:
         if now_s - period * self.probe_every_s >= self.probe_s:
             table["chosen"] = 0
         elif len(table) and table["phase"].max() < period:
-            observing.choose(table, capacity, self.probe_error)
+            observing.choose(table, capacity, self.probe_error, self.probe_keep, self.probe_likely)
         table["phase"] = period
 
     def _tell(self, now_s: float, table: Tasks) -> dict[int, float]:
