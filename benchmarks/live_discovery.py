@@ -45,6 +45,8 @@ TASK_BYTES = 100 << 20
 """Of a node's GiB. Unlike the simulated host, a live cluster exchanges no tasks between nodes whose memory is full."""
 START_S = 15.0
 """For everything to be there before the clock starts."""
+SETTLE_S = 90.0
+"""Before that, for the cluster to find out what the programs beside it leave: they have always been there."""
 DUTY = Path(__file__).with_name("duty.py")
 
 
@@ -105,6 +107,8 @@ def real(method: Method, hogs: int, seed: int, speed: float, outside: int = 0) -
         directory = Path(name)
         cluster = LiveCluster(directory, nodes=NODES, policy=method.policy, serve=options, cores=NODE_CORES)
         with cluster, _halves(cluster), beside(outside, cpus=range(os.cpu_count() or 1)):
+            if outside:
+                time.sleep(SETTLE_S)
             start = time.time() + START_S
             jobs = _submit_all(cluster, directory, start, speed, scene.need, scene.node)
             time.sleep(max(0.0, start + seconds + 1.0 - time.time()))
