@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+import time
 from itertools import product
 from pathlib import Path
 
@@ -12,8 +14,12 @@ from hypothesis import strategies as st
 
 from dfrs import Status, allocate, generate_services
 from dfrs.kernels.rules import broken
-from dfrs.placement.best import MEMBERS
+from dfrs.model.resources import Kind
+from dfrs.placement.best import MEMBERS, anneal_beside, search_first
+from dfrs.placement.improve import Effort, Search
+from dfrs.placement.outcome import placement_yield
 from dfrs.placement.registry import Options
+from dfrs.placement.tight import completed, tight_part
 from tests import rule_cases
 from tests.cases import make_instance
 from tests.naive.brute import best_placement
@@ -64,6 +70,73 @@ def test_annealing_rescues_where_every_packing_and_greedy_fails():
         if allocate(instance, "VP_BEST").minimum_yield is None and allocate(instance, "GREEDY").minimum_yield is None:
             rescued += allocate(instance, "BEST", options=Options(rounds=30)).minimum_yield is not None
     assert rescued > 0
+
+
+def test_threads_find_what_is_valid_and_end_in_time():
+    instance = generate_services(nodes=32, services=100, slack=0.2, seed=1)
+    began = time.perf_counter()
+    found = allocate(instance, "BEST", options=Options(time_limit_s=1.0, threads=3))
+    assert time.perf_counter() - began < 5.0
+    assert placement_yield(instance, found.allocation.place) >= found.minimum_yield - 1e-9
+    assert found.minimum_yield <= found.bound + 1e-9
+    assert threading.active_count() == 1
+
+
+def test_a_thread_that_fails_is_not_silent():
+    search = Search(generate_services(nodes=4, services=12, seed=0), 1.0, Effort(time_limit_s=1.0), 0)
+
+    def fail(word):
+        raise ValueError(word)
+
+    with pytest.raises(ValueError, match=r"\d"), search.beside(1, fail):
+        pass
+    assert search.over
+
+
+def test_an_interrupted_search_leaves_no_thread():
+    search = Search(generate_services(nodes=4, services=12, seed=0), 1.0, Effort(time_limit_s=60.0), 0)
+    with pytest.raises(KeyboardInterrupt), search.beside(2, lambda word: anneal_beside(search, word)):
+        raise KeyboardInterrupt
+    assert threading.active_count() == 1
+
+
+RIGID = [Kind.RIGID, Kind.RIGID]
+
+
+def tight_instance(seed, nodes=12, tasks=40):
+    """Memory is nearly idle, disks are nearly full, and a third of the tasks need none."""
+    rng = np.random.default_rng(seed)
+    disk = np.where(rng.random(tasks) < 0.33, 0.0, rng.uniform(0.1, 0.6, tasks))
+    disk *= 0.87 * nodes / disk.sum()
+    need = np.column_stack([rng.uniform(0.01, 0.1, tasks), disk, rng.uniform(0.0, 0.3, tasks)])
+    return make_instance(need, capacity=np.ones((nodes, 3)), kinds=[Kind.RIGID, Kind.RIGID, Kind.FLUID])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_tight_is_placed_first_and_the_rest_with_it(seed):
+    instance = tight_instance(seed)
+    part, tasks = tight_part(instance)
+    assert [r.name for r in part.resources] == [instance.resources[1].name]
+    assert (tasks == np.flatnonzero(instance.need[:, 1] > 0)).all()
+    search = Search(instance, 1.0, Effort(rounds=50), 0)
+    search_first(search, np.random.default_rng(0), 1.0)
+    assert search.place is not None
+    assert placement_yield(instance, search.place) == search.value >= 0.0
+
+
+def test_there_is_no_tight_part_where_all_is_tight_or_nothing():
+    everything = make_instance(np.full((4, 1), 0.45), capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
+    nothing = make_instance(np.full((4, 1), 0.1), capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
+    assert tight_part(everything) is None
+    assert tight_part(nothing) is None
+
+
+def test_what_does_not_fit_beside_the_tight_part_is_no_placement():
+    instance = make_instance([[0.9, 0.1], [0.9, 0.9], [0.0, 0.5], [0.0, 0.5]], capacity=np.ones((2, 2)), kinds=RIGID)
+    assert completed(instance, np.array([0, 1]), np.array([0, 1])) is None
+    assert completed(instance, np.array([0, 1]), np.array([0, 0])) is None
+    fits = make_instance([[0.9, 0.1], [0.9, 0.1], [0.0, 0.5], [0.0, 0.5]], capacity=np.ones((2, 2)), kinds=RIGID)
+    assert completed(fits, np.array([0, 1]), np.array([0, 1])).tolist()[:2] == [0, 1]
 
 
 @given(st.integers(0, 100))

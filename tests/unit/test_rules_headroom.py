@@ -6,6 +6,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
+from dfrs.api import allocate
 from dfrs.model.allocation import Outcome
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance, Ints
@@ -14,6 +15,8 @@ from dfrs.model.rules import Apart, Headroom, Requires, Rules, Spread
 from dfrs.placement.constructive import construct
 from dfrs.placement.headroom import check_headroom, least_reserve, survives
 from dfrs.placement.outcome import found
+from dfrs.placement.registry import Options
+from dfrs.rebalancing.solve import rebalance
 from tests.naive import rules as naive
 from tests.rule_cases import random_instance
 
@@ -126,3 +129,54 @@ def test_the_least_reserve_is_where_the_allocator_begins_to_leave_room() -> None
     already = least_reserve(asked, lambda _part, _rng: found(instance, roomy))
     assert already is not None
     assert (already.reserve, already.tried) == (0.0, {0.0: True})
+
+
+def half_full(seed: int, headroom: Headroom | None = None) -> Instance:
+    """Six nodes, memory 70 % required, more CPU wanted than there is."""
+    rng = np.random.default_rng(seed)
+    memory = rng.uniform(0.1, 0.5, 16)
+    need = np.column_stack([memory * 0.7 * 6 / memory.sum(), rng.uniform(0.2, 0.8, 16)])
+    instance = Instance.from_arrays(np.ones((6, 2)), need, [True, False])
+    return replace(instance, rules=Rules(headroom=headroom)) if headroom else instance
+
+
+def test_best_goes_on_until_what_it_finds_survives() -> None:
+    mended = 0
+    for seed in range(15):
+        plain = allocate(half_full(seed), "BEST", options=Options(rounds=2))
+        asked = half_full(seed, Headroom())
+        outcome = allocate(asked, "BEST", options=Options(rounds=2))
+        assert plain.allocation is not None
+        assert outcome.allocation is not None
+        good = survives(asked, outcome.allocation.place)
+        assert (outcome.details["headroom"] == []) == good
+        if good and not survives(asked, plain.allocation.place):
+            mended += 1
+            reserve = outcome.details["reserve"]
+            assert isinstance(reserve, float)
+            assert 0.0 < reserve <= 0.25
+            assert outcome.minimum_yield is not None
+            assert outcome.minimum_yield <= outcome.bound
+    assert mended >= 2
+
+
+def test_adapt_moves_to_where_failures_are_survived() -> None:
+    for seed in range(4):
+        asked = half_full(seed, Headroom())
+        plain = allocate(half_full(seed), "BEST", options=Options(rounds=2))
+        assert plain.allocation is not None
+        made = rebalance(asked, plain.allocation.place, rounds=2)
+        assert made.plan is not None
+        if "reserve" in made.outcome.details:
+            assert survives(asked, made.plan.final)
+
+
+def test_where_no_reserve_helps_the_placement_stays_and_the_failures_are_told() -> None:
+    instance = Instance.from_arrays(np.ones((2, 1)), np.array([[0.6], [0.6]]), [True])
+    asked = replace(instance, rules=Rules(headroom=Headroom()))
+    outcome = allocate(asked, "BEST", options=Options(rounds=1))
+    assert outcome.allocation is not None
+    assert outcome.details["headroom"] == [
+        "n0: not survived: no room for s0: 0.6 of r0",
+        "n1: not survived: no room for s1: 0.6 of r0",
+    ]

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from dfrs import allocate, generate_services
 from dfrs.kernels.set_pricing import SAME, join_resources, price_sets
+from dfrs.model.resources import Kind
 from dfrs.placement.bounds import upper_bound
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.registry import Options
@@ -127,3 +128,48 @@ def test_best_proves_the_optimum_where_nodes_hold_few_tasks():
     assert outcome.bound - outcome.minimum_yield < 0.005
     assert outcome.bound < upper_bound(instance)
     assert STEP > SAME
+
+
+def full_bins(seed, bins, dims):
+    """Three items fill each bin in all dimensions, to the last sixty-fourth."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(8, 28, (bins, dims))
+    second = rng.integers(8, 28, (bins, dims))
+    items = np.concatenate([first, second, 64 - first - second]) / 64
+    return make_instance(rng.permutation(items), capacity=np.ones((bins, dims)), kinds=[Kind.RIGID] * dims)
+
+
+@pytest.mark.parametrize("dims", [3, 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_bins_that_must_be_full_are_filled(seed, dims):
+    instance = full_bins(seed, 20, dims)
+    place, impossible = SetPacking(instance=instance, bound=1.0).place_full(30.0)
+    assert not impossible
+    assert placement_yield(instance, place) >= 0.0
+
+
+def test_that_nothing_fills_the_bins_is_a_proof():
+    instance = make_instance([[0.6], [0.6], [0.5], [0.3]], capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
+    assert SetPacking(instance=instance, bound=1.0).place_full(10.0) == (None, True)
+    roomy = make_instance([[0.6], [0.6], [0.5]], capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
+    assert SetPacking(instance=roomy, bound=1.0).place_full(10.0) == (None, False)
+    over = make_instance([[0.9], [0.9], [0.9]], capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
+    assert SetPacking(instance=over, bound=1.0).place_full(10.0) == (None, True)
+
+
+@given(strategies.instances)
+@settings(max_examples=60)
+def test_full_nodes_agree_with_all_placements(instance):
+    if len(instance.nodes) ** len(instance.need) > 3_000:
+        return
+    place, impossible = SetPacking(instance=instance, bound=1.0).place_full(10.0)
+    exists = brute.best_placement(instance) is not None
+    assert not (impossible and exists)
+    if place is not None:
+        assert placement_yield(instance, place) >= 0.0
+
+
+def test_best_packs_what_fills_all_bins():
+    instance = full_bins(0, 60, 3)
+    outcome = allocate(instance, "BEST", options=Options(time_limit_s=10.0), second_phase="none")
+    assert outcome.minimum_yield is not None

@@ -28,6 +28,8 @@ NEAR = 16
 """How many ranks an aimed swap may miss by: the other resources decide among tasks of about the right size."""
 SPARE = 16
 """Tasks that a node may gain before all lists of tasks are laid out anew."""
+LEAST_RISE = 1e-5
+"""Of the yield aimed at."""
 STALE = 0.01
 """Rise of the yield aimed at after which tasks are ranked by size again."""
 
@@ -285,7 +287,7 @@ def _rise(descent: Descent, tolerance: float, rise: float, upper: float) -> bool
             descent.best[:] = descent.place
         if aim[0] >= upper or value >= upper:
             return False
-        aim_at(descent, min(upper, max(value, aim[0]) + max(rise * (upper - value), 1e-5)))
+        aim_at(descent, min(upper, max(value, aim[0]) + max(rise * (upper - value), LEAST_RISE)))
     if aim[0] > aim[2] + STALE:
         rank(descent)
     return True

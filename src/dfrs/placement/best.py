@@ -23,6 +23,7 @@ from dfrs.placement.improve import WARM, Effort, Search, warm
 from dfrs.placement.outcome import found, tightest
 from dfrs.placement.packing import VECTOR_PACKINGS
 from dfrs.placement.set_bound import LONGEST_S, MOST_FAILURES, SetPacking
+from dfrs.placement.tight import completed, tight_part
 
 _FIRST = ("VP_CPSUM", "VP_FFSUM", "VP_PPMAX", "VP_BFSUM")
 MEMBERS = (*_FIRST, *(name for name in VECTOR_PACKINGS if name not in _FIRST))
@@ -34,6 +35,10 @@ SETS_SHARE = 0.75
 """Of the time left: for sets of tasks, where nodes hold at most SETS_PER_NODE on the average, of SETS_TASKS in all, and
 where there are SETS_FROM_S seconds for all of BEST."""
 SETS_PER_NODE, SETS_TASKS, SETS_FROM_S = 4.2, 600, 2.0
+TIGHT_SHARE = 0.5
+"""Of the time for a first placement: for tight resources alone."""
+TIGHT_HEAT = (0.006, 1e-3)
+"""First and last temperature in doing so."""
 RESCUE_SHARE = 0.6
 """Of the time: for a descent to a first placement where no member found one and exact search is to follow."""
 
@@ -44,6 +49,8 @@ class Best:
 
     time_limit_s: float = 1.0
     rounds: int | None = None
+    threads: int = 1
+    """All but the first only anneal, beside whatever the first does. No more than one where rounds count."""
     on_improvement: Callable[[float], None] | None = None
 
     def __call__(self, instance: Instance, rng: np.random.Generator, /) -> Outcome:
@@ -57,21 +64,9 @@ class Best:
             if start is not None:
                 search.offer(start, "construction")
         members = run_members(search, rng)
-        if not search.done:
-            search.exact(0.0)
-        few = few_tasks_per_node(search)
-        if not search.done and search.place is None:
-            search.anneal(some_start(search, rng), rescue_share(search, few), WARM, until_found=True)
-        if not search.done and (search.small or few) and search.place is not None:
-            search.anneal(search.place, FIRST_SHARE)
-        if not search.done:
-            search.exact()
-        if not search.done and few:
-            pack_sets(search)
-        if not search.done and search.place is None:
-            search.anneal(some_start(search, rng), 1.0, WARM, until_found=True)
-        if not search.done and search.place is not None:
-            search.anneal(search.place)
+        beside = self.threads - 1 if self.rounds is None else 0
+        with search.beside(0 if search.done else beside, lambda word: anneal_beside(search, word)):
+            run_stages(search, rng)
         details = {"winner": search.source, "members": members}
         outcome = found(
             instance, search.place, bound=max(search.upper, search.value), optimal=search.proven, details=details
@@ -83,6 +78,64 @@ class Best:
                 details={**details, "reason": f"proven: no placement exists; {tightest(instance)}"},
             )
         return outcome
+
+
+def run_stages(search: Search, rng: np.random.Generator) -> None:
+    """What comes after the members."""
+    if not search.done:
+        search.exact(0.0)
+    few = few_tasks_per_node(search)
+    if not search.done and search.place is None:
+        search_first(search, rng, rescue_share(search, few))
+    if not search.done and (search.small or few) and search.place is not None:
+        search.anneal(search.place, FIRST_SHARE)
+    if not search.done:
+        search.exact()
+    if not search.done and few:
+        pack_sets(search)
+    if not search.done and search.place is None:
+        search_first(search, rng, 1.0)
+    if not search.done and search.place is not None:
+        search.anneal(search.place)
+
+
+def search_first(search: Search, rng: np.random.Generator, share: float) -> None:
+    """A first placement, within so much of the time: of tight resources alone, where there are some, then of all.
+
+    Rules are about all tasks: where there are some, all are searched at once.
+    """
+    word = int(rng.integers(2**62)) | 1
+    part = None if search.ruled else tight_part(search.instance)
+    if part is not None:
+        anneal_part(search, *part, TIGHT_SHARE * share, word)
+        share *= (1.0 - TIGHT_SHARE) / (1.0 - TIGHT_SHARE * share)
+    if search.place is None:
+        search.anneal(some_start(search, rng), share, WARM, until_found=True)
+
+
+def anneal_part(search: Search, part: Instance, tasks: Ints, share: float, word: int) -> None:
+    """Place `part`, which consists of some `tasks`, and then the others, within so much of the time."""
+    rounds = search.effort.rounds
+    effort = Effort(
+        time_limit_s=max(share * search.effort.left_s(), 1e-3) if rounds is None else 1.0,
+        rounds=None if rounds is None else max(1, round(share * rounds)),
+    )
+    inner = Search(part, 1.0, effort, word)
+    inner.unneeded = lambda: search.over or search.place is not None
+    inner.anneal(some_start(inner, np.random.default_rng(word)), 1.0, TIGHT_HEAT, until_found=True)
+    place = None if inner.place is None else completed(search.instance, tasks, inner.place)
+    if place is not None:
+        search.offer(place, "annealing")
+
+
+def anneal_beside(search: Search, word: int) -> None:
+    """As long as there is time: to a first placement, then up from the best there is."""
+    rng = np.random.default_rng(word)
+    while not search.over and search.effort.used() < 1.0:
+        if search.place is None:
+            search.anneal(some_start(search, rng), 1.0, WARM, until_found=True, word=int(rng.integers(2**62)) | 1)
+        else:
+            search.anneal(search.place, 1.0, word=int(rng.integers(2**62)) | 1)
 
 
 def rescue_share(search: Search, few: bool) -> float:
@@ -120,6 +173,13 @@ def pack_sets(search: Search) -> None:
     )
     if search.place is not None:
         sets.offer(search.place)
+    elif not search.ruled:
+        place, impossible = sets.place_full(sets.deadline_s - time.perf_counter())
+        if impossible:
+            search.lower_bound_to(-1.0)
+            return
+        if place is not None:
+            search.offer(place, "sets of tasks")
     search.lower_bound_to(sets.tighten(search.value))
     share, failures = 0.5, 0
     # Which node of its kind a set gets, the program does not say: rules would.

@@ -5,7 +5,7 @@ stay leave it: requirements are rigid needs and minimum yields, what tasks take 
 hard rules hold, but for the least number of domains of a spread: a domain that failed cannot be used.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
@@ -26,6 +26,8 @@ from dfrs.placement.solver import LinearProgram, SolverStatus
 
 SMALL = 20_000
 """Tasks times nodes above which a failure that first fit does not survive is not tried exactly."""
+RESERVES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
+"""Of the reserve that equal domains would need, for a placement that survives where the first one does not."""
 MOST_FAILURES = 100_000
 """Combinations of domains that are tried."""
 
@@ -102,20 +104,16 @@ def least_reserve(
     tried does.
     """
     asked = _asked(instance, headroom)
-    rigid = np.array([r.kind == Kind.RIGID for r in instance.resources])
-    largest = _largest_need(instance)
+    rigid = _rigid(instance)
     tried: dict[float, bool] = {}
     places: dict[float, Ints] = {}
 
     def works(reserve: float) -> bool:
-        left = np.where(rigid, np.maximum(instance.capacity * (1.0 - reserve), largest), instance.capacity)
-        part = replace(instance, capacity=left)
-        outcome = allocator(part, np.random.default_rng(seed))
-        good = outcome.allocation is not None and survives(instance, outcome.allocation.place, asked, time_limit_s)
-        tried[reserve] = good
-        if good and outcome.allocation is not None:
-            places[reserve] = outcome.allocation.place
-        return good
+        place = _place_with(instance, allocator, reserve, seed)
+        tried[reserve] = place is not None and survives(instance, place, asked, time_limit_s)
+        if place is not None and tried[reserve]:
+            places[reserve] = place
+        return tried[reserve]
 
     if works(0.0):
         return Reserved(reserve=0.0, outcome=found(instance, places[0.0]), tried=tried)
@@ -133,6 +131,40 @@ def least_reserve(
         else:
             low = middle
     return Reserved(reserve=high, outcome=found(instance, places[high]), tried=tried)
+
+
+def keep_headroom(instance: Instance, outcome: Outcome, allocator: Allocator, seed: int) -> Outcome:
+    """`outcome`, or where its placement does not survive what the instance asks for, one of `allocator` that does.
+
+    With growing reserves, RESERVES times the part of all domains that fails, as equal domains would need it; the first
+    placement that survives is taken. The bound stays; where none survives, so does the outcome.
+    """
+    if instance.rules is None or instance.rules.headroom is None or outcome.allocation is None:
+        return outcome
+    asked = instance.rules.headroom
+    if survives(instance, outcome.allocation.place, asked):
+        return outcome
+    names, _ = _scope(instance).domains(asked.level, "headroom.level")
+    most = _most_reserve(instance, _rigid(instance))
+    for times in RESERVES:
+        reserve = min(times * asked.failures / len(names), most)
+        place = _place_with(instance, allocator, reserve, seed)
+        if place is not None and survives(instance, place, asked):
+            details = {**outcome.details, "reserve": reserve}
+            return found(instance, place, bound=outcome.bound, details=details)
+    return outcome
+
+
+def _place_with(instance: Instance, allocator: Allocator, reserve: float, seed: int) -> Ints | None:
+    """Where the allocator places tasks with so much of each node's rigid resources out of sight."""
+    left = np.maximum(instance.capacity * (1.0 - reserve), _largest_need(instance))
+    part = replace(instance, capacity=np.where(_rigid(instance), left, instance.capacity))
+    allocation = allocator(part, np.random.default_rng(seed)).allocation
+    return None if allocation is None else allocation.place
+
+
+def _rigid(instance: Instance) -> Bools:
+    return np.array([r.kind == Kind.RIGID for r in instance.resources])
 
 
 def _asked(instance: Instance, headroom: Headroom | None) -> Headroom:
@@ -251,6 +283,6 @@ def _exact(
     return left if solution.status == SolverStatus.OPTIMAL or not left.size else None
 
 
-def lines(instance: Instance, failures: Sequence[Failure]) -> list[str]:
-    """One line for each failure that is not survived."""
-    return [failure.text(instance) for failure in failures if not failure.survived]
+def headroom_lines(instance: Instance, place: Ints) -> list[str]:
+    """One line for each failure, of those the instance asks for, that a placement (T,) does not survive."""
+    return [failure.text(instance) for failure in check_headroom(instance, place) if not failure.survived]

@@ -2,14 +2,17 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from threading import Lock
 
 import numpy as np
 
 from dfrs.kernels.exact import branch_and_bound, which_stay_broken
-from dfrs.kernels.local_search import climb, start_descent
+from dfrs.kernels.local_search import LEAST_RISE, aim_at, climb, start_descent
 from dfrs.kernels.rules import broken
 from dfrs.kernels.sorting import stable_order
 from dfrs.model import tolerances
@@ -34,6 +37,8 @@ TRIALS_PER_S = 1.5e7
 """Trials of exact search a second, on the slow side; bounds its share of the time."""
 FEWEST_TRIALS = 100_000
 """Trials that exact search may have in any case: a few milliseconds."""
+ODD = 0x9E3779B97F4A7C15
+"""Of generators' words, which are never zero."""
 SMALL = 1e12
 """Placements, up to exchanging equal nodes, below which exact search is tried."""
 
@@ -73,13 +78,21 @@ class Search:
         self.value = -1.0
         self.source = ""
         self.proven = False
-        self._word = (seed * 2 + 1) * 0x9E3779B97F4A7C15 % 2**64
+        self._word = (seed * 2 + 1) * ODD % 2**64
         self.on_improvement: Callable[[float], None] | None = None
+        self._lock = Lock()
+        self._ended = False
+        self.unneeded: Callable[[], bool] = lambda: False
 
     @property
     def done(self) -> bool:
         """Whether nothing better can be found."""
         return self.proven or self.value >= self.upper - tolerances.CAPACITY
+
+    @property
+    def over(self) -> bool:
+        """Whether to search no longer, whatever time is left."""
+        return self.done or self._ended or self.unneeded()
 
     @property
     def small(self) -> bool:
@@ -103,17 +116,45 @@ class Search:
         value = placement_yield(self.instance, place)
         if value <= self.value or (self.ruled and broken(self.rules, place) > 0):
             return False
-        self.place, self.value, self.source = place.copy(), value, source
-        if self.on_improvement:
-            self.on_improvement(value)
+        with self._lock:
+            if value <= self.value:
+                return False
+            # In this order: another thread that sees the value finds the placement.
+            self.place, self.source = place.copy(), source
+            self.value = value
+            if self.on_improvement:
+                self.on_improvement(value)
         return True
 
+    @contextmanager
+    def beside(self, threads: int, work: Callable[[int], None]) -> Generator[None]:
+        """Call `work` with the word of a generator in each of so many threads; they are told to end at the exit."""
+        if threads < 1:
+            yield
+            return
+        # A thread that failed says so here, and not only at the next use of what it should have found.
+        with ThreadPoolExecutor(threads) as pool:
+            running = [pool.submit(work, (self._word + k * ODD) % 2**64 | 1) for k in range(1, threads + 1)]
+            try:
+                yield
+            finally:
+                self._ended = True
+            for future in running:
+                future.result()
+
     def anneal(
-        self, start: Ints, share: float = 1.0, heat: tuple[float, float] = HEAT, *, until_found: bool = False
+        self,
+        start: Ints,
+        share: float = 1.0,
+        heat: tuple[float, float] = HEAT,
+        *,
+        until_found: bool = False,
+        word: int | None = None,
     ) -> None:
         """Anneal from `start` (T,) for `share` of the time (or rounds) that is left, as `heat` (first, last) falls.
 
-        `until_found`: no longer than until there is a placement at all.
+        `until_found`: no longer than until there is a placement at all. `word`: of the generator, in another thread
+        than the first. What one thread finds, the others aim above.
         """
         instance, effort = self.instance, self.effort
         value = max(placement_yield(instance, start), -1.0)
@@ -129,10 +170,10 @@ class Search:
             self.rules,
             start,
             target,
-            self._word,
+            self._word if word is None else word,
         )
         going = True
-        while going and not self.done and not (until_found and self.place is not None):
+        while going and not self.over and not (until_found and self.place is not None):
             if effort.rounds is not None:
                 if done == rounds:
                     break
@@ -144,6 +185,8 @@ class Search:
                 then = min(1.0, now + ROUND_S / length)
             falling = (heat[0] * (heat[1] / heat[0]) ** now, heat[0] * (heat[1] / heat[0]) ** then)
             before = time.perf_counter()
+            if self.value >= descent.aim[0]:
+                aim_at(descent, min(self.upper, self.value + max(RISE * (self.upper - self.value), LEAST_RISE)))
             going = climb(descent, tolerances.CAPACITY, (RISE, self.upper), steps, falling)
             done += 1
             if effort.rounds is None:
@@ -151,7 +194,8 @@ class Search:
                 steps = int(np.clip(pace * min(ROUND_S, effort.left_s()), 500, 1e7))
             if descent.aim[1] > self.value:
                 self.offer(descent.best, "annealing")
-        self._word = int(descent.words[0])
+        if word is None:
+            self._word = int(descent.words[0])
 
     def exact(self, share: float = 1.0) -> None:
         """Branch and bound within `share` of what is left, if the instance is small; sets `proven` if it ends.

@@ -2,6 +2,7 @@
 
 import difflib
 import fnmatch
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,6 +18,7 @@ from dfrs.placement.budget import Budget
 from dfrs.placement.chekuri import Chekuri
 from dfrs.placement.genetic import Genetic
 from dfrs.placement.greedy import GREEDIES, LOAD_GREEDIES, greedy_best, greedy_light
+from dfrs.placement.headroom import RESERVES, keep_headroom
 from dfrs.placement.milp import AdaptExact, Exact
 from dfrs.placement.packing import MULTI_CAPACITY, VECTOR_PACKINGS, VectorPacking, best_packing
 from dfrs.placement.rounding import Diving, RandomizedRounding
@@ -30,6 +32,8 @@ class Options:
     """Wall clock for BEST, ADAPT, OPT, ADAPT_OPT, rounding and diving; 1 s for the first two if None, else none."""
     rounds: int | None = None
     """Instead of seconds for BEST and ADAPT: results then repeat bit for bit."""
+    threads: int | None = None
+    """Of BEST, where seconds count: all but one anneal beside the rest. None: one for each CPU."""
     window: int = 2
     """The w of Permutation and Choose Pack."""
     pair_order: Literal["load", "index"] = "load"
@@ -50,6 +54,8 @@ class Options:
             raise InputError(f"time limit {self.time_limit_s}: must be a positive number of seconds")
         if self.rounds is not None and self.rounds < 1:
             raise InputError(f"rounds {self.rounds}: must be at least 1")
+        if self.threads is not None and self.threads < 1:
+            raise InputError(f"threads {self.threads}: must be at least 1")
         if self.window < 1:
             raise InputError(f"window {self.window}: must be at least 1")
 
@@ -139,7 +145,12 @@ def _adapt_opt(options: Options) -> Allocator:
 
 
 def _best(options: Options) -> Allocator:
-    return Best(time_limit_s=options.time_limit_s or 1.0, rounds=options.rounds, on_improvement=options.on_improvement)
+    return Best(
+        time_limit_s=options.time_limit_s or 1.0,
+        rounds=options.rounds,
+        threads=options.threads or len(os.sched_getaffinity(0)),
+        on_improvement=options.on_improvement,
+    )
 
 
 def _searches() -> list[Algorithm]:
@@ -353,7 +364,30 @@ def _guarded(entry: Algorithm) -> Algorithm:
 
         return guarded
 
-    return entry if entry.name in {"BEST", "ADAPT"} else replace(entry, build=build)
+    return replace(entry, build=_surviving(entry) if entry.name in {"BEST", "ADAPT"} else build)
+
+
+def _surviving(entry: Algorithm) -> Callable[[Options], Allocator]:
+    """The search, which goes on, where headroom is asked for, until what it found survives failures.
+
+    Half of the time is for the first placement, the rest for those with reserves.
+    """
+
+    def build(options: Options) -> Allocator:
+        whole = entry.build(options)
+        limit = options.time_limit_s or 1.0
+        first = entry.build(replace(options, time_limit_s=0.5 * limit))
+        again = entry.build(replace(options, time_limit_s=0.5 * limit / len(RESERVES)))
+
+        def surviving(instance: Instance, rng: np.random.Generator) -> Outcome:
+            if instance.rules is None or instance.rules.headroom is None:
+                return whole(instance, rng)
+            seed = int(rng.integers(2**62))
+            return keep_headroom(instance, first(instance, rng), again, seed)
+
+        return surviving
+
+    return build
 
 
 ALGORITHMS: dict[str, Algorithm] = {entry.name: _guarded(entry) for family in _FAMILIES for entry in family()}

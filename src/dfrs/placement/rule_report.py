@@ -5,7 +5,7 @@ from dataclasses import replace
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.instance import Instance
 from dfrs.placement.conflicts import diagnose
-from dfrs.placement.headroom import check_headroom, lines
+from dfrs.placement.headroom import headroom_lines
 
 DIAGNOSIS_S = 5.0
 """For finding out which rules conflict where no placement was found."""
@@ -28,7 +28,7 @@ def under_rules(instance: Instance, outcome: Outcome) -> Outcome:
         raise AssertionError(f"an algorithm returned a placement that breaks a hard rule: {problems[0]}")
     if rules.headroom is None:
         return outcome
-    return replace(outcome, details={**outcome.details, "headroom": lines(instance, check_headroom(instance, place))})
+    return replace(outcome, details={**outcome.details, "headroom": headroom_lines(instance, place)})
 
 
 def _explained(instance: Instance, outcome: Outcome) -> Outcome:

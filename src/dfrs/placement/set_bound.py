@@ -37,6 +37,10 @@ WIDTH = 1e-4
 """Bisection ends at this part of the bound."""
 TRIALS = 10_000_000
 """Of one pricing; where that is not enough, nodes hold too many tasks for this bound."""
+FULL_TRIALS = 200_000_000
+"""Of enumerating the sets that fill a node: as many as there are sets of three of a thousand tasks."""
+FULL = 1e-7
+"""Part of a resource's capacity that may be left over where nodes are called full."""
 WIDEST = 16
 """Tasks in a set that is kept."""
 KEPT = 2_500
@@ -160,7 +164,7 @@ class SetPacking:
         slack = float(self._nodes @ most - worth.sum())
         if slack < -MARGIN:
             return None, sure
-        chosen, complete = self._near(target, worth, most, slack)
+        chosen, complete = self._near(target, worth, most, slack, TRIALS)
         complete &= sure
         known = {(k, *sorted(s.tolist())) for k, s in chosen}
         fits = self._fitting(target)
@@ -171,7 +175,28 @@ class SetPacking:
         ]
         return self._choose(chosen, complete, time_limit_s)
 
-    def _near(self, target: float, worth: Floats, most: Floats, slack: float) -> tuple[list[tuple[int, Ints]], bool]:
+    def place_full(self, time_limit_s: float) -> tuple[Ints | None, bool]:
+        """A placement at yield 0 where requirements fill some resources to the last; or None, and whether none exists.
+
+        Then every node must be full of these, and few sets do that: a task is worth what it requires of them.
+        """
+        total, used = self.instance.capacity.sum(axis=0), self.instance.base.sum(axis=0)
+        full = (used >= (1.0 - FULL) * total) & (total > 0)
+        if not full.any():
+            return None, False
+        scale = np.where(full, len(self.instance.nodes) / total.clip(1e-300), 0.0) / full.sum()
+        worth, most = self.instance.base @ scale, self._capacity @ scale
+        slack = float(self._nodes @ most - worth.sum())
+        if slack < -MARGIN:
+            return None, True
+        chosen, complete = self._near(0.0, worth, most + 1e-9, max(slack, 0.0), FULL_TRIALS)
+        # A task that requires nothing of these is worth nothing: it is in no set, and must be.
+        complete &= bool((worth > 0.0).all())
+        return self._choose(chosen, complete, time_limit_s) if chosen else (None, complete)
+
+    def _near(
+        self, target: float, worth: Floats, most: Floats, slack: float, trials: int
+    ) -> tuple[list[tuple[int, Ints]], bool]:
         """KEPT sets of each kind whose worth is nearest to the highest; whether a placement can have no others.
 
         Together the nodes' sets are short of their highest worths by `slack`: no set can be short by more than that.
@@ -185,11 +210,11 @@ class SetPacking:
             short = slack + 1e-6
             while True:
                 found, all_seen = price_sets(
-                    size, capacity + FORGIVEN, worth, most[k] - short, True, TRIALS, sets, length, value
+                    size, capacity + FORGIVEN, worth, most[k] - short, True, trials, sets, length, value
                 )
-                if all_seen or short < 1e-9:
+                complete &= all_seen
+                if found < ROOM or short < 1e-9:
                     break
-                complete = False
                 short *= 0.5
             complete &= found <= KEPT and bool((length[:found] > 0).all())
             chosen += [(k, sets[r, : length[r]].copy()) for r in np.argsort(-value[:found])[:KEPT] if length[r]]

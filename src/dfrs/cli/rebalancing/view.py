@@ -9,6 +9,7 @@ from rich.table import Table
 from dfrs.cli.console import out, out_of
 from dfrs.cli.quantities import show_bytes, show_count, show_seconds
 from dfrs.placement.conflicts import diagnose
+from dfrs.placement.headroom import headroom_lines
 from dfrs.placement.plan_document import plan_document
 from dfrs.rebalancing.solve import promised_parts
 
@@ -80,6 +81,8 @@ def not_kept(state: "ClusterState", found: "Rebalancing") -> list[str]:
     lines = list(plan.problems)
     if rules is not None:
         lines += rules.problems(plan.final) + rules.concessions(plan.final)
+        if rules.headroom is not None:
+            lines += [f"headroom: {line}" for line in headroom_lines(state.instance, plan.final)]
     return lines
 
 

@@ -39,6 +39,9 @@ def allocate(
         float | None, typer.Option(help="Seconds for BEST and ADAPT (default 1), OPT and rounding (no limit).")
     ] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds for BEST and ADAPT instead: repeats to the bit.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Of BEST, without --rounds. Default: one per CPU.", min=1, show_default=False)
+    ] = None,
     window: Annotated[int, typer.Option(help="The w of choose and permutation pack.")] = 2,
     pair_order: Annotated[
         PairOrder, typer.Option(help="Lists tried by permutation pack: load or index (published).")
@@ -98,6 +101,7 @@ def allocate(
     options = Options(
         time_limit_s=time_limit,
         rounds=rounds,
+        threads=threads,
         window=window,
         pair_order=pair_order,
         search=search,

@@ -128,7 +128,8 @@ def run(prepared: BoundedInstance, configuration: OfflineConfiguration, seed: in
     outcome: Outcome | None = None
     seconds = None
     if bound is not None:
-        algorithm = find(configuration.algorithm).build(configuration.options)
+        # The campaign's processes have the CPUs.
+        algorithm = find(configuration.algorithm).build(replace(configuration.options, threads=1))
         rng = np.random.default_rng(seed)
         started = time.perf_counter()
         try:
