@@ -71,6 +71,17 @@ def test_what_cannot_be_kept_within_the_budget_ends_with_status_3():
     assert len(document["not_kept"]) == 2
 
 
+def test_failures_that_are_not_survived_are_not_kept(tmp_path):
+    rules = tmp_path / "rules.json"
+    rules.write_text('{"format": "dfrs-rules/1", "rules": [], "headroom": {"failures": 3}}')
+    document = json.loads(run(*SHEETS, "--rules", rules, "--json"))
+    assert len(document["not_kept"]) == 4
+    assert all(line.startswith("headroom: ") and "not survived: no room for" in line for line in document["not_kept"])
+    rules.write_text('{"format": "dfrs-rules/1", "rules": [], "headroom": {"failures": 1}}')
+    (line,) = json.loads(run(*SHEETS, "--rules", rules, "--json"))["not_kept"]
+    assert line == "headroom: gamma: not survived: no room for ci-3, reports: 0.375 of memory"
+
+
 def test_a_machine_that_may_be_nowhere_is_named_with_its_rules():
     document = json.loads(run(EXAMPLES / "proxmox.json", "--maintenance", "pve2", "--json", status=3))
     assert "dns" in document["reason"]
