@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from dfrs.live.controller import last_transaction
+from dfrs.live.controller import engine, last_transaction
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.database_file import file_of
 from dfrs.live.controller.revisions import latest
@@ -146,22 +146,48 @@ def test_a_database_of_an_earlier_version_is_taken_as_it_is(files):
     assert last_transaction.read(files / "dfrs.db").number > 57
 
 
-def test_the_number_is_durable_before_anybody_is_told(tmp_path, monkeypatch):
+def test_the_number_is_there_before_anybody_is_told_and_never_before_it_is_true(tmp_path, monkeypatch):
     database = Database(url(tmp_path))
     database.open()
-    synced = []
-    whole_sync = os.fdatasync
-    monkeypatch.setattr(os, "fdatasync", lambda file: (whole_sync(file), synced.append(file)))
+    whole_write, ahead = os.pwrite, []
+
+    def write(*arguments):
+        ahead.append(last_transaction.read(tmp_path / "dfrs.db").number + 1 - count(tmp_path / "dfrs.db"))
+        return whole_write(*arguments)
 
     async def story():
-        for number in range(1, 4):
+        for _ in range(3):
             before = last_transaction.read(tmp_path / "dfrs.db").number
             await database.write([])
-            assert len(synced) == number
             assert last_transaction.read(tmp_path / "dfrs.db").number == before + 1
 
-    asyncio.run(story())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", write)
+        asyncio.run(story())
+    assert ahead == [0, 0, 0]
     database.close()
+
+
+def count(file):
+    return int(value(file, "SELECT value FROM meta WHERE key = 'writer'").rpartition(":")[2])
+
+
+def test_the_number_comes_to_the_disk_soon(tmp_path, monkeypatch):
+    monkeypatch.setattr(engine, "FLUSH_S", 0.01)
+    whole_sync, synced = os.fdatasync, []
+
+    def sync(file):
+        synced.append(last_transaction.read(tmp_path / "state/dfrs.db").number)
+        whole_sync(file)
+
+    async def story():
+        async with serving(tmp_path / "state", jobs=1):
+            now = count(tmp_path / "state/dfrs.db")
+            await until(lambda: synced and synced[-1] >= now)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    asyncio.run(story())
+    assert synced[-1] == count(tmp_path / "state/dfrs.db")
 
 
 def test_a_number_that_cannot_be_written_is_trouble_but_what_is_committed_counts(tmp_path, monkeypatch):

@@ -142,6 +142,7 @@ def _put_aside(database: Path, last: LastTransactionFile, transactions: int) -> 
         aside = _new_directory(database.parent)
         shutil.copy2(number, aside / number.name)
     last.write(transactions)
+    last.flush()
     for path in there:
         assert aside is not None
         path.rename(aside / path.name)

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, TypeVar
@@ -105,6 +106,7 @@ class Database:
                 else:
                     self._last = LastTransactionFile(self._file)
                     self._last.write(had)
+                    self._last.flush()
                 migrate(connection)
                 with connection.begin():
                     self._take_over(connection)
@@ -125,7 +127,7 @@ class Database:
         connection.execute(tables.ADD_META, [{"key": key, "value": value} for key, value in rows.items()])
 
     def _note(self) -> None:
-        """Let it be known, durably, which transaction was the last. Raises OSError."""
+        """Let it be known which transaction was the last. Raises OSError."""
         if self._last is not None:
             self._last.write(self._count)
 
@@ -139,6 +141,14 @@ class Database:
         self._writer.submit(self._write_waiting)
         # Who is cancelled while waiting must not take the place of the answer away from the writer.
         await asyncio.shield(entry.done)
+
+    async def flush(self) -> None:
+        """Let the number of the last transaction be on the disk, too. Raises UnavailableError."""
+        if self._last is not None:
+            try:
+                await asyncio.to_thread(self._last.flush)
+            except OSError as error:
+                raise UnavailableError(f"{self.name}: cannot be flushed: {error.strerror}") from None
 
     async def must_be_ours(self) -> None:
         """Raise ReplacedError if another controller has taken over, StoppedError if it is damaged or a file deleted.
@@ -179,6 +189,8 @@ class Database:
         if self._engine is not None:
             self._engine.dispose()
         if self._last is not None:
+            with suppress(OSError):
+                self._last.flush()
             self._last.close()
             self._last = None
 

@@ -34,8 +34,8 @@ from dfrs.model.run import Action
 
 RETRY_S = 1.0
 """So long after a failure it is tried again."""
-OURS_S = 5.0
-"""So often it is asked whether the database is still this controller's."""
+FLUSH_S, OURS_S = 1.0, 5.0
+"""So often the number of the last transaction is flushed, and asked whether the database is still this controller's."""
 NODES_SHOWN = 64
 
 _WORDS = {
@@ -78,7 +78,7 @@ class ControllerLoop:
         self._stored_at_s = 0.0
         self._stepped_at = 0.0
         self._stopping = False
-        self._asked_at = 0.0
+        self._flushed_at = self._asked_at = 0.0
         self.sound = True
         """Whether the state in memory is what the record says: only then may it be stored."""
         self.stopped = asyncio.Event()
@@ -174,7 +174,7 @@ class ControllerLoop:
             # Whether it works again shows only when something is written.
             await self._database.write([])
         else:
-            await self._must_be_ours()
+            await self._tend_database()
         revision = await self._needs.step()
         plan, pending = self._plan(revision)
         if not plan.empty:
@@ -192,9 +192,12 @@ class ControllerLoop:
         state.changed()
         await self._store(now)
 
-    async def _must_be_ours(self) -> None:
+    async def _tend_database(self) -> None:
         """Also where nothing is written for long, notice that another controller took over. Raises StoppedError."""
         now = asyncio.get_running_loop().time()
+        if now - self._flushed_at >= FLUSH_S:
+            await self._database.flush()
+            self._flushed_at = now
         if now - self._asked_at >= OURS_S:
             await self._database.must_be_ours()
             self._asked_at = now
