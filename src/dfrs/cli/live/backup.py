@@ -69,7 +69,7 @@ def backup(
 
 def restore(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="What dfrs backup wrote.", show_default=False)
+        Path | None, typer.Argument(metavar="FILE", help="What dfrs backup wrote.", show_default=False)
     ] = None,
     state: State = None,
     database: Url = None,

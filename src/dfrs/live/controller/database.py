@@ -84,6 +84,8 @@ class Database:
         self._owner = token_hex(8)
         self._count = 0
         self._closed = False
+        self._stopped: StoppedError | None = None
+        """Why nothing is written any more."""
         self._uncertain = False
         """Whether the last transaction may have been committed."""
 
@@ -132,7 +134,10 @@ class Database:
             self._last.write(self._count)
 
     async def write(self, changes: Sequence[Change]) -> None:
-        """Return when `changes` are durable. UnavailableError: they were not written and never will be."""
+        """Return when `changes` are durable.
+
+        UnavailableError: they were not written and never will be. StoppedError: nothing will, any more.
+        """
         if self._closed:
             raise UnavailableError("the controller is stopping")
         loop = asyncio.get_running_loop()
@@ -209,19 +214,20 @@ class Database:
         self._uncertain = False
         problem: DfrsError | None = None
         try:
+            if self._stopped is not None:
+                raise self._stopped
             self._transact(_grouped(entries))
-        except ReplacedError as error:
-            problem = error
+        except StoppedError as error:
+            problem = self._stopped = error
         except SQLAlchemyError as error:
             self._disconnect()
             if not self._came_through():
                 self._count -= 1
                 why = damage_in(error)
-                problem = (
-                    UnavailableError(f"the database cannot be written: {_line(error)}")
-                    if why is None
-                    else StoppedError(damaged(self.name, why))
-                )
+                problem = UnavailableError(f"the database cannot be written: {_line(error)}")
+                if why is not None:
+                    # What is damaged is not to be written to: what is whole could be damaged with it.
+                    problem = self._stopped = StoppedError(damaged(self.name, why))
         except Exception as error:
             log.exception("cannot write to the database")
             self._disconnect()
