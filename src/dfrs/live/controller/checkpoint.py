@@ -286,11 +286,18 @@ def _policy(state: State, name: str, find: Find) -> Policy:
     return state.policy
 
 
-def _event(row: Row[Any]) -> Event | str:
-    """Of that row; of a restart, the policy that decides from then on."""
+def _document(row: Row[Any]) -> Mapping[str, Any]:
+    """Of an event, or of a restart, which has the policy that decides from then on."""
     with _reading(f"event {row.sequence}"):
         document = json.loads(row.event)
-        return str(document["policy"]) if document["event"] == RESTART else decode(document)
+        if document["event"] == RESTART and not isinstance(document["policy"], str):
+            raise TypeError
+        return document
+
+
+def _event(row: Row[Any], document: Mapping[str, Any]) -> Event:
+    with _reading(f"event {row.sequence}"):
+        return decode(document)
 
 
 def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -> list[tuple[int, str]]:
@@ -302,17 +309,17 @@ def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -
     core.policy = _policy(state, deciding, find)
     missing: list[tuple[int, str]] = []
     for row in rows:
-        event = _event(row)
-        if isinstance(event, str):
-            if event != deciding:
-                deciding = event
+        document = _document(row)
+        if document["event"] == RESTART:
+            if document["policy"] != deciding:
+                deciding = document["policy"]
                 core.hand_over(_policy(state, deciding, find))
             continue
-        (decided,) = state.decide([event], row.time_s)
+        (decided,) = state.decide([_event(row, document)], row.time_s)
         state.apply(decided, replaying=True)
         if row.digest and decided.digest != row.digest:
             if not state.mismatches:
-                log.error("recorded decisions come out otherwise", first=row.sequence, kind=type(event).__name__)
+                log.error("recorded decisions come out otherwise", first=row.sequence, kind=document["event"])
             state.mismatches += 1
         elif decided.digest and not row.digest:
             missing.append((row.sequence, decided.digest))
