@@ -89,7 +89,8 @@ async def abandon(controller: Controller) -> None:
     else:
         for end in ends:
             writer.submit(end)
-        writer.shutdown(wait=False)
+        # Another controller may start, or the database be replaced, as soon as it is gone.
+        await asyncio.to_thread(writer.shutdown)
     await asyncio.sleep(0)
 
 
