@@ -30,7 +30,7 @@ from dfrs.live.protocol.resources import (
     TokenRequest,
 )
 from dfrs.live.protocol.wire import FromAgent, Hello, StatusMessage, Welcome
-from dfrs.model.errors import InputError
+from dfrs.model.errors import DfrsError, InputError
 
 
 @dataclass(frozen=True)
@@ -299,6 +299,11 @@ class FakeService:
 
     async def stop(self) -> None:
         """Nothing to do."""
+
+    async def stopped(self) -> DfrsError:
+        """It always goes on."""
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 def _job(number: int, request: JobRequest, user: str) -> Job:

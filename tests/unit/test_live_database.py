@@ -271,6 +271,31 @@ def test_postgresql_is_as_good(postgres, tmp_path):
     run(story())
 
 
+def test_postgresql_too_knows_one_writer_and_refuses_a_newer_program(postgres):
+    url, _, _ = postgres
+
+    async def story():
+        first, second = Database(url), Database(url)
+        first.open()
+        await first.must_be_ours()
+        second.open()
+        with pytest.raises(ReplacedError):
+            await first.must_be_ours()
+        with pytest.raises(ReplacedError):
+            await first.write([])
+        for database in (first, second):
+            database.close()
+
+    run(story())
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(sa.text("UPDATE meta SET value = '77.1' WHERE key = 'version'"))
+    engine.dispose()
+    with pytest.raises(InputError, match=r"^database: .* revision 9999.*install dfrs 77\.1"):
+        Database(url).open()
+
+
 def test_tables_of_the_first_revision_keep_what_they_have(tmp_path):
     engine = sa.create_engine(f"sqlite:///{tmp_path}/x.db")
     with engine.connect() as connection:

@@ -10,7 +10,7 @@ from typer.exceptions import TyperException
 from dfrs.cli.console import err, out, tell_about_compilation
 from dfrs.cli.extras import missing
 from dfrs.cli.verbs import add_verbs
-from dfrs.model.errors import DfrsError, InfeasibleError, InputError
+from dfrs.model.errors import DfrsError, InfeasibleError, InputError, ReplacedError
 
 BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130
 
@@ -71,6 +71,8 @@ def main() -> None:
         _fail(str(error), BAD_INPUT)
     except InfeasibleError as error:
         _fail(str(error), INFEASIBLE)
+    except ReplacedError as error:
+        _fail(str(error), ReplacedError.status)
     except DfrsError as error:
         _fail(str(error), FAILED)
     except TyperException as error:

@@ -25,6 +25,7 @@ _OURS = {
     CLIENT_FILE,
     AGENT_FILE,
     "dfrs.db",
+    "dfrs.db.last",
     "lock",
     "host",
     "up.lock",
@@ -95,13 +96,13 @@ def write_private(path: Path, data: str | bytes, mode: int = 0o600) -> None:
 
 
 @contextmanager
-def lock(directory: Path) -> Generator[None]:
-    """Be the only controller on it. Raises InputError if there is another."""
+def lock(directory: Path, busy: str = "another controller works on it; name another with --state") -> Generator[None]:
+    """Be the only controller on it. Raises InputError, which says `busy`, if there is another."""
     with (directory / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{directory}: another controller works on it; name another with --state") from None
+            raise InputError(f"{directory}: {busy}") from None
         yield
 
 

@@ -19,5 +19,21 @@ class InfeasibleError(DfrsError):
     """
 
 
+class StoppedError(DfrsError):
+    """A controller cannot go on, and has stopped; jobs run on. The message says why.
+
+    Do what it says, and start the controller again. Exit status 1.
+    """
+
+
+class ReplacedError(StoppedError):
+    """Another controller has taken over the database of this one: only one may use it. Exit status 4.
+
+    Do not start this one again by itself: it would take over in its turn.
+    """
+
+    status = 4
+
+
 class UnsupportedError(InputError):
     """The algorithm does not take this kind of instance: the message says which ones do. Exit status 2."""

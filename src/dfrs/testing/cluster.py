@@ -77,15 +77,20 @@ async def abandon(controller: Controller) -> None:
     """As kill -9 does: it stops in the middle of whatever it does, and stores nothing more."""
     running, database = controller._running, controller.database  # pyright: ignore[reportPrivateUsage]
     writer, disconnect = database._writer, database._disconnect  # pyright: ignore[reportPrivateUsage]
+    last = database._last  # pyright: ignore[reportPrivateUsage]
+    ends = [disconnect] if last is None else [disconnect, last.close]
     if running is not None:
         running.cancel()
     database._closed = True  # pyright: ignore[reportPrivateUsage]
     if isinstance(writer, VirtualExecutor):
         writer.kill()
-        disconnect()
+        for end in ends:
+            end()
     else:
-        writer.submit(disconnect)
-        writer.shutdown(wait=False)
+        for end in ends:
+            writer.submit(end)
+        # Another controller may start, or the database be replaced, as soon as it is gone.
+        await asyncio.to_thread(writer.shutdown)
     await asyncio.sleep(0)
 
 

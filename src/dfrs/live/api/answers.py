@@ -14,7 +14,7 @@ from starlette.routing import Match, Route
 
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import ApiModel, Problem
-from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.errors import DfrsError, InputError, StoppedError
 
 BODY_BYTES = 8 << 20
 """The longest body of a request."""
@@ -88,7 +88,7 @@ async def _known(_request: Request, error: Exception) -> Response:
         return problem(404, detail)
     if isinstance(error, ConflictError):
         return problem(409, detail)
-    if isinstance(error, UnavailableError):
+    if isinstance(error, UnavailableError | StoppedError):
         return problem(503, detail, {"Retry-After": str(RETRY_S)})
     if isinstance(error, InputError):
         return problem(422, detail)

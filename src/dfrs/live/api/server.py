@@ -37,6 +37,10 @@ class ServedController(Service, Protocol):
         """Write what is to be written."""
         ...
 
+    async def stopped(self) -> DfrsError:
+        """Return when it cannot go on by itself: why."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
@@ -155,7 +159,9 @@ async def serve(
     end: asyncio.Event | None = None,
     also: tuple[socket.socket, ssl.SSLContext] | None = None,
 ) -> None:
-    """Start the controller, serve it until SIGTERM, SIGINT or `end`, stop it. Raises DfrsError of its start.
+    """Start the controller, serve it until SIGTERM, SIGINT or `end`, or until it cannot go on, and stop it.
+
+    Raises DfrsError of its start, and that for which it cannot go on.
 
     `started` is awaited between the controller's start and the first request, `ready` called when requests are taken.
     `also` is another socket, always with TLS. To be used on the main thread, which is where signals come.
@@ -174,19 +180,28 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
     watch = [asyncio.create_task(server.stop_when(end)) for server in servers]
+    stopped = asyncio.create_task(_stopped(controller, end))
     try:
         await controller.start()
         await started()
         if not end.is_set():
             await asyncio.gather(*(server.serve([each]) for server, each in zip(servers, sockets, strict=True)))
     finally:
-        for task in watch:
+        for task in (*watch, stopped):
             task.cancel()
         await controller.stop()
         for each in sockets:
             each.close()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+    if stopped.done() and not stopped.cancelled():
+        raise stopped.result()
+
+
+async def _stopped(controller: ServedController, end: asyncio.Event) -> DfrsError:
+    problem = await controller.stopped()
+    end.set()
+    return problem
 
 
 def _config(app: FastAPI, tls: ssl.SSLContext | None) -> uvicorn.Config:

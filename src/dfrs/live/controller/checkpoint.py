@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,11 @@ from sqlalchemy.engine import Connection, Row
 
 from dfrs.engine.codec import decode
 from dfrs.engine.core import Core
+from dfrs.engine.events import Event
 from dfrs.live.controller import tables
 from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS
+from dfrs.live.controller.checkpoint_data import pack, why_damaged
+from dfrs.live.controller.damage import DamagedError
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
@@ -45,21 +49,20 @@ def layout() -> str:
     return json.dumps([FORMAT, JOB.descr, TASK.descr])
 
 
-def arrays(core: Core, observer: Observer) -> bytes:
-    """What the core and discovery know, as npz."""
-    blob = io.BytesIO()
-    np.savez_compressed(
-        blob,
-        allow_pickle=False,
-        layout=np.array(layout()),
-        needs=observer.state(),
-        **{f"core_{k}": v for k, v in core.state().items()},
-    )
-    return blob.getvalue()
+def arrays(core: Core, observer: Observer, shell: str) -> bytes:
+    """What the core and discovery know, as npz that belongs to the text `shell`."""
+    core_arrays = {f"core_{name}": array for name, array in core.state().items()}
+    return pack({"layout": np.array(layout()), "needs": observer.state(), **core_arrays}, shell)
 
 
 def _readable(row: Row[Any]) -> bool:
-    """Whether this program can go on from that checkpoint; if not, it goes on from the events: none is lost."""
+    """Whether this program can go on from that checkpoint; if not, it goes on from the events: none is lost.
+
+    Raises DamagedError.
+    """
+    why = why_damaged(row.arrays, row.shell)
+    if why is not None:
+        raise DamagedError(f"checkpoint after event {row.sequence}: {why}")
     with np.load(io.BytesIO(row.arrays), allow_pickle=False) as found:
         written = str(found["layout"]) if "layout" in found.files else "none"
     if written != layout():
@@ -136,7 +139,7 @@ class Stored:
 
 
 def load(connection: Connection) -> Stored:
-    """Read all that a controller needs to go on."""
+    """Read all that a controller needs to go on. Raises DamagedError."""
     jobs, events, checkpoints = tables.jobs, tables.events, tables.checkpoints
     found = connection.execute(
         sa.select(jobs, tables.requests.c.body)
@@ -185,19 +188,25 @@ def states_of(connection: Connection, names: set[int]) -> Mapping[int, str]:
 
 
 def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, find: Find) -> list[tuple[int, str]]:
-    """Bring everything back; digests (by event) that were not recorded yet. `find`: the policies of earlier starts."""
+    """Bring everything back; digests (by event) that were not recorded yet. `find`: the policies of earlier starts.
+
+    Raises DamagedError.
+    """
     now = state.settings.clock()
     state.epoch = float(stored.meta.get("epoch", now))
     state.last_s = stored.last_s
     if "reference_cores" in stored.meta:
         state.set_reference(float(stored.meta["reference_cores"]), int(stored.meta["reference_bytes"]))
-    for row in stored.nodes:
-        hello = Hello.model_validate_json(row.hello)
-        node = NodeRecord(row.number, hello, row.island, Condition(row.condition), row.drained)
-        state.nodes.append(node)
-        state.numbers[node.name] = node.number
-    _restore_jobs(state, stored)
-    _restore_past(state, tokens, stored)
+    with _reading("the table of nodes"):
+        for row in stored.nodes:
+            hello = Hello.model_validate_json(row.hello)
+            node = NodeRecord(row.number, hello, row.island, Condition(row.condition), row.drained)
+            state.nodes.append(node)
+            state.numbers[node.name] = node.number
+    with _reading("the table of jobs"):
+        _restore_jobs(state, stored)
+    with _reading("the tables of activity, points and tokens"):
+        _restore_past(state, tokens, stored)
     deciding = state.settings.policy
     if stored.checkpoint is not None:
         with np.load(io.BytesIO(stored.checkpoint.arrays), allow_pickle=False) as found:
@@ -211,6 +220,15 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
     for job in state.jobs.values():
         state.placement.touch(job)
     return missing
+
+
+@contextmanager
+def _reading(what: str) -> Generator[None]:
+    """Raise DamagedError for what is not as it was written. Values are not repeated: they may be secrets."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, InputError) as error:
+        raise DamagedError(f"{what} cannot be read ({type(error).__name__})") from error
 
 
 def _restore_jobs(state: State, stored: Stored) -> None:
@@ -268,6 +286,20 @@ def _policy(state: State, name: str, find: Find) -> Policy:
     return state.policy
 
 
+def _document(row: Row[Any]) -> Mapping[str, Any]:
+    """Of an event, or of a restart, which has the policy that decides from then on."""
+    with _reading(f"event {row.sequence}"):
+        document = json.loads(row.event)
+        if document["event"] == RESTART and not isinstance(document["policy"], str):
+            raise TypeError
+        return document
+
+
+def _event(row: Row[Any], document: Mapping[str, Any]) -> Event:
+    with _reading(f"event {row.sequence}"):
+        return decode(document)
+
+
 def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -> list[tuple[int, str]]:
     """Tell the core all events again, under the policies that decided, at first the one named `deciding`.
 
@@ -277,13 +309,13 @@ def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -
     core.policy = _policy(state, deciding, find)
     missing: list[tuple[int, str]] = []
     for row in rows:
-        document = json.loads(row.event)
+        document = _document(row)
         if document["event"] == RESTART:
             if document["policy"] != deciding:
                 deciding = document["policy"]
                 core.hand_over(_policy(state, deciding, find))
             continue
-        (decided,) = state.decide([decode(document)], row.time_s)
+        (decided,) = state.decide([_event(row, document)], row.time_s)
         state.apply(decided, replaying=True)
         if row.digest and decided.digest != row.digest:
             if not state.mismatches:

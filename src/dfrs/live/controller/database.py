@@ -3,7 +3,8 @@
 Whoever writes waits until it is durable. All that waits is written in one transaction, so that many writers share one
 flush of the disk. The first statement of each transaction counts up a row that names the writer: a controller that was
 replaced by another one on the same database writes no more, and after a lost connection it is known whether the last
-transaction came through.
+transaction came through. The count goes on from controller to controller. With SQLite it is kept in a file beside the
+database, too, so that it shows if transactions are lost.
 """
 
 import asyncio
@@ -12,40 +13,45 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import structlog
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.dml import UpdateBase
 
 from dfrs.live.controller import tables
+from dfrs.live.controller.damage import DamagedError, damage_in, damaged
+from dfrs.live.controller.database_file import (
+    BUSY_S,
+    COUNTED,
+    VERSION,
+    WRITER,
+    count_in,
+    deleted_in_use,
+    examine,
+    file_of,
+)
+from dfrs.live.controller.last_transaction import LastTransactionFile
+from dfrs.live.controller.revisions import migrate, refuse_newer
 from dfrs.live.protocol.ports import UnavailableError
-from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.errors import DfrsError, InputError, ReplacedError, StoppedError
+from dfrs.version import __version__
 
 Change = tuple[UpdateBase, Sequence[Mapping[str, Any]]]
 """A statement, and its parameters row by row."""
 
 MOST_GROUPED = 1000
 """So many writers share one transaction at most."""
-BUSY_S = 5.0
-"""So long a locked database is waited for."""
 RETRY_S = 1.0
-WRITER = "writer"
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
-
-
-class ReplacedError(DfrsError):
-    """Another controller has taken over this database: only one may use it. Stop one of them."""
 
 
 @dataclass(slots=True)
@@ -69,6 +75,8 @@ class Database:
         self.commit_s = 0.0
         """Time of the last transaction."""
         self._url = url
+        self._file = file_of(url)
+        self._last: LastTransactionFile | None = None
         self._engine: Engine | None = None
         self._writer = ThreadPoolExecutor(1, "dfrs-database") if writer is None else writer
         self._waiting: deque[_Entry] = deque()
@@ -76,26 +84,60 @@ class Database:
         self._owner = token_hex(8)
         self._count = 0
         self._closed = False
+        self._stopped: StoppedError | None = None
+        """Why nothing is written any more."""
         self._uncertain = False
         """Whether the last transaction may have been committed."""
 
+    @property
+    def name(self) -> str:
+        """What users know it by: its file, if it has one."""
+        return "database" if self._file is None else str(self._file)
+
     def open(self) -> None:
-        """Connect, bring the tables up to date, and take over. Raises InputError where that cannot be."""
+        """Connect, bring the tables up to date, and take over. Raises InputError where that cannot be.
+
+        A database that is damaged, newer than this program, or older than it once was, is left as it is.
+        """
+        had = 0 if self._file is None else examine(self._file)
         try:
             self._engine = _engine(self._url)
             with self._engine.connect() as connection:
+                if self._file is None:
+                    refuse_newer(self.name, *_versions(connection))
+                else:
+                    self._last = LastTransactionFile(self._file)
+                    self._last.write(had)
+                    self._last.flush()
                 migrate(connection)
                 with connection.begin():
                     self._take_over(connection)
+                self._note()
+                if self._file is not None:
+                    # What is not in the log any more cannot be lost with it.
+                    connection.connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
         except (SQLAlchemyError, OSError, ImportError) as error:
-            raise InputError(f"database: {_line(error)}") from None
+            why = damage_in(error)
+            raise InputError(f"database: {_line(error)}" if why is None else damaged(self.name, why)) from None
 
     def _take_over(self, connection: Connection) -> None:
-        connection.execute(tables.meta.delete().where(tables.meta.c.key == WRITER))
-        connection.execute(tables.ADD_META, {"key": WRITER, "value": self._mark(0)})
+        self._count = 1 + count_in(_writer(connection))
+        rows = {WRITER: self._mark(self._count), VERSION: __version__}
+        if self._file is not None:
+            rows[COUNTED] = "1"
+        connection.execute(tables.meta.delete().where(tables.meta.c.key.in_(rows)))
+        connection.execute(tables.ADD_META, [{"key": key, "value": value} for key, value in rows.items()])
+
+    def _note(self) -> None:
+        """Let it be known which transaction was the last. Raises OSError."""
+        if self._last is not None:
+            self._last.write(self._count)
 
     async def write(self, changes: Sequence[Change]) -> None:
-        """Return when `changes` are durable. UnavailableError: they were not written and never will be."""
+        """Return when `changes` are durable.
+
+        UnavailableError: they were not written and never will be. StoppedError: nothing will, any more.
+        """
         if self._closed:
             raise UnavailableError("the controller is stopping")
         loop = asyncio.get_running_loop()
@@ -105,8 +147,31 @@ class Database:
         # Who is cancelled while waiting must not take the place of the answer away from the writer.
         await asyncio.shield(entry.done)
 
+    async def flush(self) -> None:
+        """Let the number of the last transaction be on the disk, too. Raises UnavailableError."""
+        if self._last is not None:
+            try:
+                await asyncio.to_thread(self._last.flush)
+            except OSError as error:
+                raise UnavailableError(f"{self.name}: cannot be flushed: {error.strerror}") from None
+
+    async def must_be_ours(self) -> None:
+        """Raise ReplacedError if another controller has taken over, StoppedError if it is damaged or a file deleted.
+
+        Raises UnavailableError if that cannot be read.
+        """
+        try:
+            found = await self.read(_writer)
+        except DamagedError as error:
+            raise StoppedError(str(error)) from None
+        if (found or "").partition(":")[0] != self._owner:
+            raise ReplacedError(_REPLACED)
+        gone = None if self._file is None else await asyncio.to_thread(deleted_in_use, self._file)
+        if gone is not None:
+            raise StoppedError(f"{gone}: was deleted while the controller used it: it stops, to save what it can")
+
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """What `work` makes of a connection, in a thread. Raises UnavailableError."""
+        """What `work` makes of a connection, in a thread. Raises UnavailableError, DamagedError."""
         return await asyncio.to_thread(self.read_now, work)
 
     def read_now(self, work: Callable[[Connection], T]) -> T:
@@ -116,6 +181,9 @@ class Database:
             with self._engine.connect().execution_options(reads=True) as connection:
                 return work(connection)
         except SQLAlchemyError as error:
+            why = damage_in(error)
+            if why is not None:
+                raise DamagedError(why, self.name) from None
             raise UnavailableError(f"the database cannot be read: {_line(error)}") from None
 
     def close(self) -> None:
@@ -125,6 +193,11 @@ class Database:
         self._writer.shutdown()
         if self._engine is not None:
             self._engine.dispose()
+        if self._last is not None:
+            with suppress(OSError):
+                self._last.flush()
+            self._last.close()
+            self._last = None
 
     def _write_waiting(self) -> None:
         """Write all that waits by now; nothing if it went with an earlier transaction."""
@@ -141,24 +214,37 @@ class Database:
         self._uncertain = False
         problem: DfrsError | None = None
         try:
+            if self._stopped is not None:
+                raise self._stopped
             self._transact(_grouped(entries))
-        except ReplacedError as error:
-            problem = error
+        except StoppedError as error:
+            problem = self._stopped = error
         except SQLAlchemyError as error:
             self._disconnect()
             if not self._came_through():
                 self._count -= 1
+                why = damage_in(error)
                 problem = UnavailableError(f"the database cannot be written: {_line(error)}")
+                if why is not None:
+                    # What is damaged is not to be written to: what is whole could be damaged with it.
+                    problem = self._stopped = StoppedError(damaged(self.name, why))
         except Exception as error:
             log.exception("cannot write to the database")
             self._disconnect()
             self._count -= 1
             problem = UnavailableError(f"the database cannot be written: {type(error).__name__}")
+        trouble = None if problem is None else str(problem)
+        if problem is None:
+            self.commits += 1
+            try:
+                self._note()
+            except OSError as error:
+                # It is committed all the same: whoever waits must not do it a second time.
+                trouble = f"{self.name}: the number of its last transaction cannot be written: {error.strerror}"
         self.commit_s = time.perf_counter() - begin_s
-        self.commits += problem is None
-        if problem is not None and self.trouble is None:
-            log.error("the database cannot be written", problem=str(problem))
-        self.trouble = None if problem is None else str(problem)
+        if trouble is not None and self.trouble is None and not isinstance(problem, StoppedError):
+            log.error("the database cannot be written", problem=trouble)
+        self.trouble = trouble
         return problem
 
     def _transact(self, changes: Sequence[Change]) -> None:
@@ -182,7 +268,7 @@ class Database:
             .values(value=self._mark(self._count))
         )
         if marked.rowcount != 1:
-            raise ReplacedError("another controller has taken over this database: stop one of them")
+            raise ReplacedError(_REPLACED)
         for statement, rows in changes:
             connection.execute(statement, rows)
 
@@ -247,8 +333,24 @@ def _grouped(entries: Sequence[_Entry]) -> list[Change]:
     return list(found.values())
 
 
+_REPLACED = "another controller has taken over this database: only one may use it"
+
+
 def _writer(connection: Connection) -> str | None:
-    return connection.execute(sa.select(tables.meta.c.value).where(tables.meta.c.key == WRITER)).scalar()
+    return _meta(connection, WRITER)
+
+
+def _meta(connection: Connection, key: str) -> str | None:
+    return connection.execute(sa.select(tables.meta.c.value).where(tables.meta.c.key == key)).scalar()
+
+
+def _versions(connection: Connection) -> tuple[str | None, str | None]:
+    """Revision of the tables, and version of the program that used them last."""
+    with connection.begin():
+        names = set(sa.inspect(connection).get_table_names())
+        found = sa.select(sa.column("version_num")).select_from(sa.table("alembic_version"))
+        revision = connection.execute(found).scalar() if "alembic_version" in names else None
+        return revision, _meta(connection, VERSION) if tables.meta.name in names else None
 
 
 def _engine(url: str) -> Engine:
@@ -274,16 +376,6 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
 def _begin(connection: Connection) -> None:
     reads = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-
-def migrate(connection: Connection, revision: str = "head") -> None:
-    """Bring the tables up to a revision; what they have is kept."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    with connection.begin():
-        command.upgrade(config, revision)
 
 
 def _line(error: BaseException) -> str:

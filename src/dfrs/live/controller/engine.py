@@ -19,7 +19,7 @@ from dfrs.engine.events import Event
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.arrivals import Arrivals
 from dfrs.live.controller.capacity_watch import CapacityWatch
-from dfrs.live.controller.database import Change, Database, ReplacedError
+from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request, in_order
@@ -28,11 +28,14 @@ from dfrs.live.controller.state import Decided, State
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import Activity
 from dfrs.model.decisions import Reason, Snapshot
+from dfrs.model.errors import StoppedError
 from dfrs.model.needs import Revision
 from dfrs.model.run import Action
 
 RETRY_S = 1.0
 """So long after a failure it is tried again."""
+FLUSH_S, OURS_S = 1.0, 5.0
+"""So often the number of the last transaction is flushed, and asked whether the database is still this controller's."""
 NODES_SHOWN = 64
 
 _WORDS = {
@@ -75,8 +78,13 @@ class ControllerLoop:
         self._stored_at_s = 0.0
         self._stepped_at = 0.0
         self._stopping = False
+        self._flushed_at = self._asked_at = 0.0
         self.sound = True
         """Whether the state in memory is what the record says: only then may it be stored."""
+        self.stopped = asyncio.Event()
+        """Set when it cannot go on."""
+        self.problem: StoppedError | None = None
+        """Why not."""
 
     def begin(self) -> None:
         """The state is as it was stored, or as the record says."""
@@ -109,7 +117,7 @@ class ControllerLoop:
             try:
                 await self._step()
                 self.trouble = None
-            except ReplacedError as error:
+            except StoppedError as error:
                 self._give_up(error)
                 return
             except UnavailableError as error:
@@ -119,14 +127,15 @@ class ControllerLoop:
                 await self._pause(UnavailableError(f"the controller failed: {type(error).__name__}; its log says more"))
             await self._wait()
 
-    def _give_up(self, error: Exception) -> None:
-        log.error("the controller stops", problem=str(error))
-        self.trouble = str(error)
+    def _give_up(self, error: StoppedError) -> None:
+        # Not logged: whoever runs the controller says it, as the reason for its end.
+        self.trouble, self.problem = str(error), error
         self.sound, self._stopping = False, True
         self._refuse_all(str(error))
         for node in self.state.nodes:
             if node.link is not None:
-                node.link.close("another controller has taken over")
+                node.link.close("the controller stops")
+        self.stopped.set()
 
     async def _pause(self, error: Exception) -> None:
         self.trouble = str(error)
@@ -164,6 +173,8 @@ class ControllerLoop:
         if self._database.trouble is not None:
             # Whether it works again shows only when something is written.
             await self._database.write([])
+        else:
+            await self._tend_database()
         revision = await self._needs.step()
         plan, pending = self._plan(revision)
         if not plan.empty:
@@ -180,6 +191,16 @@ class ControllerLoop:
         state.placement.desired.flush()
         state.changed()
         await self._store(now)
+
+    async def _tend_database(self) -> None:
+        """Also where nothing is written for long, notice that another controller took over. Raises StoppedError."""
+        now = asyncio.get_running_loop().time()
+        if now - self._flushed_at >= FLUSH_S:
+            await self._database.flush()
+            self._flushed_at = now
+        if now - self._asked_at >= OURS_S:
+            await self._database.must_be_ours()
+            self._asked_at = now
 
     def _forgive(self) -> None:
         """Where this controller was away for so long that nodes seem silent, it was not they who were."""
@@ -245,11 +266,11 @@ class ControllerLoop:
             raise
         try:
             await self._carry_out(plan, revision)
-        except (UnavailableError, ReplacedError):
+        except (UnavailableError, StoppedError):
             raise
         except Exception as error:
             log.exception("what is recorded was not done")
-            raise ReplacedError(f"the controller failed ({type(error).__name__}) and stops: start it again") from error
+            raise StoppedError(f"the controller failed ({type(error).__name__}) and stops: start it again") from error
 
     async def _carry_out(self, plan: ControllerPlan, revision: Revision | None) -> None:
         """What is durable now is done, all of it."""
@@ -409,7 +430,7 @@ class ControllerLoop:
         if not events or not (anyway or events >= settings.checkpoint_events or seconds >= settings.checkpoint_s):
             return
         shell = checkpoint.shell(state)
-        arrays = await asyncio.to_thread(checkpoint.arrays, state.core, self._observer)
+        arrays = await asyncio.to_thread(checkpoint.arrays, state.core, self._observer, shell)
         changes: list[Change] = [
             (tables.ADD_CHECKPOINT, [{"sequence": state.sequence, "arrays": arrays, "shell": shell}]),
             (tables.DROP_CHECKPOINTS, [{"b_before": self._stored_sequence}]),

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.attachments import AgentAttachment, Reads
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
+from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
 from dfrs.live.controller.export import lines
@@ -96,10 +97,13 @@ class Controller:
     async def start(self) -> None:
         """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError."""
         await asyncio.to_thread(self.database.open)
-        stored = await self.database.read(checkpoint.load)
-        missing = await asyncio.to_thread(
-            checkpoint.restore, self.state, self._observer, self._tokens, stored, self._find
-        )
+        try:
+            stored = await self.database.read(checkpoint.load)
+            missing = await asyncio.to_thread(
+                checkpoint.restore, self.state, self._observer, self._tokens, stored, self._find
+            )
+        except DamagedError as error:
+            raise InputError(damaged(self.database.name, error.why)) from None
         self._next_job = stored.last_job + 1
         self.state.start_clock()
         await self._mark_start(missing, fresh="epoch" not in stored.meta)
@@ -136,6 +140,12 @@ class Controller:
                 with contextlib.suppress(DfrsError):
                     await self.engine.store()
         await asyncio.to_thread(self.database.close)
+
+    async def stopped(self) -> DfrsError:
+        """Return when it cannot go on: why."""
+        await self.engine.stopped.wait()
+        assert self.engine.problem is not None
+        return self.engine.problem
 
     def healthy(self) -> str | None:
         """As `Service.healthy`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from dfrs.model.errors import DfrsError
+from dfrs.model.errors import DfrsError, ReplacedError
 
 LOG_BYTES = 4 << 20
 """Size at which a log becomes the old one, of which one is kept."""
@@ -67,6 +67,11 @@ class Child:
     """When it is started again, on the monotonic clock."""
     copier: threading.Thread = field(repr=False)
 
+    def end(self) -> str:
+        """Its last words, once it has ended."""
+        self.copier.join(2.0)
+        return self.log.last_words().removeprefix("dfrs: ")
+
 
 class ChildProcesses:
     """Keeps children running. `say` gets a line about each death. Children do not outlive this process.
@@ -96,12 +101,13 @@ class ChildProcesses:
         """Raise ChildError if any child has ended: before all are ready, that is no accident."""
         for child in self._children.values():
             if child.process.poll() is not None:
-                child.copier.join(2.0)
-                words = child.log.last_words().removeprefix("dfrs: ")
-                raise ChildError(f"{child.name} ended at once: {words} ({child.log.path})")
+                raise ChildError(f"{child.name} ended at once: {child.end()} ({child.log.path})")
 
     def tend(self) -> None:
-        """Start again what has died, after a pause that doubles with each death."""
+        """Start again what has died, after a pause that doubles with each death.
+
+        Raises ReplacedError where a controller has ended since another took over: they would take turns.
+        """
         now_s = time.monotonic()
         for child in self._children.values():
             if child.again_s is not None:
@@ -109,6 +115,8 @@ class ChildProcesses:
                     child.again_s, child.started_s = None, now_s
                     child.process, child.copier = _launch(child.command, child.log, child.files)
             elif child.process.poll() is not None:
+                if child.process.returncode == ReplacedError.status:
+                    raise ReplacedError(child.end())
                 if now_s - child.started_s > WELL_S:
                     child.pause_s = FIRST_PAUSE_S
                 how = _how(child.process.returncode)

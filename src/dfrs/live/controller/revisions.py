@@ -1,0 +1,46 @@
+"""Revisions of the tables: which ones this program knows, and the way up to the latest."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy.engine import Connection
+
+from dfrs.model.errors import InputError
+from dfrs.version import __version__
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def latest() -> str:
+    """The one that this program works with."""
+    found = ScriptDirectory.from_config(_config()).get_current_head()
+    assert found is not None
+    return found
+
+
+def refuse_newer(where: str, revision: str | None, version: str | None) -> None:
+    """Raise InputError where a newer program has changed the tables: `version`, if that is known."""
+    script = ScriptDirectory.from_config(_config())
+    if revision is None or revision in {each.revision for each in script.walk_revisions()}:
+        return
+    writer = f"dfrs {version}" if version else "a newer dfrs"
+    known = f"{script.get_current_head()}, the latest that dfrs {__version__} knows"
+    raise InputError(
+        f"{where}: its tables have revision {revision}, written by {writer}: must be at most {known}; "
+        f"install {writer} or a later one, or restore an older backup"
+    )
+
+
+def migrate(connection: Connection, revision: str = "head") -> None:
+    """Bring the tables up to a revision; what they have is kept."""
+    config = _config()
+    config.attributes["connection"] = connection
+    with connection.begin():
+        command.upgrade(config, revision)
