@@ -11,11 +11,12 @@ import logging
 import os
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from hashlib import sha256
 
 import numpy as np
@@ -37,22 +38,41 @@ ACTS = 120
 IMAGES = ImageFormat(machine="x", cpu=(), kernel="6.1", criu="4.1")
 
 
+class Forked(InMemoryHosts):
+    """Nodes whose controller goes on from older copies of its database: what is not in them may come again.
+
+    Still nothing of one generation runs twice at a time.
+    """
+
+    def check(self):
+        """As there, for each generation."""
+        found = [(task.job, task.rank, task.generation) for task, _ in self.running()]
+        if len(set(found)) < len(found):
+            self.fail(f"runs twice: {sorted(found)}")
+
+
 class Storm:
     """A controller on a database in `path`, and nodes."""
 
     def __init__(self, path, seed, loop):
         self.path, self.random, self.loop = path, random.Random(seed), loop
-        self.hosts = InMemoryHosts(seed=seed, chaos=0.2, cuts=0.1 * (seed % 4), stamp=loop.time)
+        self.copy = f"{path}/copy.db"
+        self.forks = seed // 1000 == 4
+        """The database is now and then put back to an older copy."""
+        kind = Forked if self.forks else InMemoryHosts
+        self.hosts = kind(seed=seed, chaos=0.2, cuts=0.1 * (seed % 4), stamp=loop.time)
         for k in range(4):
             images = IMAGES if seed // 1000 % 2 else None
             node = self.hosts.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0, images=images)
             node.full = 0.3 if seed % 10 == 2 else 0.0
             node.rigid = 0.3 if seed % 10 in {4, 5} else 0.0
         self.submitted = set()
+        self.saved = None
+        """Jobs that the copy has."""
         self.controller = None
         self.sick = seed // 1000 == 3
         """Nodes say that they cannot do their work, or start nothing, for a while."""
-        self.kills = self.refused = 0
+        self.kills = self.refused = self.restores = 0
 
     async def start(self):
         """A controller that goes on from what is in the database."""
@@ -72,6 +92,28 @@ class Storm:
         self.hosts.history.append(("kill",))
         await abandon(self.controller)
         self.kills += 1
+        await self.start()
+
+    def save(self):
+        """Copy the database as it is now."""
+        with closing(sqlite3.connect(f"{self.path}/live.db")) as now, closing(sqlite3.connect(self.copy)) as then:
+            now.backup(then)
+        self.saved = set(self.submitted)
+
+    async def restore(self):
+        """As a kill; and the next controller finds the copy."""
+        if self.saved is None:
+            return
+        self.hosts.history.append(("restore",))
+        await abandon(self.controller)
+        for name in ("live.db-wal", "live.db-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{self.path}/{name}")
+        shutil.copy(self.copy, f"{self.path}/live.db")
+        self.submitted = set(self.saved)
+        self.hosts.now += 0.001
+        self.hosts.starts.clear()
+        self.restores += 1
         await self.start()
 
     async def act(self):
@@ -101,6 +143,10 @@ class Storm:
             elif self.sick and chance < 0.78:
                 node.unable = self.random.choice(["", "start: it cannot be"])
                 node.problem = self.random.choice(["", "", "self-test failed: it cannot be"])
+            elif self.forks and chance < 0.74:
+                self.save()
+            elif self.forks and chance < 0.77:
+                await self.restore()
             else:
                 hosts.tick(self.random.random())
                 await asyncio.sleep(0.003)
@@ -151,6 +197,8 @@ class Storm:
         assert controller.state.refused == 0
         assert not self.hosts.broken
         assert not self.hosts.running()
+        attempts = {(task.job, task.rank, task.attempt) for task in self.hosts.starts}
+        assert self.forks or len(attempts) == len(self.hosts.starts), "an attempt has two generations"
         assert self.submitted == {job.id for job in controller.jobs(states=ENDED, limit=1000)}
         await controller.stop()
         entries = [each for each in read_log(self.path) if each[1]["event"] != "restart"]
@@ -233,8 +281,8 @@ def trace(seed, task):
         hosts = error.hosts
         print(f"{type(error).__name__}: {error}")
     for each in hosts.history if hosts else ():
-        names = {str(part) for part in each[1:]}
-        if each[0] in {"kill", "reboot", "cut", "attach"} or names & {task, task.partition(".")[0]}:
+        names = {".".join(str(part).split(".")[:3]) for part in each[1:]}
+        if each[0] in {"kill", "restore", "reboot", "cut", "attach"} or names & {task, task.partition(".")[0]}:
             print(*each)
 
 
