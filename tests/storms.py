@@ -25,7 +25,7 @@ from sqlalchemy import create_engine, text
 
 from dfrs.engine.codec import replay
 from dfrs.engine.core import Core
-from dfrs.live.drivers.base import ImageFormat
+from dfrs.live.drivers.base import ImageFormat, TaskId
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import InputError
@@ -43,6 +43,16 @@ class Forked(InMemoryHosts):
 
     Still nothing of one generation runs twice at a time.
     """
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.programs = {}
+        """By which submission each task was started."""
+
+    def started(self, node, task):
+        """As there, and note what it runs."""
+        self.programs[task] = node.tasks[task].desired.spec.environment["SUBMISSION"]
+        super().started(node, task)
 
     def check(self):
         """As there, for each generation."""
@@ -67,8 +77,10 @@ class Storm:
             node.full = 0.3 if seed % 10 == 2 else 0.0
             node.rigid = 0.3 if seed % 10 in {4, 5} else 0.0
         self.submitted = set()
+        self.submissions = {}
+        """By job."""
         self.saved = None
-        """Jobs that the copy has."""
+        """Submissions that the copy has."""
         self.controller = None
         self.sick = seed // 1000 == 3
         """Nodes say that they cannot do their work, or start nothing, for a while."""
@@ -98,7 +110,7 @@ class Storm:
         """Copy the database as it is now."""
         with closing(sqlite3.connect(f"{self.path}/live.db")) as now, closing(sqlite3.connect(self.copy)) as then:
             now.backup(then)
-        self.saved = set(self.submitted)
+        self.saved = dict(self.submissions)
 
     async def restore(self):
         """As a kill; and the next controller finds the copy."""
@@ -110,7 +122,7 @@ class Storm:
             with suppress(FileNotFoundError):
                 os.unlink(f"{self.path}/{name}")
         shutil.copy(self.copy, f"{self.path}/live.db")
-        self.submitted = set(self.saved)
+        self.submissions, self.submitted = dict(self.saved), set(self.saved)
         self.hosts.now += 0.001
         self.hosts.starts.clear()
         self.restores += 1
@@ -162,8 +174,11 @@ class Storm:
             tasks=rng.choice([1, 1, 1, 2, 3]),
             memory_bytes=rng.choice([GIB // 4, GIB, 4 * GIB]),
             restart=rng.choice(["never", "on-node-loss"]),
+            environment={"SUBMISSION": str(len(self.hosts.history))},
         )
-        self.submitted.update(await self.controller.submit(made, "ann", "ann"))
+        jobs = await self.controller.submit(made, "ann", "ann")
+        self.submitted.update(jobs)
+        self.submissions |= dict.fromkeys(jobs, made.environment["SUBMISSION"])
 
     async def calm(self):
         """Everything works again; every job ends."""
@@ -199,6 +214,9 @@ class Storm:
         assert not self.hosts.running()
         attempts = {(task.job, task.rank, task.attempt) for task in self.hosts.starts}
         assert self.forks or len(attempts) == len(self.hosts.starts), "an attempt has two generations"
+        for job in controller.jobs(states=frozenset({JobState.DONE}), limit=1000) if self.forks else ():
+            name = TaskId(job=job.id, rank=0, attempt=job.attempt, generation=job.generation)
+            assert self.hosts.programs[name] == self.submissions[job.id], f"{name} ran what another job was to run"
         assert self.submitted == {job.id for job in controller.jobs(states=ENDED, limit=1000)}
         await controller.stop()
         entries = [each for each in read_log(self.path) if each[1]["event"] != "restart"]

@@ -230,12 +230,19 @@ def test_a_job_that_waited_in_the_copy_is_started_when_what_ran_of_it_has_ended(
         (other,) = hosts.nodes.keys() - {name}
 
         second = await restored(tmp_path, hosts, first)
+        await second.drain(name, "root")
         hosts.nodes[other].attach(second)
         await second.release(job, "ann")
-        await until(lambda: second.job(job).state is not JobState.HELD)
+        await until(lambda: second.job(job).nodes == (other,))
         await looks(second)
-        # Nobody knows yet what runs on the other one.
+        # Nobody knows yet what runs on the other one; then it is known, and has not ended.
         assert hosts.running(job) == [(old, name)]
+        hosts.nodes[name].attach(second)
+        hosts.nodes[name].deaf = True
+        await until(lambda: second.job(job).why == f"waits until its last attempt has ended on {name}")
+        await looks(second)
+        assert hosts.running(job) == [(old, name)]
+        hosts.nodes[name].deaf = False
         hosts.nodes[name].attach(second)
         await until(lambda: runs(second, job))
         assert len(hosts.running(job)) == 1
@@ -272,14 +279,18 @@ def test_a_later_attempt_than_the_copy_knows_is_ended_before_the_next(tmp_path):
 
 def test_generations_stay_with_attempts_through_checkpoints_and_kills(tmp_path):
     async def story():
-        hosts, controller = await cluster(tmp_path, "n1", checkpoint_events=2)
+        hosts, controller = await cluster(tmp_path, "n1")
         jobs = []
-        for _ in range(4):
+        for k in range(4):
+            if k % 2 == 0:
+                await controller.engine.store()
             jobs.append(await submit(controller))
             await until(lambda controller=controller: runs(controller, *jobs))
+            if k == 3:
+                await controller.engine.store()
             await abandon(controller)
             hosts.tick(1)
-            controller = await started(tmp_path, hosts, checkpoint_events=2)
+            controller = await started(tmp_path, hosts)
             hosts.attach_all(controller)
             await until(lambda: hosts.nodes["n1"].welcomes == len(jobs) + 1)
         assert runs(controller, *jobs)
