@@ -86,8 +86,8 @@ class Storm:
         """Nodes say that they cannot do their work, or start nothing, for a while."""
         self.kills = self.refused = self.restores = 0
 
-    async def start(self):
-        """A controller that goes on from what is in the database."""
+    async def start(self, away=()):
+        """A controller that goes on from what is in the database, and nodes but for those that stay away."""
         self.controller = make_controller(
             self.path,
             clock=self.hosts.clock,
@@ -96,7 +96,11 @@ class Storm:
             start_s=0.5 if self.sick else 60.0,
         )
         await self.controller.start()
-        self.hosts.attach_all(self.controller)
+        for node in self.hosts.nodes.values():
+            if node in away:
+                node.cut()
+            else:
+                node.attach(self.controller)
 
     async def kill(self):
         """At a random point of whatever it does."""
@@ -113,7 +117,7 @@ class Storm:
         self.saved = dict(self.submissions)
 
     async def restore(self):
-        """As a kill; and the next controller finds the copy."""
+        """As a kill; and the next controller finds the copy, and gives out numbers again before all nodes are there."""
         if self.saved is None:
             return
         self.hosts.history.append(("restore",))
@@ -126,7 +130,10 @@ class Storm:
         self.hosts.now += 0.001
         self.hosts.starts.clear()
         self.restores += 1
-        await self.start()
+        await self.start(self.random.sample(list(self.hosts.nodes.values()), self.random.randint(0, 3)))
+        for _ in range(self.random.randint(0, 5)):
+            with suppress(InputError):
+                await self.submit()
 
     async def act(self):
         """Something happens."""
