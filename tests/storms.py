@@ -11,11 +11,12 @@ import logging
 import os
 import random
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from hashlib import sha256
 
 import numpy as np
@@ -24,7 +25,7 @@ from sqlalchemy import create_engine, text
 
 from dfrs.engine.codec import replay
 from dfrs.engine.core import Core
-from dfrs.live.drivers.base import ImageFormat
+from dfrs.live.drivers.base import ImageFormat, TaskId
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import InputError
@@ -37,25 +38,56 @@ ACTS = 120
 IMAGES = ImageFormat(machine="x", cpu=(), kernel="6.1", criu="4.1")
 
 
+class Forked(InMemoryHosts):
+    """Nodes whose controller goes on from older copies of its database: what is not in them may come again.
+
+    Still nothing of one generation runs twice at a time.
+    """
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.programs = {}
+        """By which submission each task was started."""
+
+    def started(self, node, task):
+        """As there, and note what it runs."""
+        self.programs[task] = node.tasks[task].desired.spec.environment["SUBMISSION"]
+        super().started(node, task)
+
+    def check(self):
+        """As there, for each generation."""
+        found = [(task.job, task.rank, task.generation) for task, _ in self.running()]
+        if len(set(found)) < len(found):
+            self.fail(f"runs twice: {sorted(found)}")
+
+
 class Storm:
     """A controller on a database in `path`, and nodes."""
 
     def __init__(self, path, seed, loop):
         self.path, self.random, self.loop = path, random.Random(seed), loop
-        self.hosts = InMemoryHosts(seed=seed, chaos=0.2, cuts=0.1 * (seed % 4), stamp=loop.time)
+        self.copy = f"{path}/copy.db"
+        self.forks = seed // 1000 == 4
+        """The database is now and then put back to an older copy."""
+        kind = Forked if self.forks else InMemoryHosts
+        self.hosts = kind(seed=seed, chaos=0.2, cuts=0.1 * (seed % 4), stamp=loop.time)
         for k in range(4):
             images = IMAGES if seed // 1000 % 2 else None
             node = self.hosts.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0, images=images)
             node.full = 0.3 if seed % 10 == 2 else 0.0
             node.rigid = 0.3 if seed % 10 in {4, 5} else 0.0
         self.submitted = set()
+        self.submissions = {}
+        """By job."""
+        self.saved = None
+        """Submissions that the copy has."""
         self.controller = None
         self.sick = seed // 1000 == 3
         """Nodes say that they cannot do their work, or start nothing, for a while."""
-        self.kills = self.refused = 0
+        self.kills = self.refused = self.restores = 0
 
-    async def start(self):
-        """A controller that goes on from what is in the database."""
+    async def start(self, away=()):
+        """A controller that goes on from what is in the database, and nodes but for those that stay away."""
         self.controller = make_controller(
             self.path,
             clock=self.hosts.clock,
@@ -64,7 +96,11 @@ class Storm:
             start_s=0.5 if self.sick else 60.0,
         )
         await self.controller.start()
-        self.hosts.attach_all(self.controller)
+        for node in self.hosts.nodes.values():
+            if node in away:
+                node.cut()
+            else:
+                node.attach(self.controller)
 
     async def kill(self):
         """At a random point of whatever it does."""
@@ -73,6 +109,31 @@ class Storm:
         await abandon(self.controller)
         self.kills += 1
         await self.start()
+
+    def save(self):
+        """Copy the database as it is now."""
+        with closing(sqlite3.connect(f"{self.path}/live.db")) as now, closing(sqlite3.connect(self.copy)) as then:
+            now.backup(then)
+        self.saved = dict(self.submissions)
+
+    async def restore(self):
+        """As a kill; and the next controller finds the copy, and gives out numbers again before all nodes are there."""
+        if self.saved is None:
+            return
+        self.hosts.history.append(("restore",))
+        await abandon(self.controller)
+        for name in ("live.db-wal", "live.db-shm"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{self.path}/{name}")
+        shutil.copy(self.copy, f"{self.path}/live.db")
+        self.submissions, self.submitted = dict(self.saved), set(self.saved)
+        self.hosts.now += 0.001
+        self.hosts.starts.clear()
+        self.restores += 1
+        await self.start(self.random.sample(list(self.hosts.nodes.values()), self.random.randint(0, 3)))
+        for _ in range(self.random.randint(0, 5)):
+            with suppress(InputError):
+                await self.submit()
 
     async def act(self):
         """Something happens."""
@@ -101,6 +162,10 @@ class Storm:
             elif self.sick and chance < 0.78:
                 node.unable = self.random.choice(["", "start: it cannot be"])
                 node.problem = self.random.choice(["", "", "self-test failed: it cannot be"])
+            elif self.forks and chance < 0.74:
+                self.save()
+            elif self.forks and chance < 0.77:
+                await self.restore()
             else:
                 hosts.tick(self.random.random())
                 await asyncio.sleep(0.003)
@@ -116,8 +181,11 @@ class Storm:
             tasks=rng.choice([1, 1, 1, 2, 3]),
             memory_bytes=rng.choice([GIB // 4, GIB, 4 * GIB]),
             restart=rng.choice(["never", "on-node-loss"]),
+            environment={"SUBMISSION": str(len(self.hosts.history))},
         )
-        self.submitted.update(await self.controller.submit(made, "ann", "ann"))
+        jobs = await self.controller.submit(made, "ann", "ann")
+        self.submitted.update(jobs)
+        self.submissions |= dict.fromkeys(jobs, made.environment["SUBMISSION"])
 
     async def calm(self):
         """Everything works again; every job ends."""
@@ -151,6 +219,11 @@ class Storm:
         assert controller.state.refused == 0
         assert not self.hosts.broken
         assert not self.hosts.running()
+        attempts = {(task.job, task.rank, task.attempt) for task in self.hosts.starts}
+        assert self.forks or len(attempts) == len(self.hosts.starts), "an attempt has two generations"
+        for job in controller.jobs(states=frozenset({JobState.DONE}), limit=1000) if self.forks else ():
+            name = TaskId(job=job.id, rank=0, attempt=job.attempt, generation=job.generation)
+            assert self.hosts.programs[name] == self.submissions[job.id], f"{name} ran what another job was to run"
         assert self.submitted == {job.id for job in controller.jobs(states=ENDED, limit=1000)}
         await controller.stop()
         entries = [each for each in read_log(self.path) if each[1]["event"] != "restart"]
@@ -233,8 +306,8 @@ def trace(seed, task):
         hosts = error.hosts
         print(f"{type(error).__name__}: {error}")
     for each in hosts.history if hosts else ():
-        names = {str(part) for part in each[1:]}
-        if each[0] in {"kill", "reboot", "cut", "attach"} or names & {task, task.partition(".")[0]}:
+        names = {".".join(str(part).split(".")[:3]) for part in each[1:]}
+        if each[0] in {"kill", "restore", "reboot", "cut", "attach"} or names & {task, task.partition(".")[0]}:
             print(*each)
 
 

@@ -185,6 +185,21 @@ def test_a_cut_line_is_noticed_and_tasks_run_on():
     asyncio.run(live())
 
 
+def test_a_new_hello_says_the_highest_version_that_was_heard():
+    """Also of a task that is gone: by that a controller knows that its database is an older copy."""
+
+    async def live():
+        async with met() as (_, controller, talk):
+            assert talk.hello.told == 0
+            await talk.welcome(desired(RUNNING, 3), desired(RUNNING, 7, TWO))
+            await talk.desire(desired(ABSENT, 9, TWO), desired(RUNNING, 4))
+            await talk.status(TWO, state=ABSENT, version=9)
+            await talk.socket.close()
+            assert (await controller.accept()).hello.told == 9
+
+    asyncio.run(live())
+
+
 def test_nonsense_is_passed_over():
     async def live():
         with capture_logs() as logged:

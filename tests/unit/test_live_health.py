@@ -127,7 +127,8 @@ def test_what_a_node_does_not_start_runs_elsewhere(tmp_path):
             await passes(live, 2)
             found = node_of(live, "n1")
             assert found.state is NodeState.UNHEALTHY
-            assert found.problem == f"could not start task {stuck[0]}.0.0 within 3 s: start: no control groups"
+            name = f"{stuck[0]}.0.0.{live.controller.state.placement.generation}"
+            assert found.problem == f"could not start task {name} within 3 s: start: no control groups"
             await passes(live, 100)
             assert {live.job(job).state for job in jobs} == {JobState.DONE}
             assert set(live.hosts.starts.values()) == {"n2"}

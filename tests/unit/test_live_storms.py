@@ -10,10 +10,11 @@ TOLD = (
 )
 """In these an attempt was started twice: after a reboot of which nothing was recorded, after an exit that was only
 heard of, or by a node that came back while it was about to start it; or the storm never came to an end. From 1,000 to
-1,999 tasks go from host to host; from 3,000 to 3,999 nodes cannot do their work for a while."""
+1,999 tasks go from host to host; from 3,000 to 3,999 nodes cannot do their work for a while; from 4,000 to 4,999 the
+database is put back to older copies."""
 
 
-@pytest.mark.parametrize("seed", [10, 131, 340, 720, 1034, 3004])
+@pytest.mark.parametrize("seed", [10, 131, 340, 720, 1034, 3004, 4000, 4001])
 def test_storms(seed):
     over, _ = storm(seed)
     assert over.kills > 0

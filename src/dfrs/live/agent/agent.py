@@ -224,6 +224,7 @@ class Agent:
                 "address": address,
                 "transfers": transfers,
                 "problem": self._problem,
+                "told": self._reconciler.told,
             }
         )
         async with asyncio.timeout(self._settings.open_s):

@@ -206,6 +206,8 @@ class TaskReconciler:
     ) -> None:
         self.looked = asyncio.Event()
         """Set once it is known what the driver has."""
+        self.told = 0
+        """The highest version that the controller named, for any task."""
         self.shared = asyncio.Event()
         """Set whenever a share has changed; who waits for it clears it."""
         self._driver = driver
@@ -305,6 +307,7 @@ class TaskReconciler:
     def _accept(self, task: _Task, desired: Desired, complete: bool) -> None:
         # Told again in any case: who repeats a message has not heard, or is behind.
         task.reported = None
+        self.told = max(self.told, desired.version)
         if desired.version > task.version:
             task.version, task.desired = desired.version, desired
             task.dismissed = False

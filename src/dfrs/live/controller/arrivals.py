@@ -37,7 +37,7 @@ class Arrivals:
             if node.link is not None and node.link is not agent.link:
                 node.link.close("its agent has come anew")
             node.link, node.seen_at = agent.link, state.settings.steady()
-            hello = agent.hello.model_copy(update={"tasks": ()})
+            hello = agent.hello.lasting
             rebooted = "" not in {hello.boot, node.hello.boot} and hello.boot != node.hello.boot
             lost = state.placement.welcome(node, agent.hello, rebooted=rebooted)
             if hello != node.hello:

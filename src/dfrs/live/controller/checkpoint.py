@@ -73,12 +73,13 @@ def _readable(row: Row[Any]) -> bool:
 def shell(state: State) -> str:
     """Where tasks are or may be, and the policy's name, as JSON."""
     jobs = {str(job.id): _of_job(job) for job in state.jobs.values()}
-    return json.dumps({"policy": state.settings.policy, "jobs": jobs})
+    return json.dumps({"policy": state.settings.policy, "generation": state.placement.generation, "jobs": jobs})
 
 
 def _of_job(job: JobRecord) -> Mapping[str, Any]:
     return {
         "attempt": job.attempt,
+        "generation": job.generation,
         "placed": job.placed,
         "paused": job.paused,
         "kept": job.kept,
@@ -89,13 +90,15 @@ def _of_job(job: JobRecord) -> Mapping[str, Any]:
         "tasks": [
             [task.target, task.started, list(task.at), task.transfers, task.received.state()] for task in job.tasks
         ],
-        "old": [[task.id.rank, task.id.attempt, list(task.at)] for task in job.old],
+        "old": [[task.id.rank, task.id.attempt, list(task.at), task.id.generation] for task in job.old],
     }
 
 
 def restore_shell(state: State, text: str) -> None:
     """Put tasks where `text` says that they may be. Jobs that have ended since are passed over."""
-    for name, found in json.loads(text)["jobs"].items():
+    stored = json.loads(text)
+    state.placement.generation = stored.get("generation", "")
+    for name, found in stored["jobs"].items():
         job = state.jobs.get(int(name))
         if job is None:
             continue
@@ -103,14 +106,16 @@ def restore_shell(state: State, text: str) -> None:
         job.ungranted_s = found.get("ungranted_s", 0.0)
         job.yield_, job.need, job.why, job.kept = found["yield"], found["need"], found["why"], found.get("kept", False)
         for rank, (target, started, nodes, *others) in enumerate(found["tasks"]):
-            task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=job.attempt), target=target, started=started)
+            task_id = TaskId(job=job.id, rank=rank, attempt=job.attempt, generation=found.get("generation", ""))
+            task = TaskRecord(task_id, target=target, started=started)
             task.transfers = others[0] if others else 0
             if len(others) > 1:
                 task.received = ReceivedTime.restored(others[1])
             job.tasks.append(task)
             state.placement.restore(task, nodes)
-        for rank, attempt, nodes in found["old"]:
-            task = TaskRecord(TaskId(job=job.id, rank=rank, attempt=attempt), started=True)
+        for rank, attempt, nodes, *others in found["old"]:
+            task_id = TaskId(job=job.id, rank=rank, attempt=attempt, generation=others[0] if others else "")
+            task = TaskRecord(task_id, started=True)
             job.old.append(task)
             state.placement.restore(task, nodes)
 
@@ -311,6 +316,7 @@ def _replay(state: State, rows: Sequence[Row[Any]], deciding: str, find: Find) -
     for row in rows:
         document = _document(row)
         if document["event"] == RESTART:
+            state.placement.generation = document.get("generation", "")
             if document["policy"] != deciding:
                 deciding = document["policy"]
                 core.hand_over(_policy(state, deciding, find))

@@ -6,6 +6,8 @@ already, and sends rows in messages that are not too long. So whoever decides ma
 
 from collections.abc import Callable, Iterable, Sequence
 
+import structlog
+
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.whereabouts import Whereabouts
 from dfrs.live.drivers.base import TaskSpec, TaskState
@@ -19,6 +21,7 @@ SHARE_STEP = 1e-6
 """Cores. Shares that differ by less are the same."""
 
 _UP = (TaskState.RUNNING, TaskState.PAUSED)
+log = structlog.get_logger(__name__)
 
 
 class DesiredStates:
@@ -40,6 +43,18 @@ class DesiredStates:
     def advance(self, sequence: int) -> None:
         """Versions from now on are higher than all that were given out before the event of that number."""
         self._version = max(self._version, sequence << MINOR_BITS)
+
+    def exceed(self, node: NodeRecord, told: int) -> bool:
+        """Versions for the node are higher than `told` from now on, which it has heard; whether that is news.
+
+        If so, a controller told it that knew more than the record has.
+        """
+        more = told - self._version
+        known = more <= node.ahead
+        node.ahead = max(0, more)
+        if not known:
+            log.warning("a node has heard more than the database has: it is an older copy", node=node.name)
+        return not known
 
     # Rows.
 
@@ -64,7 +79,7 @@ class DesiredStates:
             node,
             Desired(
                 task=task.id,
-                version=self._next(),
+                version=self._next(node),
                 state=state,
                 share_cores=share,
                 spec=self._spec(job),
@@ -84,7 +99,7 @@ class DesiredStates:
         grace_s: float = GRACE_S,
     ) -> None:
         """The task shall be handed or absent there, whatever was desired so far."""
-        self._add(node, Desired(task=task.id, version=self._next(), state=state, grant=grant, grace_s=grace_s))
+        self._add(node, Desired(task=task.id, version=self._next(node), state=state, grant=grant, grace_s=grace_s))
 
     def waits_in_vain(self, task: TaskRecord, number: int) -> bool:
         """Whether its node may wait for ever for a task that nobody can hand it.
@@ -105,9 +120,9 @@ class DesiredStates:
         node.desired[desired.task] = desired
         node.outbox[desired.task] = desired
 
-    def _next(self) -> int:
+    def _next(self, node: NodeRecord) -> int:
         self._version += 1
-        return self._version
+        return self._version + node.ahead
 
     # Messages.
 
@@ -140,7 +155,7 @@ class DesiredStates:
             # What runs already needs no program again where the message would be too long.
             known.append(desired.model_copy(update={"spec": None}))
             if observation is not None and observation.state is None:
-                fresh.append(desired.model_copy(update={"version": self._next()}))
+                fresh.append(desired.model_copy(update={"version": self._next(node)}))
                 node.desired[desired.task] = fresh[-1]
         node.link.send(Welcome(report_s=report_s, desired=tuple(known)))
         self._send(node, fresh)

@@ -90,6 +90,7 @@ class ControllerLoop:
         """The state is as it was stored, or as the record says."""
         self._stored_sequence, self._stored_at_s = self.state.sequence, self.state.last_s
         self._stepped_at = asyncio.get_running_loop().time()
+        self.state.placement.begin()
         for node in self.state.nodes:
             node.seen_at = self.state.settings.steady()
 

@@ -86,7 +86,7 @@ class NodeLifecycle:
         nodes = list(state.nodes)
         cores, bytes_ = state.reference_cores, state.reference_bytes
         for agent in pending:
-            hello = agent.hello.model_copy(update={"tasks": ()})
+            hello = agent.hello.lasting
             if cores is None or bytes_ is None:
                 cores = state.settings.reference_cores or hello.cpus
                 bytes_ = state.settings.reference_bytes or hello.memory_bytes

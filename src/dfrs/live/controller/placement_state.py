@@ -39,9 +39,17 @@ class PlacementState:
         self.overrides: Mapping[tuple[int, int], float] = {}
         """Shares of the reference node by (job, rank) that hold instead of the policy's."""
         self.reference_cores = 1.0
+        self.generation = ""
+        """Of the controller's present start: what is placed from now on has names that no node has ever heard."""
         self._jobs = jobs
         self._nodes = nodes
         self._whereabouts = Whereabouts()
+        self._silent: set[int] = set()
+        """Nodes that have not said what they have since this controller began, and are not given up."""
+        self._restored = False
+        """A node has heard more than the record has: that is a copy from before."""
+        self._missed: set[int] = set()
+        """Jobs with tasks that no other node has, and that these may have."""
         self.desired = DesiredStates(nodes, self._whereabouts, spec_of, self.share_cores)
         self._transfers = Transfers(nodes, self._whereabouts, self.desired, steady)
 
@@ -77,7 +85,10 @@ class PlacementState:
     def _move(self, job: JobRecord, nodes: Sequence[int]) -> None:
         """Give each task one of `nodes`: its own, one that has it, one of its island, or any."""
         if not job.tasks:
-            job.tasks = [TaskRecord(TaskId(job=job.id, rank=k, attempt=job.attempt)) for k in range(len(nodes))]
+            job.tasks = [
+                TaskRecord(TaskId(job=job.id, rank=k, attempt=job.attempt, generation=self.generation))
+                for k in range(len(nodes))
+            ]
         job.spec = None
         left = list(nodes)
         homeless: list[TaskRecord] = []
@@ -151,6 +162,7 @@ class PlacementState:
     def lose(self, number: int) -> None:
         """A node is given up, with all that it has."""
         node = self._nodes[number]
+        self._hear(number)
         for task in self.on(number):
             self._whereabouts.drop(task, number)
         node.desired.clear()
@@ -158,6 +170,31 @@ class PlacementState:
         if node.link is not None:
             node.link.close("it was silent for so long that its jobs were given up")
             node.link = None
+
+    def begin(self) -> None:
+        """A controller goes on from the record. Nodes may have been told more than that: it may be an older copy."""
+        self._silent = {node.number for node in self._nodes if node.condition is not Condition.DOWN}
+
+    def may_turn_up(self, task: TaskRecord) -> bool:
+        """Whether a task that its nodes do not have may be on one that has not yet said so, where it can have gone."""
+        if task.exit is not None or all(self._distance(task, number) > NEAR for number in self._silent):
+            return False
+        self._missed.add(task.id.job)
+        return True
+
+    @property
+    def _unsure(self) -> bool:
+        """Whether more may have been started or moved than the record has, and it is not known yet what."""
+        return self._restored and bool(self._silent)
+
+    def _hear(self, number: int) -> None:
+        """The node has said what it has, or is given up: look again at what was missed."""
+        if number in self._silent:
+            self._silent.remove(number)
+            self.inspect_again(self._missed)
+            self._missed = set()
+            if not self._silent:
+                self._whereabouts.unsettled.update(self._jobs)
 
     # What nodes say.
 
@@ -227,6 +264,8 @@ class PlacementState:
         """
         node.desired.clear()
         node.outbox.clear()
+        self._restored |= self.desired.exceed(node, hello.told)
+        self._hear(node.number)
         named = {status.task: status for status in hello.tasks}
         lost: set[TaskId] = set()
         for task in self.on(node.number):
@@ -244,8 +283,9 @@ class PlacementState:
                     task.at[node.number].error, task.at[node.number].waits = status.error, status.waits
                 continue
             if task is None:
-                if status.task.attempt >= job.attempt:
+                if status.task.attempt >= job.attempt and status.task.generation == self.generation:
                     continue
+                # Of an earlier attempt, or of one that is not in the record: the next one waits for its end.
                 task = TaskRecord(status.task, started=True)
                 job.old.append(task)
             elif self._distance(task, node.number) > NEAR:
@@ -316,13 +356,16 @@ class PlacementState:
             if task.started:
                 ready = bool(others) and all(task.at[n].state is TaskState.HANDED for n in others)
             else:
-                ready = not others and not job.old and job.placed
+                ready = not others and not job.old and job.placed and not self._unsure
             if not ready:
                 return
             self._whereabouts.put(task, target).sent = False
         elif others and not task.started:
             return
         elif not others and self.desired.waits_in_vain(task, target):
+            state = TaskState.HANDED
+        elif self._unsure and task.at[target].state is TaskState.HANDED:
+            # Another node may have taken it, or fetched it.
             state = TaskState.HANDED
         self.desired.want(job, task, target, state)
 
@@ -356,6 +399,6 @@ class PlacementState:
         job = self._jobs.get(name.job)
         if job is None:
             return None
-        if name.attempt == job.attempt:
-            return job.tasks[name.rank] if name.rank < len(job.tasks) else None
+        if name.rank < len(job.tasks) and job.tasks[name.rank].id == name:
+            return job.tasks[name.rank]
         return next((task for task in job.old if task.id == name), None)

@@ -249,7 +249,8 @@ class Planner:
         if job.failed and not job.registered:
             self.end(plan, job, JobOutcome(state=JobState.CANCELLED, exit=job.failed), "cancel")
             return False
-        gone = next((task for task in job.tasks if _is_gone(task)), None)
+        turn_up = self._state.placement.may_turn_up
+        gone = next((task for task in job.tasks if _is_gone(task) and not turn_up(task)), None)
         if gone is not None:
             self._lost(plan, job, gone)
             return False

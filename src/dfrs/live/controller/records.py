@@ -226,6 +226,11 @@ class JobRecord:
         return self.request.minimum_yield if self.request.start_at is None else 1.0
 
     @property
+    def generation(self) -> str:
+        """Of the tasks of this attempt; empty before it is placed."""
+        return self.tasks[0].id.generation if self.tasks else ""
+
+    @property
     def all_tasks(self) -> list[TaskRecord]:
         """Of all attempts that are not gone."""
         return self.tasks + self.old
@@ -306,6 +311,8 @@ class NodeRecord:
     """When it may try again, by the steady clock."""
     stalls: int = 0
     """How often that was since it last started a task."""
+    ahead: int = 0
+    """Added to versions for this node: it has heard higher ones than are in the record."""
     link: Link | None = None
     """There, once it has been welcomed."""
     load: HostLoad = field(default_factory=HostLoad)

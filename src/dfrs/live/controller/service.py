@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import hashlib
 import json
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor
@@ -112,10 +113,19 @@ class Controller:
         self._running = asyncio.create_task(self.engine.run())
 
     async def _mark_start(self, missing: Sequence[tuple[int, str]], *, fresh: bool) -> None:
-        """Record that it came back, so that versions from now on are higher than all before."""
+        """Record that it came back, so that versions from now on are higher than all before, and in which generation.
+
+        The number of that event and the wall clock together do not come a second time, whatever copy was restored.
+        """
         state = self.state
         sequence = state.sequence + 1
-        marker = {"event": checkpoint.RESTART, "policy": self.settings.policy, "version": views.VERSION}
+        generation = hashlib.sha256(f"{sequence} {self.settings.clock()!r}".encode()).hexdigest()[:8]
+        marker = {
+            "event": checkpoint.RESTART,
+            "policy": self.settings.policy,
+            "version": views.VERSION,
+            "generation": generation,
+        }
         row = {"sequence": sequence, "time_s": state.now_s(), "event": json.dumps(marker), "digest": ""}
         changes: list[Change] = [
             (tables.ADD_EVENT, [row]),
@@ -125,6 +135,7 @@ class Controller:
             changes.append((tables.ADD_META, [{"key": "epoch", "value": repr(state.epoch)}]))
         await self.database.write(changes)
         state.sequence = sequence
+        state.placement.generation = generation
         state.placement.desired.advance(sequence)
         self.engine.begin()
 
@@ -326,7 +337,7 @@ class Controller:
             node = self.state.nodes[next(iter(task.at))]
         if node is None or node.link is None:
             raise UnavailableError(f"node {found.nodes[rank]}: is away: its output can be read when it is back")
-        name = TaskId(job=job, rank=rank, attempt=found.attempt)
+        name = TaskId(job=job, rank=rank, attempt=found.attempt, generation=found.generation)
         answer = await self._reads.read(node.link, name, stream, offset, min(limit, MOST_READ))
         over = record is None or (task is not None and task.exit is not None)
         if answer.error:

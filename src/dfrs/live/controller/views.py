@@ -269,6 +269,7 @@ def job(
         after=request.after,
         array_index=record.array_index,
         attempt=record.attempt,
+        generation=record.generation,
         pauses=0 if known is None else int(known["pauses"]),
         migrations=0 if known is None else int(known["migrations"]),
         exit="" if outcome is None else outcome.exit,

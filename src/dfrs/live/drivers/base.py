@@ -31,9 +31,27 @@ class TaskId(Wire):
     job: int = Field(ge=1, lt=1 << 63)
     rank: int = Field(ge=0, lt=1 << 31)
     attempt: int = Field(ge=0, lt=1 << 31)
+    generation: str = Field(default="", pattern=r"^([0-9a-f]{8})?$")
+    """Of the controller's start in which this attempt was first placed; empty for those before there were generations.
+
+    A database that was restored from a backup gives out numbers of jobs and attempts again, but no generation.
+    """
 
     def __str__(self) -> str:
-        return f"{self.job}.{self.rank}.{self.attempt}"
+        name = f"{self.job}.{self.rank}.{self.attempt}"
+        return f"{name}.{self.generation}" if self.generation else name
+
+    @classmethod
+    def parse(cls, text: str) -> "TaskId | None":
+        """The one that `str` makes `text` of; None for other texts."""
+        found = _TASK_NAME.fullmatch(text)
+        if found is None:
+            return None
+        job, rank, attempt, generation = found.groups(default="")
+        return cls(job=int(job), rank=int(rank), attempt=int(attempt), generation=generation)
+
+
+_TASK_NAME = re.compile(r"([1-9]\d*)\.(\d+)\.(\d+)(?:\.([0-9a-f]{8}))?")
 
 
 NO_JOB = (1 << 63) - 1

@@ -151,6 +151,8 @@ class Job(ApiModel):
     array_index: int | None
     attempt: int
     """How often it was queued again."""
+    generation: str = ""
+    """Of the controller's start in which this attempt was placed; a part of its tasks' names on nodes."""
     pauses: int
     migrations: int
     exit: str

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from dfrs.live.drivers.base import Abilities, Exit, Stream, TaskId, TaskSpec, TaskState, Wire
 from dfrs.model.errors import InputError
 
-PROTOCOL = 1
+PROTOCOL = 2
 MESSAGE_BYTES = 8 << 20
 """The longest message either side accepts."""
 PROBLEM_CHARS = 1000
@@ -77,7 +77,15 @@ class Hello(Wire):
     """All tasks that it has; absent ones are those that it may yet start or take, as it was told before."""
     problem: str = Field(default="", max_length=PROBLEM_CHARS)
     """Why it is to get no jobs, in words; empty if it may."""
+    told: Version = 0
+    """The highest version of a Desired that this agent has heard: a controller whose database was restored from a
+    backup has given out less."""
     version: str
+
+    @property
+    def lasting(self) -> "Hello":
+        """What it says of the node; not of its tasks now."""
+        return self.model_copy(update={"tasks": (), "told": 0})
 
 
 CostVerb = Literal["pause", "resume", "move"]

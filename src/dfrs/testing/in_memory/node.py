@@ -78,6 +78,7 @@ class InMemoryNode:
         self.closed = ""
         """Why the controller ended the connection."""
         self.welcomes = 0
+        self.told = 0
 
     @property
     def _port(self) -> dict[str, Any]:
@@ -103,6 +104,7 @@ class InMemoryNode:
             transfers=None if self.abilities.images is None else TransferPort(**self._port),
             tasks=statuses,
             problem=self.problem,
+            told=self.told,
             version="test",
         )
         self.link = InMemoryLink(self)
@@ -128,6 +130,7 @@ class InMemoryNode:
         if isinstance(message, Welcome | Desire):
             for one in message.tasks if isinstance(message, Desire) else message.desired:
                 task = self.tasks.setdefault(one.task, InMemoryTask(one.task))
+                self.told = max(self.told, one.version)
                 if task.desired is None or one.version > task.desired.version:
                     self._desire(task, one)
             self.settle()
@@ -267,7 +270,7 @@ class InMemoryNode:
         self.cut()
         self.hosts.history.append(("reboot", self.name))
         self.boots += 1
-        self.tasks = {}
+        self.tasks, self.told = {}, 0
 
     def die(self) -> None:
         """The machine is gone for good."""

@@ -250,10 +250,9 @@ class ProcessDriver(SupervisedDriver):
         """One row for each task that has not ended."""
         rows: list[Usage] = []
         for name in self.groups.names():
-            job, rank, attempt = map(int, name.split("."))
-            task = TaskId(job=job, rank=rank, attempt=attempt)
-            owner = self.files.owner(task)
-            if owner is None or owner.node != self.node or not self._running(task):
+            task = TaskId.parse(name)
+            owner = None if task is None else self.files.owner(task)
+            if task is None or owner is None or owner.node != self.node or not self._running(task):
                 continue
             group = self.groups.group(name)
             used = group.read()

@@ -8,7 +8,6 @@ no `supervisor.pid` knows that no supervisor will come.
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import time
 import uuid
@@ -29,7 +28,6 @@ from dfrs.live.drivers.processes.supervisor import (
     unpack,
 )
 
-TASK_NAME = re.compile(r"[1-9]\d*\.\d+\.\d+")
 BLOCK_BYTES = 4096
 STALE_S = 60.0
 """Age at which a directory that was being made or removed belongs to nobody."""
@@ -72,8 +70,8 @@ class TaskDirectory:
 
     def ids(self) -> list[TaskId]:
         """All tasks of the host."""
-        names = sorted(tuple(map(int, name.split("."))) for name in os.listdir(self.tasks) if TASK_NAME.fullmatch(name))
-        return [TaskId(job=job, rank=rank, attempt=attempt) for job, rank, attempt in names]
+        found = (TaskId.parse(name) for name in os.listdir(self.tasks))
+        return sorted(filter(None, found), key=lambda task: (task.job, task.rank, task.attempt, task.generation))
 
     @contextlib.contextmanager
     def locked(self, task: TaskId) -> Generator[int | None]:

@@ -404,7 +404,7 @@ def remove_strays(directory: Path, files: TaskDirectory) -> None:
     """Remove images that are nobody's, of callers that were killed or of tasks that are gone."""
 
     def unwanted(path: Path) -> bool:
-        task = f"{files.tasks}/{'.'.join(path.name.split('.')[:3])}"
+        task = f"{files.tasks}/{path.name.rpartition('.')[0]}"
         # One becomes the other, and sometimes the first again.
         return str(path) not in [read_link(f"{task}/{link}") for link in ("image", "spent", "image")]
 
