@@ -11,13 +11,13 @@ import logging
 import os
 import random
 import shutil
-import sqlite3
 import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import structlog
@@ -25,6 +25,7 @@ from sqlalchemy import create_engine, text
 
 from dfrs.engine.codec import replay
 from dfrs.engine.core import Core
+from dfrs.live.controller.backups import back_up, restore
 from dfrs.live.drivers.base import ImageFormat, TaskId
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
@@ -112,8 +113,7 @@ class Storm:
 
     def save(self):
         """Copy the database as it is now."""
-        with closing(sqlite3.connect(f"{self.path}/live.db")) as now, closing(sqlite3.connect(self.copy)) as then:
-            now.backup(then)
+        back_up(Path(self.path, "live.db"), Path(self.copy), replace=True)
         self.saved = dict(self.submissions)
 
     async def restore(self):
@@ -122,10 +122,7 @@ class Storm:
             return
         self.hosts.history.append(("restore",))
         await abandon(self.controller)
-        for name in ("live.db-wal", "live.db-shm"):
-            with suppress(FileNotFoundError):
-                os.unlink(f"{self.path}/{name}")
-        shutil.copy(self.copy, f"{self.path}/live.db")
+        restore(Path(self.copy), Path(self.path, "live.db"))
         self.submissions, self.submitted = dict(self.saved), set(self.saved)
         self.hosts.now += 0.001
         self.hosts.starts.clear()
