@@ -18,6 +18,7 @@ from dfrs.live.api import agents, prometheus
 from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply
 from dfrs.live.api.bodies import SUBMISSION, read
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
+from dfrs.live.api.refused_tokens import RefusedTokens
 from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
 from dfrs.live.api.stream import EventStream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
@@ -410,6 +411,7 @@ def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings
     app.state.settings = settings or ApiSettings()
     app.state.meters = prometheus.Meters()
     app.state.pace = Pace(app.state.settings.submissions_per_s)
+    app.state.refused = RefusedTokens(app.state.meters)
     app.state.stopping = asyncio.Event()
     app.router.routes.extend((*api.routes, *beside.routes, *agents.router.routes))
     add_page(app, page)

@@ -72,6 +72,8 @@ class Allow(SecurityBase):
         secret = _bearer(connection)
         found = None if secret is None else identify(service, secret)
         if secret is None or found is None:
+            if secret is not None:
+                await connection.app.state.refused.count(connection)
             raise unauthorized(given=secret is not None)
         if found.role not in self.roles:
             raise HTTPException(403, f"role {found.role}: only {' or '.join(self.roles)} may do this")
