@@ -2,7 +2,7 @@
 cluster on all.
 
 `python -m benchmarks.run PART...` runs some of offline, adapt, online, elastic, campaign, live_sharing,
-live_submissions, live_load, live_discovery and live_images.
+live_submissions, live_load, live_connections, live_discovery and live_images.
 """
 
 import os
@@ -12,7 +12,15 @@ from importlib import import_module
 from benchmarks.common import console, machine
 
 PARTS = ("offline", "adapt", "online", "elastic")
-ON_ALL_CORES = ("campaign", "live_sharing", "live_submissions", "live_load", "live_discovery", "live_images")
+ON_ALL_CORES = (
+    "campaign",
+    "live_sharing",
+    "live_submissions",
+    "live_load",
+    "live_connections",
+    "live_discovery",
+    "live_images",
+)
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def bearer(secret):
 
 
 @asynccontextmanager
-async def served(service, *, listen="127.0.0.1:0", certificates=None, page=None, settings=None):
+async def served(service, *, listen="127.0.0.1:0", certificates=None, page=None, settings=None, limits=None):
     """The controller on a real socket: its address, its application and the task that serves it."""
     listening, address = bind(read_address(listen))
     app = create_app(service, page=page, settings=settings)
@@ -41,7 +41,9 @@ async def served(service, *, listen="127.0.0.1:0", certificates=None, page=None,
         pass
 
     tls = None if certificates is None else certificates.context()
-    task = asyncio.create_task(serve(service, app, listening, tls=tls, started=started, ready=up.set, end=end))
+    task = asyncio.create_task(
+        serve(service, app, listening, tls=tls, started=started, ready=up.set, end=end, limits=limits)
+    )
     try:
         async with asyncio.timeout(PATIENCE_S):
             await up.wait()

@@ -142,6 +142,22 @@ def test_what_users_wrote_stays_text(browser, calm):
 
 
 @needs_browser
+def test_characters_that_turn_text_round_are_shown_as_escapes(browser, calm):
+    with visit(browser, calm) as page:
+        shown = page.evaluate(
+            """async (words) => {
+                const { attribute, h, text } = await import("/static/dom.js");
+                const made = h("p", { title: words }, words, h("b"));
+                text(made.lastChild, words);
+                attribute(made.lastChild, "title", words);
+                return [made.title, made.firstChild.data, made.lastChild.title, made.lastChild.textContent];
+            }""",
+            "a\u202eb\x1b[2J\n\x9b\u2066",
+        )
+        assert shown == ["a\\u202eb\\x1b[2J\n\\x9b\\u2066"] * 4
+
+
+@needs_browser
 def test_it_asks_who_one_is(browser, calm):
     with visit(browser, calm, token="", silent=False) as page:
         page.wait_for_selector("#sign-in:not([hidden])")

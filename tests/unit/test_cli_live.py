@@ -18,9 +18,13 @@ from dfrs.live import client as clients
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
 from dfrs.live.protocol.resources import Activity, JobRequest, JobState, NodeTask, OutputPart
+from dfrs.model.errors import InputError
+from dfrs.model.text import has_controls
 from tests.live_service import FakeService, _job
 
 URL = "http://127.0.0.1:7070"
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egpj.exe\u2066\x9b31m\r\nexit 0"
+"""Of a user, or of an agent, who wants to fool whoever reads it."""
 
 
 class Controller(FakeService):
@@ -562,6 +566,67 @@ def test_the_log_comes_line_by_line(cluster, transport):
         lines = list(client.log())
     assert json.loads(lines[0]) == {"format": "dfrs-log/1"}
     assert len(lines) == 4
+
+
+def test_submit_refuses_such_a_name_in_one_plain_line(dfrs, cluster):
+    status, out, err = dfrs("submit", "--name", "a\x1b[2J\u202e", "true")
+    assert (status, out) == (2, "")
+    assert err.startswith("dfrs: --name ")
+    assert len(err.splitlines()) == 1
+    assert not has_controls(err.strip())
+    assert not cluster.requests
+
+
+def test_every_view_escapes_what_others_wrote(dfrs, cluster):
+    """Also where the controller, or what it stored before, has such names."""
+    for number in (1, 2, 3):
+        cluster.by_id[number] = _hostile(cluster, number)
+    cluster.change(2, state=JobState.FAILED, exit=HOSTILE, started_at=1.0, ended_at=4e9)
+    cluster.add_node("node-1")
+    cluster.nodes_by_name["node-1"] = cluster.nodes_by_name["node-1"].model_copy(
+        update={"notes": (HOSTILE,), "problem": HOSTILE}
+    )
+    cluster.sequence = 3
+    for verb in (["queue"], ["show", 1], ["show", 2], ["explain", 1], ["nodes", "--tasks"], ["history"], ["top"]):
+        status, out, err = dfrs(*verb)
+        assert (status, err) == (0, ""), verb
+        assert not any(has_controls(line) for line in out.split("\n")), verb
+        assert not any(line.strip().startswith("exit 0") for line in out.splitlines()), verb
+        if verb[0] != "top":
+            assert "\\x1b]0;owned" in "".join(out.split()), verb
+
+
+def _hostile(cluster, number):
+    made = JobRequest(command=("a", HOSTILE))
+    return _job(number, made, "ann").model_copy(update={"name": HOSTILE, "why": HOSTILE, "apart": HOSTILE})
+
+
+def test_a_name_with_markup_is_only_text(dfrs, cluster):
+    for k, name in enumerate(("[/bold]", "[red]x"), start=1):
+        cluster.by_id[k] = _hostile(cluster, k).model_copy(update={"name": name, "why": ""})
+    status, out, _ = dfrs("queue")
+    assert status == 0
+    assert "[/bold]" in out
+    assert "[red]x" in out
+
+
+def test_errors_of_a_server_are_plain(dfrs, cluster):
+    cluster.by_id[1] = _hostile(cluster, 1)
+
+    async def broken(*_):
+        raise InputError(HOSTILE)
+
+    cluster.cancel = broken
+    status, _, err = dfrs("cancel", 1)
+    assert status == 1
+    assert len(err.splitlines()) == 1
+    assert not has_controls(err.rstrip("\n"))
+
+
+def test_logs_are_what_the_program_wrote(dfrs, cluster):
+    dfrs("submit", "x")
+    cluster.texts = ["\x1b[31m\u202ered\x1b[0m\n"]
+    assert dfrs("logs", 1)[1] == "\x1b[31m\u202ered\x1b[0m\n"
 
 
 @pytest.mark.parametrize(

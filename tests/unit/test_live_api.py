@@ -7,7 +7,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dfrs.live.api.answers import BODY_BYTES
+from dfrs.live.api.bodies import SUBMISSION
 from dfrs.live.api.routes import ApiSettings, create_app
 from dfrs.live.client import Client, DeniedError, Endpoint
 from dfrs.live.protocol.resources import JobRequest, JobState
@@ -157,10 +157,10 @@ def test_a_body_has_a_limit_whether_or_not_it_says_its_length(declared):
             yield b" " * (1 << 20)
 
     async def test(service, client):
-        content = b" " * (BODY_BYTES + 1) if declared else chunks()
+        content = b" " * (SUBMISSION.bytes + 1) if declared else chunks()
         answer = await client.post("/api/v1/jobs", content=content)
         assert answer.status_code == 413
-        assert "8388608" in line(answer)
+        assert "2097152" in line(answer)
 
     with_admin(test)
 

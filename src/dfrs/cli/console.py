@@ -1,12 +1,12 @@
 """What every verb shares: consoles, JSON output, the note about compilation, progress."""
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,21 +19,40 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.text import Text
 
 from dfrs.kernels.compiling import compilation
+from dfrs.model.text import has_controls, visible
 
 if TYPE_CHECKING:
     from dfrs.simulator.recorded_log import Recorded
     from dfrs.workloads.trace_warnings import TraceReport
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class PlainConsole(Console):
+    """Shows characters that would control the terminal, or the direction of text, as escapes.
+
+    Ends of lines are left alone: text that shall stay on one line goes through `visible` before it is laid out.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As in the base, with escapes for what is not Rich's own."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and segment.text != "\n" and has_controls(segment.text):
+                lines = [visible(line) for line in segment.text.split("\n")]
+                yield Segment("\n".join(lines), segment.style)
+            else:
+                yield segment
+
+
+out = PlainConsole(highlight=False)
+err = PlainConsole(stderr=True, highlight=False)
 
 
 def out_of(width: int) -> Console:
     """Standard output with lines of `width` columns where more than it has and it is no terminal."""
-    return out if out.is_terminal or width <= out.width else Console(highlight=False, width=width)
+    return out if out.is_terminal or width <= out.width else PlainConsole(highlight=False, width=width)
 
 
 def print_json(document: object) -> None:

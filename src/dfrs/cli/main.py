@@ -11,6 +11,7 @@ from dfrs.cli.console import err, out, tell_about_compilation
 from dfrs.cli.extras import missing
 from dfrs.cli.verbs import add_verbs
 from dfrs.model.errors import DfrsError, InfeasibleError, InputError, ReplacedError
+from dfrs.model.text import visible
 
 BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130
 
@@ -105,7 +106,7 @@ def _one_line(error: TyperException) -> str:
 
 
 def _fail(message: str, status: int) -> None:
-    line = " ".join(message.splitlines())
+    line = visible(" ".join(message.splitlines()))
     err.print(f"dfrs: {line}", markup=False, soft_wrap=True, style="red" if err.is_terminal else None)
     sys.exit(status)
 

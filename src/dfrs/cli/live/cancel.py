@@ -9,6 +9,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Jobs, Json, job_words, live
 from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import DfrsError
+from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -60,7 +61,7 @@ def _each(jobs: Sequence[int], act: Callable[[int], None], done_word: str, as_js
     elif done:
         out.print(f"{done_word} {job_words(done)}")
     for why in failed.values():
-        err.print(f"dfrs: {why}", markup=False, soft_wrap=True)
+        err.print(f"dfrs: {visible(why)}", markup=False, soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 

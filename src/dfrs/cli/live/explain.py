@@ -11,6 +11,7 @@ from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Authority, Json, Server, TokenFile, connected
 from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import InputError
+from dfrs.model.text import visible
 from dfrs.report.clock import clock, parse_time
 
 if TYPE_CHECKING:
@@ -94,9 +95,9 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
     from dfrs.live.protocol.resources import ENDED
 
     cluster, subject = found.cluster or client.cluster(), found.job
-    out.print(f"job {subject.id} {subject.name}: {subject.state}", style="bold", markup=False)
+    out.print(f"job {subject.id} {visible(subject.name)}: {subject.state}", style="bold", markup=False)
     if found.now != subject.state:
-        out.print(found.now, markup=False, soft_wrap=True)
+        out.print(visible(found.now), markup=False, soft_wrap=True)
     for event in found.history:
         out.print(activity_line(event, cluster.now, with_job=False), soft_wrap=True)
     if subject.state in ENDED:
@@ -104,7 +105,9 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
         out.print(f"{words}paused {subject.pauses} times, moved {subject.migrations} times", style="dim")
         return
     if own := yield_words(subject):
-        out.print(f"its yield: {own}{f' ({subject.apart})' if subject.apart else ''}", style="dim", soft_wrap=True)
+        out.print(
+            f"its yield: {own}{f' ({visible(subject.apart)})' if subject.apart else ''}", style="dim", soft_wrap=True
+        )
     out.print(yields_words(cluster), style="dim")
 
 

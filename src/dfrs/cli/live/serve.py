@@ -18,6 +18,7 @@ from dfrs.cli.quantities import parse_bytes, quoted
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import InputError
+from dfrs.model.text import has_controls
 
 if TYPE_CHECKING:
     import ssl
@@ -385,7 +386,7 @@ def _account() -> str:
 
 
 def _cluster(name: str) -> str:
-    if not re.fullmatch(r"[^\x00-\x1f\x7f]{1,63}", name):
+    if not 1 <= len(name) <= 63 or has_controls(name):
         raise InputError(f"--name {quoted(name)}: must be 1 to 63 printable characters")
     return name
 

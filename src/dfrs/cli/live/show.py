@@ -5,11 +5,13 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import JobId, Json, live
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
 from dfrs.cli.verbs import LIVE, Verb
+from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -31,8 +33,8 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
     table.add_column(overflow="fold")
     for name, text in facts(found):
         if text:
-            table.add_row(name, text)
-    out.print(table, markup=False)
+            table.add_row(name, Text(visible(text)))
+    out.print(table)
 
 
 def facts(job: "Job") -> list[tuple[str, str]]:

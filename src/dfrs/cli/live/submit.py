@@ -16,6 +16,7 @@ from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
 from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import InputError
+from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -290,7 +291,7 @@ def _wait(client: "Client", jobs: Sequence[int], *, as_json: bool) -> int:
         print_json({"jobs": jobs, "ended": [job.model_dump(mode="json") for job in ended]})
     else:
         for job in ended:
-            err.print(f"job {job.id}: {job.exit or job.state.value}", markup=False)
+            err.print(f"job {job.id}: {visible(job.exit) or job.state.value}", markup=False)
     return max(status_of(job) for job in ended)
 
 

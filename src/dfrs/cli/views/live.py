@@ -20,6 +20,7 @@ from dfrs.live.protocol.resources import (
     Price,
     shown_yield,
 )
+from dfrs.model.text import visible
 
 WIDE = 100
 """Columns from which on there is room for whole names and error bars."""
@@ -79,8 +80,8 @@ def bar(fraction: float, width: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """At most `width` characters, and without a character that moves the cursor."""
-    shown = "".join(character if character.isprintable() else "?" for character in text)
+    """At most `width` characters, and none that moves the cursor or turns round what is beside it."""
+    shown = visible(text)
     return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
@@ -158,14 +159,14 @@ def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
     for job in jobs:
         table.add_row(
             Text(str(job.id), style=f"bold {colour(job.id)}"),
-            shorten(job.name, name),
-            shorten(job.user, user),
+            Text(shorten(job.name, name)),
+            Text(shorten(job.user, user)),
             Text(job.state.value, style=_STATES.get(job.state, "")),
             str(job.tasks),
             need_text(job),
             job_yield(job, wide=wide),
             show_bytes(job.memory_bytes),
-            shorten(place_text(job.nodes), node),
+            Text(shorten(place_text(job.nodes), node)),
             show_seconds(now - job.submitted_at),
         )
     return table
@@ -174,7 +175,7 @@ def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
 def reasons(jobs: Iterable[Job], most: int = 20) -> list[Text]:
     """A line for each job that does not run: why."""
     silent = [job for job in jobs if job.state not in {JobState.RUNNING, *ENDED} and job.why]
-    lines = [Text.assemble((f"{job.id}", colour(job.id)), (f": {job.why}", "dim")) for job in silent[:most]]
+    lines = [Text.assemble((f"{job.id}", colour(job.id)), (f": {visible(job.why)}", "dim")) for job in silent[:most]]
     if len(silent) > most:
         lines.append(Text(f"… and {len(silent) - most} more: dfrs explain JOB", style="dim"))
     return lines
@@ -224,7 +225,9 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
         for node in group:
             table.add_row(*_node_row(node, cells, beside=beside))
         parts.append(table)
-        parts += [Text(f"  {shorten(node.name, 16)} gets no jobs: {node.problem}") for node in group if node.problem]
+        parts += [
+            Text(f"  {shorten(node.name, 16)} gets no jobs: {visible(node.problem)}") for node in group if node.problem
+        ]
         parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
         if tasks:
             parts += node_details(group[0], width)
@@ -247,7 +250,7 @@ def _node_row(node: Node, cells: int, *, beside: bool) -> tuple[RenderableType, 
     held = node.memory_bytes - node.memory_free_bytes
     others = [f"{node.outside_cores:.2f}" if _noticeable(node) else ""] if beside else []
     return (
-        shorten(node.name, 16),
+        Text(shorten(node.name, 16)),
         Text(node.state.value, style=_NODE_STATES.get(node.state, "")),
         share_bar(node, cells),
         f"{node.used_cores:.2f} of {show_cores(node.cpus)}",
@@ -260,7 +263,7 @@ def node_details(node: Node, width: int) -> list[Text]:
     """A line a task, and what the node cannot do."""
     lines: list[Text] = []
     for task in sorted(node.tasks, key=lambda task: (task.job, task.rank)):
-        name = f" {shorten(task.name, 24)} ({task.user}): {_task_words(task)}"
+        name = f" {shorten(task.name, 24)} ({visible(task.user)}): {_task_words(task)}"
         lines.append(Text.assemble("  ", (f"{task.job}.{task.rank}", colour(task.job)), name))
     lines.extend(Text(f"  {shorten(note, max(20, width - 2))}", style="dim") for note in node.notes)
     return lines
@@ -278,8 +281,8 @@ def cluster_line(cluster: Cluster) -> Text:
     jobs = ", ".join(f"{count} {state.value}" for state, count in cluster.jobs.items() if count and state not in ENDED)
     nodes = ", ".join(f"{count} {state.value}" for state, count in cluster.nodes.items() if count)
     text = Text.assemble(
-        (cluster.name, "bold"),
-        f"  {cluster.policy}  needs: {cluster.discovery}\n",
+        (visible(cluster.name), "bold"),
+        f"  {visible(cluster.policy)}  needs: {cluster.discovery}\n",
         f"jobs: {jobs or 'none'};  nodes: {nodes or 'none'};  "
         f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores{_left(cluster)}\n",
     )
@@ -333,15 +336,15 @@ def activity_line(event: Activity, now: float, *, with_job: bool = True) -> Text
     if event.yield_ is not None:
         text.append(f" at yield {event.yield_:.2f}")
     if event.why:
-        text.append(f": {event.why}")
+        text.append(f": {visible(event.why)}")
     if event.by:
-        text.append(f" (by {event.by})", style="dim")
+        text.append(f" (by {visible(event.by)})", style="dim")
     return text
 
 
 def exit_text(job: Job) -> Text:
     """How it ended."""
-    words = job.exit or job.state.value
+    words = visible(job.exit) or job.state.value
     return Text(words, style="" if job.state == JobState.DONE else _STATES.get(job.state, ""))
 
 
@@ -362,8 +365,8 @@ def history_table(jobs: Iterable[Job], now: float, width: int) -> Table:
     for job in jobs:
         table.add_row(
             Text(str(job.id), style=f"bold {colour(job.id)}"),
-            shorten(job.name, name),
-            shorten(job.user, user),
+            Text(shorten(job.name, name)),
+            Text(shorten(job.user, user)),
             "" if job.ended_at is None else show_instant(job.ended_at, now),
             *_times(job),
             yield_text(mean_yield(job)),

@@ -1,30 +1,26 @@
-"""What the API answers: JSON without a detour, problems in one line, bodies read with a limit."""
+"""What the API answers: JSON without a detour, problems in one line."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import ApiModel, Problem
 from dfrs.model.errors import DfrsError, InputError, StoppedError
+from dfrs.model.text import visible
 
-BODY_BYTES = 8 << 20
-"""The longest body of a request."""
 RETRY_S = 2
 """When to try again what cannot be done now."""
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 _log = structlog.get_logger("dfrs.api")
-_Body = TypeVar("_Body", bound=ApiModel)
 
 
 def reply(
@@ -40,45 +36,17 @@ def reply(
 
 def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """What went wrong, in one line."""
-    line = " ".join(detail.split())[:1000] or f"status {status}"
+    line = visible(" ".join(detail.split()))[:1000] or f"status {status}"
     return Response(Problem(detail=line).model_dump_json(), status, {**HEADERS, **(headers or {})}, "application/json")
 
 
-async def read(request: Request, kind: type[_Body]) -> _Body:
-    """The body as `kind`. Raises HTTPException 413, 415 or 422, naming the field and the rule, never its value."""
-    content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if content_type != "application/json":
-        raise HTTPException(415, f"content-type {content_type[:60]}: must be application/json")
-    body = await _body(request)
-    try:
-        return kind.model_validate_json(body, strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise HTTPException(422, f"{_where(first['loc']) or 'body'}: {_rule(first['msg'])}") from None
-
-
-async def _body(request: Request) -> bytes:
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and len(declared) < 20 and int(declared) > BODY_BYTES:
-        raise HTTPException(413, f"body: {declared} bytes: must be at most {BODY_BYTES}")
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > BODY_BYTES:
-                raise HTTPException(413, f"body: must be at most {BODY_BYTES} bytes")
-            chunks.append(chunk)
-    except ClientDisconnect:
-        raise HTTPException(400, "body: the connection ended before it did") from None
-    return b"".join(chunks)
-
-
-def _where(place: Sequence[object]) -> str:
+def where(place: Sequence[object]) -> str:
+    """The field at that place, from the outermost to the innermost."""
     return ".".join(str(part)[:60] for part in place)
 
 
-def _rule(message: str) -> str:
+def rule(message: str) -> str:
+    """What a value must be, in the words of who checked it."""
     return message.removeprefix("Value error, ")
 
 
@@ -116,7 +84,7 @@ async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first: dict[str, Any] = error.errors()[0]
     given = "" if first["type"] == "missing" else f": {str(first.get('input'))[:60]!r}"
-    return problem(422, f"{_where(first['loc'][1:]) or 'request'}{given}: {_rule(first['msg'])}")
+    return problem(422, f"{where(first['loc'][1:]) or 'request'}{given}: {rule(first['msg'])}")
 
 
 async def _unknown(request: Request, _error: Exception) -> Response:

@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from dfrs.live.controller.views import VERSION
-from dfrs.live.protocol.resources import ApiModel, JobRequest, Problem, TokenRequest
+from dfrs.live.protocol.resources import LABEL, ApiModel, JobRequest, Problem, TokenRequest
 
 _WORDS = {
     400: "The body ended too early.",
@@ -16,7 +16,8 @@ _WORDS = {
     403: "The token's role may not do this, or the job is another user's.",
     404: "There is no such thing.",
     409: "It cannot be done to something in this state.",
-    413: "The body is longer than 8 MiB.",
+    408: "The body did not come in time.",
+    413: "The body is too long: submissions may have 2 MiB, others 16 KiB.",
     415: "The body is not application/json.",
     422: "A value breaks a rule: the detail names both.",
     429: "This token submits faster than it may.",
@@ -91,6 +92,7 @@ def _bodies() -> dict[str, Any]:
     made: dict[str, Any] = found["$defs"]
     # The rules of the validators, which no annotation says.
     job = made["JobRequest"]["properties"]
+    next(kind for kind in job["name"]["anyOf"] if kind["type"] == "string")["pattern"] = LABEL
     job["command"]["items"]["pattern"] = _NO_NUL
     job["command"]["prefixItems"] = [{"type": "string", "minLength": 1, "maxLength": 131072, "pattern": _NO_NUL}]
     job["environment"]["propertyNames"] = {"pattern": r"^(?!DFRS_)[A-Za-z_][A-Za-z0-9_]*$"}

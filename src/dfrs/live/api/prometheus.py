@@ -17,6 +17,7 @@ class Meters:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self.submissions = self._counter("dfrs_submissions", "Requests that submitted jobs.")
+        self.refused = self._counter("dfrs_tokens_refused", "Requests with a token that was not good.")
         self.malformed = self._counter("dfrs_agent_messages_malformed", "Messages of agents that made no sense.")
         self.slow = self._counter("dfrs_agents_too_slow", "Agents cut off because they did not take their messages.")
         self.agents = Gauge("dfrs_agents_connected", "Agents connected now.", registry=self._registry)

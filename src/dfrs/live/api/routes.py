@@ -15,8 +15,10 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Req
 from pydantic import Field
 
 from dfrs.live.api import agents, prometheus
-from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, read, reply
+from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply
+from dfrs.live.api.bodies import SUBMISSION, read
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
+from dfrs.live.api.refused_tokens import RefusedTokens
 from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
 from dfrs.live.api.stream import EventStream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
@@ -104,7 +106,7 @@ api = APIRouter(prefix=PREFIX)
     tags=["jobs"],
     status_code=201,
     response_model=Submitted,
-    responses=problems(400, 413, 415, 429),
+    responses=problems(400, 408, 413, 415, 429),
     openapi_extra=body(
         JobRequest, {"command": ["./simulate", "--steps", "9"], "tasks": 4, "cpu_cores": 0.5, "memory_bytes": 1 << 29}
     ),
@@ -113,7 +115,7 @@ async def submit(request: Request, caller: User) -> Response:
     """Submit a job. The numbers come back when it is durable. Only an admin may name another `user`."""
     state = request.app.state
     state.pace.take(caller)
-    wanted = await read(request, JobRequest)
+    wanted = await read(request, JobRequest, SUBMISSION)
     user = wanted.user or caller.user
     if not caller.owns(user):
         raise HTTPException(403, f"user {user}: only an admin may submit for another")
@@ -336,7 +338,7 @@ async def tokens(caller: Admin) -> Response:
     tags=["tokens"],
     status_code=201,
     response_model=NewToken,
-    responses=problems(400, 413, 415),
+    responses=problems(400, 408, 413, 415),
     openapi_extra=body(TokenRequest, {"user": "alice", "role": "user", "days": 90}),
 )
 async def create_token(request: Request, caller: Admin) -> Response:
@@ -409,6 +411,7 @@ def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings
     app.state.settings = settings or ApiSettings()
     app.state.meters = prometheus.Meters()
     app.state.pace = Pace(app.state.settings.submissions_per_s)
+    app.state.refused = RefusedTokens(app.state.meters)
     app.state.stopping = asyncio.Event()
     app.router.routes.extend((*api.routes, *beside.routes, *agents.router.routes))
     add_page(app, page)

@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
+from dfrs.live.api.connections import proven
 from dfrs.live.protocol.ports import Identity, Service
 from dfrs.live.protocol.resources import Job, Role
 
@@ -72,7 +73,10 @@ class Allow(SecurityBase):
         secret = _bearer(connection)
         found = None if secret is None else identify(service, secret)
         if secret is None or found is None:
+            if secret is not None:
+                await connection.app.state.refused.count(connection)
             raise unauthorized(given=secret is not None)
+        proven(connection.scope)
         if found.role not in self.roles:
             raise HTTPException(403, f"role {found.role}: only {' or '.join(self.roles)} may do this")
         if connection.scope["query_string"]:

@@ -2,28 +2,38 @@
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
 
+from dfrs.live.api.connections import KEY, Connection, ConnectionLimits, Connections
+from dfrs.live.api.http_protocol import Frames, Http, Tls
 from dfrs.live.protocol.addresses import is_loopback
 from dfrs.live.protocol.ports import Service
 from dfrs.live.protocol.wire import MESSAGE_BYTES
 from dfrs.model.errors import DfrsError, InputError
 
+BACKLOG = 1024
+"""So many connections may wait in the kernel for room here."""
 GRACE_S = 2
 """So long may requests take that are under way when it stops."""
+HEAD_BYTES = 16 << 10
+"""The longest head of a request."""
+RETRY_S = 1.0
+"""After a failure to accept a connection, as for want of file descriptors."""
 _STUCK_MS = 60_000
 """A client that takes nothing for so long is cut off."""
+
+_log = structlog.get_logger("dfrs.api")
 
 
 class ServedController(Service, Protocol):
@@ -91,7 +101,7 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STUCK_MS)
         made.bind(place)
-        made.listen(1024)
+        made.listen(BACKLOG)
     except OSError as error:
         made.close()
         where = f"{address.host}:{address.port}"
@@ -111,21 +121,19 @@ def inherited(number: int) -> socket.socket:
     return found
 
 
-class _Frames(WebSocketsSansIOProtocol):
-    """Hands text on as bytes, so that text which is none is one message that makes no sense, and no more."""
-
-    def handle_text(self, event: Frame) -> None:
-        """As `handle_bytes`."""
-        self.handle_bytes(event)
-
-
 class _Server(uvicorn.Server):
-    """Uvicorn, which leaves signals to others and tells open streams when it ends."""
+    """Uvicorn, which leaves signals to others, accepts as `connections` allow and tells open streams when it ends."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: FastAPI, connections: Connections, ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self.servers = []
         self._app = app
+        self._connections = connections
         self._ready = ready
+        self._accepting: list[asyncio.Task[None]] = []
+        self._greeted: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -134,13 +142,64 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to serve, and say so."""
-        await super().startup(sockets)
+        for each in sockets or ():
+            each.setblocking(False)
+            self._accepting.append(asyncio.create_task(self._accept(each)))
+        self.started = True
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streams, then all else."""
+        for task in (*self._accepting, *self._greeted):
+            task.cancel()
+        await asyncio.gather(*self._accepting, *self._greeted, return_exceptions=True)
         self._app.state.stopping.set()
         await super().shutdown(sockets)
+
+    async def _accept(self, listening: socket.socket) -> None:
+        """Take in one after the other, as long as there is room."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._connections.room()
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                _log.error("cannot accept a connection", why=error.strerror)
+                await asyncio.sleep(RETRY_S)
+                continue
+            connection = Connection(self._connections)
+            self._connections.enter(connection)
+            task = asyncio.create_task(self._greet(accepted, connection))
+            connection.close = task.cancel
+            self._greeted.add(task)
+            task.add_done_callback(self._greeted.discard)
+
+    async def _greet(self, accepted: socket.socket, connection: Connection) -> None:
+        """Have it speak, after its handshake where there is TLS; close it where it does not come to that."""
+        limits, tls, loop = self._connections.limits, self.config.ssl, asyncio.get_running_loop()
+        http = Http(self.config, self.server_state, {KEY: connection}, limits)
+        transport: asyncio.BaseTransport | None = None
+        try:
+            if tls is None:
+                transport, _ = await loop.connect_accepted_socket(lambda: http, accepted)
+                return
+            shaken: asyncio.Future[None] = loop.create_future()
+            secure = Tls(loop, http, tls, shaken, limits)
+            transport, _ = await loop.connect_accepted_socket(lambda: secure, accepted)
+            await shaken
+        except OSError as error:
+            _log.debug("no connection came of it", why=str(error))
+            # Its frames refer to it: their memory would have to wait for the collector of cycles.
+            error.__traceback__ = None
+        finally:
+            if not connection.speaks:
+                connection.gone()
+                if isinstance(transport, asyncio.Transport):
+                    transport.abort()
+                else:
+                    accepted.close()
 
     async def stop_when(self, end: asyncio.Event) -> None:
         """Stop serving once `end` is set."""
@@ -158,6 +217,7 @@ async def serve(
     ready: Callable[[], None],
     end: asyncio.Event | None = None,
     also: tuple[socket.socket, ssl.SSLContext] | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> None:
     """Start the controller, serve it until SIGTERM, SIGINT or `end`, or until it cannot go on, and stop it.
 
@@ -175,7 +235,8 @@ async def serve(
         if not starting:
             ready()
 
-    servers = [_Server(_config(app, secrecy), app, one_ready) for _, secrecy in starting]
+    connections = Connections(_affordable(limits or ConnectionLimits()))
+    servers = [_Server(_config(app, secrecy), app, connections, one_ready) for _, secrecy in starting]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
@@ -204,11 +265,22 @@ async def _stopped(controller: ServedController, end: asyncio.Event) -> DfrsErro
     return problem
 
 
+def _affordable(limits: ConnectionLimits) -> ConnectionLimits:
+    """Let this process have as many files open as its hard limit says; strangers and idle clients get half of them."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if now == resource.RLIM_INFINITY:
+        return limits
+    return replace(limits, strangers=min(limits.strangers, now // 4), idle=min(limits.idle, now // 4))
+
+
 def _config(app: FastAPI, tls: ssl.SSLContext | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
-        ws=_Frames,
+        http=Http,
+        ws=Frames,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -216,7 +288,7 @@ def _config(app: FastAPI, tls: ssl.SSLContext | None) -> uvicorn.Config:
         server_header=False,
         ws_max_size=MESSAGE_BYTES,
         ws_per_message_deflate=False,
-        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=HEAD_BYTES,
         timeout_graceful_shutdown=GRACE_S,
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )

@@ -25,7 +25,7 @@ from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, Task
 from dfrs.live.controller.state import MOST_ENDED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId
-from dfrs.live.protocol.resources import Activity, Job, JobRequest, JobState, TimePoint, TokenInfo
+from dfrs.live.protocol.resources import STORED, Activity, Job, JobRequest, JobState, TimePoint, TokenInfo
 from dfrs.live.protocol.wire import Hello
 from dfrs.model.decisions import JOB, Policy
 from dfrs.model.errors import InputError
@@ -241,7 +241,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
     for row in stored.jobs:
         request = requests.get(row.request)
         if request is None:
-            request = requests[row.request] = JobRequest.model_validate_json(row.body)
+            request = requests[row.request] = JobRequest.model_validate_json(row.body, context=STORED)
         state.jobs[row.id] = JobRecord(
             row.id,
             row.request,

@@ -14,6 +14,7 @@ from dfrs.live.protocol.ports import Link
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
 from dfrs.live.protocol.wire import Desired, Hello, HostUse, Sample, StatusMessage
 from dfrs.model.nodes import Condition
+from dfrs.model.text import visible
 
 LATEST = 0.3
 """Weight of the newest report in what a host's CPUs do now."""
@@ -218,7 +219,7 @@ class JobRecord:
     @property
     def name(self) -> str:
         """As its user named it, or its program."""
-        return self.request.name or self.request.command[0].rpartition("/")[2][:128] or "job"
+        return self.request.name or visible(self.request.command[0].rpartition("/")[2])[:128] or "job"
 
     @property
     def promised(self) -> float:

@@ -8,12 +8,18 @@ from bisect import bisect_left
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+
+from dfrs.model.text import CONTROLS, has_controls
 
 MOST_ARRAY = 10_000
 """Jobs of one array."""
 
-Label = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
+STORED = "stored"
+"""Context of validation: the resource was accepted before, maybe by rules that said less."""
+LABEL = rf"^[^{CONTROLS}]{{1,128}}$"
+"""What a name must match; that of a stored request may have what earlier versions accepted."""
+Label = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -37,7 +43,7 @@ class Restart(StrEnum):
 class JobRequest(ApiModel):
     """A job to submit. Each of `tasks` identical tasks runs `command`."""
 
-    command: tuple[Annotated[str, Field(max_length=131072)], ...] = Field(min_length=1, max_length=4096)
+    command: tuple[Annotated[str, Field(max_length=131072)], ...] = Field(min_length=1, max_length=4096, fail_fast=True)
     name: Label | None = None
     user: User | None = None
     """Only an admin may submit for another."""
@@ -53,7 +59,7 @@ class JobRequest(ApiModel):
     """Running time after which it is ended."""
     start_at: float | None = Field(default=None, ge=0, le=1e11)
     """Wall clock: a dedicated job, to start then."""
-    after: tuple[Annotated[int, Field(ge=1, le=2**63 - 1)], ...] = Field(default=(), max_length=1000)
+    after: tuple[Annotated[int, Field(ge=1, le=2**63 - 1)], ...] = Field(default=(), max_length=1000, fail_fast=True)
     """Jobs that must have ended well first."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
@@ -63,6 +69,13 @@ class JobRequest(ApiModel):
     """Whether its MPI programs are profiled; the document is the stream `profile` of its output."""
     directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
     environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and info.context != STORED and has_controls(name):
+            raise ValueError("must have no character that controls a terminal or the direction of text")
+        return name
 
     @field_validator("command")
     @classmethod

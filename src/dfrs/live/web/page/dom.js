@@ -6,14 +6,25 @@ const rows = new WeakMap();
 /** The element of the page with this id. @param {string} id */
 export const $ = (id) => document.getElementById(id);
 
+// Ends of lines and tabs stay: HTML shows them as spaces, and the output of a program as they are.
+const UNSHOWN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
+/** A text with each character that is not seen, or changes the direction of others, as an escape. @param {string} words */
+export const visible = (words) => words.replace(UNSHOWN, (one) => {
+  const code = one.charCodeAt(0);
+  return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+});
+
+const shown = (child) => (typeof child === "string" ? visible(child) : child);
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name === "on") for (const [kind, act] of Object.entries(value)) node.addEventListener(kind, act);
     else if (name === "vars") vars(node, value);
-    else node.setAttribute(name, value === true ? "" : String(value));
+    else node.setAttribute(name, value === true ? "" : visible(String(value)));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined).map(shown));
   return node;
 }
 
@@ -35,13 +46,14 @@ export function vars(node, values) {
 
 /** Set the text of a node if it is another. */
 export function text(node, value) {
-  if (node.textContent !== value) node.textContent = value;
+  const words = visible(String(value ?? ""));
+  if (node.textContent !== words) node.textContent = words;
 }
 
 /** Set an attribute if it is another; null removes it. */
 export function attribute(node, name, value) {
   if (value === null || value === false) node.removeAttribute(name);
-  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+  else if (node.getAttribute(name) !== visible(String(value))) node.setAttribute(name, visible(String(value)));
 }
 
 /**

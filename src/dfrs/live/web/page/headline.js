@@ -1,6 +1,6 @@
 // The figures of the cluster: first the minimum yield beside the best possible, then what explains it.
 
-import { $, h, text, vars } from "./dom.js";
+import { $, h, text, vars, visible } from "./dom.js";
 import { count, duration, number, plural } from "./format.js";
 
 const LIVE_STATES = ["running", "starting"];
@@ -85,6 +85,6 @@ export function headline(store) {
       cluster.shadow === null ? "start with --shadow" : `of ${plural(cluster.decisions, "decision")} otherwise: ${cluster.shadow}`);
     text($("cluster-name"), cluster.name);
     text($("subtitle"), `dfrs ${cluster.version} · up ${duration(cluster.now - cluster.started_at)} · last decision took ${Math.round(cluster.decision_s * 1000)} ms`);
-    document.title = `${number(cluster.minimum_yield)} · ${cluster.name} · dfrs`;
+    document.title = `${number(cluster.minimum_yield)} · ${visible(cluster.name)} · dfrs`;
   });
 }
