@@ -265,12 +265,14 @@ def _protect(table: Any, own: Ints, capacity: Floats, share: Floats) -> None:
 
 
 @kernel
-def weigh(table: Any, capacity: Floats, least_even: float, catch_up: float, keep: float, total: float) -> None:
+def weigh(
+    table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
+) -> None:
     """Weights by the estimates, `total` on each node, into `table`.
 
-    All have the largest yield that is common to all nodes, and at least the part `least_even` of that of their own
-    node, as far as this is likely to be better than equal shares. A chosen task is offered all it may need, as far as
-    the others keep the share `keep` of what they would have.
+    All have the part `even` of the largest yield that is common to all nodes, and at least the part `least_even` of
+    that of their own node, as far as this is likely to be better than equal shares. A chosen task is offered all it may
+    need, as far as the others keep the share `keep` of what they would have.
     """
     share, fair = np.zeros(table.size), np.zeros(table.size)
     load = np.zeros(capacity.size)
@@ -283,7 +285,7 @@ def weigh(table: Any, capacity: Floats, least_even: float, catch_up: float, keep
     for n in range(capacity.size):
         own = np.flatnonzero(table["node"] == n)
         if own.size > 0:
-            least = max(common, least_even * capacity[n] / load[n])
+            least = max(even * common, least_even * capacity[n] / load[n])
             _offer(table, own, capacity[n], least, catch_up, share)
             likely_yields.fair_shares(table, own, capacity[n], UNSURE, 2.0 * RELATIVE, 2.0 * ABSOLUTE, fair)
     likely_yields.even_out(table, capacity, load > capacity, fair, share)

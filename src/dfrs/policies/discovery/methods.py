@@ -61,9 +61,10 @@ class Observe:
     probe_error: float = 0.1
     probe_likely: float = 0.5
     """A need is probed that can be offered with at least this probability."""
+    even: float = 0.9
+    """All tasks have this part of the largest yield common to all nodes ..."""
     least_even: float = 0.4
-    """All tasks have the largest yield common to all nodes, and at least this part of that of their own node; what is
-    left raises one after the other ..."""
+    """... and at least this part of that of their own node; what is left raises one after the other ..."""
     catch_up: float = 10.0
     """... in the order of exp(-catch_up * mean yield so far) / need, the largest first."""
     memory_s: float = 14_400.0
@@ -79,7 +80,7 @@ class Observe:
         observing.observe(now_s, new, usage, capacity, self.change_s, self.memory_s)
         self._probe(now_s, new, capacity)
         observing.remember(new, usage, self.memory_s)
-        observing.weigh(new, capacity, self.least_even, self.catch_up, self.probe_keep, WEIGHTS)
+        observing.weigh(new, capacity, self.even, self.least_even, self.catch_up, self.probe_keep, WEIGHTS)
         needs = self._tell(now_s, new)
         return Revision(
             table=new, weights=new["weight"].copy(), needs=needs, repack=bool(needs), next_step_s=now_s + self.step_s
