@@ -37,6 +37,7 @@ TRIALS_PER_S = 1.5e7
 """Trials of exact search a second, on the slow side; bounds its share of the time."""
 FEWEST_TRIALS = 100_000
 """Trials that exact search may have in any case: a few milliseconds."""
+THREAD_NAMES = "annealing"
 ODD = 0x9E3779B97F4A7C15
 """Of generators' words, which are never zero."""
 SMALL = 1e12
@@ -133,7 +134,7 @@ class Search:
             yield
             return
         # A thread that failed says so here, and not only at the next use of what it should have found.
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads, THREAD_NAMES) as pool:
             running = [pool.submit(work, (self._word + k * ODD) % 2**64 | 1) for k in range(1, threads + 1)]
             try:
                 yield
