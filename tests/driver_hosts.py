@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -144,11 +145,18 @@ def share(wanted, tolerance=0.05):
     return lambda first, second: abs(first - wanted * (first + second)) < tolerance * (first + second)
 
 
-@pytest.fixture
-def alone():
+@contextmanager
+def measuring():
     """Tests that measure CPU time wait for each other; each user's, since nobody may open the file of another."""
     with open(Path(tempfile.gettempdir()) / f"dfrs-test-cpu-{os.getuid()}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def alone():
+    """The test measures."""
+    with measuring():
         yield
 
 
@@ -171,6 +179,7 @@ __all__ = [
     "alone",
     "ended",
     "host",
+    "measuring",
     "state",
     "task",
     "until",

@@ -17,6 +17,8 @@ GROUPS = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpu", "cpuacct", "cpuset")
 PROGRAMS = ("libvirtd", "virsh", "qemu-system-x86_64", "unshare", "gcc")
 MEMORY_MIB = 8
+SLOW_S = 120.0
+"""So long the daemons, which start thirty guests at once on this machine, may take for an answer."""
 PERIOD_US = 100_000
 
 GUEST = r"""
@@ -210,7 +212,7 @@ class LibvirtHosts:
         enter = f'for t in {tasks}; do echo $$ > $t; done; exec unshare --mount --uts --cgroup sh -c "$0"'
         with (folder / "libvirtd.log").open("w") as log:
             self._daemons.append(subprocess.Popen(["sh", "-c", enter, script], stdout=log, stderr=log))
-        self.virsh[name] = Virsh(f"qemu+unix:///system?socket={folder / 'sockets' / 'libvirt-sock'}")
+        self.virsh[name] = Virsh(f"qemu+unix:///system?socket={folder / 'sockets' / 'libvirt-sock'}", SLOW_S)
 
     def _await(self, name: str) -> None:
         end = time.monotonic() + 60

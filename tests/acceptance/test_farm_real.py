@@ -20,6 +20,7 @@ from dfrs.model.hardware_files import read_hardware, read_profile
 from dfrs.profiling.build import profiler, toolchain
 from dfrs.profiling.calibrate import address_in, over_tcp
 from dfrs.profiling.predict import predict
+from tests.driver_hosts import measuring
 from tests.mpi_links import compiled, link, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "complete")
@@ -258,7 +259,7 @@ def two_links(place, environment):
     farm, program = place / "links.json", compiled("steps", place)
     real = {}
     for cluster, delay_s, rate in (("fast", 1e-3, "100mbit"), ("slow", 5e-3, "20mbit")):
-        with link(place, delay_s, rate) as made:
+        with measuring(), link(place, delay_s, rate) as made:
             names = (made.first, made.second)
             calibrated = run(
                 *DFRS,

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.driver_hosts import measuring
 from tests.libvirt_hosts import LibvirtHosts, why_not
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")]
@@ -27,7 +28,7 @@ def dfrs(hosts, *arguments):
 
 
 def test_a_plan_is_carried_out_and_gives_what_it_promises(tmp_path):
-    with LibvirtHosts(tmp_path, dict.fromkeys(("h1", "h2", "h3"), CORES)) as hosts:
+    with measuring(), LibvirtHosts(tmp_path, dict.fromkeys(("h1", "h2", "h3"), CORES)) as hosts:
         rows = "".join(f"{name},{CORES},512M\n" for name in hosts.cores)
         (tmp_path / "sizes.csv").write_text(f"name,cpu,memory\n{rows}")
         for k, name in enumerate(IDLE):

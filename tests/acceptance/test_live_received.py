@@ -15,6 +15,7 @@ import pytest
 from dfrs.live.client import Client, read_client_file
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.workloads.live_log import FILE
+from tests.driver_hosts import measuring
 from tests.live_processes import wait_until
 from tests.received_scene import DFRS, FOR, SLEEP, WORK, beside, cluster, dfrs, observe
 
@@ -31,6 +32,8 @@ def _nowhere_else(tmp_path, monkeypatch):
     for name in ("DFRS_SERVER", "DFRS_TOKEN_FILE", "DFRS_CA", "DFRS_STATE", "DFRS_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+    with measuring():
+        yield
 
 
 @pytest.fixture
@@ -117,7 +120,21 @@ def test_more_jobs_go_to_the_node_whose_cpu_no_other_program_uses(tmp_path):
         assert said.endswith("programs beside the cluster's use the rest")
         jobs.append(submit(client, FOR, 3600, 1.0))
         when(client, jobs[-1], {JobState.RUNNING})
-        wait_until(lambda: [client.job(job).nodes for job in jobs].count((free,)) == 2, "two on the free node")
+        # Unless other tests compute on its CPU all the time, too.
+        free_at_times = False
+
+        def two_on_the_free_node():
+            nonlocal free_at_times
+            now = {node.name: node.cpus if node.left_cores is None else node.left_cores for node in client.nodes()}
+            free_at_times |= now[free] > 1.5 * now[loaded]
+            return [client.job(job).nodes for job in jobs].count((free,)) == 2
+
+        try:
+            wait_until(two_on_the_free_node, "two on the free node")
+        except AssertionError:
+            if free_at_times:
+                raise
+            pytest.skip("the other CPU is not free either")
 
 
 def test_all_displays_of_an_instant_agree(pair):

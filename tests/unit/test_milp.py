@@ -249,6 +249,14 @@ def test_adapt_opt_names_what_is_wrong(changes, message):
         AdaptExact(**given)(small(0))
 
 
+def test_opt_starts_from_best_and_not_from_packings(monkeypatch):
+    """HiGHS, which has no time here, adds nothing."""
+    solve = YieldProgram.maximize
+    monkeypatch.setattr(YieldProgram, "maximize", lambda self, _: solve(self, 0.0))
+    instance = small(1, services=100, nodes=32, dims=4, slack=0.2)
+    assert Exact(time_limit_s=3.0)(instance).minimum_yield > best_packing(instance).minimum_yield + 0.01
+
+
 def test_at_the_time_limit_there_is_still_a_placement_and_a_bound(monkeypatch):
     instance = small(2, services=40, nodes=8, dims=6, slack=0.3)
     started = time.monotonic()
