@@ -1,12 +1,14 @@
 """A live cluster of real processes: `dfrs serve`, agents, jobs; killed, cut off and looked after by tests."""
 
 import contextlib
+import glob
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 
 import httpx
@@ -160,8 +162,9 @@ class LiveCluster:
 
     def groups(self):
         """Control groups of tasks that this cluster has: some hierarchies have them below their node's."""
-        found = (*GROUPS.glob(f"*/dfrs/{self.name}/*.*.*"), *GROUPS.glob(f"*/dfrs/{self.name}/*/*.*.*"))
-        return [path for path in found if path.is_dir()]
+        # Searched by `glob.glob`, which passes over what goes meanwhile; `Path.glob` fails then.
+        found = (glob.glob(f"{GROUPS}/*/dfrs/{self.name}/{below}*.*.*") for below in ("", "*/"))
+        return [Path(path) for path in chain(*found) if os.path.isdir(path)]
 
     def remove_groups(self):
         """Remove what agents left of their node's own groups; what goes by itself meanwhile is gone."""

@@ -1,6 +1,6 @@
 """A job for tests of faults: notes each of its starts and ends, and whether it ever runs twice at a time.
 
-Arguments: a directory, and the seconds to run.
+Arguments: a directory, and the seconds to run, at most: it ends once there is a file `end` in the directory.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ except BlockingIOError:
     note("twice")
 note("begin")
 end = time.monotonic() + seconds
-while time.monotonic() < end:
+while time.monotonic() < end and not (directory / "end").exists():
     time.sleep(0.02)
 print("done", name, flush=True)
 note("end")

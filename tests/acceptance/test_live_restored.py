@@ -65,7 +65,7 @@ def restored(cluster):
 @pytest.mark.parametrize("ended", [False, True], ids=["runs", "has ended"])
 def test_a_job_with_the_number_of_a_later_one_runs_its_own_command(tmp_path, ended):
     with LiveCluster(tmp_path) as cluster:
-        known = submit(cluster, "known", 25, restart="never")
+        known = submit(cluster, "known", FOREVER, restart="never")
         begun(cluster, "known", known)
         cluster.wait_for(known, "running")
         back_up(cluster)
@@ -95,6 +95,7 @@ def test_a_job_with_the_number_of_a_later_one_runs_its_own_command(tmp_path, end
         for verb, state in (("hold", "held"), ("release", "running")):
             cluster.client.post(f"/api/v1/jobs/{known}/{verb}").raise_for_status()
             cluster.wait_for(known, state)
+        (cluster.directory / "known" / "end").touch()
         assert cluster.wait_for(known, "done")["attempt"] == 0
         assert notes(cluster, "known", known) == {"begin": 1, "end": 1}
         wait_until(lambda: not cluster.leftovers(), "no process left")

@@ -19,6 +19,7 @@ from dfrs.placement.budget_bound import Departures
 from dfrs.placement.milp import AdaptExact
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.registry import Options
+from dfrs.placement.solver import LinearProgram
 from tests.naive.brute import best_placement
 from tests.rule_cases import random_instance
 from tests.strategies import instances
@@ -209,6 +210,27 @@ def test_a_placement_that_no_longer_fits_is_repaired_by_the_fewest_moves(seed):
     short = adapt(instance, present, rounds=10, moves=fewest - 1)
     assert short.status == Status.INFEASIBLE
     assert f"at least {fewest} tasks must move" in str(short.details["reason"])
+
+
+def test_where_rounds_count_no_program_is_cut_by_the_clock(monkeypatch):
+    limits, maximize = [], LinearProgram.maximize
+
+    def noted(program, time_limit_s=None, *args, **options):
+        limits.append((time_limit_s, options.get("nodes")))
+        return maximize(program, time_limit_s, *args, **options)
+
+    monkeypatch.setattr(LinearProgram, "maximize", noted)
+    rng = np.random.default_rng(5)
+    # Nodes full to the last bit, of sizes that no order of relief puts right in the fewest moves each time.
+    for _ in range(20):
+        memory = rng.choice([0.1, 0.2, 0.3, 0.4, 0.5], 24)
+        present = rng.integers(6, size=24)
+        need = np.column_stack([np.full(24, 0.2), memory * 6 / memory.sum()])
+        instance = Instance.from_arrays(np.ones((6, 2)), need, [False, True])
+        one, other = (adapt(instance, present, rounds=20, moves=24) for _ in range(2))
+        assert (one.status, one.minimum_yield) == (other.status, other.minimum_yield)
+    assert limits
+    assert all(time_limit_s is None and nodes for time_limit_s, nodes in limits)
 
 
 def two_by_two(**changes):

@@ -1,5 +1,6 @@
 """What an agent finds out about its host and is told on its command line; what it logs."""
 
+import glob
 import io
 import json
 import logging
@@ -7,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import structlog
@@ -174,10 +174,12 @@ def options(tmp_path):
 def groups_removed(tmp_path):
     """What agents of this test leave of their nodes' control groups."""
     yield
-    for mounted in Path("/sys/fs/cgroup").glob(f"**/dfrs/{cluster_name((tmp_path / 'root').resolve())}"):
-        for path in (*mounted.glob("*"), mounted):
-            if path.is_dir():
-                path.rmdir()
+    # `glob.glob` passes over groups that other tests remove meanwhile; `Path.glob` fails then.
+    name = cluster_name((tmp_path / "root").resolve())
+    for mounted in glob.glob(f"/sys/fs/cgroup/**/dfrs/{name}", recursive=True):
+        for path in (*glob.glob(f"{mounted}/*"), mounted):
+            if os.path.isdir(path):
+                os.rmdir(path)
 
 
 @pytest.mark.parametrize(

@@ -324,6 +324,14 @@ def knapsack(items=200, rows=60):
     return program
 
 
+def test_a_number_of_nodes_cuts_a_program_at_the_same_point_each_time():
+    one, other = (knapsack().maximize(nodes=3) for _ in range(2))
+    assert one.status == SolverStatus.TIME_LIMIT
+    assert one.known
+    assert (one.values == other.values).all()
+    assert 0.0 < one.objective < one.bound == other.bound
+
+
 def test_rows_in_bulk_are_rows_one_by_one():
     rng = np.random.default_rng(1)
     cost, rows, limit = rng.random(7), rng.random((4, 7)), rng.random(4) + 0.5

@@ -62,11 +62,13 @@ class Clock:
             return self.work >= self.rounds * ROUND_WORK
         return self.left_s <= 0
 
+    def affords(self, work: float) -> bool:
+        """Whether there is time left; where rounds count, for so many elementary steps."""
+        return not self.over and (self.rounds is None or self.work + work <= self.rounds * ROUND_WORK)
+
     @property
     def left_s(self) -> float:
-        """Seconds left; where rounds count, what they would take at a million steps a millisecond."""
-        if self.rounds is not None:
-            return max(0.0, self.rounds * ROUND_WORK - self.work) * 1e-9
+        """Seconds left, where they count."""
         return max(0.0, self.started_s + self.time_limit_s - (time.perf_counter() - compilation.spent_s))
 
 

@@ -26,6 +26,8 @@ from dfrs.placement.solver import LinearProgram, SolverStatus
 
 SMALL = 20_000
 """Tasks times nodes above which a failure that first fit does not survive is not tried exactly."""
+NODES = 100
+"""Of branch and bound for a failure, where answers have to repeat."""
 RESERVES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 """Of the reserve that equal domains would need, for a placement that survives where the first one does not."""
 MOST_FAILURES = 100_000
@@ -73,17 +75,20 @@ class Reserved:
 
 
 def check_headroom(
-    instance: Instance, place: Ints, headroom: Headroom | None = None, time_limit_s: float = 1.0
+    instance: Instance, place: Ints, headroom: Headroom | None = None, time_limit_s: float | None = 1.0
 ) -> list[Failure]:
     """Every failure of `headroom` (by default the instance's, or one node) of a placement (T,), in order of domains.
 
-    Domains without tasks are survived. `time_limit_s` is for each failure that needs an exact answer. Raises
-    InputError where a level does not exist or there are too many combinations.
+    Domains without tasks are survived. `time_limit_s` is for each failure that needs an exact answer; None bounds that
+    by work instead, so that answers repeat. Raises InputError where a level does not exist or there are too many
+    combinations.
     """
     return list(_failures(instance, place, _asked(instance, headroom), time_limit_s))
 
 
-def survives(instance: Instance, place: Ints, headroom: Headroom | None = None, time_limit_s: float = 1.0) -> bool:
+def survives(
+    instance: Instance, place: Ints, headroom: Headroom | None = None, time_limit_s: float | None = 1.0
+) -> bool:
     """Whether every failure is survived; stops at the first that is not."""
     return all(failure.survived for failure in _failures(instance, place, _asked(instance, headroom), time_limit_s))
 
@@ -95,7 +100,7 @@ def least_reserve(
     headroom: Headroom | None = None,
     width: float = 0.01,
     seed: int = 0,
-    time_limit_s: float = 1.0,
+    time_limit_s: float | None = 1.0,
 ) -> Reserved | None:
     """Bisect the reserve of rigid resources, to `width`, below which the allocator's placement no longer survives.
 
@@ -133,7 +138,9 @@ def least_reserve(
     return Reserved(reserve=high, outcome=found(instance, places[high]), tried=tried)
 
 
-def keep_headroom(instance: Instance, outcome: Outcome, allocator: Allocator, seed: int) -> Outcome:
+def keep_headroom(
+    instance: Instance, outcome: Outcome, allocator: Allocator, seed: int, time_limit_s: float | None = 1.0
+) -> Outcome:
     """`outcome`, or where its placement does not survive what the instance asks for, one of `allocator` that does.
 
     With growing reserves, RESERVES times the part of all domains that fails, as equal domains would need it; the first
@@ -142,14 +149,14 @@ def keep_headroom(instance: Instance, outcome: Outcome, allocator: Allocator, se
     if instance.rules is None or instance.rules.headroom is None or outcome.allocation is None:
         return outcome
     asked = instance.rules.headroom
-    if survives(instance, outcome.allocation.place, asked):
+    if survives(instance, outcome.allocation.place, asked, time_limit_s):
         return outcome
     names, _ = _scope(instance).domains(asked.level, "headroom.level")
     most = _most_reserve(instance, _rigid(instance))
     for times in RESERVES:
         reserve = min(times * asked.failures / len(names), most)
         place = _place_with(instance, allocator, reserve, seed)
-        if place is not None and survives(instance, place, asked):
+        if place is not None and survives(instance, place, asked, time_limit_s):
             details = {**outcome.details, "reserve": reserve}
             return found(instance, place, bound=outcome.bound, details=details)
     return outcome
@@ -194,7 +201,7 @@ def _most_reserve(instance: Instance, rigid: Bools) -> float:
     return float((1.0 - used[rigid]).min(initial=1.0)) if rigid.any() else 0.0
 
 
-def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s: float) -> Iterator[Failure]:
+def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s: float | None) -> Iterator[Failure]:
     names, domain = _scope(instance).domains(headroom.level, "headroom.level")
     busy = np.unique(domain[place])
     if comb(len(names), headroom.failures) > MOST_FAILURES:
@@ -219,7 +226,9 @@ def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s:
             yield _failure(instance, before, down, labels, time_limit_s)
 
 
-def _failure(instance: Instance, before: Builder, down: Bools, labels: tuple[str, ...], time_limit_s: float) -> Failure:
+def _failure(
+    instance: Instance, before: Builder, down: Bools, labels: tuple[str, ...], time_limit_s: float | None
+) -> Failure:
     victims = np.flatnonzero(down[before.place])
     after = before.rules._replace(allowed=before.rules.allowed & ~down)
     builder = before.fork(after)
@@ -255,9 +264,9 @@ def _first_fit(builder: Builder, victims: Ints) -> Ints:
 
 
 def _exact(
-    instance: Instance, rules: RuleArrays, victims: Ints, count: Ints, free: Floats, time_limit_s: float
+    instance: Instance, rules: RuleArrays, victims: Ints, count: Ints, free: Floats, time_limit_s: float | None
 ) -> Ints | None:
-    """Victims without room where as little as possible, in sum of relative sizes, is left; None where time is up."""
+    """Victims without room where as little as possible, in sum of relative sizes, is left; None where not found."""
     shape = (victims.size, len(instance.nodes))
     program = LinearProgram("tasks of failed nodes")
     size = instance.base[victims]
@@ -273,7 +282,7 @@ def _exact(
             room = np.maximum(free[:, d], 0.0)
             program.add_rows(start, index.ravel(), np.tile(size[who, d], shape[1]), upper=room)
     add_rules(program, e, rules, tasks=victims, count=count, fewest=False)
-    solution = program.maximize(time_limit_s)
+    solution = program.maximize(time_limit_s, nodes=NODES if time_limit_s is None else None)
     if solution.status == SolverStatus.INFEASIBLE:
         # Guests that stay have lost a host that cannot come back: all victims count as left.
         return victims

@@ -383,7 +383,9 @@ def _surviving(entry: Algorithm) -> Callable[[Options], Allocator]:
             if instance.rules is None or instance.rules.headroom is None:
                 return whole(instance, rng)
             seed = int(rng.integers(2**62))
-            return keep_headroom(instance, first(instance, rng), again, seed)
+            # Where rounds count, so does nothing that depends on the clock.
+            limit_s = 1.0 if options.rounds is None else None
+            return keep_headroom(instance, first(instance, rng), again, seed, limit_s)
 
         return surviving
 

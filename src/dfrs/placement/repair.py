@@ -25,6 +25,10 @@ ENTRIES = 40_000
 """The program is tried up to so many columns: about a second of HiGHS."""
 SHARE = 0.5
 """Of the time that is left, what the program may take."""
+NODES = 20
+"""Of branch and bound, instead of that where rounds count: seconds would depend on what else the machine does."""
+COLUMN_WORK = 10_000
+"""Elementary steps that a column of the program counts as, where rounds count."""
 
 
 def repair(search: AdaptSearch, departures: Departures) -> None:
@@ -40,8 +44,9 @@ def repair(search: AdaptSearch, departures: Departures) -> None:
         if search.place is not None and search.moved(search.place) <= least:
             break
     search.tilt(0.0)
-    small = search.present.size * len(search.instance.nodes) <= ENTRIES and search.rules.level.size == 0
-    if small and not search.clock.over and (search.place is None or search.moved(search.place) > least):
+    entries = search.present.size * len(search.instance.nodes)
+    small = entries <= ENTRIES and search.rules.level.size == 0 and search.clock.affords(entries * COLUMN_WORK)
+    if small and (search.place is None or search.moved(search.place) > least):
         _exactly(search, departures)
     if search.place is not None:
         search.repaired = search.moved(search.place)
@@ -71,7 +76,11 @@ def _exactly(search: AdaptSearch, departures: Departures) -> None:
         tasks = np.concatenate((moved, new))
         values[columns[tasks, search.place[tasks]]] = 1.0
         program.start_from(values)
-    solution = program.maximize(search.clock.left_s * SHARE)
+    if search.clock.rounds is None:
+        solution = program.maximize(search.clock.left_s * SHARE)
+    else:
+        search.clock.spend(search.present.size * len(search.instance.nodes) * COLUMN_WORK)
+        solution = program.maximize(nodes=NODES)
     if solution.known:
         come = solution.values[columns.clip(0)] * (columns >= 0) > 0.5
         place = np.where(come.any(axis=1), come.argmax(axis=1), search.present)

@@ -24,6 +24,7 @@ FEASIBILITY = 1e-7
 
 _DUAL, _PRIMAL = 1, 4
 _POLL_S = 0.1
+_ALL_NODES = 2**31 - 1
 
 
 class SolverStatus(StrEnum):
@@ -32,7 +33,7 @@ class SolverStatus(StrEnum):
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
     TIME_LIMIT = "time_limit"
-    """With values where a feasible point was known by then."""
+    """Of time, or of nodes; with values where a feasible point was known by then."""
 
 
 class SolverError(DfrsError):
@@ -143,9 +144,12 @@ class LinearProgram:
         """Drop the present basis: the next solve starts with presolve, which pays where much is fixed by now."""
         self._flush().clearSolver()
 
-    def maximize(self, time_limit_s: float | None = None, method: Method = "dual") -> Solution:
-        """Solve, for at most `time_limit_s` seconds of wall clock.
+    def maximize(
+        self, time_limit_s: float | None = None, method: Method = "dual", nodes: int | None = None
+    ) -> Solution:
+        """Solve, for at most `time_limit_s` seconds of wall clock, or `nodes` nodes of branch and bound.
 
+        Seconds depend on what else the machine does; with `nodes` the same program always gives the same solution.
         `method` is the simplex by default, whose solution is a vertex; "primal" is the primal simplex, as in
         GLPK; "interior" the interior point method without crossover, whose solution is not a vertex. Raises
         SolverError where HiGHS ends without an answer. Ctrl-C stops HiGHS and is raised as usual; the program is
@@ -158,6 +162,7 @@ class LinearProgram:
             # For linear programs the clock of HiGHS runs on from solve to solve.
             time_limit_s += highs.getRunTime()
         highs.setOptionValue("time_limit", np.inf if time_limit_s is None else time_limit_s)
+        highs.setOptionValue("mip_max_nodes", _ALL_NODES if nodes is None else nodes)
         highs.setOptionValue("simplex_strategy", _PRIMAL if method == "primal" else _DUAL)
         _run(highs, self._stop)
         solution = self._read(highs)
@@ -229,9 +234,9 @@ class LinearProgram:
         kinds = highspy.HighsModelStatus
         if status in (kinds.kInfeasible, kinds.kUnboundedOrInfeasible):
             return Solution(values=np.zeros(0), objective=-np.inf, bound=-np.inf, status=SolverStatus.INFEASIBLE)
-        if status not in (kinds.kOptimal, kinds.kTimeLimit):
+        if status not in (kinds.kOptimal, kinds.kTimeLimit, kinds.kSolutionLimit):
             return None
-        timed_out = status == kinds.kTimeLimit
+        timed_out = status != kinds.kOptimal
         # A linear program cut short is between vertices: its values need not be feasible.
         known = not timed_out or (
             self._integer and info.primal_solution_status == int(highspy.SolutionStatus.kSolutionStatusFeasible)
