@@ -11,6 +11,8 @@ from dfrs.placement.bounds import upper_bound
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.registry import Options
 from dfrs.placement.set_bound import STEP, WIDTH, SetPacking
+from dfrs.placement.set_diving import dive
+from dfrs.placement.set_relaxation import Deadline, Relaxation
 from tests import strategies
 from tests.cases import Seeded, make_instance, random_instance
 from tests.checks import outcome_or_none
@@ -92,7 +94,7 @@ def check_tiny(instance):
     for target in (0.0, 0.5 * bound, bound - 0.01):
         if target < 0:
             continue
-        place, impossible = packing.place_at(target, 1.0)
+        place, impossible = packing.place_at(target, Deadline())
         if impossible:
             assert highest is None or highest < target
         if place is not None:
@@ -143,18 +145,18 @@ def full_bins(seed, bins, dims):
 @pytest.mark.parametrize("seed", range(3))
 def test_bins_that_must_be_full_are_filled(seed, dims):
     instance = full_bins(seed, 20, dims)
-    place, impossible = SetPacking(instance=instance, bound=1.0).place_full(30.0)
+    place, impossible = SetPacking(instance=instance, bound=1.0).place_full(Deadline())
     assert not impossible
     assert placement_yield(instance, place) >= 0.0
 
 
 def test_that_nothing_fills_the_bins_is_a_proof():
     instance = make_instance([[0.6], [0.6], [0.5], [0.3]], capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
-    assert SetPacking(instance=instance, bound=1.0).place_full(10.0) == (None, True)
+    assert SetPacking(instance=instance, bound=1.0).place_full(Deadline()) == (None, True)
     roomy = make_instance([[0.6], [0.6], [0.5]], capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
-    assert SetPacking(instance=roomy, bound=1.0).place_full(10.0) == (None, False)
+    assert SetPacking(instance=roomy, bound=1.0).place_full(Deadline()) == (None, False)
     over = make_instance([[0.9], [0.9], [0.9]], capacity=np.ones((2, 1)), kinds=[Kind.RIGID])
-    assert SetPacking(instance=over, bound=1.0).place_full(10.0) == (None, True)
+    assert SetPacking(instance=over, bound=1.0).place_full(Deadline()) == (None, True)
 
 
 @given(strategies.instances)
@@ -162,7 +164,7 @@ def test_that_nothing_fills_the_bins_is_a_proof():
 def test_full_nodes_agree_with_all_placements(instance):
     if len(instance.nodes) ** len(instance.need) > 3_000:
         return
-    place, impossible = SetPacking(instance=instance, bound=1.0).place_full(10.0)
+    place, impossible = SetPacking(instance=instance, bound=1.0).place_full(Deadline())
     exists = brute.best_placement(instance) is not None
     assert not (impossible and exists)
     if place is not None:
@@ -173,3 +175,81 @@ def test_best_packs_what_fills_all_bins():
     instance = full_bins(0, 60, 3)
     outcome = allocate(instance, "BEST", options=Options(time_limit_s=10.0), second_phase="none")
     assert outcome.minimum_yield is not None
+
+
+def relaxed(instance, target, nodes=None):
+    packing = SetPacking(instance=instance, bound=1.0)
+    relaxation = Relaxation(packing.size(target), packing.capacity, packing.nodes, packing.fitting(target))
+    if nodes is not None:
+        rest = np.arange(len(instance.need)) % 3 > 0
+        relaxation.restrict(rest, nodes)
+        return relaxation, rest, relaxation.solve(Deadline())
+    return relaxation, np.ones(len(instance.need), dtype=bool), relaxation.solve(Deadline())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fractions_cover_what_is_left_and_use_no_more_nodes_than_there_are(seed):
+    instance = generate_services(nodes=8, services=24, resources=2, slack=0.4, seed=seed)
+    target = 0.6 * upper_bound(instance)
+    for nodes in (None, np.array([6])):
+        relaxation, rest, covered = relaxed(instance, target, nodes)
+        if covered is None or not covered:
+            continue
+        assert (relaxation.fractions >= -1e-9).all()
+        assert relaxation.fractions.sum() <= relaxation.nodes.sum() + 1e-6
+        times = np.zeros(len(instance.need))
+        for fraction, (kind, members) in zip(relaxation.fractions, relaxation.sets, strict=True):
+            times[members] += fraction
+            size = (instance.base + target * instance.slope)[members].sum(axis=0)
+            assert (size <= instance.capacity[kind] + 1e-7).all()
+        assert (times[rest] >= 1.0 - 1e-6).all()
+
+
+def test_what_the_relaxation_of_a_part_has_no_room_for_is_proven():
+    instance = make_instance([[0.6, 0.1]] * 4, capacity=[[1.0, 1.0]] * 4)
+    packing = SetPacking(instance=instance, bound=1.0)
+    relaxation = Relaxation(packing.size(0.0), packing.capacity, packing.nodes, packing.fitting(0.0))
+    assert relaxation.solve(Deadline())
+    rest = np.array([True, True, True, False])
+    relaxation.restrict(rest, np.array([3]))
+    assert relaxation.solve(Deadline())
+    relaxation.restrict(rest, np.array([2]))
+    assert relaxation.solve(Deadline()) is False
+    relaxation.restrict(np.ones(4, dtype=bool), np.array([4]))
+    assert relaxation.solve(Deadline())
+
+
+@settings(max_examples=60, deadline=None)
+@given(strategies.instances)
+def test_a_dive_finds_placements_only_where_there_are_some(instance):
+    if len(instance.nodes) ** len(instance.need) > 3_000 or outcome_or_none(upper_bound, instance) is None:
+        return
+    highest = brute.best_placement(instance)
+    packing = SetPacking(instance=instance, bound=1.0)
+    for target in (0.0, 0.5 * (highest or 0.5)):
+        place = dive(packing, target, np.random.default_rng(0), Deadline().part(1.0, 0.3))
+        if place is not None:
+            assert placement_yield(instance, place) >= target - 1e-6
+            assert highest is not None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dive_comes_near_the_bound(seed):
+    instance = generate_services(nodes=12, services=40, resources=4, slack=0.3, seed=seed)
+    bound = SetPacking(instance=instance, bound=upper_bound(instance)).tighten(0.0)
+    packing = SetPacking(instance=instance, bound=1.0)
+    place = dive(packing, 0.97 * bound, np.random.default_rng(seed), Deadline().part(1.0, 60.0))
+    assert place is not None
+    assert placement_yield(instance, place) >= 0.97 * bound - 1e-6
+
+
+def test_best_places_what_fills_some_resources_of_all_nodes_beside_what_does_not():
+    full = full_bins(1, 24, 3)
+    others = np.random.default_rng(0).uniform(0.02, 0.1, 150)
+    need = np.zeros((72 + 150, 4))
+    need[:72, :3] = full.need
+    need[72:, 3] = others
+    instance = make_instance(need, capacity=np.ones((24, 4)), kinds=[Kind.RIGID] * 4)
+    outcome = allocate(instance, "BEST", options=Options(time_limit_s=20.0), second_phase="none")
+    assert outcome.minimum_yield is not None
+    assert outcome.details["winner"] == "sets of tasks"

@@ -23,6 +23,8 @@ from dfrs.placement.improve import WARM, Effort, Search, warm
 from dfrs.placement.outcome import found, tightest
 from dfrs.placement.packing import VECTOR_PACKINGS
 from dfrs.placement.set_bound import LONGEST_S, MOST_FAILURES, SetPacking
+from dfrs.placement.set_diving import dive
+from dfrs.placement.set_relaxation import Deadline
 from dfrs.placement.tight import completed, tight_part
 
 _FIRST = ("VP_CPSUM", "VP_FFSUM", "VP_PPMAX", "VP_BFSUM")
@@ -35,6 +37,8 @@ SETS_SHARE = 0.75
 """Of the time left: for sets of tasks, where nodes hold at most SETS_PER_NODE on the average, of SETS_TASKS in all, and
 where there are SETS_FROM_S seconds for all of BEST."""
 SETS_PER_NODE, SETS_TASKS, SETS_FROM_S = 4.2, 600, 2.0
+DIVE_SHARE = 0.7
+"""Of the time for a first placement: for tight resources alone by sets of tasks, where nodes hold few of those."""
 TIGHT_SHARE = 0.5
 """Of the time for a first placement: for tight resources alone."""
 TIGHT_HEAT = (0.006, 1e-3)
@@ -84,7 +88,7 @@ def run_stages(search: Search, rng: np.random.Generator) -> None:
     """What comes after the members."""
     if not search.done:
         search.exact(0.0)
-    few = few_tasks_per_node(search)
+    few = few_tasks_per_node(search.instance, search.effort)
     if not search.done and search.place is None:
         search_first(search, rng, rescue_share(search, few))
     if not search.done and (search.small or few) and search.place is not None:
@@ -92,7 +96,7 @@ def run_stages(search: Search, rng: np.random.Generator) -> None:
     if not search.done:
         search.exact()
     if not search.done and few:
-        pack_sets(search)
+        pack_sets(search, rng)
     if not search.done and search.place is None:
         search_first(search, rng, 1.0)
     if not search.done and search.place is not None:
@@ -106,11 +110,23 @@ def search_first(search: Search, rng: np.random.Generator, share: float) -> None
     """
     word = int(rng.integers(2**62)) | 1
     part = None if search.ruled else tight_part(search.instance)
-    if part is not None:
+    if part is not None and few_tasks_per_node(part[0], search.effort):
+        dive_part(search, *part, DIVE_SHARE * share, word)
+    if part is not None and search.place is None:
         anneal_part(search, *part, TIGHT_SHARE * share, word)
         share *= (1.0 - TIGHT_SHARE) / (1.0 - TIGHT_SHARE * share)
     if search.place is None:
         search.anneal(some_start(search, rng), share, WARM, until_found=True)
+
+
+def dive_part(search: Search, part: Instance, tasks: Ints, share: float, word: int) -> None:
+    """Place `part`, which consists of some `tasks`, by sets of tasks, and then the others, within that much time."""
+    deadline = Deadline(at_s=time.perf_counter() + share * search.effort.left_s())
+    sets = SetPacking(instance=part, bound=1.0, deadline=deadline)
+    inner = dive(sets, 0.0, np.random.default_rng(word), deadline)
+    place = None if inner is None else completed(search.instance, tasks, inner)
+    if place is not None:
+        search.offer(place, "sets of tasks")
 
 
 def anneal_part(search: Search, part: Instance, tasks: Ints, share: float, word: int) -> None:
@@ -156,44 +172,49 @@ def some_start(search: Search, rng: np.random.Generator) -> Ints:
     return np.where(place < 0, rng.integers(len(instance.nodes), size=len(place)), place)
 
 
-def few_tasks_per_node(search: Search) -> bool:
+def few_tasks_per_node(instance: Instance, effort: Effort) -> bool:
     """Whether sets of tasks are worth a try. Not in rounds: how far HiGHS comes depends on the clock."""
-    tasks, nodes, effort = len(search.instance.need), len(search.instance.nodes), search.effort
+    tasks, nodes = len(instance.need), len(instance.nodes)
     return (
         effort.rounds is None and effort.time_limit_s >= SETS_FROM_S and tasks <= min(SETS_PER_NODE * nodes, SETS_TASKS)
     )
 
 
-def pack_sets(search: Search) -> None:
+def pack_sets(search: Search, rng: np.random.Generator) -> None:
     """Where nodes hold few tasks and there is time: a tighter bound, and placements near it, out of sets of tasks."""
-    sets = SetPacking(
-        instance=search.instance,
-        bound=search.upper,
-        deadline_s=time.perf_counter() + SETS_SHARE * search.effort.left_s(),
-    )
+    deadline = Deadline(at_s=time.perf_counter() + SETS_SHARE * search.effort.left_s())
+    sets = SetPacking(instance=search.instance, bound=search.upper, deadline=deadline)
     if search.place is not None:
         sets.offer(search.place)
     elif not search.ruled:
-        place, impossible = sets.place_full(sets.deadline_s - time.perf_counter())
+        place, impossible = sets.place_full(deadline)
         if impossible:
             search.lower_bound_to(-1.0)
             return
         if place is not None:
             search.offer(place, "sets of tasks")
-    search.lower_bound_to(sets.tighten(search.value))
     share, failures = 0.5, 0
-    # Which node of its kind a set gets, the program does not say: rules would.
-    while not (sets.over or search.done or search.ruled) and failures < MOST_FAILURES:
+    # Which node of its kind a set gets, the relaxation does not say: rules would.
+    while not (deadline.over or search.done or search.ruled) and failures < MOST_FAILURES:
         low = max(search.value, 0.0)
-        target = low + share * (search.upper - low)
-        place, impossible = sets.place_at(target, min(LONGEST_S, 0.5 * (sets.deadline_s - time.perf_counter())))
-        if impossible:
-            search.lower_bound_to(target)
-        elif place is None or not search.offer(place, "sets of tasks"):
-            failures, share = failures + 1, 0.5 * share
+        target = 0.0 if search.place is None else low + share * (search.upper - low)
+        if sets.disprove(target, low):
+            search.lower_bound_to(sets.bound)
             continue
-        share, failures = 0.5, 0
-    search.lower_bound_to(search.upper)
+        place = place_sets(sets, target, rng, deadline)
+        if place is not None and search.offer(place, "sets of tasks"):
+            share, failures = 0.5, 0
+        else:
+            share, failures = 0.5 * share, failures + 1
+    search.lower_bound_to(sets.tighten(search.value))
+
+
+def place_sets(sets: SetPacking, target: float, rng: np.random.Generator, deadline: Deadline) -> Ints | None:
+    """A placement (T,) at yield `target`, by diving, and where that fails by a program, each in half the time left."""
+    place = dive(sets, target, rng, deadline.part(0.5, LONGEST_S))
+    if place is None and not deadline.over:
+        place, _ = sets.place_at(target, deadline.part(0.5, LONGEST_S))
+    return place
 
 
 def run_members(search: Search, rng: np.random.Generator) -> list[str]:

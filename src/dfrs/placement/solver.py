@@ -49,6 +49,8 @@ class Solution:
 
     values: Floats
     """(C,) value of each column; empty where no feasible point is known."""
+    duals: Floats
+    """(R,) by how much the objective grows with each row's limit; of linear programs solved to the end, else empty."""
     objective: float
     """Of `values`; minus infinity without them."""
     bound: float
@@ -134,6 +136,11 @@ class LinearProgram:
         """Change the bounds of the columns `index` (K,); the next solve starts from the present basis."""
         highs = self._flush()
         highs.changeColsBounds(index.size, index.astype(np.int32), lower, upper)
+
+    def set_costs(self, index: Ints, cost: Floats) -> None:
+        """Change the objective of the columns `index` (K,); the next solve starts from the present basis."""
+        highs = self._flush()
+        highs.changeColsCost(index.size, index.astype(np.int32), cost)
 
     def start_from(self, values: Floats) -> None:
         """Give a mixed-integer program a feasible point (C,) to start from; ignored where it is not feasible."""
@@ -233,7 +240,10 @@ class LinearProgram:
         status, info = highs.getModelStatus(), highs.getInfo()
         kinds = highspy.HighsModelStatus
         if status in (kinds.kInfeasible, kinds.kUnboundedOrInfeasible):
-            return Solution(values=np.zeros(0), objective=-np.inf, bound=-np.inf, status=SolverStatus.INFEASIBLE)
+            nothing = np.zeros(0)
+            return Solution(
+                values=nothing, duals=nothing, objective=-np.inf, bound=-np.inf, status=SolverStatus.INFEASIBLE
+            )
         if status not in (kinds.kOptimal, kinds.kTimeLimit, kinds.kSolutionLimit):
             return None
         timed_out = status != kinds.kOptimal
@@ -247,8 +257,10 @@ class LinearProgram:
             bound = float(info.mip_dual_bound)
         elif timed_out:
             bound = np.inf
+        found = highs.getSolution()
         return Solution(
-            values=np.array(highs.getSolution().col_value) if known else np.zeros(0),
+            values=np.array(found.col_value) if known else np.zeros(0),
+            duals=np.zeros(0) if self._integer or timed_out else np.array(found.row_dual),
             objective=objective,
             bound=bound,
             status=SolverStatus.TIME_LIMIT if timed_out else SolverStatus.OPTIMAL,
