@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from dfrs.model.errors import DfrsError, ReplacedError
 from dfrs.policies.names import find_policy
 from dfrs.testing import InMemoryHosts, VirtualDisk, VirtualExecutor, abandon, end_now, make_controller, until
 from dfrs.testing.cluster import DEFAULT_POLICY
+from dfrs.testing.in_memory import AgentNode, InMemoryNode
+from dfrs.testing.in_memory.agent_node import agents_on
 from tests.storms.acts import NODES, acts_of, faults_of
 from tests.storms.ledger import Ledger, Submission
 from tests.storms.log import read_log
@@ -27,6 +29,8 @@ BEGIN_S = 1e6
 QUIET_S = 3.0
 """For so long nothing must happen when all is over."""
 LOST_S, FENCE_S = 20.0, 8.0
+PACE = 0.25
+"""Agents have so many seconds of the loop for each of the cluster's clock."""
 
 
 class Hosts(InMemoryHosts):
@@ -64,6 +68,7 @@ class Storm:
         self.path, self.loop = path, loop
         self.faults = faults_of(seed) if faults is None else faults
         self.acts = acts_of(seed, self.faults) if acts is None else acts
+        self.has_agents = "agents" in self.faults
         self.done = 0
         self.random = random.Random(f"storm {seed}")
         self.ledger = Ledger(may_refuse="disk" in self.faults, may_fail="sick" in self.faults)
@@ -86,22 +91,40 @@ class Storm:
         self.hosts.forks = "forks" in faults
         for k in range(NODES):
             images = IMAGES if "images" in faults else None
-            node = self.hosts.node(f"n{k}", host=f"h{k // 2}", pause_frees_memory=seed % 2 == 0, images=images)
+            node = self.hosts.node(
+                f"n{k}",
+                host=f"h{k // 2}",
+                kind=AgentNode if self.has_agents else InMemoryNode,
+                pause_frees_memory=seed % 2 == 0,
+                images=images,
+            )
             node.full = 0.3 if seed % 10 == 2 else 0.0
             node.rigid = 0.3 if seed % 10 in {4, 5} else 0.0
-            node.fence_s = FENCE_S if "away" in faults else None
+            node.fence_s = FENCE_S * (PACE if self.has_agents else 1.0) if "away" in faults else None
 
     def look(self):
         """After each step of the loop: what users were told is so."""
         assert not self.hosts.broken, self.hosts.broken
         controller = self.controller
         if controller is not None and controller._running is not None and not self._down.is_set():
+            if not all(self._boot_is_known(controller, node) for node in self.hosts.nodes.values()):
+                self.ledger.excuse()
             self.ledger.look(controller)
+
+    @staticmethod
+    def _boot_is_known(controller, node):
+        """Whether it is recorded that it was rebooted: before that, what it may have been told counts as lost by it."""
+        number = controller.state.numbers.get(node.name)
+        if number is None or number in controller.engine.arrivals._hellos:
+            return False
+        return controller.state.nodes[number].hello.boot == f"boot {node.boots}"
 
     # The controller.
 
     def _make(self):
         settings = {"start_s": 0.5 if "sick" in self.faults else 60.0}
+        if self.has_agents:
+            settings |= {"report_s": 0.25, "start_s": 4.0 if "sick" in self.faults else 60.0}
         if "away" in self.faults:
             settings |= {"lost_s": LOST_S, "silent_s": 5.0}
         return make_controller(
@@ -242,7 +265,7 @@ class Storm:
     async def pass_time(self, seconds):
         """Time passes for all."""
         self.hosts.tick(seconds)
-        await asyncio.sleep(0.003)
+        await asyncio.sleep(PACE * seconds if self.has_agents else 0.003)
 
     async def _kill(self, act):
         self.loop.after_steps(act["steps"], self.crash)
@@ -309,8 +332,11 @@ class Storm:
             await made.start()
         except DfrsError:
             assert self.ledger.may_refuse
+            # It may have taken over all the same.
             await self._leave(made)
-            self.controller = old
+            await self._leave(old)
+            self.disk.full = False
+            await self.start()
             return
         self.replaced.append(old)
         self.controller = made
@@ -327,6 +353,9 @@ class Storm:
         assert isinstance(old.engine.problem, ReplacedError)
         await old.stop()
         self.hosts.attach_all(made)
+
+    async def _agent_killed(self, act):
+        self._node(act).kill_agent()
 
     async def _unable(self, act):
         self._node(act).unable = act["why"]
@@ -406,12 +435,15 @@ class Storm:
 
     async def story(self):
         """All of it. It fails at the first step at which anything is as it must never be."""
-        with self.disk:
+        agents = agents_on(self.loop, self.hosts.stamp) if self.has_agents else nullcontext()
+        with self.disk, agents:
             await self.start()
             await until(lambda: len(self.controller.nodes()) == len(self.hosts.nodes))
             while self.done < len(self.acts):
                 await self.act()
             await self.calm()
+            for node in self.hosts.nodes.values() if self.has_agents else ():
+                node.kill_agent()
             controller = self.controller
             assert controller.state.mismatches == 0
             assert controller.state.refused == 0

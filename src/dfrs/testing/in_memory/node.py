@@ -275,6 +275,13 @@ class InMemoryNode:
             return
         self.clock_s += seconds
         self._miss_controller(seconds)
+        self.run_programs(seconds)
+        if self.attachment is not None:
+            self.settle()
+            self.report()
+
+    def run_programs(self, seconds: float) -> None:
+        """What runs gets on, and ends when it is done."""
         for task in self.tasks.values():
             if task.state is TaskState.RUNNING:
                 task.cpu_s += (self.uses if self.outside is None or task.gets is None else task.gets) * seconds
@@ -284,9 +291,6 @@ class InMemoryNode:
                     self.driver.exit(
                         task, Exit(kind=ExitKind.CODE, code=0, time_s=self.hosts.stamp(), cpu_s=task.cpu_s)
                     )
-        if self.attachment is not None:
-            self.settle()
-            self.report()
 
     def _miss_controller(self, seconds: float) -> None:
         """Notice that it is away: give up a connection that is cut one way, and in the end the tasks."""
