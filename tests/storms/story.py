@@ -13,6 +13,7 @@ from dfrs.engine.core import Core
 from dfrs.live.controller.backups import back_up, restore
 from dfrs.live.drivers.base import ImageFormat, TaskState
 from dfrs.live.protocol.resources import JobRequest, JobState
+from dfrs.model.nodes import Condition
 from dfrs.model.errors import DfrsError, ReplacedError
 from dfrs.policies.names import find_policy
 from dfrs.testing import InMemoryHosts, VirtualDisk, VirtualExecutor, abandon, end_now, make_controller, until
@@ -107,7 +108,8 @@ class Storm:
         assert not self.hosts.broken, self.hosts.broken
         controller = self.controller
         if controller is not None and controller._running is not None and not self._down.is_set():
-            if not all(self._boot_is_known(controller, node) for node in self.hosts.nodes.values()):
+            known = all(self._boot_is_known(controller, node) for node in self.hosts.nodes.values())
+            if not known or any(node.condition is Condition.DOWN for node in controller.state.nodes):
                 self.ledger.excuse()
             self.ledger.look(controller)
 
