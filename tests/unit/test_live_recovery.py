@@ -330,6 +330,41 @@ def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path, 
     run(story())
 
 
+@pytest.mark.parametrize("restart", ["never", "on-node-loss"])
+def test_an_attempt_that_a_lost_node_may_have_started_is_not_started_again(tmp_path, monkeypatch, restart):
+    """Also where it was paused when its node was lost, and the controller was killed before it heard of its start."""
+
+    async def story():
+        world, nodes, controller = await cluster(tmp_path, "n1", "n2", lost_s=20.0)
+        first = {node: partial(node.send) for node in nodes}
+        for node in nodes:
+            monkeypatch.setattr(node, "send", lambda message: None)
+        (job,) = await controller.submit(request(cpu_cores=1.0, restart=restart), "ann", "ann")
+        await until(lambda: world.starts)
+        ran_on = world.nodes[next(iter(world.starts.values()))]
+        await controller.hold(job, "ann")
+        await until(lambda: not controller.state.jobs[job].placed)
+        await abandon(controller)
+        ran_on.die()
+        for node in nodes:
+            monkeypatch.setattr(node, "send", first[node])
+        again = await begin(tmp_path, world, lost_s=20.0)
+        for _ in range(25):
+            world.tick(1.0)
+            await asyncio.sleep(0.01)
+        await until(lambda: any(node.state == "lost" for node in again.nodes()))
+        if restart == "never":
+            await until(lambda: again.job(job).state is JobState.FAILED)
+        else:
+            await again.release(job, "ann")
+            await until(lambda: again.job(job).state is JobState.RUNNING)
+            assert again.job(job).attempt == 1
+        assert len({(task.job, task.rank, task.attempt) for task in world.starts}) == len(world.starts)
+        await again.stop()
+
+    run(story())
+
+
 def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
     async def story():
         _, (node,), controller = await cluster(tmp_path, "n1")

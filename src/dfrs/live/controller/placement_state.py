@@ -160,10 +160,11 @@ class PlacementState:
                         self._whereabouts.put(task, node.number)
 
     def lose(self, number: int) -> None:
-        """A node is given up, with all that it has."""
+        """A node is given up, with all that it has. What it may have started counts as started, and is lost."""
         node = self._nodes[number]
         self._hear(number)
         for task in self.on(number):
+            task.started |= task.at[number].sent
             self._whereabouts.drop(task, number)
         node.desired.clear()
         node.outbox.clear()
