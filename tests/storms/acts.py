@@ -52,7 +52,9 @@ class Act:
         return dict(self.data)[name]
 
     def __str__(self) -> str:
-        said = " ".join(f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in self.data)
+        said = " ".join(
+            f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in self.data
+        )
         return f"{self.number:3d} {self.verb} {said}".rstrip()
 
 

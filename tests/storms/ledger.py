@@ -4,12 +4,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dfrs.live.drivers.base import TaskState
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import ENDED, JobState
 from dfrs.model.decisions import RUNNING
 from dfrs.model.errors import DfrsError, InputError
 
 ROUNDING = 1e-6
+SAME = 1e-5
+"""Cores. The controller tells of no smaller difference than a tenth of this."""
 
 
 @dataclass
@@ -121,7 +124,8 @@ class Ledger:
     def _refused(self, error):
         self.refused += 1
         if not isinstance(error, InputError | ConflictError | NotFoundError):
-            assert self.may_refuse and isinstance(error, UnavailableError), f"refused: {error}"
+            assert self.may_refuse, f"refused: {error}"
+            assert isinstance(error, UnavailableError), f"refused: {error}"
 
     def settle(self, controller):
         """A controller was killed, and another one is there: what is unsure is now as it says."""
@@ -224,13 +228,31 @@ class Ledger:
         short = runs & (jobs["yield_"] < jobs["minimum"] - ROUNDING)
         assert not short.any(), f"jobs {jobs['id'][short]}: below their minimum yield"
 
+    @staticmethod
+    def look_at_shares(controller, hosts):
+        """A node that says that it has brought about what is desired now has the share of that, not an older one."""
+        state = controller.state
+        for job in state.jobs.values():
+            least = job.request.minimum_yield * (job.request.cpu_cores or 0.0)
+            for task in job.tasks if job.placed and job.outcome is None else ():
+                assert state.placement.share_cores(job, task) >= least - ROUNDING, f"{task.id}: is promised {least}"
+        for record in state.nodes:
+            node = hosts.nodes[record.name]
+            for task in state.placement.on(record.number):
+                row, real = record.desired.get(task.id), node.tasks.get(task.id)
+                if row is None or real is None or row.state is not real.state or row.state is not TaskState.RUNNING:
+                    continue
+                if task.at[record.number].order[0] == row.version:
+                    given = real.share or 0.0
+                    assert abs(given - row.share_cores) < SAME, f"{task.id}: has {given} cores, not {row.share_cores}"
+
     def at_the_end(self, controller, hosts):
         """Every job exactly once, none forgotten."""
         state = controller.state
         ended = {job.id: job for job in controller.jobs(states=ENDED, limit=10_000)}
         assert not state.jobs, f"jobs {sorted(state.jobs)}: have not ended"
         assert set(self.of_job) <= set(ended), f"jobs {sorted(set(self.of_job) - set(ended))}: are not there"
-        programs = {task: marker for task, marker in hosts.programs.items()}
+        programs = hosts.programs
         for job in ended.values():
             if job.state is not JobState.DONE:
                 continue

@@ -49,7 +49,7 @@ def tell(seed, faults=None, acts=None):
 
 
 def storm(seed, faults=None):
-    """The storm of that seed after its end, and a digest of what happened. Raises what went wrong, as AssertionError."""
+    """The storm of that seed after its end, and a digest of what happened. Raises what went wrong."""
     told = tell(seed, faults)
     if told.error is not None:
         raise told.error

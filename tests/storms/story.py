@@ -13,8 +13,8 @@ from dfrs.engine.core import Core
 from dfrs.live.controller.backups import back_up, restore
 from dfrs.live.drivers.base import ImageFormat, TaskState
 from dfrs.live.protocol.resources import JobRequest, JobState
-from dfrs.model.nodes import Condition
 from dfrs.model.errors import DfrsError, ReplacedError
+from dfrs.model.nodes import Condition
 from dfrs.policies.names import find_policy
 from dfrs.testing import InMemoryHosts, VirtualDisk, VirtualExecutor, abandon, end_now, make_controller, until
 from dfrs.testing.cluster import DEFAULT_POLICY
@@ -88,7 +88,9 @@ class Storm:
     def _set_up_hosts(self, seed):
         faults = self.faults
         chaos, cuts = (0.2, 0.1 * (seed % 4))
-        self.hosts = Hosts(seed=seed, chaos=chaos, cuts=cuts, stamp=lambda: BEGIN_S + self.loop.time() + self._node_ahead)
+        self.hosts = Hosts(
+            seed=seed, chaos=chaos, cuts=cuts, stamp=lambda: BEGIN_S + self.loop.time() + self._node_ahead
+        )
         self.hosts.forks = "forks" in faults
         for k in range(NODES):
             images = IMAGES if "images" in faults else None
@@ -263,6 +265,7 @@ class Storm:
 
     async def _tick(self, act):
         await self.pass_time(act["seconds"])
+        self.ledger.look_at_shares(self.controller, self.hosts)
 
     async def pass_time(self, seconds):
         """Time passes for all."""
@@ -458,5 +461,3 @@ class Storm:
             await controller.stop()
             entries = [each for each in read_log(self.path) if each[1]["event"] != "restart"]
             assert replay(Core(find_policy(DEFAULT_POLICY), np.zeros((0, 2))), entries) is None
-
-

@@ -154,11 +154,11 @@ def _torn(before: bytes, after: bytes, rng: random.Random) -> bytes:
         return before
     if how == 1:
         return after
-    if how == 2:  # noqa: PLR2004
+    if how == 2:
         end = rng.randint(0, len(after))
         return after[:end] + before[end:]
     parts: list[bytes] = []
     for begin in range(0, len(after), SECTOR_BYTES):
         old, new = before[begin : begin + SECTOR_BYTES], after[begin : begin + SECTOR_BYTES]
-        parts.append(new if rng.random() < 0.5 else old.ljust(len(new), b"\0"))  # noqa: PLR2004
+        parts.append(new if rng.random() < 0.5 else old.ljust(len(new), b"\0"))
     return b"".join(parts)

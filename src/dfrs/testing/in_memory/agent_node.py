@@ -244,7 +244,10 @@ class _Socket:
     def _carry(self, way: int, deliver: Callable[[], None]) -> None:
         """In the order in which it was sent, whatever the order of callbacks."""
         self._ways[way].append(deliver)
-        self._loop.call_soon(lambda: self._ways[way].popleft()())
+        self._loop.call_soon(self._deliver_first, way)
+
+    def _deliver_first(self, way: int) -> None:
+        self._ways[way].popleft()()
 
     def _arrive(self, text: str) -> None:
         if self._open and self._node.hears:
