@@ -144,6 +144,7 @@ BUGS = (
         "begin",
         "self._silent = {node.number for node in self._nodes if node.condition is not Condition.DOWN}",
         "self._silent = set()",
+        "forks",
     ),
     _bug(
         "a hold is not stored",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dfrs.live.drivers.base import TaskState
+from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import ENDED, JobState
 from dfrs.model.decisions import RUNNING
@@ -252,18 +252,11 @@ class Ledger:
         ended = {job.id: job for job in controller.jobs(states=ENDED, limit=10_000)}
         assert not state.jobs, f"jobs {sorted(state.jobs)}: have not ended"
         assert set(self.of_job) <= set(ended), f"jobs {sorted(set(self.of_job) - set(ended))}: are not there"
-        programs = hosts.programs
         for job in ended.values():
-            if job.state is not JobState.DONE:
-                continue
-            for rank in range(job.tasks):
-                found = [
-                    (task, each)
-                    for task, each in hosts.exits.items()
-                    if (task.job, task.rank, task.attempt, task.generation)
-                    == (job.id, rank, job.attempt, job.generation)
-                ]
-                assert [each.code for _, each in found] == [0], f"job {job.id}: is done, and task {rank} ended: {found}"
-                if job.id in self.of_job:
-                    ran, wanted = programs[found[0][0]], self.of_job[job.id]
-                    assert ran == wanted, f"job {job.id}: ran submission {ran}, and was to run {wanted}"
+            for rank in range(job.tasks) if job.state is JobState.DONE else ():
+                name = TaskId(job=job.id, rank=rank, attempt=job.attempt, generation=job.generation)
+                found = hosts.exits.get(name, [])
+                good = sum(each.code == 0 for each in found)
+                assert good == 1 or (good and hosts.forks), f"job {job.id}: is done, and {name} ended: {found}"
+                ran, wanted = hosts.programs[name], self.of_job.get(job.id, hosts.programs[name])
+                assert ran == wanted, f"job {job.id}: ran submission {ran}, and was to run {wanted}"

@@ -242,12 +242,12 @@ class Storm(StormyCluster):
         for _ in range(20):
             await self.pass_time(QUIET_S / 20)
         assert controller.state.sequence == before, "all jobs have ended, and there are still events"
-        assert not hosts.running()
+        assert not hosts.running(), f"still runs: {hosts.running()}"
         for node in hosts.nodes.values():
             left = [task for task in node.tasks.values() if task.state is not TaskState.ABSENT]
             assert not left, f"{node.name}: still has {left[0].id}"
         for record in controller.state.nodes:
-            assert not record.outbox
+            assert not record.outbox, f"{record.name}: is still to be told something"
             assert not record.desired, f"{record.name}: is still to have {next(iter(record.desired.values()))}"
 
     async def story(self):
@@ -262,9 +262,9 @@ class Storm(StormyCluster):
             for node in self.hosts.nodes.values() if self.has_agents else ():
                 node.kill_agent()
             controller = self.controller
-            assert controller.state.mismatches == 0
-            assert controller.state.refused == 0
-            assert not self.hosts.broken
+            assert controller.state.mismatches == 0, "decisions came out otherwise when they were replayed"
+            assert controller.state.refused == 0, "the core was told of what cannot be"
+            assert not self.hosts.broken, self.hosts.broken
             self.ledger.look(controller)
             self.ledger.at_the_end(controller, self.hosts)
             if "forks" not in self.faults:
@@ -272,4 +272,6 @@ class Storm(StormyCluster):
                 assert len(attempts) == len(self.hosts.starts), "an attempt has two generations"
             await controller.stop()
             entries = [each for each in read_log(self.path) if each[1]["event"] != "restart"]
-            assert replay(Core(find_policy(DEFAULT_POLICY), np.zeros((0, 2))), entries) is None
+            assert replay(Core(find_policy(DEFAULT_POLICY), np.zeros((0, 2))), entries) is None, (
+                "the record does not replay"
+            )

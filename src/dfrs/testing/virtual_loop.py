@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 SHORT_S, LONG_S = 0.002, 0.05
 """How long work of a thread waits: usually, and one time in ten."""
 RARE = 0.1
-MOST_STEPS = 100_000
+MOST_STEPS = 20_000
 """At one moment: a loop that makes more never ends."""
 
 T = TypeVar("T")

@@ -39,8 +39,8 @@ class InMemoryHosts:
     """Where each attempt was started."""
     transfers: dict[TaskId, int] = field(default_factory=dict[TaskId, int])
     """How often each attempt has gone from host to host."""
-    exits: dict[TaskId, Exit] = field(default_factory=dict[TaskId, Exit])
-    """How the processes of each attempt ended, whoever heard of it."""
+    exits: dict[TaskId, list[Exit]] = field(default_factory=dict[TaskId, list[Exit]])
+    """How the processes of each attempt ended, whoever heard of it, copies that were given up too."""
     watched: bool = True
     """Whether every step is checked: that looks at all tasks, and takes its time with thousands."""
     history: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
