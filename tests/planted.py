@@ -224,7 +224,7 @@ BUGS = (
         "a lost node's jobs are forgotten",
         NodeLifecycle,
         "_jobs_on",
-        "self._state.picture.on(node.number)",
+        "state.picture.on(node.number)",
         "[]",
         "away",
     ),

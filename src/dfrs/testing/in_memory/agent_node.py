@@ -330,8 +330,9 @@ class _Driver:
         self._perform(self._mine(task), TaskAction(verb=Verb.SET_SHARE, share_cores=share_cores))
 
     def pause(self, task: TaskId, *, keep: bool = False) -> None:
-        if not self._node.driver.perform(self._mine(task), TaskAction(verb=Verb.PAUSE, keep=keep)):
-            raise PauseRefusedError(self._mine(task).error)
+        known = self._mine(task)
+        if known.state in LIVE and not self._node.driver.perform(known, TaskAction(verb=Verb.PAUSE, keep=keep)):
+            raise PauseRefusedError(known.error)
 
     def resume(self, task: TaskId) -> None:
         if self._mine(task).state is TaskState.PAUSED:
