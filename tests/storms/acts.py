@@ -7,6 +7,8 @@ from typing import Any
 GIB = 1 << 30
 ACTS = 120
 NODES = 4
+ENDLESS_S = 1e6
+"""Programs that sleep for so long end only when their job is cancelled."""
 
 FAULTS = {
     "losses": "messages are lost, and connections cut one way",
@@ -75,7 +77,7 @@ def acts_of(seed: int, faults: frozenset[str], count: int = ACTS) -> list[Act]:
 
 def _job(rng: random.Random) -> dict[str, Any]:
     return {
-        "seconds": rng.choice([0.2, 1, 3, 10]),
+        "seconds": rng.choice([*[0.2, 1, 3, 10] * 3, ENDLESS_S]),
         "cores": rng.choice([0.5, 1.0, 3.0]),
         "tasks": rng.choice([1, 1, 1, 2, 3]),
         "memory": rng.choice([GIB // 4, GIB, 4 * GIB]),

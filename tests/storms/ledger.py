@@ -21,7 +21,7 @@ class Submission:
 
     number: int
     count: int
-    restart: str
+    endless: bool = False
     jobs: tuple[int, ...] = ()
     """Their ids; empty before anybody was told."""
     refused: bool = False

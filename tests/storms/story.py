@@ -11,13 +11,13 @@ from dfrs.engine.codec import replay
 from dfrs.engine.core import Core
 from dfrs.live.controller.backups import back_up, restore
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.protocol.resources import JobRequest, JobState
+from dfrs.live.protocol.resources import ENDED, JobRequest, JobState
 from dfrs.model.errors import DfrsError, ReplacedError
 from dfrs.policies.names import find_policy
 from dfrs.testing import until
 from dfrs.testing.cluster import DEFAULT_POLICY
 from dfrs.testing.in_memory.agent_node import agents_on
-from tests.storms.acts import acts_of
+from tests.storms.acts import ENDLESS_S, acts_of
 from tests.storms.cluster import StormyCluster
 from tests.storms.ledger import Submission
 from tests.storms.log import read_log
@@ -56,7 +56,7 @@ class Storm(StormyCluster):
         number = act.number
         while number in self.ledger.submissions:
             number += 1000
-        submission = Submission(number, act["array"], act["restart"])
+        submission = Submission(number, act["array"], act["seconds"] >= ENDLESS_S)
         await self.have(self.ledger.submit(self.controller, self._request(act, number), submission), act["wait"])
 
     async def _ask(self, act):
@@ -221,7 +221,10 @@ class Storm(StormyCluster):
             await ledger.drain(self.controller, "undrain", name)
         hosts.attach_all(self.controller)
         for job in sorted(ledger.of_job):
-            if self.controller.job(job).state is JobState.HELD:
+            state = self.controller.job(job).state
+            if ledger.submissions[ledger.of_job[job]].endless and state not in ENDED:
+                await ledger.ask(self.controller, "cancel", job)
+            elif state is JobState.HELD:
                 await ledger.ask(self.controller, "release", job)
         await self._all_end()
         await self._all_quiet()
