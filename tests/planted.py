@@ -33,7 +33,7 @@ from tests.mutations import Rewrite, mutated
 from tests.storms.acts import faults_of
 from tests.storms.run import tell
 
-MOST_SEEDS = 60
+MOST_SEEDS = 40
 """Storms that are told for each, of those that have the faults it needs."""
 
 
