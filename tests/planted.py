@@ -14,13 +14,11 @@ from dataclasses import dataclass
 
 import structlog
 
-from dfrs.live.agent import next_action
 from dfrs.live.agent.agent import Agent
 from dfrs.live.agent.connection import Outbox
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.controller import checkpoint, database
 from dfrs.live.controller.arrivals import Arrivals
-from dfrs.live.controller.attachments import AgentAttachment
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.desired_states import DesiredStates
 from dfrs.live.controller.node_lifecycle import NodeLifecycle
@@ -235,7 +233,6 @@ BUGS = (
         "self._capacity(node)",
         "[Capacity(node.number, *[2 * part for part in self._size(node)])]",
     ),
-    _bug("a cut connection counts as there", AgentAttachment, "detach", "node.link = None"),
     _bug("a held job that is lost goes on when it is queued again", Planner, "_anew", "job.held", "False"),
     # What nodes say and are told.
     _bug("an exit is forgotten", Transfers, "conclude", "task.exit = found"),
@@ -262,7 +259,6 @@ BUGS = (
         "None",
     ),
     _bug("desired states have no versions", DesiredStates, "_next", "self._version += 1"),
-    _bug("a task whose record is gone is started a second time", next_action, "_arrive", "was_here", "False"),
     # The agent.
     _bug(
         "an old share is applied after a newer one",

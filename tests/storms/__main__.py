@@ -31,10 +31,10 @@ def tell_one(seed):
     return seed, told.error is None, line, told.steps, spent_s
 
 
-def tell_all(seeds, *, quiet=False):
-    """Tell storms on all CPUs; exit status 1 if any went wrong."""
+def tell_all(seeds, processes, *, quiet=False):
+    """Tell storms; exit status 1 if any went wrong."""
     bad, steps, spent_s, begin_s = [], 0, 0.0, time.monotonic()
-    with ProcessPoolExecutor(int(os.environ.get("STORM_PROCESSES", len(os.sched_getaffinity(0))))) as pool:
+    with ProcessPoolExecutor(processes) as pool:
         for seed, good, line, made, took_s in pool.map(tell_one, seeds, chunksize=1):
             steps, spent_s = steps + made, spent_s + took_s
             bad += [] if good else [seed]
@@ -80,6 +80,7 @@ def main():
     parser.add_argument("--trace", metavar="TASK", help="print what became of this task, as 7.0.0")
     parser.add_argument("--shrink", action="store_true", help="leave out acts while it goes wrong, and print the rest")
     parser.add_argument("--quiet", action="store_true", help="only those that went wrong")
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)), help="by default one a CPU")
     options = parser.parse_args()
     first, _, end = options.seeds.partition(":")
     if not (first.isdecimal() and (end.isdecimal() or not end)) or (end and int(end) <= int(first)):
@@ -90,7 +91,7 @@ def main():
     elif options.shrink:
         print_shrunk(int(first))
     else:
-        tell_all(range(int(first), int(end or int(first) + 1)), quiet=options.quiet)
+        tell_all(range(int(first), int(end or int(first) + 1)), options.processes, quiet=options.quiet)
 
 
 if __name__ == "__main__":
