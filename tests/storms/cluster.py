@@ -61,7 +61,11 @@ class StormyCluster:
         self.has_agents = "agents" in self.faults
         self.done = 0
         self.random = random.Random(f"storm {seed}")
-        self.ledger = Ledger(may_refuse="disk" in self.faults, may_fail="sick" in self.faults)
+        self.ledger = Ledger(
+            may_refuse="disk" in self.faults,
+            may_fail="sick" in self.faults,
+            may_promise_much=bool(seed % 2) or seed % 10 == 2,
+        )
         self.controller = None
         self.replaced = []
         self.kills = self.restores = 0

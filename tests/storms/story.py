@@ -172,7 +172,7 @@ class Storm(StormyCluster):
         self.hosts.attach_all(made)
 
     async def _agent_killed(self, act):
-        self._node(act).kill_agent()
+        self._node(act).restart_agent()
 
     async def _unable(self, act):
         self._node(act).unable = act["why"]

@@ -73,7 +73,7 @@ class AgentNode(InMemoryNode):
             self.socket.end()
 
     def kill_agent(self) -> None:
-        """As kill -9 of the agent does: tasks run on. It is started anew when it is attached."""
+        """As kill -9 of the agent does: tasks run on. It is started anew by `restart_agent`, or when it is attached."""
         agent, self._agent = self._agent, None
         running, self._running = self._running, None
         if agent is not None and running is not None:
@@ -82,6 +82,11 @@ class AgentNode(InMemoryNode):
                 step.cancel()
             running.cancel()
         self.cut()
+
+    def restart_agent(self) -> None:
+        """Kill it, and start it again at once; it reaches the controller when it is attached."""
+        self.kill_agent()
+        self._start_agent()
 
     def reboot(self) -> None:
         """All processes, the agent too, and all that the node knew of them are gone."""
