@@ -279,6 +279,9 @@ class PlacementState:
             self._whereabouts.drop(task, node.number)
         for status in named.values():
             job, task = self._jobs.get(status.task.job), self.find(status.task)
+            if task is not None and node.number in task.at:
+                # Whoever told it so.
+                task.at[node.number].sent = True
             if job is None or status.state is TaskState.ABSENT:
                 if task is not None and node.number in task.at:
                     task.at[node.number].error, task.at[node.number].waits = status.error, status.waits
