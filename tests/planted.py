@@ -137,6 +137,14 @@ BUGS = (
     ),
     _bug("checkpoints forget where tasks are", checkpoint, "_of_job", "list(task.at)", "[]"),
     _bug(
+        "checkpoints count as the last word on what nodes were told",
+        checkpoint,
+        "restore_shell",
+        "job.placed and not started and target >= 0",
+        "False",
+        "away",
+    ),
+    _bug(
         "a node that has said nothing since the start counts as heard",
         PlacementState,
         "begin",

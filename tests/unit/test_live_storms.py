@@ -18,8 +18,8 @@ FOUND_BY = {
     "a hold is not stored": 0,
     "a cancellation is not stored": 1,
     "names of tasks have no generation": 26,
-    "an attempt that was lost with a reboot is started again": 0,
-    "an attempt begins before the one before is gone": 0,
+    "an attempt that was lost with a reboot is started again": 1,
+    "an attempt begins before the one before is gone": 2,
     "a returning node counts twice": 1,
 }
 """A seed whose storm goes wrong with the bug. `python -m tests.planted` says others where the acts of storms change."""
