@@ -56,7 +56,7 @@ test-slow: $(READY) ## Every published policy with every option, all streams of 
 	$(PYTEST) -m slow $(TESTS)
 
 SEEDS ?= 0:1000
-fuzz: $(READY) ## Storms: a controller and nodes to which anything happens, SEEDS=0:1000
+fuzz: $(READY) ## Storms: the live cluster in simulation, to which anything happens, SEEDS=0:1000
 	@$(BIN)/python -m tests.storms $(SEEDS) --quiet
 
 bench: $(READY) ## Speed, memory, and a peer in the same run

@@ -189,7 +189,7 @@ def live():
     os.makedirs("live")
 
     async def story(loop):
-        storm = Storm("live", 3, loop)
+        storm = Storm("live", 3, loop, frozenset())
         await storm.start()
         for _ in range(60):
             await storm.act()

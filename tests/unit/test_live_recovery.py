@@ -330,6 +330,73 @@ def test_an_attempt_that_a_reboot_may_have_ended_is_not_started_again(tmp_path, 
     run(story())
 
 
+@pytest.mark.parametrize("restart", ["never", "on-node-loss"])
+def test_an_attempt_that_a_lost_node_may_have_started_is_not_started_again(tmp_path, monkeypatch, restart):
+    """Also where it was paused when its node was lost, and the controller was killed before it heard of its start."""
+
+    async def story():
+        world, nodes, controller = await cluster(tmp_path, "n1", "n2", lost_s=20.0)
+        first = {node: partial(node.send) for node in nodes}
+        for node in nodes:
+            monkeypatch.setattr(node, "send", lambda message: None)
+        (job,) = await controller.submit(request(cpu_cores=1.0, restart=restart), "ann", "ann")
+        await until(lambda: world.starts)
+        ran_on = world.nodes[next(iter(world.starts.values()))]
+        await controller.hold(job, "ann")
+        await until(lambda: not controller.state.jobs[job].placed)
+        await abandon(controller)
+        ran_on.die()
+        for node in nodes:
+            monkeypatch.setattr(node, "send", first[node])
+        again = await begin(tmp_path, world, lost_s=20.0)
+        for _ in range(25):
+            world.tick(1.0)
+            await asyncio.sleep(0.01)
+        await until(lambda: any(node.state == "lost" for node in again.nodes()))
+        if restart == "never":
+            await until(lambda: again.job(job).state is JobState.FAILED)
+        else:
+            await again.release(job, "ann")
+            await until(lambda: again.job(job).attempt == 1 and again.job(job).state is JobState.RUNNING)
+        assert len({(task.job, task.rank, task.attempt) for task in world.starts}) == len(world.starts)
+        await again.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("reboot", [False, True])
+def test_what_was_started_since_the_checkpoint_without_an_event_may_be_there(tmp_path, reboot):
+    """The second attempt waits for the end of the first, and begins after the checkpoint."""
+
+    async def story():
+        world, (one, two), controller = await cluster(tmp_path, "n1", "n2")
+        (job,) = await controller.submit(request(cpu_cores=4.0, tasks=2, memory_bytes=6 * GIB), "ann", "ann")
+        await until(lambda: controller.job(job).state is JobState.RUNNING)
+        two.cut_off = "in"
+        one.reboot()
+        one.attach(controller)
+        await until(lambda: controller.state.jobs[job].placed and controller.state.jobs[job].attempt == 1)
+        assert controller.state.jobs[job].old
+        await controller.engine.store()
+        two.attach(controller)
+        await until(lambda: {task.attempt for task, _ in world.running()} == {1} and len(world.running()) == 2)
+        await abandon(controller)
+        for node in (one, two):
+            node.cut()
+        if reboot:
+            two.reboot()
+        again = make_controller(tmp_path, clock=world.clock)
+        await again.start()
+        one.attach(again)
+        await until(lambda: one.welcomes == 3)
+        two.attach(again)
+        await until(lambda: again.job(job).state is (JobState.FAILED if reboot else JobState.RUNNING))
+        assert len(world.starts) == 4
+        await again.stop()
+
+    run(story())
+
+
 def test_what_a_node_was_never_told_is_started_after_its_reboot(tmp_path):
     async def story():
         _, (node,), controller = await cluster(tmp_path, "n1")

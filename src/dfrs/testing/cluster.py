@@ -73,17 +73,29 @@ def make_controller(
     )
 
 
+def end_now(controller: Controller) -> None:
+    """As the first instant of kill -9, in the middle of anything: it does and stores nothing more. Then `abandon` it.
+
+    On a VirtualLoop, with a VirtualExecutor, this may be called from any callback.
+    """
+    engine, database = controller.engine, controller.database
+    running = [controller._running, engine._bounding]  # pyright: ignore[reportPrivateUsage]
+    for task in (*running, *controller._accepting):  # pyright: ignore[reportPrivateUsage]
+        if task is not None:
+            task.cancel()
+    database._closed = True  # pyright: ignore[reportPrivateUsage]
+    if isinstance(database._writer, VirtualExecutor):  # pyright: ignore[reportPrivateUsage]
+        database._writer.kill()  # pyright: ignore[reportPrivateUsage]
+
+
 async def abandon(controller: Controller) -> None:
     """As kill -9 does: it stops in the middle of whatever it does, and stores nothing more."""
-    running, database = controller._running, controller.database  # pyright: ignore[reportPrivateUsage]
+    end_now(controller)
+    database = controller.database
     writer, disconnect = database._writer, database._disconnect  # pyright: ignore[reportPrivateUsage]
     last = database._last  # pyright: ignore[reportPrivateUsage]
     ends = [disconnect] if last is None else [disconnect, last.close]
-    if running is not None:
-        running.cancel()
-    database._closed = True  # pyright: ignore[reportPrivateUsage]
     if isinstance(writer, VirtualExecutor):
-        writer.kill()
         for end in ends:
             end()
     else:

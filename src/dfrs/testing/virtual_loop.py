@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 SHORT_S, LONG_S = 0.002, 0.05
 """How long work of a thread waits: usually, and one time in ten."""
 RARE = 0.1
-MOST_STEPS = 100_000
+MOST_STEPS = 20_000
 """At one moment: a loop that makes more never ends."""
 
 T = TypeVar("T")
@@ -31,6 +31,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.random = random.Random(f"loop {seed}")
         self.steps = 0
+        """Turns of the loop: each runs all callbacks that are ready at its begin."""
+        self.after_each: Callable[[], None] | None = None
+        """Called at the end of each step. What it raises ends the run there."""
+        self._at_steps: list[tuple[int, Callable[[], object]]] = []
         self._now_s = 0.0
         self._moved_on = 0
         self._selector = self
@@ -43,6 +47,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """How long something outside takes."""
         return self.random.random() * (LONG_S if self.random.random() < RARE else SHORT_S)
 
+    def after_steps(self, steps: int, callback: Callable[[], object]) -> None:
+        """Call back in the step after so many, between any two of the callbacks that are ready then."""
+        self._at_steps.append((self.steps + 1 + steps, callback))
+
     def select(self, timeout_s: float | None) -> tuple[()]:
         """As a selector's: nothing comes from outside, so the time until the next timer is skipped."""
         if timeout_s is None:
@@ -53,7 +61,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return ()
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        """Run `func` on the loop, later; its answer comes later still."""
+        """Run `func` on the loop, later; its answer comes later still. What is cancelled before it began is not run."""
         answer: asyncio.Future[T] = self.create_future()
 
         def answered(settle: Callable[[Any], None], value: object) -> None:
@@ -63,6 +71,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         def work() -> None:
             settle: Callable[[Any], None]
             value: object
+            if answer.cancelled():
+                return
             try:
                 settle, value = answer.set_result, func(*args)
             except Exception as error:
@@ -76,11 +86,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps += 1
         if self.steps - self._moved_on > MOST_STEPS:
             raise RuntimeError(f"{MOST_STEPS} steps, and no time passed: something goes round in circles")
+        for due in [each for each in self._at_steps if each[0] <= self.steps]:
+            self._at_steps.remove(due)
+            self.call_soon(due[1])
         if len(self._ready) > 1:
             ready = list(self._ready)
             self.random.shuffle(ready)
             self._ready = deque(ready)
         super()._run_once()  # pyright: ignore[reportAttributeAccessIssue]
+        if (look := self.after_each) is not None:
+            # What it raises is raised once: tasks are still to be cancelled then.
+            self.after_each = None
+            look()
+            self.after_each = look
 
     def _process_events(self, events: object) -> None:
         """There are none."""
@@ -96,12 +114,14 @@ class VirtualExecutor(Executor):
         self._loop = loop
         self._work: deque[Callable[[], object]] = deque()
         self._closed = False
+        self.slowness = 1.0
+        """By how much longer each piece of work waits than usual."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """Nobody asks for the answer."""
         assert not self._closed
         self._work.append(lambda: fn(*args, **kwargs))
-        self._loop.call_later(self._loop.delay_s(), self._run_first)
+        self._loop.call_later(self.slowness * self._loop.delay_s(), self._run_first)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Run at once all that waits."""

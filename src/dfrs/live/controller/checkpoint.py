@@ -112,7 +112,9 @@ def restore_shell(state: State, text: str) -> None:
             if len(others) > 1:
                 task.received = ReceivedTime.restored(others[1])
             job.tasks.append(task)
-            state.placement.restore(task, nodes)
+            # No event says that it was told to its node since, when that had to wait for an earlier attempt's end.
+            may_have = [target] if job.placed and not started and target >= 0 else []
+            state.placement.restore(task, {*nodes, *may_have})
         for rank, attempt, nodes, *others in found["old"]:
             task_id = TaskId(job=job.id, rank=rank, attempt=attempt, generation=others[0] if others else "")
             task = TaskRecord(task_id, started=True)

@@ -160,10 +160,11 @@ class PlacementState:
                         self._whereabouts.put(task, node.number)
 
     def lose(self, number: int) -> None:
-        """A node is given up, with all that it has."""
+        """A node is given up, with all that it has. What it may have started counts as started, and is lost."""
         node = self._nodes[number]
         self._hear(number)
         for task in self.on(number):
+            task.started |= task.at[number].sent
             self._whereabouts.drop(task, number)
         node.desired.clear()
         node.outbox.clear()
@@ -278,6 +279,9 @@ class PlacementState:
             self._whereabouts.drop(task, node.number)
         for status in named.values():
             job, task = self._jobs.get(status.task.job), self.find(status.task)
+            if task is not None and node.number in task.at:
+                # Whoever told it so.
+                task.at[node.number].sent = True
             if job is None or status.state is TaskState.ABSENT:
                 if task is not None and node.number in task.at:
                     task.at[node.number].error, task.at[node.number].waits = status.error, status.waits

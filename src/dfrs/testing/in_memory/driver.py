@@ -153,6 +153,7 @@ class InMemoryDriver:
     def exit(self, task: InMemoryTask, found: Exit) -> None:
         """Its process ends."""
         task.exit = found
+        self._hosts.exits.setdefault(task.id, []).append(found)
         self.set_state(task, TaskState.EXITED)
 
     def set_state(self, task: InMemoryTask, state: TaskState) -> None:

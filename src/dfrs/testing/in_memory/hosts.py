@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dfrs.live.drivers.base import Abilities, TaskId, TaskState
+from dfrs.live.drivers.base import Abilities, Exit, TaskId, TaskState
 from dfrs.live.protocol.ports import Service
 from dfrs.testing.in_memory.cpus import share_cpus
 from dfrs.testing.in_memory.node import InMemoryNode
@@ -32,11 +32,15 @@ class InMemoryHosts:
     """Chance that a message is repeated, late, or both."""
     cuts: float = 0.0
     """Chance that a connection between two hosts is not made, or breaks off."""
+    losses: float = 0.0
+    """Chance that a message is lost; its connection, which cannot go on without it, breaks a little later."""
     nodes: dict[str, InMemoryNode] = field(default_factory=dict[str, InMemoryNode])
     starts: dict[TaskId, str] = field(default_factory=dict[TaskId, str])
     """Where each attempt was started."""
     transfers: dict[TaskId, int] = field(default_factory=dict[TaskId, int])
     """How often each attempt has gone from host to host."""
+    exits: dict[TaskId, list[Exit]] = field(default_factory=dict[TaskId, list[Exit]])
+    """How the processes of each attempt ended, whoever heard of it, copies that were given up too."""
     watched: bool = True
     """Whether every step is checked: that looks at all tasks, and takes its time with thousands."""
     history: list[tuple[object, ...]] = field(default_factory=list[tuple[object, ...]])
@@ -44,6 +48,8 @@ class InMemoryHosts:
     """What must never be and was: also where an exception would go unnoticed."""
     now: float = 1.8e9
     """The clock of the controller; it goes on only by `tick`."""
+    wall_ahead: float = 0.0
+    """By how much the wall clock was set forward or back."""
     stamp: Callable[[], float] = time.time
     """The clock by which nodes date what they report."""
 
@@ -51,7 +57,11 @@ class InMemoryHosts:
         self.random = random.Random(self.seed)
 
     def clock(self) -> float:
-        """Wall clock."""
+        """Wall clock, which may be set."""
+        return self.now + self.wall_ahead
+
+    def steady(self) -> float:
+        """Seconds that only pass."""
         return self.now
 
     def node(
@@ -60,10 +70,11 @@ class InMemoryHosts:
         host: str = "h",
         cpus: float = 4.0,
         memory: int = 8 * GIB,
+        kind: type[InMemoryNode] = InMemoryNode,
         **abilities: Any,  # noqa: ANN401
     ) -> InMemoryNode:
         """A new node, not connected. `abilities` are fields of `Abilities`; by default it can do everything."""
-        self.nodes[name] = InMemoryNode(self, name, host, cpus, memory, Abilities(**(_USUAL | abilities)))
+        self.nodes[name] = kind(self, name, host, cpus, memory, Abilities(**(_USUAL | abilities)))
         return self.nodes[name]
 
     def started(self, node: InMemoryNode, task: TaskId) -> None:

@@ -27,6 +27,9 @@ class InMemoryLink:
         assert message.model_dump_json()
         self.sent.append(message)
         loop, hosts = asyncio.get_running_loop(), self.node.hosts
+        if hosts.losses and hosts.random.random() < hosts.losses:
+            loop.call_later(hosts.random.random() * LATE_S, self.node.drop, self)
+            return
         self._on_the_way.append(message)
         loop.call_soon(self._arrive_first)
         if hosts.random.random() < hosts.chaos and isinstance(message, Desire):
@@ -37,7 +40,7 @@ class InMemoryLink:
         self._arrive(self._on_the_way.popleft())
 
     def _arrive(self, message: FromController) -> None:
-        if self.open and not self.node.deaf and not self.node.dead:
+        if self.open and self.node.hears:
             self.node.receive(message)
 
     def close(self, reason: str) -> None:

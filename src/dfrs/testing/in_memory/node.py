@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dfrs.live.agent.next_action import COSTS, plan
+from dfrs.live.agent.next_action import COSTS, plan, plan_fenced
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.ports import Attachment, Service
 from dfrs.live.protocol.wire import (
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MOST_ACTIONS = 10
 """From any state to any other."""
+NOTICE_S = 3.0
+"""After so long a connection that is cut one way is given up."""
 
 
 class InMemoryNode:
@@ -55,10 +57,15 @@ class InMemoryNode:
         self.dead = False
         self.deaf = False
         """Whether nothing comes through, in either direction, though the connection stands."""
+        self.cut_off = ""
+        """"in" or "out": whether nothing comes to it, or nothing from it, though the connection stands."""
         self.rigid = 0.0
         """Chance that a task cannot be check-pointed when it is fetched."""
         self.full = 0.0
         """Chance that a pause frees no memory."""
+        self.fence_s: float | None = None
+        """After so long without the controller it stops its tasks, as agents do; None: never."""
+        self.away_s = 0.0
         self.problem = ""
         """Why it says that it cannot do its work."""
         self.unable = ""
@@ -85,11 +92,22 @@ class InMemoryNode:
         # The port says which agent it is: one that is started anew has another.
         return {"address": f"{self.name}.test", "port": self.boots, "certificate": self.name}
 
+    @property
+    def hears(self) -> bool:
+        """Whether what is sent to it arrives."""
+        return not (self.dead or self.deaf or self.cut_off == "in")
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether what it sends arrives."""
+        return not (self.dead or self.deaf or self.cut_off == "out")
+
     # Connection.
 
     def attach(self, controller: Service) -> None:
         """Say hello over a new connection."""
         self.cut()
+        self.cut_off = ""
         self.hosts.history.append(("attach", self.name))
         statuses = tuple(self._status(t) for t in self.tasks.values() if t.state is not TaskState.ABSENT or t.may_come)
         hello = Hello(
@@ -119,10 +137,16 @@ class InMemoryNode:
             self.attachment.detach()
             self.attachment = None
 
+    def drop(self, link: InMemoryLink) -> None:
+        """That connection breaks, if it is still this node's."""
+        if self.attachment is not None and self.link is link:
+            self.cut()
+
     def receive(self, message: FromController) -> None:
         """A message of the controller arrives."""
         if isinstance(message, Welcome):
             self.welcomes += 1
+            self.away_s = 0.0
             named = [one.task for one in message.desired]
             for task in self.tasks.values():
                 if task.id not in named:
@@ -142,10 +166,13 @@ class InMemoryNode:
 
     def send(self, message: FromAgent) -> None:
         """Send; with chaos, sometimes twice, sometimes late."""
-        if self.attachment is None or self.deaf:
+        if self.attachment is None or not self.is_heard:
             return
         attachment, hosts = self.attachment, self.hosts
         loop = asyncio.get_running_loop()
+        if hosts.losses and hosts.random.random() < hosts.losses:
+            loop.call_later(hosts.random.random() * LATE_S, self.drop, self.link)
+            return
         times = 2 if hosts.random.random() < hosts.chaos else 1
         for _ in range(times):
             if hosts.random.random() < hosts.chaos:
@@ -154,7 +181,7 @@ class InMemoryNode:
                 self._deliver(attachment, message)
 
     def _deliver(self, attachment: Attachment, message: FromAgent) -> None:
-        if attachment is self.attachment and not self.deaf:
+        if attachment is self.attachment and self.is_heard:
             attachment.receive(message)
 
     def report(self) -> None:
@@ -183,6 +210,8 @@ class InMemoryNode:
 
     def settle(self) -> None:
         """Bring about what is desired, and report what changed."""
+        if self.fence_s is not None and self.away_s >= self.fence_s:
+            return
         for task in list(self.tasks.values()):
             for _ in range(MOST_ACTIONS):
                 if task.desired is None:
@@ -245,6 +274,14 @@ class InMemoryNode:
         if self.dead:
             return
         self.clock_s += seconds
+        self._miss_controller(seconds)
+        self.run_programs(seconds)
+        if self.attachment is not None:
+            self.settle()
+            self.report()
+
+    def run_programs(self, seconds: float) -> None:
+        """What runs gets on, and ends when it is done."""
         for task in self.tasks.values():
             if task.state is TaskState.RUNNING:
                 task.cpu_s += (self.uses if self.outside is None or task.gets is None else task.gets) * seconds
@@ -254,9 +291,21 @@ class InMemoryNode:
                     self.driver.exit(
                         task, Exit(kind=ExitKind.CODE, code=0, time_s=self.hosts.stamp(), cpu_s=task.cpu_s)
                     )
-        if self.attachment is not None:
-            self.settle()
-            self.report()
+
+    def _miss_controller(self, seconds: float) -> None:
+        """Notice that it is away: give up a connection that is cut one way, and in the end the tasks."""
+        if self.attachment is not None and self.hears and self.is_heard:
+            self.away_s = 0.0
+            return
+        before, self.away_s = self.away_s, self.away_s + seconds
+        if self.cut_off and self.away_s >= NOTICE_S:
+            self.cut()
+        if self.fence_s is not None and before < self.fence_s <= self.away_s:
+            self.hosts.history.append(("fence", self.name))
+            for task in self.tasks.values():
+                todo = plan_fenced(task.state, 0.0)
+                if todo.action is not None:
+                    self.driver.perform(task, todo.action)
 
     def end(self, job: int, rank: int = 0, code: int = 0) -> None:
         """A process ends by itself."""
