@@ -36,7 +36,7 @@ def killed(tmp_path_factory):
 
     async def story():
         async with serving(place / "live", checkpoint_events=3) as controller:
-            await until(lambda: controller.engine.checkpoints)
+            await until(lambda: controller.engine.checkpointer.made)
             killed_copy(place / "live", place / "copy")
 
     asyncio.run(story())

@@ -14,7 +14,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.extras import require
-from dfrs.cli.quantities import parse_bytes, quoted
+from dfrs.cli.quantities import parse_bytes, parse_seconds, quoted
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import InputError
@@ -31,7 +31,7 @@ DATABASE = "DFRS_DATABASE"
 LISTEN = "127.0.0.1:7070"
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE"
 DISCOVERY = "OBSERVE"
-SAFETY, LIMITS = "Access", "Defaults"
+SAFETY, LIMITS, KEPT = "Access", "Defaults", "What is kept"
 
 
 def serve(
@@ -121,6 +121,24 @@ def serve(
     report_every: Annotated[
         float, typer.Option(rich_help_panel=LIMITS, help="Seconds between two reports of a node.", min=0.1, max=60)
     ] = 1.0,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            rich_help_panel=KEPT,
+            show_default=False,
+            help="Prune events, ended jobs and history that are older, as 30d; default: keep all.",
+        ),
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            rich_help_panel=KEPT,
+            show_default=False,
+            help="Write what is pruned to files there before, for dfrs export --archive.",
+        ),
+    ] = None,
     agent_socket: Annotated[
         int | None, typer.Option(hidden=True, help="Number of a listening socket, inherited, where agents come too.")
     ] = None,
@@ -144,6 +162,8 @@ def serve(
 
     if (certificate is None) != (key is None):
         raise InputError("--certificate, --key: must be given together")
+    if archive is not None and keep is None:
+        raise InputError("--archive: is for what is pruned; say after which age with --keep")
     directory = (state or state_directory()).absolute()
     settings = ControllerSettings(
         database=database_url(database, database_file, directory),
@@ -156,6 +176,8 @@ def serve(
         report_s=report_every,
         lost_s=lost_after,
         start_s=start_within,
+        keep_s=None if keep is None else parse_seconds(keep, "--keep"),
+        archive=None if archive is None else archive.absolute(),
         reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
     )

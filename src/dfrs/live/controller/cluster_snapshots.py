@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from dfrs.live.controller import views
+from dfrs.live.controller import cluster_views, views
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.resources import ClusterSnapshot
 
@@ -35,7 +35,7 @@ class ClusterSnapshots:
         present = views.Present(state)
         jobs = tuple(views.job(state, state.jobs[name], present=present) for name in sorted(state.jobs, reverse=True))
         nodes = tuple(views.node(state, node, present) for node in views.present_nodes(state))
-        cluster = views.cluster(state, jobs, nodes, decisions=decisions, shadow_differs=differs)
+        cluster = cluster_views.cluster(state, jobs, nodes, decisions=decisions, shadow_differs=differs)
         # Milliseconds since 1970 are more than the last controller can have counted, at that pace.
         last = 0 if self._kept is None else self._kept.sequence
         sequence = max(last + 1, int(cluster.now * 1000))

@@ -20,6 +20,7 @@ from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused,
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
+from dfrs.live.controller.pruned import Pruned
 from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
@@ -84,6 +85,8 @@ class State:
         """What the policy last said of jobs, also of those that it left where they were."""
         self.ended_counts: Counter[JobState] = Counter()
         """All jobs that ever ended."""
+        self.pruned = Pruned()
+        """What the database has no more."""
         self.tasks_changed = True
         """Since discovery was last asked."""
         self.version = 0
