@@ -292,6 +292,12 @@ class Client:
         """A new token; its secret is never told again. Admins."""
         return self._ask("POST", "/tokens", TypeAdapter(NewToken), json=request.model_dump(mode="json"))
 
+    def health(self) -> str | None:
+        """None, or what is wrong with the controller."""
+        with self._translated():
+            answer = self._http.get(f"{self.url}/healthz")
+        return None if answer.is_success else _detail(answer)
+
     def tokens(self) -> list[TokenInfo]:
         """All tokens, without their secrets. Admins."""
         return self._get("/tokens", list[TokenInfo])
