@@ -22,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.addresses import must_be_secret
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import (
     Activity,
     Cluster,
@@ -383,7 +383,7 @@ class Client:
             409: ConflictError,
             413: InputError,
             422: InputError,
-            429: UnavailableError,
+            429: TooManyError,
             503: UnavailableError,
         }
         if kind := kinds.get(status):

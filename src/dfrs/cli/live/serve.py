@@ -14,6 +14,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.extras import require
+from dfrs.cli.live.quota_file import read_quotas
 from dfrs.cli.quantities import parse_bytes, parse_seconds, quoted
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import CLUSTER, Verb
@@ -91,6 +92,15 @@ def serve(
     submissions_per_s: Annotated[
         float | None,
         typer.Option(min=0.001, rich_help_panel=SAFETY, help="Of one token, on average.", show_default=False),
+    ] = None,
+    quotas: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=SAFETY,
+            show_default=False,
+            help="TOML with what each user may have: open jobs, CPU, memory, submissions a minute.",
+        ),
     ] = None,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", rich_help_panel=SAFETY, help="/metrics without a token from loopback.")
@@ -178,6 +188,7 @@ def serve(
         start_s=start_within,
         keep_s=None if keep is None else parse_seconds(keep, "--keep"),
         archive=None if archive is None else archive.absolute(),
+        quotas=None if quotas is None else read_quotas(quotas),
         reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
     )

@@ -254,7 +254,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
         request = requests.get(row.request)
         if request is None:
             request = requests[row.request] = JobRequest.model_validate_json(row.body, context=STORED)
-        state.jobs[row.id] = JobRecord(
+        job = JobRecord(
             row.id,
             row.request,
             request,
@@ -266,6 +266,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
             outcome=JobOutcome.of(row.outcome),
             started_at=row.started_at,
         )
+        state.enter(job)
     for job in state.jobs.values():
         state.link(job, stored.dependencies)
         if not job.registered:

@@ -24,6 +24,7 @@ from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request, in_order
+from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.state import Decided, State
 from dfrs.live.protocol.ports import UnavailableError
@@ -65,7 +66,8 @@ class ControllerLoop:
         self._needs = NeedsDiscovery(state, observer)
         self._bound = bound
         self._bounding: asyncio.Task[None] | None = None
-        self._planner = Planner(state)
+        self.quotas = QuotaKeeper(state)
+        self._planner = Planner(state, self.quotas)
         self.lifecycle = NodeLifecycle(state, self._planner)
         self._capacities = CapacityWatch(state, self._planner)
         self.arrivals = Arrivals(state, self.lifecycle, self.poke)

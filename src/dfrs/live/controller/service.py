@@ -88,7 +88,9 @@ class Controller:
         self.engine = ControllerLoop(self.state, self.database, self._observer, bound)
         self._find = find
         self.retention = Retention(self.state, self.database, self.engine.checkpointer)
-        self._submissions = Submissions(self.state, self.database, self.retention.lock, self.engine.poke)
+        self._submissions = Submissions(
+            self.state, self.database, self.engine.quotas, self.retention.lock, self.engine.poke
+        )
         self.snapshots = ClusterSnapshots(self.state, self._counters)
         self._queries = JobQueries(self.state, self.database, self.snapshots.make)
         self._tokens = Tokens()

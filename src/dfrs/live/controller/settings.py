@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dfrs.live.protocol.quotas import Quotas
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerSettings:
@@ -38,6 +40,8 @@ class ControllerSettings:
     """Events, activity, points of history and ended jobs that are older are pruned; None: nothing is."""
     archive: Path | None = None
     """Directory to which what is pruned is written before; None: it is only deleted."""
+    quotas: Quotas | None = None
+    """What users may have; None: no limits."""
     clock: Callable[[], float] = time.time
     """Wall clock: what users are told. It may be set, forward and back."""
     steady: Callable[[], float] = time.monotonic

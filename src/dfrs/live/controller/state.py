@@ -55,6 +55,9 @@ class State:
         self.core = Core(policy, np.zeros((0, 2)), settings.command_limit)
         self.picture: SnapshotCopy = copy_snapshot(self.core)
         self.jobs: dict[int, JobRecord] = {}
+        """By `enter` and `leave` alone."""
+        self.open_of: Counter[str] = Counter()
+        """How many of them each user has."""
         self.ended: OrderedDict[int, Job] = OrderedDict()
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
@@ -162,6 +165,18 @@ class State:
     def user_number(self, user: str) -> int:
         """By which the core tells users apart."""
         return zlib.crc32(user.encode())
+
+    def enter(self, job: JobRecord) -> None:
+        """It is there from now on."""
+        self.jobs[job.id] = job
+        self.open_of[job.user] += 1
+
+    def leave(self, job: JobRecord) -> None:
+        """It has ended."""
+        del self.jobs[job.id]
+        self.open_of[job.user] -= 1
+        if not self.open_of[job.user]:
+            del self.open_of[job.user]
 
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
         """Let it wait for the jobs that must end before it; `ended` has the states of those that are not in memory."""

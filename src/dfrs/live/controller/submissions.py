@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.database import Database
+from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.resources import JobRequest
@@ -19,13 +20,16 @@ T = TypeVar("T")
 
 
 class Submissions:
-    """Takes jobs in. `poke` says that there are new ones."""
+    """Takes jobs in, as far as quotas allow. `poke` says that there are new ones."""
 
-    def __init__(self, state: State, database: Database, lock: asyncio.Lock, poke: Callable[[], None]) -> None:
+    def __init__(
+        self, state: State, database: Database, quotas: QuotaKeeper, lock: asyncio.Lock, poke: Callable[[], None]
+    ) -> None:
         self.next_job = 1
         """The number of the next job."""
         self._state = state
         self._database = database
+        self._quotas = quotas
         self._lock = lock
         """Held while ended jobs are pruned."""
         self._poke = poke
@@ -41,6 +45,14 @@ class Submissions:
         return await self.anyway(self._accept(request, user, by))
 
     async def _accept(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        count = self._quotas.admit(request, user)
+        try:
+            return await self._take_alone(request, user, by)
+        finally:
+            self._quotas.entered(user, count)
+
+    async def _take_alone(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        """Where it waits for others, while none is pruned."""
         async with AsyncExitStack() as held:
             if request.after:
                 await held.enter_async_context(self._lock)
@@ -70,7 +82,7 @@ class Submissions:
             ]
         )
         for job in jobs:
-            state.jobs[job.id] = job
+            state.enter(job)
             state.link(job, ended)
             state.candidates[job.id] = None
         state.changed()

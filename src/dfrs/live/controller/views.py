@@ -142,6 +142,8 @@ def why(state: State, job: JobRecord, now: JobState, present: Present) -> str:
 def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
     if not state.nodes:
         return "waits: no node has joined yet"
+    if job.over_quota and not job.registered:
+        return job.over_quota
     row = state.picture.rows.get(job.id)
     if not job.registered or row is None:
         return "waits: it was just submitted"
