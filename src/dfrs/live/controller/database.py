@@ -36,9 +36,11 @@ from dfrs.live.controller.database_file import (
     deleted_in_use,
     examine,
     file_of,
+    files_of,
 )
 from dfrs.live.controller.last_transaction import LastTransactionFile
 from dfrs.live.controller.revisions import migrate, refuse_newer
+from dfrs.live.protocol.durations import Durations
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.model.errors import DfrsError, InputError, ReplacedError, StoppedError
 from dfrs.version import __version__
@@ -74,6 +76,8 @@ class Database:
         self.commits = 0
         self.commit_s = 0.0
         """Time of the last transaction."""
+        self.durations = Durations()
+        """Of all transactions."""
         self._url = url
         self._file = file_of(url)
         self._last: LastTransactionFile | None = None
@@ -93,6 +97,12 @@ class Database:
     def name(self) -> str:
         """What users know it by: its file, if it has one."""
         return "database" if self._file is None else str(self._file)
+
+    def bytes(self) -> int | None:
+        """Of its file and of the log beside it; None where it is no file."""
+        if self._file is None:
+            return None
+        return sum(path.stat().st_size for path in files_of(self._file) if path.exists())
 
     def open(self) -> None:
         """Connect, bring the tables up to date, and take over. Raises InputError where that cannot be.
@@ -242,6 +252,7 @@ class Database:
                 # It is committed all the same: whoever waits must not do it a second time.
                 trouble = f"{self.name}: the number of its last transaction cannot be written: {error.strerror}"
         self.commit_s = time.perf_counter() - begin_s
+        self.durations.add(self.commit_s)
         if trouble is not None and self.trouble is None and not isinstance(problem, StoppedError):
             log.error("the database cannot be written", problem=trouble)
         self.trouble = trouble

@@ -35,6 +35,11 @@ def file_of(url: str) -> Path | None:
     return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
 
 
+def files_of(database: Path) -> list[Path]:
+    """The database, and those that SQLite may keep beside it."""
+    return [database, *(database.with_name(database.name + end) for end in BESIDE)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
     """What a database has."""
@@ -96,8 +101,7 @@ def exists(file: Path) -> bool:
 
 def deleted_in_use(file: Path) -> Path | None:
     """A file of the database that this process has open though its name is gone; None if there is none."""
-    names = [file, *(file.with_name(file.name + end) for end in BESIDE)]
-    gone = {f"{name.resolve()} (deleted)": name for name in names}
+    gone = {f"{name.resolve()} (deleted)": name for name in files_of(file)}
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             name = gone.get(os.readlink(f"/proc/self/fd/{number}"))

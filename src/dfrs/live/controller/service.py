@@ -27,6 +27,7 @@ from dfrs.live.controller.state import State
 from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import Stream, TaskId
+from dfrs.live.protocol.durations import Measures
 from dfrs.live.protocol.ports import Attachment, ConflictError, Link, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -169,6 +170,18 @@ class Controller:
         if self._running is None or self._running.done():
             return self.engine.trouble or "the controller does not run"
         return self.database.trouble or self.engine.trouble or self.state.policy_problem
+
+    def measures(self) -> Measures:
+        """As `Service.measures`."""
+        return Measures(
+            commits=self.database.durations,
+            decisions=self.state.decisions,
+            database_bytes=self.database.bytes(),
+            events=self.state.sequence,
+            pruned_events=self.state.pruned.events,
+            database_trouble=self.database.trouble is not None,
+            retention_trouble=self.retention.trouble is not None,
+        )
 
     # Jobs.
 

@@ -25,6 +25,7 @@ from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.drivers.base import TaskSpec
+from dfrs.live.protocol.durations import Durations
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
 from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError, traits_of
 from dfrs.model.errors import DfrsError
@@ -78,6 +79,8 @@ class State:
         self.started_at = settings.clock()
         self._began_s, self._began = 0.0, settings.steady()
         self.decision_s = 0.0
+        self.decisions = Durations()
+        """Of all steps in which the core was told something."""
         self.policy_problem: str | None = None
         self.mismatches = 0
         """Decisions that came out otherwise when they were replayed."""
@@ -216,6 +219,7 @@ class State:
             made = "" if self.core.decisions == before or target is None else digest(target)
             decided.append(Decided(event, commands, made, problem))
         self.decision_s = time.perf_counter() - begin_s
+        self.decisions.add(self.decision_s)
         return decided
 
     def inspect(self) -> tuple[SnapshotCopy, tuple[str, ...]]:

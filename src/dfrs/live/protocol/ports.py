@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from dfrs.live.drivers.base import Stream
+from dfrs.live.protocol.durations import Measures
 from dfrs.live.protocol.resources import (
     Activity,
     ClusterSnapshot,
@@ -160,6 +161,10 @@ class Service(Protocol):
 
     def healthy(self) -> str | None:
         """None, or what is wrong: the database cannot be written, the engine stopped."""
+        ...
+
+    def measures(self) -> Measures:
+        """What it measures of its own work."""
         ...
 
     async def create_token(self, request: TokenRequest, by: str) -> NewToken:
