@@ -1,5 +1,6 @@
 """`dfrs serve`: the controller of a live cluster."""
 
+import gc
 import getpass
 import math
 import os
@@ -32,6 +33,8 @@ DATABASE = "DFRS_DATABASE"
 LISTEN = "127.0.0.1:7070"
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE"
 DISCOVERY = "OBSERVE"
+COLLECTED = (50_000, 20, 20)
+"""How rarely the collector of cycles looks, see `gc.set_threshold`."""
 SAFETY, LIMITS, KEPT = "Access", "Defaults", "What is kept"
 
 
@@ -347,6 +350,10 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
 
     async def started() -> None:
         await leave_files(plan.state, controller, user=_account(), url=url, ca=authority)
+        # What is there by now stays, and jobs are no cycles: looking for such all the time makes requests wait.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*COLLECTED)
 
     def ready() -> None:
         elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None

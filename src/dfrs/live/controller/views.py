@@ -230,7 +230,6 @@ def job(
     received = None if worst is None else worst[0]
     measured_s = received_virtual_s(record, at)
     virtual = granted_s if measured_s is None else measured_s
-    flow_s = max(0.0, at - max(record.submitted_at, request.start_at or 0.0))
     samples = [task.usage for task in record.tasks if task.usage is not None and task.exit is None]
     return Job(
         id=record.id,
@@ -259,7 +258,7 @@ def job(
         start_at=request.start_at,
         virtual_s=virtual,
         virtual_granted_s=granted_s - record.ungranted_s,
-        stretch=max(LEAST_S, flow_s) / max(LEAST_S, virtual),
+        stretch=stretch(record, at, virtual),
         estimate_s=request.estimate_s,
         after=request.after,
         array_index=record.array_index,
@@ -271,6 +270,12 @@ def job(
         exit_code=None if outcome is None else outcome.code,
         profile=request.profile,
     )
+
+
+def stretch(record: JobRecord, at: float, virtual_s: float) -> float:
+    """Of a job with that virtual time at that time of the wall clock."""
+    flow_s = max(0.0, at - max(record.submitted_at, record.request.start_at or 0.0))
+    return max(LEAST_S, flow_s) / max(LEAST_S, virtual_s)
 
 
 def received_yield(record: JobRecord) -> tuple[float, float] | None:
