@@ -23,10 +23,10 @@ EVENTS, QUEUED = 1_000_000, 10_000
 ENDED = EVENTS // 2
 FIRST, YEAR_S = 1_000_000, 365 * 86400.0
 """Number of the first job of the past, and how long ago that was."""
-ASKED = 50
+ASKED = 40
 """So often each route is asked."""
 START_GOAL_S, ANSWER_GOAL_MS, MEMORY_GOAL_MIB = 10.0, 200.0, 500.0
-PRUNE_S = 60.0
+PRUNE_S = 40.0
 """So long it is watched while it prunes."""
 ROUTES = (
     "/api/v1/cluster",

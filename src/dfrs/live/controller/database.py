@@ -32,11 +32,14 @@ from dfrs.live.controller.database_file import (
     COUNTED,
     VERSION,
     WRITER,
+    check_pages,
     count_in,
     deleted_in_use,
     examine,
     file_of,
     files_of,
+    is_large,
+    reading,
 )
 from dfrs.live.controller.last_transaction import LastTransactionFile
 from dfrs.live.controller.revisions import migrate, refuse_newer
@@ -51,6 +54,8 @@ Change = tuple[UpdateBase, Sequence[Mapping[str, Any]]]
 MOST_GROUPED = 1000
 """So many writers share one transaction at most."""
 RETRY_S = 1.0
+PROGRESS_STEPS = 100_000
+"""Of SQLite's machine, some milliseconds: so often a long reading asks whether it is to go on."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -92,6 +97,8 @@ class Database:
         """Why nothing is written any more."""
         self._uncertain = False
         """Whether the last transaction may have been committed."""
+        self._damage: str | None = None
+        """What was found after the start."""
 
     @property
     def name(self) -> str:
@@ -165,11 +172,28 @@ class Database:
             except OSError as error:
                 raise UnavailableError(f"{self.name}: cannot be flushed: {error.strerror}") from None
 
+    def check_large(self) -> None:
+        """Read all pages of a file that was too large for that when it was opened; `must_be_ours` tells of damage.
+
+        To be called in a thread. Ends early when the database is closed.
+        """
+        if self._file is None or not is_large(self._file):
+            return
+        try:
+            with reading(self._file) as connection:
+                connection.set_progress_handler(lambda: self._closed, PROGRESS_STEPS)
+                check_pages(self._file, connection)
+        except InputError as error:
+            if not self._closed:
+                self._damage = str(error)
+
     async def must_be_ours(self) -> None:
         """Raise ReplacedError if another controller has taken over, StoppedError if it is damaged or a file deleted.
 
         Raises UnavailableError if that cannot be read.
         """
+        if self._damage is not None:
+            raise StoppedError(self._damage)
         try:
             found = await self.read(_writer)
         except DamagedError as error:

@@ -97,6 +97,7 @@ class Controller:
         self._tokens = Tokens()
         self._reads = Reads()
         self._running: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError."""
@@ -114,6 +115,7 @@ class Controller:
         if self._shadowed is not None:
             self._shadowed.awake = True
         self._running = asyncio.create_task(self.engine.run())
+        self._checking = asyncio.create_task(asyncio.to_thread(self.database.check_large))
         if self.settings.keep_s is not None:
             pruning = asyncio.create_task(self.retention.run())
             self._running.add_done_callback(lambda _: pruning.cancel())
