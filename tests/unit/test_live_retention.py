@@ -127,6 +127,22 @@ def test_nothing_is_pruned_that_the_next_start_may_need(tmp_path):
     run(story)
 
 
+def test_a_start_with_a_long_past_need_not_wait_for_events_to_prune_it(tmp_path):
+    async def story():
+        never = {"checkpoint_events": 10**9, "checkpoint_s": 1e9}
+        async with InMemoryCluster(directory=tmp_path, keep_s=KEEP_S, **never) as live:
+            await run_jobs(live, 3)
+            live.tick(LATER_S)
+            await live.restart()
+            await until(lambda: live.controller.engine.checkpointer.floor)
+            await live.controller.retention.prune()
+            assert rows(tmp_path, "SELECT min(sequence) FROM events")[0][0] > 1
+            await live.restart(kill=True)
+            assert live.controller.state.mismatches == 0
+
+    run(story)
+
+
 def test_a_job_that_an_open_one_waits_for_stays(tmp_path):
     async def story():
         async with cluster(tmp_path) as live:

@@ -14,6 +14,8 @@ class Checkpointer:
 
     def __init__(self, state: State, database: Database, observer: Observer) -> None:
         self.made = 0
+        self.wanted = False
+        """Whether the next one is to come at once: without a second one no event can be pruned."""
         self._state = state
         self._database = database
         self._observer = observer
@@ -38,7 +40,9 @@ class Checkpointer:
         """Store it if that is due, or `anyway`. Raises UnavailableError, StoppedError."""
         state, settings = self._state, self._state.settings
         events, seconds = state.sequence - self._sequence, state.last_s - self._at_s
-        if not events or not (anyway or events >= settings.checkpoint_events or seconds >= settings.checkpoint_s):
+        due = anyway or events >= settings.checkpoint_events or seconds >= settings.checkpoint_s
+        wanted = self.wanted and state.sequence > (self._kept[-1] if self._kept else 0)
+        if not wanted and not (events and due):
             return
         shell = checkpoint.shell(state)
         arrays = await asyncio.to_thread(checkpoint.arrays, state.core, self._observer, shell)
@@ -50,4 +54,5 @@ class Checkpointer:
         await self._database.write(changes)
         self._sequence, self._at_s = state.sequence, state.last_s
         self._kept.append(state.sequence)
+        self.wanted = False
         self.made += 1

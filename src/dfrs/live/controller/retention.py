@@ -137,6 +137,7 @@ class Retention:
     async def _events(self) -> _Batch:
         floor = self._checkpointer.floor
         if floor is None:
+            self._checkpointer.wanted = True
             return _Batch()
         state, before_s = self._state, self._before - self._state.epoch
         rows = await self._database.read(partial(_oldest_events, below=floor))
