@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -98,25 +98,29 @@ class Retention:
 
     async def prune(self) -> None:
         """Prune all that is old enough by now. Raises DfrsError."""
-        for kind, batch in (
-            ("events", self._events),
-            ("jobs", self._jobs),
-            ("activity", self._activity),
-            ("points", self._points),
-        ):
-            more = True
-            while more and not (self._readers and kind in {"events", "jobs"}):
-                begun = time.perf_counter()
-                async with self.lock:
-                    more = await self._delete(kind, await batch())
-                spent_s = time.perf_counter() - begun
-                self.longest_s = max(self.longest_s, spent_s)
-                await asyncio.sleep(max(LEAST_REST_S, REST * spent_s))
+        kinds = {"events": self._events, "jobs": self._jobs, "activity": self._activity, "points": self._points}
+        more = True
+        while more:
+            more = False
+            for kind, batch in kinds.items():
+                if not (self._readers and kind in {"events", "jobs"}):
+                    more |= await self._prune_some(kind, batch)
 
-    async def _delete(self, kind: str, batch: _Batch) -> bool:
-        """Archive and delete a batch; whether there may be more."""
-        if not batch.changes:
-            return False
+    async def _prune_some(self, kind: str, batch: Callable[[], Awaitable[_Batch]]) -> bool:
+        """Prune one batch of a kind, and rest; whether there may be more."""
+        begun = time.perf_counter()
+        async with self.lock:
+            found = await batch()
+            if not found.changes:
+                return False
+            await self._delete(kind, found)
+        spent_s = time.perf_counter() - begun
+        self.longest_s = max(self.longest_s, spent_s)
+        await asyncio.sleep(max(LEAST_REST_S, REST * spent_s))
+        return found.more
+
+    async def _delete(self, kind: str, batch: _Batch) -> None:
+        """Archive and delete a batch."""
         state = self._state
         if self._archive is not None:
             now = state.settings.clock()
@@ -127,7 +131,6 @@ class Retention:
         await self._database.write(batch.changes)
         state.pruned = pruned
         batch.after()
-        return batch.more
 
     @property
     def _before(self) -> float:
@@ -154,8 +157,10 @@ class Retention:
 
     async def _jobs(self) -> _Batch:
         state = self._state
+        if state.pruned.events_at is None:
+            return _Batch()
         # Not before its events, so that a log which is exported has the jobs of all events in it.
-        until = min(self._before, -math.inf if state.pruned.events_at is None else state.pruned.events_at)
+        until = min(self._before, state.pruned.events_at)
         # Where a job waits for one that has ended, the next start asks how that ended.
         wanted = {name for job in state.jobs.values() for name in job.request.after}
         jobs, requests = await self._database.read(partial(_oldest_jobs, until=until, wanted=wanted))
