@@ -15,7 +15,7 @@ from alembic import command
 
 from dfrs.live.controller import revisions
 from dfrs.live.controller.tokens import hashed
-from dfrs.live.protocol.resources import JobRequest, JobState
+from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.testing import InMemoryCluster, run_virtually, until
 
 FOLDER = Path(__file__).parent / "databases"
@@ -40,6 +40,7 @@ async def _fill(directory):
         await live.controller.cancel(cancelled, "ann")
         await live.reaches(cancelled, JobState.CANCELLED)
         live.tick(10.0)
+        await live.controller.create_token(TokenRequest(user="ann", role="user"), "root")
         await live.controller.engine.store()
         await live.controller.drain("n2", "root")
         await until(lambda: live.controller.state.nodes[1].drained)
@@ -51,7 +52,7 @@ def write(revision):
         run_virtually(0, lambda _: _fill(name))
         engine = sa.create_engine(f"sqlite:///{name}/live.db")
         with engine.connect() as connection, connection.begin():
-            token = "INSERT INTO tokens VALUES (1, :hash, 'ann', 'user', 0.0, 4e9, 0)"
+            token = "UPDATE tokens SET hash = :hash, expires_at = 4e9"
             connection.execute(sa.text(token), {"hash": hashed(SECRET)})
             # A copy has no file with the number of its last transaction; and earlier programs pruned nothing.
             connection.execute(sa.text("DELETE FROM meta WHERE key IN ('counted', 'pruned')"))

@@ -49,7 +49,8 @@ INSERT INTO "happenings" VALUES(14,7,'{"time":1800000000.0,"job":7,"node":null,"
 INSERT INTO "happenings" VALUES(15,8,'{"time":1800000000.0,"job":8,"node":null,"action":"submit","nodes":[],"yield_":null,"why":"","by":"bob"}');
 INSERT INTO "happenings" VALUES(16,9,'{"time":1800000000.0,"job":9,"node":null,"action":"submit","nodes":[],"yield_":null,"why":"","by":"ann"}');
 INSERT INTO "happenings" VALUES(17,9,'{"time":1800000000.0,"job":9,"node":null,"action":"cancel","nodes":[],"yield_":null,"why":"cancelled by ann","by":"ann"}');
-INSERT INTO "happenings" VALUES(18,NULL,'{"time":1800000010.0,"job":null,"node":"n2","action":"drain","nodes":[],"yield_":null,"why":"","by":"root"}');
+INSERT INTO "happenings" VALUES(18,NULL,'{"time":1800000010.0,"job":null,"node":null,"action":"token","nodes":[],"yield_":null,"why":"token 1 for ann, role user","by":"root"}');
+INSERT INTO "happenings" VALUES(19,NULL,'{"time":1800000010.0,"job":null,"node":"n2","action":"drain","nodes":[],"yield_":null,"why":"","by":"root"}');
 CREATE TABLE jobs (
 	id BIGINT NOT NULL, 
 	request BIGINT NOT NULL, 
@@ -79,7 +80,7 @@ CREATE TABLE meta (
 	value TEXT NOT NULL, 
 	PRIMARY KEY ("key")
 );
-INSERT INTO "meta" VALUES('writer','f01514572f23394f:24');
+INSERT INTO "meta" VALUES('writer','729db6004bdb8e89:23');
 INSERT INTO "meta" VALUES('version','0.1.0');
 INSERT INTO "meta" VALUES('epoch','1800000000.0');
 INSERT INTO "meta" VALUES('reference_cores','4.0');
@@ -124,9 +125,9 @@ CREATE TABLE tokens (
 	PRIMARY KEY (id), 
 	UNIQUE (hash)
 );
-INSERT INTO "tokens" VALUES(1,'883b6e854af0e75899d24d8820d27deefb6644d56221523f4ea5f9d4a57742e8','ann','user',0.0,4000000000.0,0);
+INSERT INTO "tokens" VALUES(1,'883b6e854af0e75899d24d8820d27deefb6644d56221523f4ea5f9d4a57742e8','ann','user',1800000010.0,4000000000.0,0);
+CREATE INDEX ix_jobs_owner ON jobs (owner);
 CREATE INDEX ix_jobs_state ON jobs (state);
 CREATE INDEX ix_jobs_ended_at ON jobs (ended_at);
-CREATE INDEX ix_jobs_owner ON jobs (owner);
 CREATE INDEX ix_happenings_job ON happenings (job);
 COMMIT;
