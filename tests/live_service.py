@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import Stream
+from dfrs.live.protocol.durations import Durations, Measures
 from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -113,6 +114,9 @@ class FakeService:
         self.sequence += 1
         self.changed.set()
         self.changed = asyncio.Event()
+
+    def measures(self):
+        return Measures(commits=Durations(), decisions=Durations(), database_bytes=4096, events=self.sequence)
 
     async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
         if self.unavailable:

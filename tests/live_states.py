@@ -103,7 +103,7 @@ def _add_job(state, rng, name):
     )
     user = str(rng.choice(["ann", "bob"]))
     job = JobRecord(name, name, request, user, NOW - float(rng.integers(10_000)))
-    state.jobs[name] = job
+    state.enter(job)
     job.need_error = None if rng.random() < 0.5 else float(rng.random()) * 0.1
     kind = str(rng.choice(["new", "held", "waiting", "paused", "running", "running", "running", "ending"]))
     if kind == "new" or (not nodes and kind not in {"held", "waiting"}):

@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
-from dfrs.live.controller import views
+from dfrs.live.controller import cluster_views
 from dfrs.live.protocol.resources import ENDED, ClusterSnapshot, JobState, shown_yield
 from tests.dashboard_server import Told, serving
 from tests.dashboard_visits import probe, see, visit
@@ -128,7 +128,9 @@ def test_every_number_of_the_page_is_its_snapshots(tmp_path):
         controller.database.close()
         made = controller.snapshots.make()
         cluster = made.cluster.model_copy(update={"name": "attic", "started_at": NOW - 3600.0})
-        past = views.point(controller.state, NOW - 60.0).model_copy(update={"minimum_yield": 0.123, "bound": 0.987})
+        past = cluster_views.point(controller.state, NOW - 60.0).model_copy(
+            update={"minimum_yield": 0.123, "bound": 0.987}
+        )
         told.points_ = [past, past.model_copy(update={"time": NOW - 30.0})]
         told.known.append(made.model_copy(update={"sequence": 1000 + seed, "cluster": cluster}))
     told.seen = told.known[0]

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from dfrs.live.controller import engine, last_transaction
+from dfrs.live.controller import database_file, engine, last_transaction
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.database_file import file_of
 from dfrs.live.controller.revisions import latest
@@ -36,7 +36,7 @@ def killed(tmp_path_factory):
 
     async def story():
         async with serving(place / "live", checkpoint_events=3) as controller:
-            await until(lambda: controller.engine.checkpoints)
+            await until(lambda: controller.engine.checkpointer.made)
             killed_copy(place / "live", place / "copy")
 
     asyncio.run(story())
@@ -359,5 +359,34 @@ def test_jobs_go_on_beside_the_checks(tmp_path):
             await until(lambda: controller.engine._asked_at > 0)
             assert controller.healthy() is None
             await run_jobs(controller, 0)
+
+    asyncio.run(story())
+
+
+def test_a_large_database_is_checked_after_the_start(tmp_path, monkeypatch):
+    """Its start does not wait; where it is damaged, it ends then."""
+    monkeypatch.setattr(database_file, "CHECKED_BYTES", 1)
+    monkeypatch.setattr(engine, "OURS_S", 0.1)
+
+    async def story():
+        async with serving(tmp_path / "live", jobs=1):
+            file = killed_copy(tmp_path / "live", tmp_path / "copy")
+        execute(file, ("CREATE TABLE beside (x)",), ("INSERT INTO beside VALUES (1)",))
+        for name in ("well", "damaged"):
+            directory = tmp_path / name
+            directory.mkdir(mode=0o700)
+            shutil.copy(file, directory / "dfrs.db")
+            # A copy without the file that says its last transaction.
+            execute(directory / "dfrs.db", ("DELETE FROM meta WHERE key = 'counted'",))
+            if name == "damaged":
+                damage_table(directory / "dfrs.db", "beside")
+            controller = make_controller(directory, database=url(directory))
+            await controller.start()
+            if name == "well":
+                await controller._checking
+                assert controller.healthy() is None
+            else:
+                assert "damaged database" in str(await asyncio.wait_for(controller.stopped(), 30.0))
+            await controller.stop()
 
     asyncio.run(story())

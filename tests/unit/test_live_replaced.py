@@ -44,9 +44,9 @@ def test_the_one_that_replaced_it_is_left_alone_by_its_end(tmp_path, monkeypatch
             second = make_controller(tmp_path, database=url(tmp_path / "state"))
             await second.start()
             await asyncio.wait_for(first.stopped(), 30)
-        stored = second.engine.checkpoints
+        stored = second.engine.checkpointer.made
         await until(lambda: second.engine.steps > 3)
-        assert (second.healthy(), second.engine.checkpoints) == (None, stored)
+        assert (second.healthy(), second.engine.checkpointer.made) == (None, stored)
         await second.stop()
         third = make_controller(tmp_path, database=url(tmp_path / "state"))
         await third.start()

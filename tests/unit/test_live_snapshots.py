@@ -14,8 +14,9 @@ from dfrs.cli.live.show import facts
 from dfrs.cli.quantities import show_bytes, show_cores, show_seconds
 from dfrs.cli.views import live as shown
 from dfrs.live.api.routes import SEQUENCE, create_app
-from dfrs.live.controller import cluster_snapshots, views
+from dfrs.live.controller import cluster_snapshots, cluster_views, views
 from dfrs.live.controller.activity import ActivityFeed
+from dfrs.live.controller.queued_views import JobViews
 from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, Job, JobState, Node, NodeState, shown_yield
 from dfrs.testing import InMemoryCluster, make_controller
 from tests.live_states import NOW, Clock, fill, random_controller
@@ -71,7 +72,7 @@ def check_agreement(state, seen):
             assert not any(shares)
         elif len([share for share in shares if share]) == job.tasks:
             assert close(job.yield_granted, min(1.0, min(each for each in shares if each) / job.need_cores))
-    point = views.point(state, NOW)
+    point = cluster_views.point(state, NOW)
     same = ("minimum_yield", "median_yield", "jain", "bound")
     assert [getattr(point, name) for name in same] == [getattr(cluster, name) for name in same]
     assert close(point.used_cores, cluster.used_cores)
@@ -346,7 +347,43 @@ def test_what_a_job_receives_is_less_where_programs_outside_use_the_cpus(tmp_pat
 def test_points_of_earlier_versions_have_no_minimum_above_their_bound(tmp_path):
     controller = random_controller(0, tmp_path)
     controller.database.close()
-    point = views.point(controller.state, NOW).model_copy(update={"minimum_yield": 0.24, "bound": 0.23})
+    point = cluster_views.point(controller.state, NOW).model_copy(update={"minimum_yield": 0.24, "bound": 0.23})
     feed = ActivityFeed()
     feed.restore((), [point, point.model_copy(update={"bound": 0.5})])
     assert [each.bound for each in feed.timeseries(0.0)] == [0.24, 0.5]
+
+
+def test_views_of_queued_jobs_that_are_copied_are_those_that_are_made_anew(tmp_path):
+    """Over changes of all that they depend on: time, holds, quotas, reference, what the core knows."""
+    clock = Clock()
+    controller = make_controller(tmp_path, clock=clock)
+    state, rng = controller.state, np.random.default_rng(1)
+    fill(state, rng, 60, 5)
+    made = JobViews(state)
+
+    def compare():
+        present, now = views.Present(state), clock()
+        records = list(state.jobs.values())
+        assert list(made.make(records, present, now)) == [
+            views.job(state, record, now=now, present=views.Present(state)) for record in records
+        ]
+
+    compare()
+    queued = [record for record in state.jobs.values() if not record.tasks]
+    assert queued
+    for record in queued * 3:
+        match rng.integers(5):
+            case 0:
+                record.held = not record.held
+            case 1:
+                record.registered = not record.registered
+            case 2:
+                record.over_quota = "waits: over a quota" if not record.over_quota else ""
+            case 3:
+                record.need = float(rng.random())
+            case _:
+                record.attempt += 1
+        compare()
+    state.set_reference(2.0, 1 << 32)
+    compare()
+    controller.database.close()

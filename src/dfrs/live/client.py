@@ -22,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.addresses import must_be_secret
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import (
     Activity,
     Cluster,
@@ -292,6 +292,12 @@ class Client:
         """A new token; its secret is never told again. Admins."""
         return self._ask("POST", "/tokens", TypeAdapter(NewToken), json=request.model_dump(mode="json"))
 
+    def health(self) -> str | None:
+        """None, or what is wrong with the controller."""
+        with self._translated():
+            answer = self._http.get(f"{self.url}/healthz")
+        return None if answer.is_success else _detail(answer)
+
     def tokens(self) -> list[TokenInfo]:
         """All tokens, without their secrets. Admins."""
         return self._get("/tokens", list[TokenInfo])
@@ -377,7 +383,7 @@ class Client:
             409: ConflictError,
             413: InputError,
             422: InputError,
-            429: UnavailableError,
+            429: TooManyError,
             503: UnavailableError,
         }
         if kind := kinds.get(status):

@@ -57,8 +57,11 @@ class Recorded:
 def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live") -> Recorded:
     """Replay the log's events through a core under the policies that made it, found by name, comparing every target.
 
-    Raises InputError where the log is damaged (an event that cannot be true, or no node) or its last policy is no more.
+    Raises InputError where the log is damaged (an event that cannot be true, or no node), is not from its beginning, or
+    its last policy is no more.
     """
+    if log.gone:
+        raise InputError(f"the log is not from its beginning: {log.gone}; dfrs export --archive puts them back")
     policies, missing = _policies(log, find)
     core = Core(policies.pop(log.policies[0][0]), np.zeros((0, 2)), log.command_limit)
     decided_by = [core.policy, *policies.values()]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,8 @@ class LiveLog:
     """By id, as the API shows them."""
     reference_cores: float | None = None
     """Size of the reference node."""
+    gone: str = ""
+    """What its controller had no more when it was exported, in words; "" for nothing: the log begins at the start."""
 
     @property
     def policy(self) -> str:
@@ -117,7 +120,16 @@ def read_live_log(path: Path) -> LiveLog:
         policies=tuple(decided or policies[-1:]),
         jobs=jobs,
         reference_cores=_size(f"{path}, line 1", header),
+        gone=_gone(f"{path}, line 1", header),
     )
+
+
+def _gone(where: str, header: Mapping[str, Any]) -> str:
+    if header.get("first_event", 1) == 1:
+        return ""
+    first, until = _field(where, header, "first_event", int), _field(where, header, "pruned_until", (int, float))
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(until))
+    return f"events 1 to {first - 1}, until {when}, were no longer kept"
 
 
 def _size(where: str, header: Mapping[str, Any]) -> float | None:

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 def export(
     client: "Client",
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write to; it must not exist.")],
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            show_default=False,
+            help="Directory of dfrs serve --archive: put back what the controller has pruned.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write what the cluster did: its log, and the run as jobs.csv, events.csv, summary.json.
@@ -40,7 +48,11 @@ def export(
         dfrs simulate --from-log day
 
         dfrs simulate --from-log day -p EASY -p FCFS
+
+        dfrs export -o all --archive /var/lib/dfrs-archive
     """
+    from dfrs.workloads.live_archive import complete
+
     if output.exists():
         raise InputError(f"{output}: exists already: choose another directory")
     # Whoever may not have the log is told so before anything is made.
@@ -49,7 +61,8 @@ def export(
     try:
         # Whoever cannot open the directory cannot open what is in it, while that is being written.
         output.mkdir(parents=True, mode=0o700)
-        _write(output, chain([] if first is None else [first], lines), as_json=as_json)
+        whole = chain([] if first is None else [first], lines)
+        _write(output, whole if archive is None else complete(whole, archive), as_json=as_json)
     finally:
         for path in output.rglob("*"):
             path.chmod(0o700 if path.is_dir() else 0o600)
@@ -65,6 +78,9 @@ def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
     with (output / FILE).open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines)
     log = read_live_log(output)
+    if log.gone:
+        _tell_gone(output, log.gone, as_json=as_json)
+        return
     recorded = decide_again(log, find_policy, output.resolve().name)
     run = recorded.run
     if len(run.workload):
@@ -83,11 +99,20 @@ def _write(output: Path, lines: Iterable[str], *, as_json: bool) -> None:
                 "left_out": recorded.left_out,
                 "unfitted": recorded.unfitted,
                 "unfitted_part": recorded.unfitted_part,
+                "gone": "",
             }
         )
         return
     left = f"; {recorded.left_out} that did not end on nodes are only in its log" if recorded.left_out else ""
     out.print(f"{output}: {show_count(len(run.workload), 'job')}{left}", markup=False, soft_wrap=True)
+
+
+def _tell_gone(output: Path, gone: str, *, as_json: bool) -> None:
+    """Only the log is there: what nodes did since depends on all that was decided before."""
+    if as_json:
+        print_json({"directory": str(output), "gone": gone})
+        return
+    warn(f"{gone}: only the log was written; with --archive DIR they are put back")
 
 
 VERBS = (Verb(export, LIVE, 110),)

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import out, print_json
+from dfrs.cli.console import out, print_json, warn
 from dfrs.cli.live.cluster import Json, live
-from dfrs.cli.quantities import parse_seconds
+from dfrs.cli.quantities import parse_seconds, show_instant
 from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
@@ -30,11 +30,15 @@ def history(
     from dfrs.cli.views.live import history_table
 
     span_s = parse_seconds(since, "--since")
-    now = client.cluster().now
+    cluster = client.cluster()
+    now = cluster.now
     jobs = ended_since(client, now - span_s, user)
     if as_json:
         print_json([job.model_dump(mode="json") for job in jobs])
         return
+    if cluster.jobs_pruned_until is not None and cluster.jobs_pruned_until >= now - span_s:
+        until = show_instant(cluster.jobs_pruned_until, now)
+        warn(f"jobs that ended until {until} are no longer kept (dfrs serve --keep)")
     if not jobs:
         out.print(f"no job ended in the last {since}", markup=False)
         return

@@ -1,5 +1,6 @@
 """`dfrs serve`: the controller of a live cluster."""
 
+import gc
 import getpass
 import math
 import os
@@ -14,7 +15,8 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.extras import require
-from dfrs.cli.quantities import parse_bytes, quoted
+from dfrs.cli.live.quota_file import read_quotas
+from dfrs.cli.quantities import parse_bytes, parse_seconds, quoted
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import CLUSTER, Verb
 from dfrs.model.errors import InputError
@@ -31,7 +33,9 @@ DATABASE = "DFRS_DATABASE"
 LISTEN = "127.0.0.1:7070"
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE"
 DISCOVERY = "OBSERVE"
-SAFETY, LIMITS = "Access", "Defaults"
+COLLECTED = (50_000, 20, 20)
+"""How rarely the collector of cycles looks, see `gc.set_threshold`."""
+SAFETY, LIMITS, KEPT = "Access", "Defaults", "What is kept"
 
 
 def serve(
@@ -92,6 +96,15 @@ def serve(
         float | None,
         typer.Option(min=0.001, rich_help_panel=SAFETY, help="Of one token, on average.", show_default=False),
     ] = None,
+    quotas: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=SAFETY,
+            show_default=False,
+            help="TOML with what each user may have: open jobs, CPU, memory, submissions a minute.",
+        ),
+    ] = None,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", rich_help_panel=SAFETY, help="/metrics without a token from loopback.")
     ] = False,
@@ -121,6 +134,24 @@ def serve(
     report_every: Annotated[
         float, typer.Option(rich_help_panel=LIMITS, help="Seconds between two reports of a node.", min=0.1, max=60)
     ] = 1.0,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE",
+            rich_help_panel=KEPT,
+            show_default=False,
+            help="Prune events, ended jobs and history that are older, as 30d; default: keep all.",
+        ),
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            rich_help_panel=KEPT,
+            show_default=False,
+            help="Write what is pruned to files there before, for dfrs export --archive.",
+        ),
+    ] = None,
     agent_socket: Annotated[
         int | None, typer.Option(hidden=True, help="Number of a listening socket, inherited, where agents come too.")
     ] = None,
@@ -144,6 +175,8 @@ def serve(
 
     if (certificate is None) != (key is None):
         raise InputError("--certificate, --key: must be given together")
+    if archive is not None and keep is None:
+        raise InputError("--archive: is for what is pruned; say after which age with --keep")
     directory = (state or state_directory()).absolute()
     settings = ControllerSettings(
         database=database_url(database, database_file, directory),
@@ -156,6 +189,9 @@ def serve(
         report_s=report_every,
         lost_s=lost_after,
         start_s=start_within,
+        keep_s=None if keep is None else parse_seconds(keep, "--keep"),
+        archive=None if archive is None else archive.absolute(),
+        quotas=None if quotas is None else read_quotas(quotas),
         reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
     )
@@ -314,6 +350,10 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
 
     async def started() -> None:
         await leave_files(plan.state, controller, user=_account(), url=url, ca=authority)
+        # What is there by now stays, and jobs are no cycles: looking for such all the time makes requests wait.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*COLLECTED)
 
     def ready() -> None:
         elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None

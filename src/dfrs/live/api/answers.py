@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import ApiModel, Problem
 from dfrs.model.errors import DfrsError, InputError, StoppedError
 from dfrs.model.text import visible
@@ -58,6 +58,8 @@ async def _known(_request: Request, error: Exception) -> Response:
         return problem(409, detail)
     if isinstance(error, UnavailableError | StoppedError):
         return problem(503, detail, {"Retry-After": str(RETRY_S)})
+    if isinstance(error, TooManyError):
+        return problem(429, detail, {} if error.retry_s is None else {"Retry-After": str(error.retry_s)})
     if isinstance(error, InputError):
         return problem(422, detail)
     _log.error("request failed", error=type(error).__name__, detail=detail)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from dfrs.live.protocol.durations import Durations, Measures
 from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, JobState, NodeState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,14 +24,71 @@ class Meters:
         self.agents = Gauge("dfrs_agents_connected", "Agents connected now.", registry=self._registry)
         self.watchers = Gauge("dfrs_watchers", "Clients that wait for changes now.", registry=self._registry)
 
+        self.answers = Counter(
+            "dfrs_answers",
+            "Answers of the API.",
+            labelnames=("route", "method", "status"),
+            registry=self._registry,
+        )
+        self.answer_times: dict[tuple[str, str], Durations] = {}
+        """Until answers begin, by route and method."""
+        self.loop_lag = Durations()
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """An answer has begun."""
+        self.answers.labels(route, method, str(status)).inc()
+        self.answer_times.setdefault((route, method), Durations()).add(seconds)
+
     def _counter(self, name: str, words: str) -> Counter:
         return Counter(name, words, registry=self._registry)
 
-    def text(self, seen: ClusterSnapshot) -> bytes:
-        """They and the figures of a snapshot, as Prometheus reads them."""
+    def text(self, seen: ClusterSnapshot, measures: Measures) -> bytes:
+        """They, the figures of a snapshot, and what the controller measures, as Prometheus reads them."""
         figures = CollectorRegistry()
         figures.register(_Figures(seen))
+        figures.register(_Work(self, measures))
         return generate_latest(figures) + generate_latest(self._registry)
+
+
+class _Work(Collector):
+    """Of the controller's own work."""
+
+    def __init__(self, meters: Meters, measures: Measures) -> None:
+        self._meters = meters
+        self._measures = measures
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: registering would collect otherwise."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """All of it."""
+        measures = self._measures
+        answers = HistogramMetricFamily(
+            "dfrs_answer_seconds", "From a request to the beginning of its answer.", labels=["route", "method"]
+        )
+        for (route, method), spent in sorted(self._meters.answer_times.items()):
+            answers.add_metric([route, method], spent.cumulative(), spent.total_s)
+        yield answers
+        for name, words, spent in (
+            ("dfrs_commit_seconds", "Transactions of the database, with their flush.", measures.commits),
+            ("dfrs_step_decision_seconds", "Decisions of one step of the controller.", measures.decisions),
+            (
+                "dfrs_loop_lag_seconds",
+                "How late the event loop comes round, looked at each 0.25 s.",
+                self._meters.loop_lag,
+            ),
+        ):
+            yield HistogramMetricFamily(name, words, buckets=spent.cumulative(), sum_value=spent.total_s)
+        for name, words, value in (
+            ("dfrs_database_bytes", "Size of the database and of its log.", measures.database_bytes),
+            ("dfrs_events", "Number of the last event.", measures.events),
+            ("dfrs_events_pruned", "Number of the last event that is no longer kept.", measures.pruned_events),
+            ("dfrs_database_failing", "1 if the last transaction failed.", int(measures.database_trouble)),
+            ("dfrs_retention_failing", "1 if what is old cannot be pruned.", int(measures.retention_trouble)),
+        ):
+            if value is not None:
+                yield GaugeMetricFamily(name, words, value=value)
 
 
 class _Figures(Collector):
@@ -45,6 +103,7 @@ class _Figures(Collector):
         """The cluster as it was then."""
         now = self._seen.cluster
         yield from _counts(now)
+        yield from _nodes(self._seen)
         for name, words, value in (
             ("dfrs_snapshot", "Sequence number of the snapshot from which these figures are.", self._seen.sequence),
             ("dfrs_cpu_cores", "CPU of all nodes.", now.cpus),
@@ -70,6 +129,38 @@ class _Figures(Collector):
 
 def _left(now: Cluster) -> float:
     return now.cpus if now.left_cores is None else now.left_cores
+
+
+def _nodes(seen: ClusterSnapshot) -> Iterable[Metric]:
+    """Of each node."""
+    states = GaugeMetricFamily("dfrs_node_state", "1 for the state that the node is in.", labels=["node", "state"])
+    families = {
+        name: GaugeMetricFamily(f"dfrs_node_{name}", words, labels=["node"])
+        for name, words in (
+            ("cpu_cores", "CPU of the node."),
+            ("used_cores", "CPU that its tasks use."),
+            ("granted_cores", "CPU that its tasks were granted."),
+            ("memory_bytes", "Memory of the node."),
+            ("memory_free_bytes", "Memory that no task of it requires."),
+            ("tasks", "Tasks that it has."),
+            ("report_age_seconds", "Since its last report."),
+        )
+    }
+    for node in seen.nodes:
+        for state in NodeState:
+            states.add_metric([node.name, state.value], node.state is state)
+        values = (
+            node.cpus,
+            node.used_cores,
+            node.granted_cores,
+            node.memory_bytes,
+            node.memory_free_bytes,
+            len(node.tasks),
+            max(0.0, seen.cluster.now - node.seen_at),
+        )
+        for family, value in zip(families.values(), values, strict=True):
+            family.add_metric([node.name], value)
+    return states, *families.values()
 
 
 def _counts(now: Cluster) -> Iterable[Metric]:

@@ -22,6 +22,7 @@ from dfrs.live.api.refused_tokens import RefusedTokens
 from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
 from dfrs.live.api.stream import EventStream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
+from dfrs.live.api.timing import Timed
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.ports import NotFoundError, Service
@@ -390,7 +391,8 @@ async def metrics(request: Request, _: Annotated[None, Depends(AllowScraper())])
     """Figures for Prometheus. A token of any reading role; none from loopback, if the operator has so chosen."""
     seen = await request.app.state.service.latest()
     headers = HEADERS | _from(seen) | {"content-type": prometheus.CONTENT_TYPE}
-    return Response(request.app.state.meters.text(seen), 200, headers)
+    state = request.app.state
+    return Response(state.meters.text(seen, state.service.measures()), 200, headers)
 
 
 def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings | None = None) -> FastAPI:
@@ -413,6 +415,7 @@ def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings
     app.state.pace = Pace(app.state.settings.submissions_per_s)
     app.state.refused = RefusedTokens(app.state.meters)
     app.state.stopping = asyncio.Event()
+    app.add_middleware(Timed, meters=app.state.meters)
     app.router.routes.extend((*api.routes, *beside.routes, *agents.router.routes))
     add_page(app, page)
     answer_problems(app)

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from dfrs.live.api.connections import KEY, Connection, ConnectionLimits, Connections
 from dfrs.live.api.http_protocol import Frames, Http, Tls
+from dfrs.live.api.timing import watch_loop
 from dfrs.live.protocol.addresses import is_loopback
 from dfrs.live.protocol.ports import Service
 from dfrs.live.protocol.wire import MESSAGE_BYTES
@@ -242,13 +243,14 @@ async def serve(
         loop.add_signal_handler(number, end.set)
     watch = [asyncio.create_task(server.stop_when(end)) for server in servers]
     stopped = asyncio.create_task(_stopped(controller, end))
+    lag = asyncio.create_task(watch_loop(app.state.meters))
     try:
         await controller.start()
         await started()
         if not end.is_set():
             await asyncio.gather(*(server.serve([each]) for server, each in zip(servers, sockets, strict=True)))
     finally:
-        for task in (*watch, stopped):
+        for task in (*watch, stopped, lag):
             task.cancel()
         await controller.stop()
         for each in sockets:

@@ -80,6 +80,15 @@ class ActivityFeed:
         for listener in self._listeners:
             listener.set()
 
+    def prune(self, before: float) -> None:
+        """Forget what is older than that wall-clock time."""
+        while self._activity and self._activity[0].time < before:
+            self._activity.popleft()
+        while self._points and self._points[0].time < before:
+            self._points.popleft()
+        while self._bars and self._bars[0].end is not None and self._bars[0].end < before:
+            self._bars.popleft()
+
     def forget(self, job: int) -> None:
         """A job that ended long ago."""
         self._of_job.pop(job, None)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from dfrs.live.controller import last_transaction
 from dfrs.live.controller.database_file import (
-    BESIDE,
     COUNTED,
     Contents,
     check_pages,
@@ -20,6 +19,7 @@ from dfrs.live.controller.database_file import (
     contents,
     damaged_checkpoints,
     exists,
+    files_of,
     reading,
     refuse_damaged_checkpoint,
     refuse_missing,
@@ -52,7 +52,7 @@ def back_up(database: Path, target: Path, *, replace: bool = False, tell: Tell =
     """
     if target.is_dir() or not target.parent.is_dir():
         raise InputError(f"{target}: must be a file in a directory that exists")
-    if target.exists() and any(target.samefile(each) for each in _files(database) if each.exists()):
+    if target.exists() and any(target.samefile(each) for each in files_of(database) if each.exists()):
         raise InputError(f"{target}: is the database itself")
     if target.exists() and not replace:
         raise InputError(f"{target}: exists already; name another file, or replace it with --force")
@@ -136,7 +136,7 @@ def _put_aside(database: Path, last: LastTransactionFile, transactions: int) -> 
     Where this is interrupted, the next start finds fewer transactions than the file `last` says, or no database.
     """
     number = last_transaction.path_for(database)
-    there = [path for path in _files(database) if path.exists()]
+    there = [path for path in files_of(database) if path.exists()]
     aside = None
     if there or number.stat().st_size:
         aside = _new_directory(database.parent)
@@ -160,10 +160,6 @@ def _new_directory(where: Path) -> Path:
             made.mkdir(mode=0o700)
             return made
         number += 1
-
-
-def _files(database: Path) -> list[Path]:
-    return [database, *(database.with_name(database.name + end) for end in BESIDE)]
 
 
 def _fresh(path: Path) -> Path:

@@ -20,6 +20,7 @@ from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS
 from dfrs.live.controller.checkpoint_data import pack, why_damaged
 from dfrs.live.controller.damage import DamagedError
 from dfrs.live.controller.observing import Observer
+from dfrs.live.controller.pruned import KEY, Pruned
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.state import MOST_ENDED, State
@@ -127,6 +128,7 @@ class Stored:
     """What a database has."""
 
     meta: Mapping[str, str]
+    pruned: Pruned
     nodes: Sequence[Row[Any]]
     jobs: Sequence[Row[Any]]
     """Open ones, with their requests."""
@@ -146,7 +148,7 @@ class Stored:
 
 
 def load(connection: Connection) -> Stored:
-    """Read all that a controller needs to go on. Raises DamagedError."""
+    """Read all that a controller needs to go on. Raises DamagedError, and InputError where it is pruned too far."""
     jobs, events, checkpoints = tables.jobs, tables.events, tables.checkpoints
     found = connection.execute(
         sa.select(jobs, tables.requests.c.body)
@@ -154,12 +156,20 @@ def load(connection: Connection) -> Stored:
         .where(jobs.c.state == "open")
         .order_by(jobs.c.id)
     ).all()
+    meta = {row.key: row.value for row in connection.execute(sa.select(tables.meta))}
+    with _reading("how far it is pruned"):
+        pruned = Pruned.read(meta.get(KEY))
     stored = connection.execute(sa.select(checkpoints).order_by(checkpoints.c.sequence.desc()).limit(1)).first()
-    if stored is not None and not _readable(stored):
+    if stored is None:
+        pruned.refuse_replay("database", stored=False)
+    elif not _readable(stored):
+        pruned.refuse_replay("database", stored=True)
         stored = None
     after = 0 if stored is None else stored.sequence
     names = {name for row in found for name in json.loads(row.body).get("after", ())}
-    last = connection.execute(sa.select(sa.func.max(events.c.sequence), sa.func.max(events.c.time_s))).one()
+    # Time never goes back in them: the last one has the latest, and not all need to be read.
+    newest = sa.select(events.c.sequence, events.c.time_s).order_by(events.c.sequence.desc()).limit(1)
+    last = connection.execute(newest).first() or (0, 0.0)
     counts = connection.execute(
         sa.select(jobs.c.state, sa.func.count()).where(jobs.c.state != "open").group_by(jobs.c.state)
     )
@@ -167,17 +177,18 @@ def load(connection: Connection) -> Stored:
     activity = sa.select(tables.activity).order_by(tables.activity.c.sequence.desc()).limit(MOST_ACTIVITY)
     points = sa.select(tables.points.c.body).order_by(tables.points.c.time.desc()).limit(MOST_POINTS)
     return Stored(
-        meta={row.key: row.value for row in connection.execute(sa.select(tables.meta))},
+        meta=meta,
+        pruned=pruned,
         nodes=connection.execute(sa.select(tables.nodes).order_by(tables.nodes.c.number)).all(),
         jobs=found,
         dependencies=states_of(connection, names),
         ended=list(connection.execute(ended).scalars())[::-1],
         ended_counts={row[0]: row[1] for row in counts},
         last_job=connection.execute(sa.select(sa.func.max(jobs.c.id))).scalar() or 0,
-        last_s=last[1] or 0.0,
+        last_s=last[1],
         checkpoint=stored,
         events=connection.execute(sa.select(events).where(events.c.sequence > after).order_by(events.c.sequence)).all(),
-        last_event=last[0] or 0,
+        last_event=last[0],
         activity=connection.execute(activity).all()[::-1],
         points=list(connection.execute(points).scalars())[::-1],
         tokens=connection.execute(sa.select(tables.tokens)).all(),
@@ -202,6 +213,7 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
     now = state.settings.clock()
     state.epoch = float(stored.meta.get("epoch", now))
     state.last_s = stored.last_s
+    state.pruned = stored.pruned
     if "reference_cores" in stored.meta:
         state.set_reference(float(stored.meta["reference_cores"]), int(stored.meta["reference_bytes"]))
     with _reading("the table of nodes"):
@@ -244,7 +256,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
         request = requests.get(row.request)
         if request is None:
             request = requests[row.request] = JobRequest.model_validate_json(row.body, context=STORED)
-        state.jobs[row.id] = JobRecord(
+        job = JobRecord(
             row.id,
             row.request,
             request,
@@ -256,6 +268,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
             outcome=JobOutcome.of(row.outcome),
             started_at=row.started_at,
         )
+        state.enter(job)
     for job in state.jobs.values():
         state.link(job, stored.dependencies)
         if not job.registered:
@@ -267,6 +280,7 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
         state.add_ended(Job.model_validate_json(text))
     state.ended_counts.clear()
     state.ended_counts.update({JobState(name): count for name, count in stored.ended_counts.items()})
+    state.ended_counts.update({JobState(name): count for name, count in stored.pruned.jobs.items()})
     state.activity.restore(
         [Activity(sequence=row.sequence, **json.loads(row.body)) for row in stored.activity],
         [TimePoint.model_validate_json(text) for text in stored.points],

@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from dfrs.live.controller import views
+from dfrs.live.controller import cluster_views, views
+from dfrs.live.controller.queued_views import JobViews
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.resources import ClusterSnapshot
 
@@ -24,6 +25,7 @@ class ClusterSnapshots:
         self.made = 0
         self._state = state
         self._counters = counters
+        self._views = JobViews(state)
         self._kept: ClusterSnapshot | None = None
         self._version = -1
         self._at = self._next_at = 0.0
@@ -33,9 +35,10 @@ class ClusterSnapshots:
         began, state = time.perf_counter(), self._state
         decisions, differs = self._counters()
         present = views.Present(state)
-        jobs = tuple(views.job(state, state.jobs[name], present=present) for name in sorted(state.jobs, reverse=True))
+        records = (state.jobs[name] for name in sorted(state.jobs, reverse=True))
+        jobs = self._views.make(records, present, state.settings.clock())
         nodes = tuple(views.node(state, node, present) for node in views.present_nodes(state))
-        cluster = views.cluster(state, jobs, nodes, decisions=decisions, shadow_differs=differs)
+        cluster = cluster_views.cluster(state, jobs, nodes, decisions=decisions, shadow_differs=differs)
         # Milliseconds since 1970 are more than the last controller can have counted, at that pace.
         last = 0 if self._kept is None else self._kept.sequence
         sequence = max(last + 1, int(cluster.now * 1000))

@@ -32,13 +32,18 @@ from dfrs.live.controller.database_file import (
     COUNTED,
     VERSION,
     WRITER,
+    check_pages,
     count_in,
     deleted_in_use,
     examine,
     file_of,
+    files_of,
+    is_large,
+    reading,
 )
 from dfrs.live.controller.last_transaction import LastTransactionFile
 from dfrs.live.controller.revisions import migrate, refuse_newer
+from dfrs.live.protocol.durations import Durations
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.model.errors import DfrsError, InputError, ReplacedError, StoppedError
 from dfrs.version import __version__
@@ -49,6 +54,8 @@ Change = tuple[UpdateBase, Sequence[Mapping[str, Any]]]
 MOST_GROUPED = 1000
 """So many writers share one transaction at most."""
 RETRY_S = 1.0
+PROGRESS_STEPS = 100_000
+"""Of SQLite's machine, some milliseconds: so often a long reading asks whether it is to go on."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -74,6 +81,8 @@ class Database:
         self.commits = 0
         self.commit_s = 0.0
         """Time of the last transaction."""
+        self.durations = Durations()
+        """Of all transactions."""
         self._url = url
         self._file = file_of(url)
         self._last: LastTransactionFile | None = None
@@ -88,11 +97,19 @@ class Database:
         """Why nothing is written any more."""
         self._uncertain = False
         """Whether the last transaction may have been committed."""
+        self._damage: str | None = None
+        """What was found after the start."""
 
     @property
     def name(self) -> str:
         """What users know it by: its file, if it has one."""
         return "database" if self._file is None else str(self._file)
+
+    def bytes(self) -> int | None:
+        """Of its file and of the log beside it; None where it is no file."""
+        if self._file is None:
+            return None
+        return sum(path.stat().st_size for path in files_of(self._file) if path.exists())
 
     def open(self) -> None:
         """Connect, bring the tables up to date, and take over. Raises InputError where that cannot be.
@@ -155,11 +172,28 @@ class Database:
             except OSError as error:
                 raise UnavailableError(f"{self.name}: cannot be flushed: {error.strerror}") from None
 
+    def check_large(self) -> None:
+        """Read all pages of a file that was too large for that when it was opened; `must_be_ours` tells of damage.
+
+        To be called in a thread. Ends early when the database is closed.
+        """
+        if self._file is None or not is_large(self._file):
+            return
+        try:
+            with reading(self._file) as connection:
+                connection.set_progress_handler(lambda: self._closed, PROGRESS_STEPS)
+                check_pages(self._file, connection)
+        except InputError as error:
+            if not self._closed:
+                self._damage = str(error)
+
     async def must_be_ours(self) -> None:
         """Raise ReplacedError if another controller has taken over, StoppedError if it is damaged or a file deleted.
 
         Raises UnavailableError if that cannot be read.
         """
+        if self._damage is not None:
+            raise StoppedError(self._damage)
         try:
             found = await self.read(_writer)
         except DamagedError as error:
@@ -242,6 +276,7 @@ class Database:
                 # It is committed all the same: whoever waits must not do it a second time.
                 trouble = f"{self.name}: the number of its last transaction cannot be written: {error.strerror}"
         self.commit_s = time.perf_counter() - begin_s
+        self.durations.add(self.commit_s)
         if trouble is not None and self.trouble is None and not isinstance(problem, StoppedError):
             log.error("the database cannot be written", problem=trouble)
         self.trouble = trouble

@@ -18,6 +18,9 @@ from dfrs.model.errors import InputError
 
 BUSY_S = 5.0
 """So long a locked database is waited for."""
+CHECKED_BYTES = 128 << 20
+"""The pages of larger databases are not all read before a controller starts, but after: that takes a second for each so
+many bytes, or more."""
 BESIDE = ("-wal", "-shm", "-journal")
 """Files that SQLite keeps beside a database, by how their names end."""
 WRITER, VERSION, COUNTED = "writer", "version", "counted"
@@ -33,6 +36,11 @@ def file_of(url: str) -> Path | None:
     if parsed.get_backend_name() != "sqlite" or not name or name == ":memory:" or parsed.query.get("mode") == "memory":
         return None
     return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
+
+
+def files_of(database: Path) -> list[Path]:
+    """The database, and those that SQLite may keep beside it."""
+    return [database, *(database.with_name(database.name + end) for end in BESIDE)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +77,25 @@ def reading(file: Path) -> Generator[sqlite3.Connection]:
 def examine(file: Path) -> int:
     """How many transactions it ever had; 0 for none at all. Raises InputError where it is damaged, newer or older.
 
-    Older: it lacks transactions that were committed.
+    Older: it lacks transactions that were committed. Of a large one not all pages are read.
     """
     known = last_transaction.read(file)
     if not exists(file):
         refuse_missing(file, known)
         return 0
     with reading(file) as connection:
-        check_pages(file, connection)
+        if not is_large(file):
+            check_pages(file, connection)
         check_revision(file, connection)
         check_transactions(file, connection, known)
         for bad in damaged_checkpoints(connection):
             refuse_damaged_checkpoint(file, *bad)
         return transactions(connection)
+
+
+def is_large(file: Path) -> bool:
+    """Whether reading all of its pages takes long."""
+    return file.stat().st_size > CHECKED_BYTES
 
 
 def exists(file: Path) -> bool:
@@ -96,8 +110,7 @@ def exists(file: Path) -> bool:
 
 def deleted_in_use(file: Path) -> Path | None:
     """A file of the database that this process has open though its name is gone; None if there is none."""
-    names = [file, *(file.with_name(file.name + end) for end in BESIDE)]
-    gone = {f"{name.resolve()} (deleted)": name for name in names}
+    gone = {f"{name.resolve()} (deleted)": name for name in files_of(file)}
     for number in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             name = gone.get(os.readlink(f"/proc/self/fd/{number}"))

@@ -16,13 +16,15 @@ import structlog
 from dfrs.engine.codec import encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Event
-from dfrs.live.controller import checkpoint, tables, views
+from dfrs.live.controller import cluster_views, tables, views
 from dfrs.live.controller.arrivals import Arrivals
 from dfrs.live.controller.capacity_watch import CapacityWatch
+from dfrs.live.controller.checkpointer import Checkpointer
 from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request, in_order
+from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.state import Decided, State
 from dfrs.live.protocol.ports import UnavailableError
@@ -59,13 +61,13 @@ class ControllerLoop:
         self.trouble: str | None = None
         """Why it does not get on; None if it does."""
         self.steps = 0
-        self.checkpoints = 0
+        self.checkpointer = Checkpointer(state, database, observer)
         self._database = database
-        self._observer = observer
         self._needs = NeedsDiscovery(state, observer)
         self._bound = bound
         self._bounding: asyncio.Task[None] | None = None
-        self._planner = Planner(state)
+        self.quotas = QuotaKeeper(state)
+        self._planner = Planner(state, self.quotas)
         self.lifecycle = NodeLifecycle(state, self._planner)
         self._capacities = CapacityWatch(state, self._planner)
         self.arrivals = Arrivals(state, self.lifecycle, self.poke)
@@ -74,8 +76,6 @@ class ControllerLoop:
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
         """Of the database, with the next plan."""
         self._tick_at = 0.0
-        self._stored_sequence = 0
-        self._stored_at_s = 0.0
         self._stepped_at = 0.0
         self._stopping = False
         self._flushed_at = self._asked_at = 0.0
@@ -86,9 +86,9 @@ class ControllerLoop:
         self.problem: StoppedError | None = None
         """Why not."""
 
-    def begin(self) -> None:
-        """The state is as it was stored, or as the record says."""
-        self._stored_sequence, self._stored_at_s = self.state.sequence, self.state.last_s
+    def begin(self, restored: int | None = None) -> None:
+        """The state is as the record says: that of the checkpoint after event `restored`, and of the events since."""
+        self.checkpointer.begin(restored)
         self._stepped_at = asyncio.get_running_loop().time()
         self.state.placement.begin()
         for node in self.state.nodes:
@@ -191,7 +191,7 @@ class ControllerLoop:
         state.placement.sync()
         state.placement.desired.flush()
         state.changed()
-        await self._store(now)
+        await self.checkpointer.store()
 
     async def _tend_database(self) -> None:
         """Also where nothing is written for long, notice that another controller took over. Raises StoppedError."""
@@ -404,7 +404,7 @@ class ControllerLoop:
     def _tick(self, now: float) -> None:
         state = self.state
         used = views.used_by_node(state)
-        row = state.activity.point(views.point(state, now, used))
+        row = state.activity.point(cluster_views.point(state, now, used))
         if row is not None:
             self._rows.append((tables.ADD_POINT, row))
         for name, job in state.jobs.items():
@@ -418,28 +418,12 @@ class ControllerLoop:
 
     async def _find_bound(self, bound: Bound) -> None:
         try:
-            self.state.bound = await asyncio.to_thread(bound, views.on_nodes(self.state))
+            self.state.bound = await asyncio.to_thread(bound, cluster_views.on_nodes(self.state))
         except Exception:
             log.exception("the bound cannot be computed")
             self.state.bound = None
         self.state.changed()
 
-    async def _store(self, now: float, *, anyway: bool = False) -> None:
-        """Store the state, so that the next start has less to replay."""
-        state, settings = self.state, self.state.settings
-        events, seconds = state.sequence - self._stored_sequence, state.last_s - self._stored_at_s
-        if not events or not (anyway or events >= settings.checkpoint_events or seconds >= settings.checkpoint_s):
-            return
-        shell = checkpoint.shell(state)
-        arrays = await asyncio.to_thread(checkpoint.arrays, state.core, self._observer, shell)
-        changes: list[Change] = [
-            (tables.ADD_CHECKPOINT, [{"sequence": state.sequence, "arrays": arrays, "shell": shell}]),
-            (tables.DROP_CHECKPOINTS, [{"b_before": self._stored_sequence}]),
-        ]
-        await self._database.write(changes)
-        self._stored_sequence, self._stored_at_s = state.sequence, state.last_s
-        self.checkpoints += 1
-
     async def store(self) -> None:
         """As a last act: store the state whatever its age."""
-        await self._store(self.state.settings.clock(), anyway=True)
+        await self.checkpointer.store(anyway=True)

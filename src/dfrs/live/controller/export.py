@@ -1,7 +1,8 @@
 """The durable log as lines of JSON: what `dfrs export` reads."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -16,8 +17,16 @@ ROWS = 2000
 """Read at once."""
 
 
-async def lines(state: State, database: Database) -> AsyncIterator[str]:
-    """As `Service.log`: a header, every event until now, every job."""
+async def lines(
+    state: State, database: Database, reading: Callable[[], AbstractContextManager[None]]
+) -> AsyncIterator[str]:
+    """As `Service.log`: a header, every event until now, every job. While it is `reading`, none is pruned."""
+    with reading():
+        async for line in _lines(state, database):
+            yield line
+
+
+async def _lines(state: State, database: Database) -> AsyncIterator[str]:
     settings = state.settings
     yield json.dumps(
         {
@@ -29,6 +38,9 @@ async def lines(state: State, database: Database) -> AsyncIterator[str]:
             "reference_bytes": state.reference_bytes,
             "command_limit": settings.command_limit,
             "version": views.VERSION,
+            "first_event": state.pruned.events + 1,
+            "pruned_until": state.pruned.events_at,
+            "pruned_jobs": sum(state.pruned.jobs.values()),
         }
     )
     after, last = 0, state.sequence

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from dfrs.engine.events import Event
-from dfrs.live.controller import tables, views
+from dfrs.live.controller import cluster_views, tables, views
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.starting import StartWatch, forgive, stall
@@ -133,7 +133,7 @@ class NodeLifecycle:
 
     def _say_abilities(self) -> None:
         """Log by what the policy decides, when that has changed."""
-        can = views.abilities(self._state.nodes)
+        can = cluster_views.abilities(self._state.nodes)
         if can != self._said:
             self._said = can
             log.info("what nodes can do", policy=self._state.settings.policy, can=can)

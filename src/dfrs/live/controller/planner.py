@@ -6,7 +6,7 @@ A job or a node is in a plan at most once: whatever else there is about it comes
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from dfrs.engine.events import (
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.database import Change
+from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
 from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State, failed_after
@@ -94,8 +95,9 @@ class ControllerPlan:
 class Planner:
     """Makes plans for a state."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, quotas: QuotaKeeper) -> None:
         self._state = state
+        self._quotas = quotas
         self._progress_at_s = 0.0
 
     def note(self, plan: ControllerPlan, action: str, *, job: JobRecord | None = None, **more: object) -> None:
@@ -210,7 +212,7 @@ class Planner:
     def _forget(self, job: JobRecord, final: Job, now: float) -> None:
         state = self._state
         state.placement.forget(job)
-        del state.jobs[job.id]
+        state.leave(job)
         state.add_ended(final)
         state.tasks_changed = True
         for task in job.tasks:
@@ -359,14 +361,9 @@ class Planner:
         """Tell the core of jobs that can be in its queue."""
         state = self._state
         told: list[JobRecord] = []
-        for name in list(state.candidates)[:MOST_SUBMITTED]:
-            job = state.jobs.get(name)
-            if job is not None and job.id in plan.jobs:
-                plan.again.add(name)
-                continue
-            if job is None or not self._eligible(job, plan.now_s):
-                # Whatever changes that makes it a candidate again.
-                del state.candidates[name]
+        for job in self._quotas.chosen(self._candidates(plan)):
+            if job.id in plan.jobs:
+                plan.again.add(job.id)
                 continue
             event = self.submission(job, plan.now_s)
             if event.need > 1 or event.memory > 1:
@@ -383,6 +380,18 @@ class Planner:
                 state.candidates.pop(job.id, None)
 
         plan.after.append(after)
+
+    def _candidates(self, plan: ControllerPlan) -> Iterator[JobRecord]:
+        state = self._state
+        for name in list(state.candidates)[:MOST_SUBMITTED]:
+            job = state.jobs.get(name)
+            if job is not None and job.id in plan.jobs:
+                plan.again.add(name)
+            elif job is None or not self._eligible(job, plan.now_s):
+                # Whatever changes that makes it a candidate again.
+                del state.candidates[name]
+            else:
+                yield job
 
     def _eligible(self, job: JobRecord, now_s: float) -> bool:
         state = self._state

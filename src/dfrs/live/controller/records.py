@@ -204,6 +204,8 @@ class JobRecord:
     """What the core knew of it when it was last out of the policy's observation."""
     why: str = ""
     """Of the last change."""
+    over_quota: str = ""
+    """Why the policy is not told of it yet: its user has all that they may have."""
     waits_for: set[int] = field(default_factory=set[int])
     """Jobs that must end well first and have not ended."""
     failed: str = ""

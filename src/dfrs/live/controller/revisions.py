@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
+from dfrs.live.controller import tables
+from dfrs.live.controller.pruned import KEY, Pruned
 from dfrs.model.errors import InputError
 from dfrs.version import __version__
 
@@ -39,8 +42,19 @@ def refuse_newer(where: str, revision: str | None, version: str | None) -> None:
 
 
 def migrate(connection: Connection, revision: str = "head") -> None:
-    """Bring the tables up to a revision; what they have is kept."""
+    """Bring the tables up to a revision; what they have is kept. Raises InputError where that cannot be."""
     config = _config()
     config.attributes["connection"] = connection
     with connection.begin():
+        had = _has_stored_state(connection)
         command.upgrade(config, revision)
+        if had and not _has_stored_state(connection):
+            # What raises here undoes the migration.
+            pruned = connection.execute(sa.select(tables.meta.c.value).where(tables.meta.c.key == KEY)).scalar()
+            Pruned.read(pruned).refuse_replay("database", stored=True)
+
+
+def _has_stored_state(connection: Connection) -> bool:
+    if tables.checkpoints.name not in sa.inspect(connection).get_table_names():
+        return False
+    return connection.execute(sa.select(tables.checkpoints.c.sequence).limit(1)).first() is not None

@@ -5,11 +5,9 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, TypeVar
-
-import sqlalchemy as sa
+from typing import TypeVar
 
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.attachments import AgentAttachment, Reads
@@ -18,14 +16,18 @@ from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
 from dfrs.live.controller.export import lines
+from dfrs.live.controller.job_queries import JobQueries
 from dfrs.live.controller.node_lifecycle import PendingAgent
 from dfrs.live.controller.observing import Observer
-from dfrs.live.controller.records import JobRecord
+from dfrs.live.controller.pruned import KEY
+from dfrs.live.controller.retention import Retention
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.shadow import Shadowed
 from dfrs.live.controller.state import State
+from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import Stream, TaskId
+from dfrs.live.protocol.durations import Measures
 from dfrs.live.protocol.ports import Attachment, ConflictError, Link, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -51,8 +53,6 @@ from dfrs.model.decisions import Policy
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.needs import Discovery
 
-MOST_PROGRAM_BYTES = 256 << 10
-"""Command and environment of a job together."""
 MOST_READ = 1 << 19
 """Bytes of output in one answer."""
 STOP_S = 30.0
@@ -88,12 +88,16 @@ class Controller:
         self._observer = Observer(observed)
         self.engine = ControllerLoop(self.state, self.database, self._observer, bound)
         self._find = find
+        self.retention = Retention(self.state, self.database, self.engine.checkpointer)
+        self._submissions = Submissions(
+            self.state, self.database, self.engine.quotas, self.retention.lock, self.engine.poke
+        )
         self.snapshots = ClusterSnapshots(self.state, self._counters)
+        self._queries = JobQueries(self.state, self.database, self.snapshots.make)
         self._tokens = Tokens()
         self._reads = Reads()
         self._running: asyncio.Task[None] | None = None
-        self._next_job = 1
-        self._accepting: set[asyncio.Task[Any]] = set()
+        self._checking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError."""
@@ -105,14 +109,18 @@ class Controller:
             )
         except DamagedError as error:
             raise InputError(damaged(self.database.name, error.why)) from None
-        self._next_job = stored.last_job + 1
+        self._submissions.next_job = stored.last_job + 1
         self.state.start_clock()
-        await self._mark_start(missing, fresh="epoch" not in stored.meta)
+        await self._mark_start(missing, stored)
         if self._shadowed is not None:
             self._shadowed.awake = True
         self._running = asyncio.create_task(self.engine.run())
+        self._checking = asyncio.create_task(asyncio.to_thread(self.database.check_large))
+        if self.settings.keep_s is not None:
+            pruning = asyncio.create_task(self.retention.run())
+            self._running.add_done_callback(lambda _: pruning.cancel())
 
-    async def _mark_start(self, missing: Sequence[tuple[int, str]], *, fresh: bool) -> None:
+    async def _mark_start(self, missing: Sequence[tuple[int, str]], stored: checkpoint.Stored) -> None:
         """Record that it came back, so that versions from now on are higher than all before, and in which generation.
 
         The number of that event and the wall clock together do not come a second time, whatever copy was restored.
@@ -131,13 +139,14 @@ class Controller:
             (tables.ADD_EVENT, [row]),
             (tables.SET_DIGEST, [{"b_sequence": number, "b_digest": digest} for number, digest in missing]),
         ]
-        if fresh:
-            changes.append((tables.ADD_META, [{"key": "epoch", "value": repr(state.epoch)}]))
+        first = {"epoch": repr(state.epoch), KEY: state.pruned.text()}
+        rows = [{"key": key, "value": value} for key, value in first.items() if key not in stored.meta]
+        changes.append((tables.ADD_META, rows))
         await self.database.write(changes)
         state.sequence = sequence
         state.placement.generation = generation
         state.placement.desired.advance(sequence)
-        self.engine.begin()
+        self.engine.begin(None if stored.checkpoint is None else stored.checkpoint.sequence)
 
     async def stop(self) -> None:
         """Schedule no more; jobs run on."""
@@ -164,65 +173,23 @@ class Controller:
             return self.engine.trouble or "the controller does not run"
         return self.database.trouble or self.engine.trouble or self.state.policy_problem
 
+    def measures(self) -> Measures:
+        """As `Service.measures`."""
+        return Measures(
+            commits=self.database.durations,
+            decisions=self.state.decisions,
+            database_bytes=self.database.bytes(),
+            events=self.state.sequence,
+            pruned_events=self.state.pruned.events,
+            database_trouble=self.database.trouble is not None,
+            retention_trouble=self.retention.trouble is not None,
+        )
+
     # Jobs.
 
     async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
         """As `Service.submit`."""
-        views.check_fits(self.state, request)
-        size = sum(len(text.encode()) for text in (*request.command, *request.environment.values()))
-        if size > MOST_PROGRAM_BYTES:
-            raise InputError(f"command and environment: {size} bytes: must be at most {MOST_PROGRAM_BYTES}")
-        # Who asked may go away while it is written: it is taken in all the same.
-        return await self._anyway(self._accept(request, user, by))
-
-    async def _accept(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
-        state = self.state
-        ended = await self._ended_dependencies(request)
-        count = request.array or 1
-        names = range(self._next_job, self._next_job + count)
-        self._next_job += count
-        now = state.settings.clock()
-        index: Sequence[int | None] = (None,) if request.array is None else range(count)
-        jobs = [
-            JobRecord(name, names[0], request, user, now, array_index=k, held=request.held)
-            for name, k in zip(names, index, strict=True)
-        ]
-        noted = [
-            state.activity.number({"time": now, "job": name, "node": None, "action": "submit", "by": by})
-            for name in names
-        ]
-        await self.database.write(
-            [
-                (tables.ADD_REQUEST, [{"id": names[0], "body": request.model_dump_json(exclude_defaults=True)}]),
-                (tables.ADD_JOB, [job.new_row() for job in jobs]),
-                (tables.ADD_ACTIVITY, [state.activity.row(each) for each in noted]),
-            ]
-        )
-        for job in jobs:
-            state.jobs[job.id] = job
-            state.link(job, ended)
-            state.candidates[job.id] = None
-        state.changed()
-        state.activity.show(noted)
-        self.engine.poke()
-        return list(names)
-
-    async def _ended_dependencies(self, request: JobRequest) -> Mapping[int, str]:
-        """States of jobs that it is to come after and that are not in memory. Raises InputError."""
-        old = {name for name in request.after if name not in self.state.jobs and name not in self.state.ended}
-        if not old:
-            return {}
-        found = await self.database.read(lambda connection: checkpoint.states_of(connection, old))
-        for name in sorted(old - found.keys()):
-            raise InputError(f"after: {name}: there is no such job")
-        return found
-
-    async def _anyway(self, work: Coroutine[Any, Any, T]) -> T:
-        """Go on with it even if nobody waits for it any more."""
-        task = asyncio.create_task(work)
-        self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
-        return await asyncio.shield(task)
+        return await self._submissions.submit(request, user, by)
 
     async def cancel(self, job: int, by: str) -> None:
         """As `Service.cancel`."""
@@ -247,27 +214,11 @@ class Controller:
 
     def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
         """As `Service.job`."""
-        record = self.state.jobs.get(job)
-        found = None
-        if of is not None:
-            found = of.job(job)
-        elif record is not None:
-            found = views.job(self.state, record)
-        found = found or self.state.ended.get(job)
-        if found is None and record is not None:
-            # It came after the snapshot was made.
-            found = views.job(self.state, record)
-        if found is None:
-            rows = self._finals(sa.select(tables.jobs.c.final).where(tables.jobs.c.id == job))
-            if not rows:
-                raise NotFoundError(f"job {job}: there is no such job")
-            found = rows[0]
-        return found
+        return self._queries.job(job, of=of)
 
     def owner(self, job: int) -> str:
         """As `Service.owner`."""
-        record = self.state.jobs.get(job)
-        return self.job(job).user if record is None else record.user
+        return self._queries.owner(job)
 
     def jobs(
         self,
@@ -279,49 +230,11 @@ class Controller:
         of: ClusterSnapshot | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
-        open_ = (self.snapshots.make() if of is None else of).jobs
-        fit = [
-            job
-            for job in open_
-            if (before is None or job.id < before)
-            and user in {None, job.user}
-            and (states is None or job.state in states)
-        ][:limit]
-        wanted = ENDED & (states or frozenset())
-        if not wanted:
-            return fit
-        known = {job.id for job in open_}
-        ended = [job for job in self._ended(user, wanted, before, limit) if job.id not in known]
-        return sorted([*fit, *ended], key=lambda job: -job.id)[:limit]
-
-    def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:
-        """From memory, and if that is not enough from the database."""
-        kept = self.state.ended
-        names = sorted((name for name in kept if before is None or name < before), reverse=True)
-        fit = [kept[name] for name in names if kept[name].state in states and user in {None, kept[name].user}]
-        if len(fit) >= limit or sum(self.state.ended_counts.values()) <= len(kept):
-            return fit[:limit]
-        jobs = tables.jobs
-        query = sa.select(jobs.c.final).where(jobs.c.state.in_([state.value for state in states]))
-        query = query if before is None else query.where(jobs.c.id < before)
-        query = query if user is None else query.where(jobs.c.owner == user)
-        return self._finals(query.order_by(jobs.c.id.desc()).limit(limit))
-
-    def _finals(self, query: sa.Select[Any]) -> list[Job]:
-        texts = self.database.read_now(lambda connection: list(connection.execute(query).scalars()))
-        return [Job.model_validate_json(text) for text in texts if text is not None]
+        return self._queries.jobs(user=user, states=states, before=before, limit=limit, of=of)
 
     def explain(self, job: int, *, of: ClusterSnapshot | None = None) -> Explanation:
         """As `Service.explain`."""
-        seen = self.snapshots.make() if of is None else of
-        found = self.job(job, of=seen)
-        return Explanation.model_construct(
-            job=found,
-            now=found.why or found.state.value,
-            history=tuple(self.activity(job=job)),
-            bound=seen.cluster.bound,
-            cluster=seen.cluster,
-        )
+        return self._queries.explain(job, of=of)
 
     async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
         """As `Service.output`."""
@@ -414,13 +327,13 @@ class Controller:
 
     def log(self) -> AsyncIterator[str]:
         """As `Service.log`."""
-        return lines(self.state, self.database)
+        return lines(self.state, self.database, self.retention.reading)
 
     # Tokens.
 
     async def create_token(self, request: TokenRequest, by: str) -> NewToken:
         """As `Service.create_token`."""
-        return await self._anyway(self._create_token(request, by))
+        return await self._submissions.anyway(self._create_token(request, by))
 
     async def _create_token(self, request: TokenRequest, by: str) -> NewToken:
         made, row = self._tokens.make(request, self.settings.clock())
@@ -433,7 +346,7 @@ class Controller:
     async def revoke_token(self, token: int, by: str) -> None:
         """As `Service.revoke_token`."""
         self._tokens.check(token)
-        await self._anyway(self._revoke_token(token, by))
+        await self._submissions.anyway(self._revoke_token(token, by))
 
     async def _revoke_token(self, token: int, by: str) -> None:
         noted = self._note("revoke", by, f"token {token}")

@@ -3,6 +3,9 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from dfrs.live.protocol.quotas import Quotas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,12 @@ class ControllerSettings:
     checkpoint_events: int = 5000
     """The state is stored after so many events, and every `checkpoint_s`."""
     checkpoint_s: float = 300.0
+    keep_s: float | None = None
+    """Events, activity, points of history and ended jobs that are older are pruned; None: nothing is."""
+    archive: Path | None = None
+    """Directory to which what is pruned is written before; None: it is only deleted."""
+    quotas: Quotas | None = None
+    """What users may have; None: no limits."""
     clock: Callable[[], float] = time.time
     """Wall clock: what users are told. It may be set, forward and back."""
     steady: Callable[[], float] = time.monotonic

@@ -20,10 +20,12 @@ from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused,
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
+from dfrs.live.controller.pruned import Pruned
 from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.drivers.base import TaskSpec
+from dfrs.live.protocol.durations import Durations
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
 from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError, traits_of
 from dfrs.model.errors import DfrsError
@@ -54,6 +56,9 @@ class State:
         self.core = Core(policy, np.zeros((0, 2)), settings.command_limit)
         self.picture: SnapshotCopy = copy_snapshot(self.core)
         self.jobs: dict[int, JobRecord] = {}
+        """By `enter` and `leave` alone."""
+        self.open_of: Counter[str] = Counter()
+        """How many of them each user has."""
         self.ended: OrderedDict[int, Job] = OrderedDict()
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
@@ -74,6 +79,8 @@ class State:
         self.started_at = settings.clock()
         self._began_s, self._began = 0.0, settings.steady()
         self.decision_s = 0.0
+        self.decisions = Durations()
+        """Of all steps in which the core was told something."""
         self.policy_problem: str | None = None
         self.mismatches = 0
         """Decisions that came out otherwise when they were replayed."""
@@ -84,6 +91,8 @@ class State:
         """What the policy last said of jobs, also of those that it left where they were."""
         self.ended_counts: Counter[JobState] = Counter()
         """All jobs that ever ended."""
+        self.pruned = Pruned()
+        """What the database has no more."""
         self.tasks_changed = True
         """Since discovery was last asked."""
         self.version = 0
@@ -160,6 +169,18 @@ class State:
         """By which the core tells users apart."""
         return zlib.crc32(user.encode())
 
+    def enter(self, job: JobRecord) -> None:
+        """It is there from now on."""
+        self.jobs[job.id] = job
+        self.open_of[job.user] += 1
+
+    def leave(self, job: JobRecord) -> None:
+        """It has ended."""
+        del self.jobs[job.id]
+        self.open_of[job.user] -= 1
+        if not self.open_of[job.user]:
+            del self.open_of[job.user]
+
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
         """Let it wait for the jobs that must end before it; `ended` has the states of those that are not in memory."""
         for name in job.request.after:
@@ -198,6 +219,7 @@ class State:
             made = "" if self.core.decisions == before or target is None else digest(target)
             decided.append(Decided(event, commands, made, problem))
         self.decision_s = time.perf_counter() - begin_s
+        self.decisions.add(self.decision_s)
         return decided
 
     def inspect(self) -> tuple[SnapshotCopy, tuple[str, ...]]:

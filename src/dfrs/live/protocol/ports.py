@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from dfrs.live.drivers.base import Stream
+from dfrs.live.protocol.durations import Measures
 from dfrs.live.protocol.resources import (
     Activity,
     ClusterSnapshot,
@@ -24,7 +25,7 @@ from dfrs.live.protocol.resources import (
     TokenRequest,
 )
 from dfrs.live.protocol.wire import FromAgent, FromController, Hello
-from dfrs.model.errors import DfrsError
+from dfrs.model.errors import DfrsError, InputError
 
 
 class NotFoundError(DfrsError):
@@ -37,6 +38,14 @@ class ConflictError(DfrsError):
 
 class UnavailableError(DfrsError):
     """Not now: the database cannot be written, or the node is away. Trying again later makes sense."""
+
+
+class TooManyError(InputError):
+    """More than this user may have or do at once. `retry_s`: when the same may go; None: when others have ended."""
+
+    def __init__(self, text: str, retry_s: int | None = None) -> None:
+        super().__init__(text)
+        self.retry_s = retry_s
 
 
 class Identity(Protocol):
@@ -57,7 +66,10 @@ class Service(Protocol):
     """The controller as the API sees it. Who may ask for what is the API's matter; `by` is only recorded."""
 
     async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
-        """Job ids: one, or one for each of an array. InputError where it can never run; UnavailableError."""
+        """Job ids: one, or one for each of an array.
+
+        InputError where it can never run, TooManyError where its user may not have more now; UnavailableError.
+        """
         ...
 
     async def cancel(self, job: int, by: str) -> None:
@@ -149,6 +161,10 @@ class Service(Protocol):
 
     def healthy(self) -> str | None:
         """None, or what is wrong: the database cannot be written, the engine stopped."""
+        ...
+
+    def measures(self) -> Measures:
+        """What it measures of its own work."""
         ...
 
     async def create_token(self, request: TokenRequest, by: str) -> NewToken:

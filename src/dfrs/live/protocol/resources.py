@@ -301,6 +301,8 @@ class Cluster(ApiModel):
     """Decisions in which the shadow policy would have done something else."""
     prices: dict[str, Price] = {}
     """Of a pause, a resume and a move."""
+    jobs_pruned_until: float | None = None
+    """Jobs that ended until then, by the wall clock, are no longer kept; None: all are."""
 
 
 class TimePoint(ApiModel):

@@ -1,0 +1,169 @@
+"""The whole cluster as users see it: figures of all jobs and nodes, and what a bound on them is computed from."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dfrs.live.controller.records import JobRecord, NodeRecord
+from dfrs.live.controller.state import State
+from dfrs.live.controller.views import (
+    ON_NODES,
+    VERSION,
+    granted_yield,
+    job_state,
+    present_nodes,
+    received_yield,
+    used_by_node,
+)
+from dfrs.live.protocol.resources import Cluster, Job, JobState, Node, NodeState, Price, TimePoint, shown_yield
+from dfrs.model.decisions import RUNNING, Snapshot
+from dfrs.model.nodes import Condition
+
+LEAST_YIELD, LEAST_NEED = 0.05, 1e-6
+"""So that what is divided by a measured yield stays finite, and no job needs nothing."""
+
+
+def happiness(yields: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Minimum, median and Jain's index of yields; None where there are none."""
+    if not yields:
+        return None, None, None
+    found = np.sort(np.array(yields))
+    squares = float((found * found).sum())
+    jain = 1.0 if squares == 0.0 else float(found.sum()) ** 2 / (len(found) * squares)
+    return float(found.min()), float(np.median(found)), min(1.0, jain)
+
+
+def yields(state: State) -> list[float]:
+    """Of the jobs that are on nodes: what they receive, or were granted where that is not measured yet.
+
+    The same as `resources.shown_yield` of those jobs.
+    """
+    found: list[float] = []
+    for record in state.jobs.values():
+        if job_state(state, record) in ON_NODES:
+            received = received_yield(record)
+            found.append(granted_yield(state, record) if received is None else received[0])
+    return found
+
+
+def wanted_cores(record: JobRecord) -> float | None:
+    """What a task of it would use if all had what they can use: the most of its tasks; None where that is unknown."""
+    found: list[float] = []
+    for task in record.tasks:
+        received = task.received.yield_now
+        if received is not None and task.used_cores is not None:
+            found.append(task.used_cores / max(received[0], LEAST_YIELD))
+    return max(found, default=None)
+
+
+def on_nodes(state: State) -> Snapshot:
+    """The present without jobs that wait or are paused, for a bound on the yields received.
+
+    Who uses less than it is taken to need is taken to need that.
+    """
+    snapshot = state.picture.snapshot
+    kept = snapshot.jobs["state"] == RUNNING
+    jobs = snapshot.jobs[kept]
+    if state.reference_cores is not None:
+        for row in range(len(jobs)):
+            record = state.jobs.get(int(jobs["id"][row]))
+            wanted = None if record is None else wanted_cores(record)
+            if wanted is not None:
+                jobs["need"][row] = max(LEAST_NEED, min(jobs["need"][row], wanted / state.reference_cores))
+    return replace(
+        snapshot,
+        jobs=jobs,
+        first=np.concatenate(([0], np.cumsum(jobs["tasks"]))),
+        subject=-1,
+        task_nodes=snapshot.task_nodes[np.repeat(kept, snapshot.jobs["tasks"])],
+    )
+
+
+def bound(state: State, least: float | None) -> float | None:
+    """The best minimum yield that running jobs can have; what they have is possible, whatever was last computed."""
+    return None if state.bound is None or least is None else max(state.bound, least)
+
+
+def abilities(nodes: Sequence[NodeRecord]) -> str:
+    """What can be done with jobs that have started on these nodes, in words."""
+    able = [node for node in nodes if node.condition is not Condition.DOWN]
+    if not able:
+        return ""
+    free, groups = sum(node.hello.abilities.pause_frees_memory for node in able), Counter(node.island for node in able)
+    pauses = f"on {free} of {len(able)} nodes" if 0 < free < len(able) else ""
+    words = [f"pauses {'free' if free else 'keep'} memory {pauses}".rstrip()]
+    if len(groups) == len(able) > 1:
+        words.append("jobs that have started stay on their nodes")
+    elif len(groups) > 1:
+        words.append(f"jobs that have started move within each of {len(groups)} groups of nodes")
+    elif len(able) > 1:
+        words.append("jobs move between all nodes")
+    return ", ".join(words)
+
+
+def cluster(
+    state: State, jobs: Iterable[Job], nodes: Sequence[Node], *, decisions: int, shadow_differs: int
+) -> Cluster:
+    """The whole: figures of these jobs, all that have not ended, and of these nodes."""
+    counts, yields_, used, unmeasured = Counter(state.ended_counts), list[float](), list[float](), 0
+    for each in jobs:
+        counts[each.state] += 1
+        used.append(each.used_cores or 0.0)
+        shown = shown_yield(each)
+        if shown is not None:
+            yields_.append(shown)
+            unmeasured += each.yield_received is None
+    least, median, jain = happiness(yields_)
+    told = state.picture.snapshot.prices
+    known = {"pause": told.pause_s, "resume": told.resume_s, "move": told.move_s}
+    return Cluster(
+        name=state.settings.cluster,
+        version=VERSION,
+        policy=state.settings.policy,
+        abilities=abilities(present_nodes(state)),
+        discovery=state.settings.discovery,
+        shadow=state.settings.shadow,
+        now=state.settings.clock(),
+        started_at=state.started_at,
+        jobs={each: counts.get(each, 0) for each in JobState},
+        nodes=dict(Counter(each.state for each in nodes)),
+        cpus=math.fsum(each.cpus for each in nodes if each.state is not NodeState.LOST),
+        left_cores=_cluster_left(nodes),
+        used_cores=math.fsum(used),
+        minimum_yield=least,
+        median_yield=median,
+        jain=jain,
+        unmeasured=unmeasured,
+        bound=bound(state, least),
+        decisions=decisions,
+        decision_s=state.decision_s,
+        shadow_differs=shadow_differs,
+        jobs_pruned_until=state.pruned.jobs_at,
+        prices={verb: Price(seconds=known[verb], samples=number) for verb, number in state.prices.samples.items()},
+    )
+
+
+def _cluster_left(nodes: Sequence[Node]) -> float | None:
+    there = [each for each in nodes if each.state is not NodeState.LOST]
+    if all(each.left_cores is None for each in there):
+        return None
+    return math.fsum(each.cpus if each.left_cores is None else each.left_cores for each in there)
+
+
+def point(state: State, now: float, used: Mapping[int, float] | None = None) -> TimePoint:
+    """This instant, as `cluster` has it. `used`: as `used_by_node`, where that is known already."""
+    found = yields(state)
+    least, median, jain = happiness(found)
+    return TimePoint(
+        time=now,
+        minimum_yield=least,
+        median_yield=median,
+        jain=jain,
+        bound=bound(state, least),
+        running=len(found),
+        waiting=sum(1 for record in state.jobs.values() if record.outcome is None) - len(found),
+        used_cores=math.fsum((used_by_node(state) if used is None else used).values()),
+    )

@@ -1,0 +1,100 @@
+"""Jobs as users ask for them: open ones from the state, ended ones from memory or else from the database."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from dfrs.live.controller import tables, views
+from dfrs.live.controller.database import Database
+from dfrs.live.controller.state import State
+from dfrs.live.protocol.ports import NotFoundError
+from dfrs.live.protocol.resources import ENDED, ClusterSnapshot, Explanation, Job, JobState
+
+
+class JobQueries:
+    """Answers for a state. `make` makes a snapshot of it."""
+
+    def __init__(self, state: State, database: Database, make: Callable[[], ClusterSnapshot]) -> None:
+        self._state = state
+        self._database = database
+        self._make = make
+
+    def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
+        """As `Service.job`."""
+        record = self._state.jobs.get(job)
+        found = None
+        if of is not None:
+            found = of.job(job)
+        elif record is not None:
+            found = views.job(self._state, record)
+        found = found or self._state.ended.get(job)
+        if found is None and record is not None:
+            # It came after the snapshot was made.
+            found = views.job(self._state, record)
+        if found is None:
+            rows = self._finals(sa.select(tables.jobs.c.final).where(tables.jobs.c.id == job))
+            if not rows:
+                raise NotFoundError(f"job {job}: there is no such job{self._state.pruned.words()}")
+            found = rows[0]
+        return found
+
+    def owner(self, job: int) -> str:
+        """As `Service.owner`."""
+        record = self._state.jobs.get(job)
+        return self.job(job).user if record is None else record.user
+
+    def jobs(
+        self,
+        *,
+        user: str | None = None,
+        states: frozenset[JobState] | None = None,
+        before: int | None = None,
+        limit: int = 100,
+        of: ClusterSnapshot | None = None,
+    ) -> Sequence[Job]:
+        """As `Service.jobs`."""
+        open_ = (self._make() if of is None else of).jobs
+        fit = [
+            job
+            for job in open_
+            if (before is None or job.id < before)
+            and user in {None, job.user}
+            and (states is None or job.state in states)
+        ][:limit]
+        wanted = ENDED & (states or frozenset())
+        if not wanted:
+            return fit
+        known = {job.id for job in open_}
+        ended = [job for job in self._ended(user, wanted, before, limit) if job.id not in known]
+        return sorted([*fit, *ended], key=lambda job: -job.id)[:limit]
+
+    def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:
+        """From memory, and if that is not enough from the database."""
+        kept = self._state.ended
+        names = sorted((name for name in kept if before is None or name < before), reverse=True)
+        fit = [kept[name] for name in names if kept[name].state in states and user in {None, kept[name].user}]
+        there = sum(self._state.ended_counts.values()) - sum(self._state.pruned.jobs.values())
+        if len(fit) >= limit or there <= len(kept):
+            return fit[:limit]
+        jobs = tables.jobs
+        query = sa.select(jobs.c.final).where(jobs.c.state.in_([state.value for state in states]))
+        query = query if before is None else query.where(jobs.c.id < before)
+        query = query if user is None else query.where(jobs.c.owner == user)
+        return self._finals(query.order_by(jobs.c.id.desc()).limit(limit))
+
+    def _finals(self, query: sa.Select[Any]) -> list[Job]:
+        texts = self._database.read_now(lambda connection: list(connection.execute(query).scalars()))
+        return [Job.model_validate_json(text) for text in texts if text is not None]
+
+    def explain(self, job: int, *, of: ClusterSnapshot | None = None) -> Explanation:
+        """As `Service.explain`."""
+        seen = self._make() if of is None else of
+        found = self.job(job, of=seen)
+        return Explanation.model_construct(
+            job=found,
+            now=found.why or found.state.value,
+            history=tuple(self._state.activity.activity(0, job, 200)),
+            bound=seen.cluster.bound,
+            cluster=seen.cluster,
+        )

@@ -1,0 +1,108 @@
+"""How jobs come in: checked, numbered, durable, and then in the state."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from dfrs.live.controller import checkpoint, tables, views
+from dfrs.live.controller.database import Database
+from dfrs.live.controller.quotas import QuotaKeeper
+from dfrs.live.controller.records import JobRecord
+from dfrs.live.controller.state import State
+from dfrs.live.protocol.resources import JobRequest
+from dfrs.model.errors import InputError
+
+MOST_PROGRAM_BYTES = 256 << 10
+"""Command and environment of a job together."""
+
+T = TypeVar("T")
+
+
+class Submissions:
+    """Takes jobs in, as far as quotas allow. `poke` says that there are new ones."""
+
+    def __init__(
+        self, state: State, database: Database, quotas: QuotaKeeper, lock: asyncio.Lock, poke: Callable[[], None]
+    ) -> None:
+        self.next_job = 1
+        """The number of the next job."""
+        self._state = state
+        self._database = database
+        self._quotas = quotas
+        self._lock = lock
+        """Held while ended jobs are pruned."""
+        self._poke = poke
+        self._accepting: set[asyncio.Task[Any]] = set()
+
+    async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        """As `Service.submit`."""
+        views.check_fits(self._state, request)
+        size = sum(len(text.encode()) for text in (*request.command, *request.environment.values()))
+        if size > MOST_PROGRAM_BYTES:
+            raise InputError(f"command and environment: {size} bytes: must be at most {MOST_PROGRAM_BYTES}")
+        # Who asked may go away while it is written: it is taken in all the same.
+        return await self.anyway(self._accept(request, user, by))
+
+    async def _accept(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        count = self._quotas.admit(request, user)
+        try:
+            return await self._take_alone(request, user, by)
+        finally:
+            self._quotas.entered(user, count)
+
+    async def _take_alone(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        """Where it waits for others, while none is pruned."""
+        async with AsyncExitStack() as held:
+            if request.after:
+                await held.enter_async_context(self._lock)
+            return await self._take(request, user, by)
+
+    async def _take(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+        state = self._state
+        ended = await self._ended_dependencies(request)
+        count = request.array or 1
+        names = range(self.next_job, self.next_job + count)
+        self.next_job += count
+        now = state.settings.clock()
+        index: Sequence[int | None] = (None,) if request.array is None else range(count)
+        jobs = [
+            JobRecord(name, names[0], request, user, now, array_index=k, held=request.held)
+            for name, k in zip(names, index, strict=True)
+        ]
+        noted = [
+            state.activity.number({"time": now, "job": name, "node": None, "action": "submit", "by": by})
+            for name in names
+        ]
+        await self._database.write(
+            [
+                (tables.ADD_REQUEST, [{"id": names[0], "body": request.model_dump_json(exclude_defaults=True)}]),
+                (tables.ADD_JOB, [job.new_row() for job in jobs]),
+                (tables.ADD_ACTIVITY, [state.activity.row(each) for each in noted]),
+            ]
+        )
+        for job in jobs:
+            state.enter(job)
+            state.link(job, ended)
+            state.candidates[job.id] = None
+        state.changed()
+        state.activity.show(noted)
+        self._poke()
+        return list(names)
+
+    async def _ended_dependencies(self, request: JobRequest) -> Mapping[int, str]:
+        """States of jobs that it is to come after and that are not in memory. Raises InputError."""
+        old = {name for name in request.after if name not in self._state.jobs and name not in self._state.ended}
+        if not old:
+            return {}
+        found = await self._database.read(lambda connection: checkpoint.states_of(connection, old))
+        for name in sorted(old - found.keys()):
+            raise InputError(f"after: {name}: there is no such job{self._state.pruned.words()}")
+        return found
+
+    async def anyway(self, work: Coroutine[Any, Any, T]) -> T:
+        """Go on with it even if nobody waits for it any more."""
+        task = asyncio.create_task(work)
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
+        return await asyncio.shield(task)
