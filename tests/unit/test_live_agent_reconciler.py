@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.live.agent import task_reconciler as reconciler
+from dfrs.live.agent.accounts import Accounts
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.drivers.base import DriverError, ExitKind, NotYetError, PauseRefusedError, TaskState
 from dfrs.live.protocol.wire import Grant, Source
@@ -393,7 +394,7 @@ def test_accounts():
             kept.reconciler.desire([desired(RUNNING, 1, spec=task_spec(account="no-such-account"))])
             await kept.status(state=RUNNING)
             assert kept.driver.here[ONE].spec.account is None
-        async with Kept(accounts=True) as kept:
+        async with Kept(accounts=Accounts(users=True)) as kept:
             kept.reconciler.desire(
                 [
                     desired(RUNNING, 1, ONE, spec=task_spec(account="nobody")),
@@ -413,6 +414,11 @@ def test_accounts():
             kept.reconciler.desire([desired(ABSENT, 2, TWO)])
             await kept.status(TWO, state=ABSENT, version=2)
             assert kept.did(TWO) == ["forget"]
+        async with Kept(accounts=Accounts(users=True, other="nobody")) as kept:
+            for number, account in enumerate(("daemon", "no-such-account", "root", None), 1):
+                kept.reconciler.desire([desired(RUNNING, 1, task_id(number), spec=task_spec(account=account))])
+                await kept.status(task_id(number), state=RUNNING)
+                assert kept.driver.here[task_id(number)].spec.account == ("daemon" if account == "daemon" else "nobody")
 
     asyncio.run(live())
 

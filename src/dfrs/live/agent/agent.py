@@ -25,6 +25,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
+from dfrs.live.agent.accounts import AGENTS_OWN, Accounts
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
 from dfrs.live.agent.health import Health
 from dfrs.live.agent.host_use import host_use
@@ -89,8 +90,8 @@ class AgentSettings:
     """Under which tasks of other nodes reach this one; None: that of the connection to the controller."""
     transfer_port: int = 0
     """Where nodes of other hosts fetch tasks; 0: any that is free."""
-    accounts: bool = False
-    """Whether each task runs under its user's account instead of the agent's."""
+    accounts: Accounts = AGENTS_OWN
+    """Under which accounts tasks run."""
     fence_s: float | None = None
     """After so long without contact to the controller all tasks are stopped; None: never.
 
