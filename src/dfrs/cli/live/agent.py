@@ -101,7 +101,10 @@ def agent(
         typer.Option("--accounts", help="Run tasks under the account of the job's user, or not at all; needs root."),
     ] = False,
     fence: Annotated[
-        str | None, typer.Option(help="Stop all tasks after so long without the controller, as 2m; default: never.")
+        str | None,
+        typer.Option(
+            help="Stop all tasks after so long without the controller, as 2m, if the agent runs then; default: never."
+        ),
     ] = None,
     log_level: Annotated[Level, typer.Option(help="What to log.")] = Level.INFO,
 ) -> None:
@@ -110,8 +113,9 @@ def agent(
     One connection to the controller; from outside only those of agents of other hosts that fetch a task, where tasks
     can move between hosts. Whatever happens to the controller, the agent or the
     connection, tasks go on, and the agent tells later how they ended; so after a long loss of the controller a job may
-    have been started anew elsewhere while its old self still runs here. Where that must never be, --fence makes the
-    agent stop all tasks in time, and the controller has to wait for longer than that before it gives a node up.
+    have been started anew elsewhere while its old self still runs here. With --fence the agent stops all tasks before
+    that, if the controller waits 30 s longer (--lost-after), and if the agent and the machine run then. One that was
+    killed, or a machine that was suspended, fences nothing in time: it makes a second run unlikely, not impossible.
 
     Tasks of an agent that is root run under the account named like the job's user. Where there is none, or that is
     root's, they run as nobody; as root only with --run-as root. Any other agent runs them under its own account.

@@ -96,9 +96,9 @@ class AgentSettings:
     """After so long without contact to the controller all tasks are stopped; None: never.
 
     Without it, tasks survive any loss of the controller, and a job that the controller has given up as lost and
-    queued again may for a while run twice. With it, and a controller that waits longer than this and the tasks' grace
-    of 10 s before it queues a job again, no task runs twice as long as the agent itself runs; but a long loss of the
-    controller ends all jobs.
+    queued again may for a while run twice. With it, all are asked to end once there was no contact for so long, and
+    killed 10 s later, as long as the agent runs and time goes on: monotonic time, which stands still while the machine
+    is suspended. Contact is the last word of the controller, which may have heard from here two pings before.
     """
     open_s: float = 10.0
     """So long may the controller take to answer at all."""
