@@ -33,6 +33,7 @@ from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
 from dfrs.live.drivers.base import NO_JOB, Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
+from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
     PROTOCOL,
     Desire,
@@ -229,7 +230,8 @@ class Agent:
             }
         )
         async with asyncio.timeout(self._settings.open_s):
-            await connection.send(hello.model_dump_json())
+            for text in texts(hello):
+                await connection.send(text)
             answer = _read(await connection.recv())
         match answer:
             case Welcome():

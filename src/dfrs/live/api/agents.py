@@ -17,13 +17,24 @@ from dfrs.live.api.prometheus import Meters
 from dfrs.live.api.security import AGENTS, Allow, Caller
 from dfrs.live.protocol.addresses import is_loopback
 from dfrs.live.protocol.ports import Attachment, ConflictError, NotAdmittedError, UnavailableError
-from dfrs.live.protocol.wire import MESSAGE_BYTES, PROTOCOL, FromAgent, FromController, Hello, Refuse, from_agent
+from dfrs.live.protocol.wire import (
+    MESSAGE_BYTES,
+    PROTOCOL,
+    FromAgent,
+    FromController,
+    Hello,
+    MoreTasks,
+    Refuse,
+    from_agent,
+)
 from dfrs.model.errors import InputError
 
 HELLO_S = 10.0
 """So long may an agent take to introduce itself."""
 RECHECK_S = 30.0
 """So long may a revoked token keep its connection."""
+LONG_BYTES = 1 << 16
+"""After a message of more others have their turn."""
 FLUSH_S = 1.0
 """So long may the last messages take before a connection is closed."""
 MOST_MALFORMED = 10
@@ -165,7 +176,11 @@ class _Session:
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message["code"])
         text: str | bytes | None = message.get("text")
-        return message["bytes"] if text is None else text
+        found: str | bytes = message["bytes"] if text is None else text
+        if len(found) > LONG_BYTES:
+            # One that is there already would otherwise be taken in the same turn of the loop.
+            await asyncio.sleep(0)
+        return found
 
     async def _introduce(self, first: FromAgent) -> None:
         if not isinstance(first, Hello):
@@ -176,15 +191,26 @@ class _Session:
         service = self._caller.service
         try:
             admitted = await service.admit(first, self._caller.secret, here=_is_here(self._socket))
-            self._attachment = service.attach(admitted, self._link)
+            self._attachment = service.attach(await self._whole(admitted), self._link)
         except (ConflictError, UnavailableError) as error:
             self._link.send(Refuse(reason=str(error), retry=True))
             self._link.cut(LATER, str(error))
 
+    async def _whole(self, hello: Hello) -> Hello:
+        """With all of its tasks: the rest follows."""
+        tasks = list(hello.tasks)
+        for _ in range(hello.parts):
+            async with asyncio.timeout(HELLO_S):
+                more = from_agent(await self._next())
+            if not isinstance(more, MoreTasks):
+                raise InputError(f"kind {more.kind}: {hello.parts} parts of the hello must come first")
+            tasks += more.tasks
+        return hello.model_copy(update={"tasks": tuple(tasks), "parts": 0})
+
     def _take(self, attachment: Attachment, text: str | bytes) -> None:
         try:
             message = from_agent(text)
-            if isinstance(message, Hello):
+            if isinstance(message, Hello | MoreTasks):
                 raise InputError("hello: said already")
         except InputError as error:
             self._malformed += 1
