@@ -4,6 +4,7 @@ import asyncio
 import io
 import threading
 import time
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -419,6 +420,20 @@ def test_accounts():
                 kept.reconciler.desire([desired(RUNNING, 1, task_id(number), spec=task_spec(account=account))])
                 await kept.status(task_id(number), state=RUNNING)
                 assert kept.driver.here[task_id(number)].spec.account == ("daemon" if account == "daemon" else "nobody")
+
+    asyncio.run(live())
+
+
+def test_what_is_wrong_with_a_task_that_runs_is_told_and_taken_back(monkeypatch):
+    async def live():
+        async with Kept() as kept:
+            found = kept.driver.tasks
+            note = "its processes have left"
+            monkeypatch.setattr(kept.driver, "tasks", lambda: [replace(status, note=note) for status in found()])
+            kept.reconciler.desire([desired(RUNNING, 1)])
+            await kept.status(state=RUNNING, version=1, error=note)
+            note = ""
+            await kept.status(state=RUNNING, version=1, error="")
 
     asyncio.run(live())
 

@@ -152,6 +152,7 @@ def agent(
         memory_bytes=capacity.memory_bytes,
         address=address,
         transfer_port=transfer_port,
+        root=place,
         accounts=under,
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
         version=__version__,

@@ -27,6 +27,7 @@ from websockets.frames import CloseCode
 
 from dfrs.live.agent.accounts import AGENTS_OWN, Accounts
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
+from dfrs.live.agent.disk import DiskSpace
 from dfrs.live.agent.health import Health
 from dfrs.live.agent.host_use import host_use
 from dfrs.live.agent.task_reconciler import TaskReconciler
@@ -35,6 +36,7 @@ from dfrs.live.drivers.base import NO_JOB, Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
+    PROBLEM_CHARS,
     PROTOCOL,
     Desire,
     FromController,
@@ -91,6 +93,8 @@ class AgentSettings:
     """Under which tasks of other nodes reach this one; None: that of the connection to the controller."""
     transfer_port: int = 0
     """Where nodes of other hosts fetch tasks; 0: any that is free."""
+    root: Path | None = None
+    """Where its tasks are: while the disk there is full, the node gets none. None: nobody looks."""
     accounts: Accounts = AGENTS_OWN
     """Under which accounts tasks run."""
     fence_s: float | None = None
@@ -124,6 +128,7 @@ class Agent:
         self._driver = driver
         self._settings = settings
         self._health = health
+        self._disk = None if settings.root is None else DiskSpace(settings.root)
         self._hello = _hello(driver, settings)
         self._outbox = Outbox()
         images = driver.abilities.images is not None
@@ -218,6 +223,7 @@ class Agent:
         """Say hello and be welcomed. Raises AgentRefusedError, _BrokenError, ConnectionClosed, TimeoutError."""
         address = self._settings.address or str(connection.local_address[0])
         transfers = await asyncio.to_thread(self._listen, address)
+        await asyncio.to_thread(self._look_at_disk)
         # Nothing that happens after this snapshot is lost: it goes to the outbox, and is sent after the welcome.
         self._outbox.clear()
         hello = self._hello.model_copy(
@@ -244,7 +250,19 @@ class Agent:
 
     @property
     def _problem(self) -> str:
-        return "" if self._health is None else self._health.problem
+        problems = [each.problem for each in (self._health, self._disk) if each is not None and each.problem]
+        return "; ".join(problems)[:PROBLEM_CHARS]
+
+    def _look_at_disk(self) -> None:
+        if self._disk is not None:
+            before = self._disk.problem
+            self._disk.look()
+            if self._disk.problem and not before:
+                log.warning("this node gets no jobs", why=self._disk.problem)
+
+    def _measure(self) -> Sequence[Usage]:
+        self._look_at_disk()
+        return self._driver.usage()
 
     def _listen(self, address: str) -> TransferPort | None:
         """Where other hosts fetch tasks of this node, if they can."""
@@ -326,7 +344,7 @@ class Agent:
         failing = ""
         while True:
             next_s = loop.time() + every_s
-            asked = self._usage or asyncio.ensure_future(loop.run_in_executor(self._readers, self._driver.usage))
+            asked = self._usage or asyncio.ensure_future(loop.run_in_executor(self._readers, self._measure))
             self._usage = asked
             await asyncio.wait({asked}, timeout=every_s)
             rows: Sequence[Usage] = ()

@@ -83,6 +83,8 @@ class _Task:
     """As in `StatusMessage`."""
     kept: bool | None = False
     """As in `TaskStatus`."""
+    note: str = ""
+    """As in `TaskStatus`."""
     refusal: tuple[int, str] = (0, "")
     """Version of the Desired at which it could not be paused, or check-pointed, and why."""
     transfers: int = 0
@@ -111,7 +113,7 @@ class _Task:
     @property
     def report(self) -> tuple[TaskState, Exit | None, str, int, int, int]:
         """What the controller is to know of it."""
-        return self.state, self.exit, self.error, self.brought, self.refused_version, self.transfers
+        return self.state, self.exit, self.error or self.note, self.brought, self.refused_version, self.transfers
 
     @property
     def refused_version(self) -> int:
@@ -159,6 +161,7 @@ class _Task:
         state, ended = (TaskState.ABSENT, None) if found is None else (found.state, found.exit)
         self.kept = False if found is None else found.kept
         self.transfers = 0 if found is None else found.transfers
+        self.note = "" if found is None else found.note
         if found is None and self.refused is not None:
             state, ended = TaskState.EXITED, self.refused
         if (state, ended) != (self.state, self.exit):
@@ -176,7 +179,7 @@ class _Task:
             version=self.brought,
             state=self.state,
             exit=self.exit,
-            error=self.error,
+            error=self.error or self.note,
             waits=self.waits and bool(self.error),
             since_s=self.since_s,
             refused=self.refused_version,

@@ -119,7 +119,7 @@ class StatusMessage(Wire):
     state: TaskState
     exit: Exit | None = None
     error: str = Field(default="", max_length=2000)
-    """Why the desired state could not be reached; the agent goes on trying."""
+    """Why the desired state could not be reached; the agent goes on trying. Or what is wrong with a task that runs."""
     waits: bool = False
     """It can be brought about as soon as other tasks have left the node: nothing is wrong."""
     since_s: Seconds
