@@ -200,7 +200,7 @@ def cluster(policy: str, memory: str) -> Generator[Live]:
         environment = {**os.environ, "DFRS_STATE": name}
         # Nodes of `dfrs up` know their needs: nothing is to be found out.
         options = ["--hosts", str(HOSTS), "--nodes", str(HOSTS), "--port", "0", "--memory-per-node", memory]
-        options += ["--policy", policy, "--discovery", "NONE", "--detach"]
+        options += ["--policy", policy, "--discovery", "NONE", "--detach", "--run-as", "root"]
         subprocess.run([*DFRS, "up", *options], env=environment, check=True, stdout=subprocess.DEVNULL)
         try:
             endpoint = read_client_file(Path(name))

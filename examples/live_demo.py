@@ -67,9 +67,11 @@ def cluster(state: Path) -> Generator[None]:
     """Two nodes on this machine as long as the block lasts; nothing is left afterwards."""
     os.environ["DFRS_STATE"] = str(state)
     try:
-        print(f"$ export DFRS_STATE={state}\n$ dfrs up --nodes 2 --port 0 --detach", flush=True)
+        # The demo's programs and directories may be closed to any other account than the one that runs it.
+        options = ["--nodes", "2", "--port", "0", "--detach", *(["--run-as", "root"] if os.geteuid() == 0 else [])]
+        print(f"$ export DFRS_STATE={state}\n$ dfrs up {' '.join(options)}", flush=True)
         # Not through a pipe: on a terminal it prints the address of the dashboard with its token.
-        subprocess.run([*DFRS, "up", "--nodes", "2", "--port", "0", "--detach"], check=True)
+        subprocess.run([*DFRS, "up", *options], check=True)
         yield
     finally:
         # A second Ctrl-C must not keep it from ending what runs.

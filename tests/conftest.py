@@ -23,6 +23,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # Some tests turn swap space on: what other tests start meanwhile is not to use it. Nor a CRIU that is there.
 os.environ["DFRS_SWAP"] = os.environ["DFRS_IMAGES"] = "0"
+# Directories of tests are open to the account that runs them only.
+if os.geteuid() == 0:
+    os.environ["DFRS_RUN_AS"] = "root"
 
 APART = (
     "acceptance/test_docs.py",

@@ -51,13 +51,17 @@ def processes_with(text):
 class LiveCluster:
     """A controller and agents in `directory`, each a process of its own."""
 
-    def __init__(self, directory, *, nodes=2, policy="GreedyPM*/per/OPT=MIN/MVT=600", serve=(), cores=None):
+    def __init__(
+        self, directory, *, nodes=2, policy="GreedyPM*/per/OPT=MIN/MVT=600", serve=(), cores=None, run_as="root"
+    ):
         self.directory = Path(directory)
         self.state = self.directory / "state"
         self.names = [f"n{k}" for k in range(nodes)]
         self.name = f"t{os.getpid()}-{abs(hash(str(directory))) % 10**6}"
         self.agent_options = () if cores is None else ("--cores", str(cores))
         self.serve_options = ("--policy", policy, "--name", self.name, *serve)
+        # Directories of tests are open to the account that runs them only.
+        self.run_as = run_as if os.geteuid() == 0 else None
         self.controller = None
         self.agents = {}
         self.servers = {}
@@ -134,6 +138,7 @@ class LiveCluster:
                 str(number),
                 "--memory",
                 "1G",
+                *([] if self.run_as is None else ["--run-as", self.run_as]),
                 *self.agent_options,
             ],
             stdout=log,

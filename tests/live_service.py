@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.durations import Durations, Measures
-from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import ConflictError, Link, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -74,6 +74,7 @@ class FakeService:
         self.attachments: list[Attached] = []
         self.wrong: str | None = None
         self.unavailable = False
+        self.not_admitted = ""
         self.sequence = 0
         self.changed = asyncio.Event()
         self.watchers = 0
@@ -289,6 +290,16 @@ class FakeService:
         if info is None or info.revoked or info.expires_at <= time.time():
             return None
         return Somebody(info.user, info.role)
+
+    async def admit(self, hello: Hello, secret: str, *, here: bool) -> Hello:
+        if self.not_admitted:
+            raise NotAdmittedError(self.not_admitted)
+        return hello
+
+    async def rebind_token(self, token: int, by: str) -> None:
+        if token not in self.infos:
+            raise NotFoundError(f"token {token}: there is no such token")
+        self.infos[token] = self.infos[token].model_copy(update={"host": None})
 
     def attach(self, hello: Hello, link: Link) -> Attached:
         if hello.node in self.agents:

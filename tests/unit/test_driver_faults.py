@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.control_groups import strays
 from tests.driver_hosts import CPUS, IN_GROUPS, MIB, PYTHON, Host, ended, host, processes, running, state, task, until
 
 pytestmark = IN_GROUPS
@@ -35,6 +36,47 @@ def fill(disk, name="filler"):
                 pass
         except OSError:
             return disk.root / name
+
+
+def everywhere(pid, group, task_name):
+    """Move a process to this group, in each hierarchy in which it is in its task's; those that it was in."""
+    moved = []
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        controllers, path = line.split(":", 2)[1:]
+        at = Path("/sys/fs/cgroup") / controllers.removeprefix("name=") if controllers else Path("/sys/fs/cgroup")
+        at = at if controllers or not (at / "unified").is_dir() else at / "unified"
+        if task_name in path.split("/"):
+            there = at / (path.strip("/") + "/" + group if group else "")
+            there.mkdir(exist_ok=True)
+            (there / "cgroup.procs").write_text(str(pid))
+            moved.append(there)
+    return moved
+
+
+def test_what_has_left_its_groups_is_said_of_its_task(host, monkeypatch):
+    monkeypatch.setattr(strays, "LOOK_S", 0.05)
+    node = host.node()
+    for job in (1, 2, 3):
+        node.start(task(job), host.shell("sleep 600 & echo ready; wait"), 0.5)
+        until(lambda job=job: node.output(task(job), "out", 0, 10)[0])
+
+    def note(job):
+        return next(status.note for status in node.tasks() if status.task == task(job))
+
+    inner, outer = (running(node, task(job)) for job in (1, 2))
+    made = everywhere(inner, "made-by-the-program", str(task(1)))
+    assert everywhere(outer, "", str(task(2)))
+    words = f"process {outer} has left its control groups: its share, its memory limit, pauses and its end"
+    assert until(lambda: note(2).startswith(words))
+    assert [note(1), note(3)] == ["", ""]
+    # Back where it belongs, or gone, nothing is wrong any more.
+    for path in node.groups.group(str(task(2))).entries():
+        Path(path).write_text(str(outer))
+    assert until(lambda: note(2) == "")
+    for path in node.groups.group(str(task(1))).entries():
+        Path(path).write_text(str(inner))
+    for path in made:
+        path.rmdir()
 
 
 def test_stop_of_what_ignores_it(host):

@@ -182,6 +182,16 @@ def groups_removed(tmp_path):
                 os.rmdir(path)
 
 
+def test_help_promises_no_more_of_a_fence_than_it_keeps(dfrs, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    status, words, _ = dfrs("agent", "--help")
+    assert status == 0
+    told = " ".join(words.replace("│", " ").split())
+    assert "if the agent runs then" in told
+    assert "it makes a second run unlikely, not impossible" in told
+    assert "never be" not in told
+
+
 @pytest.mark.parametrize(
     ("mode", "text", "says"),
     [

@@ -4,11 +4,13 @@ import asyncio
 import io
 import threading
 import time
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.live.agent import task_reconciler as reconciler
+from dfrs.live.agent.accounts import Accounts
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.drivers.base import DriverError, ExitKind, NotYetError, PauseRefusedError, TaskState
 from dfrs.live.protocol.wire import Grant, Source
@@ -393,7 +395,7 @@ def test_accounts():
             kept.reconciler.desire([desired(RUNNING, 1, spec=task_spec(account="no-such-account"))])
             await kept.status(state=RUNNING)
             assert kept.driver.here[ONE].spec.account is None
-        async with Kept(accounts=True) as kept:
+        async with Kept(accounts=Accounts(users=True)) as kept:
             kept.reconciler.desire(
                 [
                     desired(RUNNING, 1, ONE, spec=task_spec(account="nobody")),
@@ -413,6 +415,25 @@ def test_accounts():
             kept.reconciler.desire([desired(ABSENT, 2, TWO)])
             await kept.status(TWO, state=ABSENT, version=2)
             assert kept.did(TWO) == ["forget"]
+        async with Kept(accounts=Accounts(users=True, other="nobody")) as kept:
+            for number, account in enumerate(("daemon", "no-such-account", "root", None), 1):
+                kept.reconciler.desire([desired(RUNNING, 1, task_id(number), spec=task_spec(account=account))])
+                await kept.status(task_id(number), state=RUNNING)
+                assert kept.driver.here[task_id(number)].spec.account == ("daemon" if account == "daemon" else "nobody")
+
+    asyncio.run(live())
+
+
+def test_what_is_wrong_with_a_task_that_runs_is_told_and_taken_back(monkeypatch):
+    async def live():
+        async with Kept() as kept:
+            found = kept.driver.tasks
+            note = "its processes have left"
+            monkeypatch.setattr(kept.driver, "tasks", lambda: [replace(status, note=note) for status in found()])
+            kept.reconciler.desire([desired(RUNNING, 1)])
+            await kept.status(state=RUNNING, version=1, error=note)
+            note = ""
+            await kept.status(state=RUNNING, version=1, error="")
 
     asyncio.run(live())
 

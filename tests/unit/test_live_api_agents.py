@@ -13,10 +13,21 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from dfrs.live.api import agents
 from dfrs.live.drivers.base import Abilities, TaskId, TaskState
 from dfrs.live.protocol import wire
-from dfrs.live.protocol.wire import Desire, Desired, Hello, ReportMessage, StatusMessage, from_agent, from_controller
+from dfrs.live.protocol.parts import texts
+from dfrs.live.protocol.wire import (
+    Desire,
+    Desired,
+    Hello,
+    ReportMessage,
+    Sample,
+    StatusMessage,
+    from_agent,
+    from_controller,
+)
 from dfrs.model.errors import InputError
 from tests.live_http import PATIENCE_S, bearer, served, until
 from tests.live_service import FakeService
+from tests.unit.test_live_api_bodies import STALL_S, full, stalls
 
 
 def hello(node="node1", **changes):
@@ -123,13 +134,108 @@ def test_a_message_of_the_longest_length_passes_and_a_longer_one_does_not():
     async def test(service, url, token, _app):
         async with connect(url, additional_headers=bearer(token)) as socket:
             await introduced(socket)
-            await socket.send(REPORT + " " * (wire.MESSAGE_BYTES - len(REPORT)))
+            await socket.send(REPORT + " " * (wire.AGENT_BYTES - len(REPORT)))
             await until(lambda: service.attachments[0].received, "the long one")
             with suppress(ConnectionClosed):
-                await socket.send(" " * (wire.MESSAGE_BYTES + 1))
+                await socket.send(" " * (wire.AGENT_BYTES + 1))
             assert (await closed(socket))[0] == 1009
 
     on_socket(test)
+
+
+LARGEST = getattr(wire, "AGENT_BYTES", wire.MESSAGE_BYTES)
+SAMPLE = Sample(task=TaskId(job=1, rank=0, attempt=0), cpu_s=1.0, memory_bytes=1).model_dump_json().encode()
+HEAVY = {
+    "samples": full(b'{"kind":"report","time_s":1,"samples":[' + SAMPLE, b"," + SAMPLE, b"]}", LARGEST),
+    "samples that are none": full(b'{"kind":"report","time_s":1,"samples":[{}', b",{}", b"]}", LARGEST),
+    "numbers": full(b'{"kind":"report","time_s":1,"samples":[0', b",0", b"]}", LARGEST),
+    "statuses": full(b'{"kind":"hello","tasks":[' + status().encode(), b"," + status().encode(), b"]}", LARGEST),
+    "lists": full(b'{"kind":"report","samples":', b"[", b"", LARGEST),
+    "an unknown field": full(b"{", b'"a":1,', b'"b":1}', LARGEST),
+    "unknown fields": b'{"kind":"report",%b}' % b",".join(b'"k%d":1' % k for k in range(LARGEST // 13)),
+    "statuses, as many as pass": full(
+        b'{"kind":"hello","tasks":[' + status().encode(), b"," + status().encode(), b"]}", 100_000
+    ),
+    "empty samples, as many as pass": full(b'{"kind":"report","time_s":1,"samples":[{}', b",{}", b"]}", 29_000),
+    "unknown fields, as many as pass": b'{"kind":"report",%b}' % b",".join(b'"k%d":1' % k for k in range(6600)),
+    "output": full(b'{"kind":"output","request":1,"data":"', b"a", b'"}', LARGEST),
+    "escapes": full(b'{"kind":"output","request":1,"data":"', b"\\u001b", b'"}', LARGEST),
+    "spaces": full(b'{"kind":"report","time_s":1', b" ", b"}", LARGEST),
+}
+
+
+@pytest.mark.parametrize("kind", HEAVY)
+def test_no_message_keeps_others_waiting(kind):
+    async def test(service, url, token, app):
+        async with connect(url, additional_headers=bearer(token)) as socket:
+            await introduced(socket)
+            async with stalls() as longest:
+                await socket.send(HEAVY[kind])
+                await socket.send(REPORT)
+                heard = service.attachments[0].received
+                await until(lambda: heard and heard[-1] == from_agent(REPORT), "the next message is heard")
+        print(f"{kind}: {longest[0] * 1000:.0f} ms of CPU for {len(HEAVY[kind])} bytes")
+        assert longest[0] < STALL_S
+
+    assert len(HEAVY[kind]) <= LARGEST
+    on_socket(test)
+
+
+def task_statuses(count, error=""):
+    """Of tasks of one job each."""
+    names = [TaskId(job=k, rank=0, attempt=0) for k in range(1, count + 1)]
+    return tuple(
+        StatusMessage(task=name, version=1, state=TaskState.RUNNING, error=error, since_s=1.0) for name in names
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "error", "parts"), [(0, "", 0), (200, "", 0), (201, "", 1), (5000, "", 24), (300, "\x1b" * 2000, 13)]
+)
+def test_a_hello_of_many_tasks_comes_in_parts(count, error, parts):
+    tasks = task_statuses(count, error)
+
+    async def test(service, url, token, _app):
+        said = texts(Hello.model_validate_json(hello()).model_copy(update={"tasks": tasks}))
+        assert [len(said), from_agent(said[0]).parts] == [parts + 1, parts]
+        assert max(map(len, said)) <= wire.AGENT_BYTES
+        async with connect(url, additional_headers=bearer(token)) as socket:
+            for text in said:
+                await socket.send(text)
+            async with asyncio.timeout(PATIENCE_S):
+                assert from_controller(await socket.recv()).kind == "welcome"
+            (attached,) = service.attachments
+            assert (attached.hello.tasks, attached.hello.parts) == (tasks, 0)
+
+    on_socket(test)
+
+
+def test_parts_of_a_hello_that_do_not_come_or_are_none(monkeypatch):
+    monkeypatch.setattr(agents, "HELLO_S", 0.2)
+    first, second = texts(Hello.model_validate_json(hello()).model_copy(update={"tasks": task_statuses(201)}))
+
+    async def test(service, url, token, _app):
+        for then, words in ((REPORT, "1 parts of the hello must come first"), (None, "no hello within")):
+            async with connect(url, additional_headers=bearer(token)) as socket:
+                await socket.send(first)
+                if then is not None:
+                    await socket.send(then)
+                assert words in (await closed(socket))[1]
+        assert not service.attachments
+        async with connect(url, additional_headers=bearer(token)) as socket:
+            await socket.send(second)
+            assert "the first message must be hello" in (await closed(socket))[1]
+
+    on_socket(test)
+
+
+def test_a_report_of_many_tasks_is_several():
+    samples = tuple(Sample(task=each.task, cpu_s=1.0, memory_bytes=1) for each in task_statuses(450))
+    said = [from_agent(text) for text in texts(ReportMessage(time_s=2.0, samples=samples, problem="none"))]
+    assert [len(one.samples) for one in said] == [200, 200, 50]
+    assert sum((one.samples for one in said), ()) == samples
+    assert {(one.time_s, one.problem) for one in said} == {(2.0, "none")}
+    assert len(texts(ReportMessage(time_s=2.0))) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.live.api import bodies
-from dfrs.live.api.bodies import SMALL, SUBMISSION, _Marks
+from dfrs.live.api.bodies import SMALL, SUBMISSION
+from dfrs.live.protocol.marks import Marks
 from tests.live_http import asked, bearer
 
 PIECE = 64 << 10
@@ -101,7 +102,7 @@ def test_of_many_unknown_fields_the_first_are_named():
         detail = answer.json()["detail"]
         assert detail.startswith(r"k0\x1b\u202e, k1\x1b\u202e, k2\x1b\u202e and 997 more: no such field; there are com")
         few = await client.post("/api/v1/tokens", json={"user": "a", "role": "user", "x": 1, "y": 2})
-        assert few.json()["detail"] == "x, y: no such field; there are user, role, days"
+        assert few.json()["detail"] == "x, y: no such field; there are user, role, days, local"
 
     as_admin(test)
 
@@ -209,8 +210,8 @@ VALUES = st.recursive(
 def test_marks_are_counted_whatever_the_pieces(value, size):
     text = json.dumps(value).encode()
     places = [*range(0, len(text), size), len(text)]
-    counted = _Marks(naive_marks(text.decode()))
-    short = _Marks(naive_marks(text.decode()) - 1)
+    counted = Marks(naive_marks(text.decode()))
+    short = Marks(naive_marks(text.decode()) - 1)
     fits = [counted.add(text[a:b]) for a, b in pairwise(places)]
     assert all(fits)
     assert counted._count == naive_marks(text.decode())

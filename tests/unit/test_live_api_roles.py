@@ -33,6 +33,7 @@ ROLES = {
     ("GET", "/api/v1/changes"): READERS,
     ("GET", "/api/v1/tokens"): ADMINS,
     ("POST", "/api/v1/tokens"): ADMINS,
+    ("POST", "/api/v1/tokens/{token}/rebind"): ADMINS,
     ("POST", "/api/v1/tokens/{token}/revoke"): ADMINS,
     ("GET", "/api/v1/me"): READERS,
     ("GET", "/metrics"): READERS,

@@ -302,6 +302,10 @@ class Client:
         """All tokens, without their secrets. Admins."""
         return self._get("/tokens", list[TokenInfo])
 
+    def rebind_token(self, token: int) -> TokenInfo:
+        """Have the node of an agent's token admitted anew, on any host and with what it then offers. Admins."""
+        return self._ask("POST", f"/tokens/{token}/rebind", TypeAdapter(TokenInfo))
+
     def revoke_token(self, token: int) -> None:
         """End a token at once. Admins."""
         self._post(f"/tokens/{token}/revoke")

@@ -130,7 +130,9 @@ def _good(service: Service, token: str | None, role: Role) -> str | None:
 
 
 async def _new(service: Service, user: str, role: Role) -> str:
-    made = await service.create_token(TokenRequest(user=user, role=role, days=_TOKEN_DAYS), "controller")
+    made = await service.create_token(
+        TokenRequest(user=user, role=role, days=_TOKEN_DAYS, local=role == "agent"), "controller"
+    )
     return made.token
 
 

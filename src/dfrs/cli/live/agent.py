@@ -87,11 +87,24 @@ def agent(
     shares: Annotated[
         ShareMode, typer.Option(help="A task's share: a weight, or a cap that it never exceeds.")
     ] = ShareMode.WEIGHTS,
+    run_as: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DFRS_RUN_AS",
+            metavar="USER",
+            help="Run all tasks under this account; default of root: that of the job's user, or else nobody.",
+            show_default=False,
+        ),
+    ] = None,
     accounts: Annotated[
-        bool, typer.Option("--accounts", help="Run tasks under the account named like the job's user; needs root.")
+        bool,
+        typer.Option("--accounts", help="Run tasks under the account of the job's user, or not at all; needs root."),
     ] = False,
     fence: Annotated[
-        str | None, typer.Option(help="Stop all tasks after so long without the controller, as 2m; default: never.")
+        str | None,
+        typer.Option(
+            help="Stop all tasks after so long without the controller, as 2m, if the agent runs then; default: never."
+        ),
     ] = None,
     log_level: Annotated[Level, typer.Option(help="What to log.")] = Level.INFO,
 ) -> None:
@@ -100,8 +113,12 @@ def agent(
     One connection to the controller; from outside only those of agents of other hosts that fetch a task, where tasks
     can move between hosts. Whatever happens to the controller, the agent or the
     connection, tasks go on, and the agent tells later how they ended; so after a long loss of the controller a job may
-    have been started anew elsewhere while its old self still runs here. Where that must never be, --fence makes the
-    agent stop all tasks in time, and the controller has to wait for longer than that before it gives a node up.
+    have been started anew elsewhere while its old self still runs here. With --fence the agent stops all tasks before
+    that, if the controller waits 30 s longer (--lost-after), and if the agent and the machine run then. One that was
+    killed, or a machine that was suspended, fences nothing in time: it makes a second run unlikely, not impossible.
+
+    Tasks of an agent that is root run under the account named like the job's user. Where there is none, or that is
+    root's, they run as nobody; as root only with --run-as root. Any other agent runs them under its own account.
 
     Where the host has swap space and the agent is root, the memory of paused tasks goes there, and others may have it.
     With a CRIU that works, it goes to check-points where that does not suffice, and tasks can move to other hosts.
@@ -115,6 +132,7 @@ def agent(
         dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --name left --cpus 0 --cores 0.5 --memory 4G
     """
     from dfrs import __version__
+    from dfrs.live.agent.accounts import choose
     from dfrs.live.agent.agent import AgentSettings, check_name, host_identity, host_name
     from dfrs.live.agent.capacity import measure
     from dfrs.live.agent.connection import Server
@@ -122,8 +140,7 @@ def agent(
     from dfrs.live.logs import set_up
 
     set_up(log_level.value)
-    if accounts and os.geteuid() != 0:
-        raise InputError("accounts: only root can run tasks under other accounts; leave --accounts out")
+    under = choose(run_as, users=accounts)
     capacity = measure(cpus=cpus, cores=cores, memory_bytes=None if memory is None else parse_bytes(memory, "memory"))
     place = (root or _default_root()).resolve()
     settings = AgentSettings(
@@ -135,7 +152,8 @@ def agent(
         memory_bytes=capacity.memory_bytes,
         address=address,
         transfer_port=transfer_port,
-        accounts=accounts,
+        root=place,
+        accounts=under,
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
         version=__version__,
     )
@@ -210,7 +228,7 @@ def _keep(
                 markup=False,
                 soft_wrap=True,
             )
-            for note in found.notes:
+            for note in (*found.notes, str(settings.accounts)):
                 out.print(f"node {settings.node}: {note}", markup=False, soft_wrap=True)
             asyncio.run(_until_signal(agent))
             out.print(f"node {settings.node}: disconnected; its tasks run on", markup=False, soft_wrap=True)

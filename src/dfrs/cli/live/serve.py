@@ -342,10 +342,12 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
     known_as = plan.hosts[0] if plan.certificate is not None and plan.hosts else None
     url = address.url(tls=tls is not None, host=known_as)
     authority = None if certificates is None else certificates.authority
+    also = plan.agents_come()
+    near = frozenset() if also is None else frozenset({str(also[0].getsockname()[0])})
     app = create_app(
         controller,
         page=PAGE,
-        settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics),
+        settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics, near=near),
     )
 
     async def started() -> None:
@@ -359,7 +361,7 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
         elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None
         _tell(plan, url, elsewhere, authority)
 
-    await run(controller, app, listening, tls=tls, started=started, ready=ready, also=plan.agents_come())
+    await run(controller, app, listening, tls=tls, started=started, ready=ready, also=also)
 
 
 def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) -> None:

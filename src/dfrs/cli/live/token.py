@@ -15,6 +15,7 @@ from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
+    from dfrs.live.protocol.resources import TokenInfo
 
 app = typer.Typer(
     name="token",
@@ -41,13 +42,15 @@ def create(
     """Make a token. It is shown this once and stored nowhere.
 
     A viewer sees everything but output and commands of jobs; a user also submits, and controls own jobs; an admin may
-    everything; an agent may only be the agent of a node.
+    everything; an agent may only be the agent of a node, and of no other one than the first for which it is used.
 
     Examples:
 
         dfrs token create alice -o alice.token
 
         dfrs token create wall --role viewer --lasts 30d
+
+        dfrs token create node7 --role agent -o node7.token
     """
     from pydantic import ValidationError
 
@@ -94,12 +97,12 @@ def list_(client: "Client", as_json: Json = False) -> None:
         return
     now = time.time()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("id", "user", "role", "made", "good until"):
+    for title in ("id", "user", "role", "made", "good until", "node"):
         table.add_column(title, justify="right" if title == "id" else "left")
     for token in tokens:
         until = show_instant(token.expires_at, now)
         state = "revoked" if token.revoked else f"{until} (expired)" if token.expires_at <= now else until
-        table.add_row(str(token.id), token.user, token.role, show_instant(token.created_at, now), state)
+        table.add_row(str(token.id), token.user, token.role, show_instant(token.created_at, now), state, _bound(token))
     out.print(table)
 
 
@@ -121,6 +124,37 @@ def revoke(
         print_json({"revoked": token})
     else:
         out.print(f"token {token} is revoked")
+
+
+@app.command("rebind")
+@live
+def rebind(
+    client: "Client",
+    token: Annotated[int, typer.Argument(metavar="TOKEN", help="Its id.", min=1, show_default=False)],
+    as_json: Json = False,
+) -> None:
+    """Have the node of an agent's token admitted anew: on another host, or with more CPU or memory.
+
+    It is admitted with what it offers when its agent next connects, and the token is bound to the host where that is.
+
+    Example:
+
+        dfrs token rebind 4
+    """
+    rebound = client.rebind_token(token)
+    if as_json:
+        print_json(rebound.model_dump(mode="json"))
+    elif rebound.node is None:
+        out.print(f"token {token} admits the first node that uses it")
+    else:
+        out.print(f"token {token} admits node {rebound.node} anew when its agent next connects", soft_wrap=True)
+
+
+def _bound(token: "TokenInfo") -> str:
+    """The node to which it is bound, and its host."""
+    if token.local:
+        return "any on the controller's machine"
+    return f"{token.node} on {token.host or 'the next host'}" if token.node else ""
 
 
 VERBS = (Verb(app, CLUSTER, 50, name="token"),)

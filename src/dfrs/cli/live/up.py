@@ -77,6 +77,15 @@ def up(
             show_default=False,
         ),
     ] = None,
+    run_as: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DFRS_RUN_AS",
+            metavar="USER",
+            help="Run all jobs under this account; default of root: that of the job's user, or else nobody.",
+            show_default=False,
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Go to the background when all is up.")] = False,
     show_token: Annotated[
         bool, typer.Option("--show-token", help="Print the token in the dashboard's address even without a terminal.")
@@ -95,6 +104,7 @@ def up(
 
         dfrs up --hosts 3 --nodes 6
     """
+    from dfrs.live.agent.accounts import choose as choose_accounts
     from dfrs.live.client import state_directory
     from dfrs.live.local.cluster import Choice, begun, free_port, prepare
     from dfrs.live.local.hosts import hosts_left, must_be_possible
@@ -104,6 +114,7 @@ def up(
     _check(policy, discovery)
     if hosts is not None:
         must_be_possible()
+    choose_accounts(run_as, users=False)
     prepare(place)
 
     def choose() -> Choice:
@@ -121,6 +132,7 @@ def up(
             "discovery": discovery,
             "memory_bytes": memory_per_node,
             "swap_bytes": None if swap_per_node is None else parse_swap(swap_per_node, "--swap-per-node"),
+            "run_as": run_as,
             "port": free_port(port, last.port if last else None),
         }
         base = (last.model_dump() if last else {}) | {"hosts": number}
@@ -297,6 +309,10 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
     if choice.hosts:
         addresses = f"{address(0)} to {address(choice.hosts - 1)}"
         lines.insert(1, f"hosts        {show_count(choice.hosts, 'host')}, {addresses}; their files: {place / 'hosts'}")
+    if os.geteuid() == 0 and choice.run_as is None:
+        lines.append(
+            "note         jobs run as their user or else as nobody, not as root; for that: dfrs up --run-as root"
+        )
     lines += [f"note         {node.name} gets no jobs: {node.problem}" for node in nodes if node.problem]
     if "nice" in kinds:
         lines += dict.fromkeys(f"note         {note}" for node in nodes for note in node.notes)

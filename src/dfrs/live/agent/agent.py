@@ -25,14 +25,18 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
+from dfrs.live.agent.accounts import AGENTS_OWN, Accounts
 from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
+from dfrs.live.agent.disk import DiskSpace
 from dfrs.live.agent.health import Health
 from dfrs.live.agent.host_use import host_use
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
 from dfrs.live.drivers.base import NO_JOB, Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
+from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
+    PROBLEM_CHARS,
     PROTOCOL,
     Desire,
     FromController,
@@ -89,15 +93,17 @@ class AgentSettings:
     """Under which tasks of other nodes reach this one; None: that of the connection to the controller."""
     transfer_port: int = 0
     """Where nodes of other hosts fetch tasks; 0: any that is free."""
-    accounts: bool = False
-    """Whether each task runs under its user's account instead of the agent's."""
+    root: Path | None = None
+    """Where its tasks are: while the disk there is full, the node gets none. None: nobody looks."""
+    accounts: Accounts = AGENTS_OWN
+    """Under which accounts tasks run."""
     fence_s: float | None = None
     """After so long without contact to the controller all tasks are stopped; None: never.
 
     Without it, tasks survive any loss of the controller, and a job that the controller has given up as lost and
-    queued again may for a while run twice. With it, and a controller that waits longer than this and the tasks' grace
-    of 10 s before it queues a job again, no task runs twice as long as the agent itself runs; but a long loss of the
-    controller ends all jobs.
+    queued again may for a while run twice. With it, all are asked to end once there was no contact for so long, and
+    killed 10 s later, as long as the agent runs and time goes on: monotonic time, which stands still while the machine
+    is suspended. Contact is the last word of the controller, which may have heard from here two pings before.
     """
     open_s: float = 10.0
     """So long may the controller take to answer at all."""
@@ -122,6 +128,7 @@ class Agent:
         self._driver = driver
         self._settings = settings
         self._health = health
+        self._disk = None if settings.root is None else DiskSpace(settings.root)
         self._hello = _hello(driver, settings)
         self._outbox = Outbox()
         images = driver.abilities.images is not None
@@ -216,6 +223,7 @@ class Agent:
         """Say hello and be welcomed. Raises AgentRefusedError, _BrokenError, ConnectionClosed, TimeoutError."""
         address = self._settings.address or str(connection.local_address[0])
         transfers = await asyncio.to_thread(self._listen, address)
+        await asyncio.to_thread(self._look_at_disk)
         # Nothing that happens after this snapshot is lost: it goes to the outbox, and is sent after the welcome.
         self._outbox.clear()
         hello = self._hello.model_copy(
@@ -228,7 +236,8 @@ class Agent:
             }
         )
         async with asyncio.timeout(self._settings.open_s):
-            await connection.send(hello.model_dump_json())
+            for text in texts(hello):
+                await connection.send(text)
             answer = _read(await connection.recv())
         match answer:
             case Welcome():
@@ -241,7 +250,19 @@ class Agent:
 
     @property
     def _problem(self) -> str:
-        return "" if self._health is None else self._health.problem
+        problems = [each.problem for each in (self._health, self._disk) if each is not None and each.problem]
+        return "; ".join(problems)[:PROBLEM_CHARS]
+
+    def _look_at_disk(self) -> None:
+        if self._disk is not None:
+            before = self._disk.problem
+            self._disk.look()
+            if self._disk.problem and not before:
+                log.warning("this node gets no jobs", why=self._disk.problem)
+
+    def _measure(self) -> Sequence[Usage]:
+        self._look_at_disk()
+        return self._driver.usage()
 
     def _listen(self, address: str) -> TransferPort | None:
         """Where other hosts fetch tasks of this node, if they can."""
@@ -323,7 +344,7 @@ class Agent:
         failing = ""
         while True:
             next_s = loop.time() + every_s
-            asked = self._usage or asyncio.ensure_future(loop.run_in_executor(self._readers, self._driver.usage))
+            asked = self._usage or asyncio.ensure_future(loop.run_in_executor(self._readers, self._measure))
             self._usage = asked
             await asyncio.wait({asked}, timeout=every_s)
             rows: Sequence[Usage] = ()

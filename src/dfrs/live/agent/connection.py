@@ -13,6 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.protocol.addresses import must_be_secret
+from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import MESSAGE_BYTES, FromAgent, Output, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 
@@ -103,7 +104,8 @@ class Outbox:
             await self._filled.wait()
             self._filled.clear()
             for message in self._take():
-                await socket.send(message.model_dump_json())
+                for text in texts(message):
+                    await socket.send(text)
 
     def _take(self) -> list[FromAgent]:
         taken: list[FromAgent] = [*self._statuses.values(), *self._outputs]

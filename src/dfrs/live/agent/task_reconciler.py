@@ -6,7 +6,6 @@ and run in threads, one at a time for each task; tasks do not wait for each othe
 """
 
 import asyncio
-import pwd
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import BinaryIO, Protocol
 
 import structlog
 
+from dfrs.live.agent.accounts import AGENTS_OWN, Accounts
 from dfrs.live.agent.next_action import COSTS, DONE, LIVE, NextAction, TaskAction, Verb, may_come, plan, plan_fenced
 from dfrs.live.drivers.base import (
     NO_JOB,
@@ -28,7 +28,6 @@ from dfrs.live.drivers.base import (
     PauseRefusedError,
     RefusedError,
     TaskId,
-    TaskSpec,
     TaskState,
     TaskStatus,
 )
@@ -84,6 +83,8 @@ class _Task:
     """As in `StatusMessage`."""
     kept: bool | None = False
     """As in `TaskStatus`."""
+    note: str = ""
+    """As in `TaskStatus`."""
     refusal: tuple[int, str] = (0, "")
     """Version of the Desired at which it could not be paused, or check-pointed, and why."""
     transfers: int = 0
@@ -112,7 +113,7 @@ class _Task:
     @property
     def report(self) -> tuple[TaskState, Exit | None, str, int, int, int]:
         """What the controller is to know of it."""
-        return self.state, self.exit, self.error, self.brought, self.refused_version, self.transfers
+        return self.state, self.exit, self.error or self.note, self.brought, self.refused_version, self.transfers
 
     @property
     def refused_version(self) -> int:
@@ -160,6 +161,7 @@ class _Task:
         state, ended = (TaskState.ABSENT, None) if found is None else (found.state, found.exit)
         self.kept = False if found is None else found.kept
         self.transfers = 0 if found is None else found.transfers
+        self.note = "" if found is None else found.note
         if found is None and self.refused is not None:
             state, ended = TaskState.EXITED, self.refused
         if (state, ended) != (self.state, self.exit):
@@ -177,7 +179,7 @@ class _Task:
             version=self.brought,
             state=self.state,
             exit=self.exit,
-            error=self.error,
+            error=self.error or self.note,
             waits=self.waits and bool(self.error),
             since_s=self.since_s,
             refused=self.refused_version,
@@ -189,8 +191,7 @@ class _Task:
 class TaskReconciler:
     """The tasks of one node. `send` is called with the status of a task whenever it has changed.
 
-    With `accounts` each task runs under the account that its spec names, and must name one that is not root's, or it
-    ends as not started; without, all run as the agent does.
+    Each task runs under the account that `accounts` says, or ends as not started.
     Everything but calls of the driver happens on the event loop of `run`. Without `transfers` no task goes to another
     host.
     """
@@ -200,7 +201,7 @@ class TaskReconciler:
         driver: Driver,
         send: Callable[[StatusMessage], None],
         *,
-        accounts: bool = False,
+        accounts: Accounts = AGENTS_OWN,
         transfers: Transfers | None = None,
         poll_s: float = POLL_S,
     ) -> None:
@@ -409,7 +410,7 @@ class TaskReconciler:
             case Verb.START:
                 assert desired is not None
                 assert desired.spec is not None
-                driver.start(task, self._under_account(desired.spec), action.share_cores)
+                driver.start(task, self._accounts.apply(desired.spec), action.share_cores)
             case Verb.TAKE:
                 driver.take(task, action.share_cores)
             case Verb.FETCH:
@@ -435,24 +436,11 @@ class TaskReconciler:
         assert desired.spec is not None
         assert desired.source is not None
         try:
-            spec = self._under_account(desired.spec)
+            spec = self._accounts.apply(desired.spec)
         except RefusedError as error:
             # It has not ended by that: it goes on where it is.
             raise DriverError(str(error)) from error
         self._transfers.fetch(task, desired.source, lambda stream: self._driver.receive(task, spec, stream))
-
-    def _under_account(self, spec: TaskSpec) -> TaskSpec:
-        if not self._accounts:
-            return spec.model_copy(update={"account": None})
-        if spec.account is None:
-            raise RefusedError("account: none is given, and tasks of this node run under their users' accounts only")
-        try:
-            is_root = pwd.getpwnam(spec.account).pw_uid == 0
-        except KeyError:
-            raise RefusedError(f"account {spec.account}: there is none of that name on this node") from None
-        if is_root:
-            raise RefusedError(f"account {spec.account}: is root's, under which no task runs")
-        return spec
 
     def _tell(self, task: _Task) -> None:
         if task.reported != task.report:

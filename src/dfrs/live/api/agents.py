@@ -15,14 +15,26 @@ from fastapi.websockets import WebSocket, WebSocketDisconnect
 from dfrs.live.api.answers import problem
 from dfrs.live.api.prometheus import Meters
 from dfrs.live.api.security import AGENTS, Allow, Caller
-from dfrs.live.protocol.ports import Attachment, ConflictError
-from dfrs.live.protocol.wire import MESSAGE_BYTES, PROTOCOL, FromAgent, FromController, Hello, Refuse, from_agent
+from dfrs.live.protocol.addresses import is_loopback
+from dfrs.live.protocol.ports import Attachment, ConflictError, NotAdmittedError, UnavailableError
+from dfrs.live.protocol.wire import (
+    MESSAGE_BYTES,
+    PROTOCOL,
+    FromAgent,
+    FromController,
+    Hello,
+    MoreTasks,
+    Refuse,
+    from_agent,
+)
 from dfrs.model.errors import InputError
 
 HELLO_S = 10.0
 """So long may an agent take to introduce itself."""
 RECHECK_S = 30.0
 """So long may a revoked token keep its connection."""
+LONG_BYTES = 1 << 16
+"""After a message of more others have their turn."""
 FLUSH_S = 1.0
 """So long may the last messages take before a connection is closed."""
 MOST_MALFORMED = 10
@@ -133,7 +145,7 @@ class _Session:
         try:
             async with asyncio.timeout(HELLO_S):
                 first = from_agent(await self._next())
-            self._introduce(first)
+            await self._introduce(first)
             recheck_s = time.monotonic() + RECHECK_S
             while self._attachment is not None:
                 text = await self._next()
@@ -146,7 +158,7 @@ class _Session:
         except TimeoutError:
             # It may be slow, or its connection is: it is welcome once it is not.
             self._refuse(LATER, f"no hello within {HELLO_S:g} s", retry=True)
-        except InputError as error:
+        except (InputError, NotAdmittedError) as error:
             self._refuse(POLICY, str(error))
         except WebSocketDisconnect:
             raise
@@ -164,24 +176,41 @@ class _Session:
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message["code"])
         text: str | bytes | None = message.get("text")
-        return message["bytes"] if text is None else text
+        found: str | bytes = message["bytes"] if text is None else text
+        if len(found) > LONG_BYTES:
+            # One that is there already would otherwise be taken in the same turn of the loop.
+            await asyncio.sleep(0)
+        return found
 
-    def _introduce(self, first: FromAgent) -> None:
+    async def _introduce(self, first: FromAgent) -> None:
         if not isinstance(first, Hello):
             raise InputError(f"kind {first.kind}: the first message must be hello")
         self.node = first.node
         if first.protocol != PROTOCOL:
             raise InputError(f"protocol {first.protocol}: this controller speaks {PROTOCOL}; install the same version")
+        service = self._caller.service
         try:
-            self._attachment = self._caller.service.attach(first, self._link)
-        except ConflictError as error:
+            admitted = await service.admit(first, self._caller.secret, here=_is_here(self._socket))
+            self._attachment = service.attach(await self._whole(admitted), self._link)
+        except (ConflictError, UnavailableError) as error:
             self._link.send(Refuse(reason=str(error), retry=True))
             self._link.cut(LATER, str(error))
+
+    async def _whole(self, hello: Hello) -> Hello:
+        """With all of its tasks: the rest follows."""
+        tasks = list(hello.tasks)
+        for _ in range(hello.parts):
+            async with asyncio.timeout(HELLO_S):
+                more = from_agent(await self._next())
+            if not isinstance(more, MoreTasks):
+                raise InputError(f"kind {more.kind}: {hello.parts} parts of the hello must come first")
+            tasks += more.tasks
+        return hello.model_copy(update={"tasks": tuple(tasks), "parts": 0})
 
     def _take(self, attachment: Attachment, text: str | bytes) -> None:
         try:
             message = from_agent(text)
-            if isinstance(message, Hello):
+            if isinstance(message, Hello | MoreTasks):
                 raise InputError("hello: said already")
         except InputError as error:
             self._malformed += 1
@@ -198,6 +227,15 @@ class _Session:
             self._meters.malformed.inc()
             self._link.send(Refuse(reason=reason[:1000], retry=retry))
         self._link.cut(code, reason)
+
+
+def _is_here(socket: WebSocket) -> bool:
+    """Whether the other end is on this machine: not at another address than this end."""
+    server = socket.scope.get("server")
+    if socket.client is None or server is None:
+        return True
+    far, near = socket.client.host, str(server[0])
+    return far == near or is_loopback(far) or near in socket.app.state.settings.near
 
 
 @router.websocket("/agent/v1")

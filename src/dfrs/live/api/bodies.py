@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect
 
 from dfrs.live.api.answers import rule, where
+from dfrs.live.protocol.marks import Marks
 from dfrs.live.protocol.resources import ApiModel
 
 BODY_S = 30.0
@@ -69,7 +70,7 @@ async def read(request: Request, kind: type[_Body], limits: BodyLimits = SMALL) 
 
 async def _gathered(chunks: AsyncIterator[bytes], limits: BodyLimits) -> bytes:
     body = bytearray()
-    marks = _Marks(limits.marks)
+    marks = Marks(limits.marks)
     async for chunk in chunks:
         if len(body) + len(chunk) > limits.bytes:
             raise HTTPException(413, f"body: must be at most {limits.bytes} bytes")
@@ -79,35 +80,6 @@ async def _gathered(chunks: AsyncIterator[bytes], limits: BodyLimits) -> bytes:
                 422, f"body: must have at most {limits.marks} quotes, commas and brackets around values"
             )
     return bytes(body)
-
-
-class _Marks:
-    """Counts what stands around the values of a JSON document that comes in pieces."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._count = 0
-        self._inside = False
-        """Whether the next piece begins in a string."""
-        self._escape = b""
-        """A backslash at the end of the last piece, which belongs to the first character of the next."""
-
-    def add(self, piece: bytes) -> bool:
-        """Take the next piece; False where there are too many."""
-        text = self._escape + piece
-        self._escape = b"\\" if (len(text) - len(text.rstrip(b"\\"))) % 2 else b""
-        if self._escape:
-            text = text[:-1]
-        # From the left, so that the second of two backslashes escapes nothing.
-        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-        self._count += text.count(b'"')
-        if self._count > self._most:
-            return False
-        parts = text.split(b'"')
-        outside = b"".join(parts[1 if self._inside else 0 :: 2])
-        self._inside ^= len(parts) % 2 == 0
-        self._count += sum(outside.count(mark) for mark in (b",", b"[", b"{"))
-        return self._count <= self._most
 
 
 def _only_known(body: bytes, kind: type[ApiModel]) -> None:

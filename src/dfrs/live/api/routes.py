@@ -72,6 +72,8 @@ class ApiSettings:
     """Of one token, on average; None: no limit."""
     open_metrics: bool = False
     """Whether /metrics needs no token from loopback."""
+    near: frozenset[str] = frozenset()
+    """Addresses of this machine that only its own programs can reach, as loopback."""
 
 
 class Submitted(ApiModel):
@@ -352,6 +354,13 @@ async def create_token(request: Request, caller: Admin) -> Response:
 async def revoke_token(token: Annotated[Number, Path(description="The token's number.")], caller: Admin) -> Response:
     """End a token at once. Admins."""
     await caller.service.revoke_token(token, caller.user)
+    return reply(next(info for info in caller.service.tokens() if info.id == token))
+
+
+@api.post("/tokens/{token}/rebind", tags=["tokens"], response_model=TokenInfo, responses=problems(404, 409))
+async def rebind_token(token: Annotated[Number, Path(description="The token's number.")], caller: Admin) -> Response:
+    """Have an agent's token admit its node on another host, or with more CPU or memory, when it next comes. Admins."""
+    await caller.service.rebind_token(token, caller.user)
     return reply(next(info for info in caller.service.tokens() if info.id == token))
 
 

@@ -20,7 +20,7 @@ from dfrs.live.api.http_protocol import Frames, Http, Tls
 from dfrs.live.api.timing import watch_loop
 from dfrs.live.protocol.addresses import is_loopback
 from dfrs.live.protocol.ports import Service
-from dfrs.live.protocol.wire import MESSAGE_BYTES
+from dfrs.live.protocol.wire import AGENT_BYTES
 from dfrs.model.errors import DfrsError, InputError
 
 BACKLOG = 1024
@@ -288,7 +288,7 @@ def _config(app: FastAPI, tls: ssl.SSLContext | None) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        ws_max_size=MESSAGE_BYTES,
+        ws_max_size=AGENT_BYTES,
         ws_per_message_deflate=False,
         h11_max_incomplete_event_size=HEAD_BYTES,
         timeout_graceful_shutdown=GRACE_S,

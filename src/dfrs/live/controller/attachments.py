@@ -10,7 +10,7 @@ from dfrs.live.controller.records import NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.protocol.ports import Link, UnavailableError
-from dfrs.live.protocol.wire import FromAgent, Hello, Output, Read, ReportMessage, StatusMessage
+from dfrs.live.protocol.wire import FromAgent, Hello, MoreTasks, Output, Read, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 
 READ_S = 10.0
@@ -70,7 +70,7 @@ class AgentAttachment:
 
     def receive(self, message: FromAgent) -> None:
         """Take a message. Raises InputError where it cannot be."""
-        if isinstance(message, Hello):
+        if isinstance(message, Hello | MoreTasks):
             self._reject()
             raise InputError("hello: said already")
         if isinstance(message, Output):

@@ -293,6 +293,11 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
             created_at=row.created_at,
             expires_at=row.expires_at,
             revoked=row.revoked,
+            local=row.local,
+            node=row.node,
+            host=row.host,
+            cpus=row.cpus,
+            memory_bytes=row.memory_bytes,
         )
         tokens.add(row.hash, info)
 

@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from dfrs.live.controller import checkpoint, tables, views
+from dfrs.live.controller.admissions import GIB
 from dfrs.live.controller.attachments import AgentAttachment, Reads
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
 from dfrs.live.controller.damage import DamagedError, damaged
@@ -279,6 +280,29 @@ class Controller:
         """Of a snapshot made now."""
         return self.snapshots.make().nodes
 
+    async def admit(self, hello: Hello, secret: str, *, here: bool) -> Hello:
+        """As `Service.admit`."""
+        self.engine.lifecycle.refuse(hello, self.settings.steady())
+        node = self.engine.lifecycle.find(hello.node)
+        known = None if node is None else node.hello
+        admission = self._tokens.admit(secret, hello, known, self.settings.clock(), here=here)
+        if admission.bound is not None:
+            before = self._tokens.check(admission.bound.id)
+            # Before it is written: another node may come with it meanwhile.
+            self._tokens.bind(admission.bound)
+            await self._anyway(self._record_binding(before, admission.bound))
+        return admission.hello
+
+    async def _record_binding(self, before: TokenInfo, bound: TokenInfo) -> None:
+        what = f"token {bound.id}: {bound.cpus:g} cores, {(bound.memory_bytes or 0) / GIB:.1f} GiB, host {bound.host}"
+        noted = self._note("admit", "controller", what, node=bound.node)
+        try:
+            await self.database.write([_binding(bound), noted[1]])
+        except BaseException:
+            self._tokens.bind(before)
+            raise
+        self.state.activity.show(noted[0])
+
     def attach(self, hello: Hello, link: Link) -> Attachment:
         """As `Service.attach`. The agent is welcomed by the engine, when its node is in the record."""
         self.engine.lifecycle.refuse(hello, self.settings.steady())
@@ -354,10 +378,24 @@ class Controller:
         self._tokens.revoke(token)
         self.state.activity.show(noted[0])
 
-    def _note(self, action: str, by: str, why: str) -> tuple[list[Activity], Change]:
+    async def rebind_token(self, token: int, by: str) -> None:
+        """As `Service.rebind_token`."""
+        found = self._tokens.check(token)
+        if found.role != "agent":
+            raise ConflictError(f"token {token}: has role {found.role}; only agents' tokens are bound to nodes")
+        await self._anyway(self._rebind_token(found, by))
+
+    async def _rebind_token(self, token: TokenInfo, by: str) -> None:
+        free = token.model_copy(update={"host": None, "cpus": None, "memory_bytes": None})
+        noted = self._note("rebind", by, f"token {token.id}")
+        await self.database.write([_binding(free), noted[1]])
+        self._tokens.bind(free)
+        self.state.activity.show(noted[0])
+
+    def _note(self, action: str, by: str, why: str, *, node: str | None = None) -> tuple[list[Activity], Change]:
         activity = self.state.activity
         made = activity.number(
-            {"time": self.settings.clock(), "job": None, "node": None, "action": action, "why": why, "by": by}
+            {"time": self.settings.clock(), "job": None, "node": node, "action": action, "why": why, "by": by}
         )
         return [made], (tables.ADD_ACTIVITY, [activity.row(made)])
 
@@ -371,7 +409,7 @@ class Controller:
         had = {info.role for info in self._tokens.all() if not info.revoked and info.expires_at > now}
         wanted: Mapping[Role, str] = {"admin": user, "agent": "agent"}
         return {
-            role: await self.create_token(TokenRequest(user=name, role=role), by="controller")
+            role: await self.create_token(TokenRequest(user=name, role=role, local=role == "agent"), by="controller")
             for role, name in wanted.items()
             if role not in had
         }
@@ -379,3 +417,8 @@ class Controller:
     def identify(self, secret: str) -> Who | None:
         """As `Service.identify`."""
         return self._tokens.identify(secret, self.settings.clock())
+
+
+def _binding(token: TokenInfo) -> Change:
+    row = {f"b_{name}": getattr(token, name) for name in ("id", "node", "host", "cpus", "memory_bytes")}
+    return tables.BIND_TOKEN, [row]

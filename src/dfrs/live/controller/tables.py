@@ -102,7 +102,13 @@ tokens = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
     Column("revoked", Boolean, nullable=False),
+    Column("local", Boolean),
+    Column("node", String(64)),
+    Column("host", String(64)),
+    Column("cpus", Float),
+    Column("memory_bytes", BigInteger),
 )
+"""From `local` on: of agents, see `admissions`."""
 
 ADD_EVENT = events.insert()
 SET_DIGEST = events.update().where(events.c.sequence == bindparam("b_sequence")).values(digest=bindparam("b_digest"))
@@ -130,6 +136,11 @@ ADD_ACTIVITY = activity.insert()
 ADD_POINT = points.insert()
 ADD_TOKEN = tokens.insert()
 REVOKE_TOKEN = tokens.update().where(tokens.c.id == bindparam("b_id")).values(revoked=True)
+BIND_TOKEN = (
+    tokens.update()
+    .where(tokens.c.id == bindparam("b_id"))
+    .values({name: bindparam(f"b_{name}") for name in ("node", "host", "cpus", "memory_bytes")})
+)
 ADD_META = meta.insert()
 SET_META = meta.update().where(meta.c.key == bindparam("b_key")).values(value=bindparam("b_value"))
 DROP_EVENTS = events.delete().where(events.c.sequence <= bindparam("b_until"))

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Any
 
-from dfrs.live.protocol.ports import NotFoundError
+from dfrs.live.controller.admissions import Admission, admit
+from dfrs.live.protocol.ports import NotAdmittedError, NotFoundError
 from dfrs.live.protocol.resources import NewToken, Role, TokenInfo, TokenRequest
+from dfrs.live.protocol.wire import Hello
 
 PREFIX = "dfrs_"
 DAY_S = 86400.0
@@ -46,6 +48,7 @@ class Tokens:
             created_at=now,
             expires_at=now + request.days * DAY_S,
             revoked=False,
+            local=request.local if request.role == "agent" else None,
             token=secret,
         )
         self._next += 1
@@ -57,13 +60,23 @@ class Tokens:
             "created_at": made.created_at,
             "expires_at": made.expires_at,
             "revoked": False,
+            "local": made.local,
         }
         return made, row
 
-    def check(self, token: int) -> None:
-        """Raise NotFoundError where there is none of that number."""
-        if all(info.id != token for info in self._by_hash.values()):
-            raise NotFoundError(f"token {token}: there is no such token")
+    def check(self, token: int) -> TokenInfo:
+        """The one of that number. Raises NotFoundError."""
+        for info in self._by_hash.values():
+            if info.id == token:
+                return info
+        raise NotFoundError(f"token {token}: there is no such token")
+
+    def bind(self, bound: TokenInfo) -> None:
+        """It admits the node that `bound` names from now on."""
+        names = ("node", "host", "cpus", "memory_bytes")
+        for hash_, info in self._by_hash.items():
+            if info.id == bound.id:
+                self._by_hash[hash_] = info.model_copy(update={name: getattr(bound, name) for name in names})
 
     def revoke(self, token: int) -> None:
         """It counts no more."""
@@ -75,12 +88,30 @@ class Tokens:
         """By number."""
         return sorted(self._by_hash.values(), key=lambda info: info.id)
 
-    def identify(self, secret: str, now: float) -> Who | None:
-        """Whose it is. What is looked up is a hash, so the time it takes tells nothing of the secrets there are."""
+    def find(self, secret: str, now: float) -> TokenInfo | None:
+        """The one with that secret, if it is in force.
+
+        What is looked up is a hash, so the time it takes tells nothing of the secrets there are.
+        """
         info = self._by_hash.get(hashed(secret))
-        if info is None or info.revoked or now >= info.expires_at:
-            return None
-        return Who(info.user, info.role)
+        return None if info is None or not _in_force(info, now) else info
+
+    def identify(self, secret: str, now: float) -> Who | None:
+        """Whose it is."""
+        info = self.find(secret, now)
+        return None if info is None else Who(info.user, info.role)
+
+    def admit(self, secret: str, hello: Hello, known: Hello | None, now: float, *, here: bool) -> Admission:
+        """As `admissions.admit`, by the tokens in force. Raises NotAdmittedError."""
+        token = self.find(secret, now)
+        if token is None or token.role != "agent":
+            raise NotAdmittedError("token: expired or revoked")
+        others = (info for info in self._by_hash.values() if _in_force(info, now))
+        return admit(token, others, hello, known, here=here)
+
+
+def _in_force(info: TokenInfo, now: float) -> bool:
+    return not info.revoked and now < info.expires_at
 
 
 def hashed(secret: str) -> str:

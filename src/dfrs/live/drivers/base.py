@@ -136,6 +136,8 @@ class TaskStatus:
     """Of a paused task, where pauses free memory: whether its memory stayed; None: not settled yet, pause it again."""
     transfers: int = 0
     """How often it has gone from one host to another."""
+    note: str = ""
+    """Of one that runs: what is wrong with it all the same, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

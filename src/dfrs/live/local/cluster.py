@@ -55,6 +55,8 @@ class Choice(BaseModel):
     """Of each node; None: an equal part of the machine's."""
     swap_bytes: int | None = None
     """For the memory of each node's paused tasks; None: all that the machine has."""
+    run_as: str | None = None
+    """Account of all jobs; None: see `dfrs agent`."""
 
     def node_names(self) -> list[str]:
         """Of all nodes. That of a node tells its host, whose nodes never go to another: they have tasks there."""
@@ -229,6 +231,7 @@ class LocalCluster:
             f"--cpus={having.cpu_list}",
             f"--cores={having.cores}",
             f"--memory={having.memory_bytes}B",
+            *([] if self.choice.run_as is None else [f"--run-as={self.choice.run_as}"]),
             *([] if self.choice.swap_bytes is None else [f"--swap={self.choice.swap_bytes}B"]),
         ]
         if self._hosts is None:

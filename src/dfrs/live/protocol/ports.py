@@ -36,6 +36,10 @@ class ConflictError(DfrsError):
     """It cannot be done to something in this state."""
 
 
+class NotAdmittedError(DfrsError):
+    """The token of an agent does not admit this node. Give the node a token of its own, or do as the message says."""
+
+
 class UnavailableError(DfrsError):
     """Not now: the database cannot be written, or the node is away. Trying again later makes sense."""
 
@@ -175,6 +179,13 @@ class Service(Protocol):
         """NotFoundError."""
         ...
 
+    async def rebind_token(self, token: int, by: str) -> None:
+        """Have its node admitted anew when it next comes, on any host and with what it offers then.
+
+        NotFoundError; ConflictError where it is no agent's.
+        """
+        ...
+
     def tokens(self) -> Sequence[TokenInfo]:
         """All, without secrets."""
         ...
@@ -183,8 +194,16 @@ class Service(Protocol):
         """Whose token this is, in constant time; None if it is unknown, expired or revoked."""
         ...
 
+    async def admit(self, hello: Hello, secret: str, *, here: bool) -> Hello:
+        """The hello of an agent that has come with a token, as far as that admits its node: what `attach` may get.
+
+        `here`: it runs on the controller's machine. Returns when it is on record which node the token admits. Raises
+        NotAdmittedError; ConflictError if another live connection has its name; UnavailableError.
+        """
+        ...
+
     def attach(self, hello: Hello, link: "Link") -> "Attachment":
-        """A node's agent has come. Raises ConflictError if another live connection has its name."""
+        """An admitted node's agent has come. Raises ConflictError if another live connection has its name."""
         ...
 
 

@@ -402,6 +402,8 @@ class TokenRequest(ApiModel):
     user: User
     role: Role
     days: float = Field(default=365.0, gt=0, le=36500)
+    local: bool = False
+    """Of an agent: for any number of nodes on the controller's machine, instead of one node anywhere."""
 
 
 class TokenInfo(ApiModel):
@@ -413,6 +415,15 @@ class TokenInfo(ApiModel):
     created_at: float
     expires_at: float
     revoked: bool
+    local: bool | None = None
+    """Of an agent: for nodes on the controller's machine only; None: from before tokens were bound to nodes."""
+    node: str | None = None
+    """Of an agent: the node to which it is bound; None: to none yet."""
+    host: str | None = None
+    """That of the node; None: the host on which it next comes."""
+    cpus: float | None = None
+    """With which the node was admitted, at most."""
+    memory_bytes: int | None = None
 
 
 class NewToken(TokenInfo):

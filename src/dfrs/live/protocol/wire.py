@@ -4,18 +4,26 @@ The controller says what each task shall be (`Desired`), with a version that onl
 says what each task is (`StatusMessage`). Neither counts messages: a repeated, late or lost one changes nothing, and
 after a new connection both say everything again. An agent keeps an ended task until it is desired to be absent, so no
 exit is lost.
+
+What an agent says comes in messages that are short to parse, since the controller hears many agents: a long Hello is
+followed by `MoreTasks`, and a long report is several.
 """
 
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
 from dfrs.live.drivers.base import Abilities, Exit, Stream, TaskId, TaskSpec, TaskState, Wire
+from dfrs.live.protocol.marks import Marks
 from dfrs.model.errors import InputError
 
-PROTOCOL = 2
+PROTOCOL = 3
 MESSAGE_BYTES = 8 << 20
-"""The longest message either side accepts."""
+"""The longest message that an agent accepts."""
+AGENT_BYTES, AGENT_MARKS = 1 << 20, 20_000
+"""The longest message that a controller accepts, and its most `Marks`: while one is parsed, all others wait."""
+PARTS = 256
+"""So many messages may follow a Hello with the rest of its tasks."""
 PROBLEM_CHARS = 1000
 UNDER_WAY = "its self-test is under way"
 """Problem of a node whose agent has just started, for as long as it is not known whether it can do its work."""
@@ -73,8 +81,10 @@ class Hello(Wire):
     abilities: Abilities
     transfers: TransferPort | None = None
     """None: its tasks do not go to other hosts, and it takes none from there."""
-    tasks: tuple["StatusMessage", ...] = ()
+    tasks: Annotated[tuple["StatusMessage", ...], FailFast()] = ()
     """All tasks that it has; absent ones are those that it may yet start or take, as it was told before."""
+    parts: int = Field(default=0, ge=0, le=PARTS)
+    """So many MoreTasks follow at once, with the rest of them."""
     problem: str = Field(default="", max_length=PROBLEM_CHARS)
     """Why it is to get no jobs, in words; empty if it may."""
     told: Version = 0
@@ -85,7 +95,7 @@ class Hello(Wire):
     @property
     def lasting(self) -> "Hello":
         """What it says of the node; not of its tasks now."""
-        return self.model_copy(update={"tasks": (), "told": 0})
+        return self.model_copy(update={"tasks": (), "parts": 0, "told": 0})
 
 
 CostVerb = Literal["pause", "resume", "move"]
@@ -109,7 +119,7 @@ class StatusMessage(Wire):
     state: TaskState
     exit: Exit | None = None
     error: str = Field(default="", max_length=2000)
-    """Why the desired state could not be reached; the agent goes on trying."""
+    """Why the desired state could not be reached; the agent goes on trying. Or what is wrong with a task that runs."""
     waits: bool = False
     """It can be brought about as soon as other tasks have left the node: nothing is wrong."""
     since_s: Seconds
@@ -155,9 +165,17 @@ class ReportMessage(Wire):
     """Monotonic clock of the host."""
     host: HostUse | None = None
     """None where the host does not tell."""
-    samples: tuple[Sample, ...] = ()
+    samples: Annotated[tuple[Sample, ...], FailFast()] = ()
+    """Of some tasks: the others are in other reports of that time."""
     problem: str = Field(default="", max_length=PROBLEM_CHARS)
     """As in Hello, now."""
+
+
+class MoreTasks(Wire):
+    """What did not go into a Hello."""
+
+    kind: Literal["tasks"] = "tasks"
+    tasks: Annotated[tuple[StatusMessage, ...], FailFast()]
 
 
 class Output(Wire):
@@ -228,7 +246,7 @@ class Refuse(Wire):
     """Whether it makes sense to try again later."""
 
 
-FromAgent = Hello | StatusMessage | ReportMessage | Output
+FromAgent = Hello | MoreTasks | StatusMessage | ReportMessage | Output
 FromController = Welcome | Desire | Read | Refuse
 
 _FROM_AGENT: TypeAdapter[FromAgent] = TypeAdapter(Annotated[FromAgent, Field(discriminator="kind")])
@@ -237,20 +255,23 @@ _FROM_CONTROLLER: TypeAdapter[FromController] = TypeAdapter(Annotated[FromContro
 
 def from_agent(text: str | bytes) -> FromAgent:
     """The message in `text`. Raises InputError in one line for anything else."""
-    return _read(_FROM_AGENT, text)
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if len(data) <= AGENT_BYTES and not Marks(AGENT_MARKS).add(data):
+        raise InputError(f"message: must have at most {AGENT_MARKS} quotes, commas and brackets around values")
+    return _read(_FROM_AGENT, data, AGENT_BYTES)
 
 
 def from_controller(text: str | bytes) -> FromController:
     """The message in `text`. Raises InputError in one line for anything else."""
-    return _read(_FROM_CONTROLLER, text)
+    return _read(_FROM_CONTROLLER, text, MESSAGE_BYTES)
 
 
 _Message = TypeVar("_Message")
 
 
-def _read(adapter: TypeAdapter[_Message], text: str | bytes) -> _Message:
-    if len(text) > MESSAGE_BYTES:
-        raise InputError(f"message of {len(text)} bytes: must be at most {MESSAGE_BYTES}")
+def _read(adapter: TypeAdapter[_Message], text: str | bytes, most_bytes: int) -> _Message:
+    if len(text) > most_bytes:
+        raise InputError(f"message of {len(text)} bytes: must be at most {most_bytes}")
     try:
         return adapter.validate_json(text)
     except ValidationError as error:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from dfrs.live.drivers.control_groups.groups import (
     cpu_list,
     detect,
 )
+from dfrs.live.drivers.control_groups.strays import Strays
 from dfrs.live.drivers.control_groups.swap import recall, swap_space
 from dfrs.live.drivers.processes.criu import find_criu
 from dfrs.live.drivers.processes.directory import Owner
@@ -81,6 +82,7 @@ class ProcessDriver(SupervisedDriver):
         self._leaving: dict[str, int] = {}
         """What tasks that are being paused will have of the swap space."""
         self._delays = RunDelays()
+        self._strays = Strays(self.groups)
         self.images, self.why_no_images = images_of(root, images_bytes)
         self._recover()
 
@@ -182,6 +184,19 @@ class ProcessDriver(SupervisedDriver):
     def _swapped(self) -> dict[str, int]:
         """Swap space that each of the node's tasks has."""
         return {name: self.groups.group(name).read().swap_bytes or 0 for name in self.groups.names()}
+
+    def _look_after(self, mine: Sequence[tuple[TaskId, Owner]]) -> None:
+        self._strays.look(lambda: self._at_work(mine))
+
+    def _at_work(self, mine: Sequence[tuple[TaskId, Owner]]) -> Iterable[tuple[TaskId, int]]:
+        """Those with all their processes in memory, and the numbers of their supervisors."""
+        for task, owner in mine:
+            number = self.files.place(task, owner).supervisor
+            if number is not None and not self.files.in_image(task) and not self.files.parked(task):
+                yield task, number
+
+    def _note(self, task: TaskId) -> str:
+        return self._strays.note(task)
 
     def _place(self, task: TaskId) -> dict[str, str]:
         return self.groups.group(str(task)).place()

@@ -87,6 +87,7 @@ class SupervisedDriver(Mechanism):
             if owner is not None and owner.node == self.node:
                 mine.append((task, owner))
         self.profiles.look([task for task, _ in mine])
+        self._look_after(mine)
         statuses = [self._status(task, owner) for task, owner in mine]
         return [status for status in statuses if status.state is not TaskState.ABSENT]
 
@@ -126,7 +127,16 @@ class SupervisedDriver(Mechanism):
         if self.files.place(task, owner).frozen():
             freed = self.files.freed(task) if self.frees_memory else True
             return status(state=TaskState.PAUSED, pid=pid, kept=None if freed is None else not freed)
-        return status(state=TaskState.STARTING if pid is None else TaskState.RUNNING, pid=pid)
+        if pid is None:
+            return status(state=TaskState.STARTING)
+        return status(state=TaskState.RUNNING, pid=pid, note=self._note(task))
+
+    def _look_after(self, mine: Sequence[tuple[TaskId, Owner]]) -> None:
+        """Find out what is wrong with tasks that run."""
+
+    def _note(self, task: TaskId) -> str:
+        """What is wrong with a task that runs, in a sentence."""
+        return ""
 
     def _lost(self, task: TaskId, owner: Owner, name: str) -> Exit:
         if ended := self.files.exit(task):

@@ -51,10 +51,10 @@ def _execute(entries: list[tuple[str, str]], outputs: Sequence[int]) -> None:
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
     for number, pipe in enumerate(outputs, 1):
         os.dup2(pipe, number)
-    if account := spec.get("account"):
+    if account := spec.get("account", ""):
         environment |= _switch(account)
     # From here on nothing may be imported: the account may be unable to read this interpreter's library.
-    _enter_directory(spec["directory"])
+    _enter_directory(spec["directory"], account)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _run(values(entries, "command"), environment)
 
@@ -75,7 +75,7 @@ def _switch(account: str) -> dict[str, str]:
     return {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": shell}
 
 
-def _enter_directory(path: str) -> None:
+def _enter_directory(path: str, account: str) -> None:
     try:
         os.chdir(path)
     except FileNotFoundError:
@@ -83,7 +83,10 @@ def _enter_directory(path: str) -> None:
     except NotADirectoryError:
         raise OSError(f"not a directory: {path}") from None
     except PermissionError:
-        raise OSError(f"no right to enter the directory: {path}") from None
+        if not account:
+            raise OSError(f"no right to enter the directory: {path}") from None
+        remedy = "submit from one that is open to that account; dfrs agent --run-as names another"
+        raise OSError(f"no right to enter the directory as {account}: {path}; {remedy}") from None
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
