@@ -142,6 +142,11 @@ def test_after_a_kill_the_log_is_in_the_backup(tmp_path):
     assert contents_of(tmp_path / "copy") == before
 
 
+def test_tables_of_others_are_counted_whatever_their_names(state, tmp_path):
+    execute(state / "dfrs.db", ('CREATE TABLE "a ""quoted"" name" (one)',))
+    assert back_up(state / "dfrs.db", tmp_path / "copy").rows['a "quoted" name'] == 0
+
+
 def test_what_is_said(dfrs, state, tmp_path):
     out = tmp_path / "b"
     status, text, err = dfrs("backup", "-o", out, "--state", state)
