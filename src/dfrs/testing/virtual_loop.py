@@ -29,7 +29,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.random = random.Random(f"loop {seed}")
+        self.random = random.Random(f"loop {seed}")  # noqa: S311 - what is tested repeats from its seed
         self.steps = 0
         self._now_s = 0.0
         self._moved_on = 0
