@@ -34,11 +34,12 @@ demo-replay: $(READY) ## Replay 1,000 jobs on 128 nodes under three policies: ta
 	$(BIN)/dfrs plot out/demo/FCFS out/demo/EASY 'out/demo/GreedyPM+_per_OPT=MIN_MVT=600' -o out/demo
 	$(BIN)/dfrs plot 'out/demo/GreedyPM+_per_OPT=MIN_MVT=600' -o out/demo
 
-lint: $(READY) ## Style, types, and who may import whom
+lint: $(READY) ## Style, types, who may import whom, and what is known to be insecure
 	$(BIN)/ruff check src reproduction tests benchmarks examples
 	$(BIN)/ruff format --check src reproduction tests benchmarks examples
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.audit_dependencies
 
 test: $(KERNELS) ## The tests that prove the program in five minutes
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not long and not slow' $(TESTS)

@@ -1,5 +1,6 @@
 """Databases of controllers as files: made, copied as after a kill, damaged."""
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -37,6 +38,20 @@ async def run_jobs(controller, count):
     names = [(await controller.submit(request, "ann", "ann"))[0] for _ in range(count)]
     await until(lambda: all(controller.job(name).state is JobState.RUNNING for name in names))
     return names
+
+
+def start(directory):
+    """Start a controller on it, and stop it; the states of its jobs."""
+
+    async def story():
+        controller = make_controller(directory, database=url(directory))
+        try:
+            await controller.start()
+            return [controller.job(name).state for name in sorted(controller.state.jobs)]
+        finally:
+            await controller.stop()
+
+    return asyncio.run(story())
 
 
 def url(directory):

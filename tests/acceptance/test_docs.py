@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
 import dfrs
+from dfrs.cli.main import app
 from dfrs.cli.simulate.policies import table_lines
 from dfrs.experiments.kinds.discovery import DISCOVERY
 from dfrs.experiments.kinds.farm import FARM
@@ -126,6 +128,26 @@ def test_each_module_on_the_walk_of_one_value_names_it():
             code = (ROOT / "src/dfrs" / module).read_text()
             for name in re.findall(r"`([^`]+)`", names):
                 assert re.search(rf"\b{re.escape(name)}\b", code), f"{module} does not name {name}"
+
+
+def verbs(group, before=""):
+    """All verbs, those of groups with the group's name before them."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from verbs(command, f"{before}{name} ")
+        else:
+            yield before + name
+
+
+def test_every_verb_is_in_the_reference():
+    pages = [(ROOT / "docs/reference" / name).read_text() for name in ("command-line.md", "live-cli.md", "farm.md")]
+    shown = set(re.findall(r"`dfrs (farm [a-z-]+)`|^## (farm [a-z-]+)", pages[-1], re.MULTILINE))
+    shown = {name for pair in shown for name in pair if name}
+    for row in re.findall(r"^\| (`[a-z][^|]*) \|", "\n".join(pages[:-1]), re.MULTILINE):
+        names = [re.match(r"[a-z -]*[a-z]", name)[0] for name in re.findall(r"`([a-z][^`]*)`", row)]
+        group = f"{names[0].partition(' ')[0]} " if " " in names[0] else ""
+        shown |= {name if name.startswith(group) else group + name for name in names}
+    assert set(verbs(get_command(app))) <= shown
 
 
 def test_every_algorithm_is_in_the_reference():

@@ -17,7 +17,6 @@ from dfrs.live.home import lock
 from dfrs.live.local.cluster import locked
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import DfrsError, InputError
-from dfrs.testing import make_controller
 from tests.live_databases import (
     contents_of,
     damage_table,
@@ -26,6 +25,7 @@ from tests.live_databases import (
     overwrite,
     run_jobs,
     serving,
+    start,
     url,
     value,
 )
@@ -60,18 +60,6 @@ def old(made, tmp_path):
 
 def jobs_of(file):
     return value(file, "SELECT count(*) FROM jobs")
-
-
-def jobs_after_start(directory):
-    async def story():
-        controller = make_controller(directory, database=url(directory))
-        try:
-            await controller.start()
-            return len(controller.state.jobs)
-        finally:
-            await controller.stop()
-
-    return asyncio.run(story())
 
 
 @pytest.fixture
@@ -126,7 +114,7 @@ def test_a_backup_beside_a_controller_has_one_moment_and_is_restored(tmp_path, d
         assert status == 0
         told = json.loads(out[out.index("{") :])
         assert (told["aside"], told["rows"]["jobs"]) == (None, found.rows["jobs"])
-        assert jobs_after_start(tmp_path / f"new{number}") == found.rows["jobs"]
+        assert len(start(tmp_path / f"new{number}")) == found.rows["jobs"]
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
@@ -140,6 +128,11 @@ def test_after_a_kill_the_log_is_in_the_backup(tmp_path):
     assert back_up(tmp_path / "copy/dfrs.db", tmp_path / "b").rows["jobs"] == 3
     assert jobs_of(tmp_path / "b") == 3
     assert contents_of(tmp_path / "copy") == before
+
+
+def test_tables_of_others_are_counted_whatever_their_names(state, tmp_path):
+    execute(state / "dfrs.db", ('CREATE TABLE "a ""quoted"" name" (one)',))
+    assert back_up(state / "dfrs.db", tmp_path / "copy").rows['a "quoted" name'] == 0
 
 
 def test_what_is_said(dfrs, state, tmp_path):
@@ -172,7 +165,7 @@ def test_what_a_backup_refuses(refused, state, tmp_path):
     refused("must be a file in a directory", "backup", "-o", tmp_path, "--state", state)
     refused("is the database itself", "backup", "-o", state / "dfrs.db", "--state", state, "--force")
     assert not (tmp_path / "b").exists()
-    assert jobs_after_start(state) == 3
+    assert len(start(state)) == 3
 
 
 def test_postgresql_has_its_own(refused, tmp_path):
@@ -249,9 +242,9 @@ def test_what_was_there_is_kept_and_can_be_put_back(dfrs, state, old):
     assert (status, aside.parent) == (0, state)
     assert contents_of(aside) == {name: data for name, data in before.items() if name.name.startswith("dfrs.db")}
     assert aside.stat().st_mode & 0o077 == 0
-    assert jobs_after_start(state) == 2
+    assert len(start(state)) == 2
     assert dfrs("restore", aside / "dfrs.db", "--state", state)[0] == 0
-    assert jobs_after_start(state) == 3
+    assert len(start(state)) == 3
     assert len(list(state.glob("before-restore-*"))) == 2
 
 
@@ -262,7 +255,7 @@ class Crashed(BaseException):
 def outcome_of_start(directory):
     """How many jobs there are, or "refused"."""
     try:
-        return jobs_after_start(directory)
+        return len(start(directory))
     except InputError as error:
         return "refused" if "restore FILE" in str(error) else str(error)
 
@@ -307,10 +300,10 @@ def test_wherever_a_restore_is_interrupted_nothing_is_lost_silently(state, old, 
         except Crashed:
             outcomes.append(outcome_of_start(place))
             restore(old, place / "dfrs.db")
-            assert jobs_after_start(place) == 2
+            assert len(start(place)) == 2
         else:
             break
-    found = jobs_after_start(place)
+    found = len(start(place))
     assert found == (2 if source == "backup" else 3)
     assert set(outcomes) == {3, "refused", found}
 
@@ -322,23 +315,23 @@ def test_a_loss_is_accepted_once(dfrs, refused, state, old):
     shutil.copy(state / "dfrs.db.last", state.parent / "last")
     shutil.copy(old, state / "dfrs.db")
     with pytest.raises(InputError, match="lacks"):
-        jobs_after_start(state)
+        start(state)
     refused("lacks", "backup", "-o", state.parent / "b", "--state", state)
     status, out, _ = dfrs("restore", "--accept-loss", "--state", state, "--json")
     told = json.loads(out)
     assert (status, told["rows"]["jobs"]) == (0, 2)
     assert (Path(told["aside"]) / "dfrs.db.last").read_bytes() == (state.parent / "last").read_bytes()
-    assert jobs_after_start(state) == 2
+    assert len(start(state)) == 2
 
 
 def test_a_database_that_is_gone_begins_anew_when_that_is_accepted(dfrs, refused, state):
     (state / "dfrs.db").unlink()
     with pytest.raises(InputError, match="is missing"):
-        jobs_after_start(state)
+        start(state)
     refused("is missing", "backup", "-o", state.parent / "b", "--state", state)
     status, out, _ = dfrs("restore", "--accept-loss", "--state", state)
     assert (status, "begins anew" in out) == (0, True)
-    assert jobs_after_start(state) == 0
+    assert len(start(state)) == 0
 
 
 def test_a_damaged_checkpoint_is_left_out_when_that_is_accepted(dfrs, state):
@@ -349,10 +342,10 @@ def test_a_damaged_checkpoint_is_left_out_when_that_is_accepted(dfrs, state):
     last = sequences()[-1]
     execute(state / "dfrs.db", ("UPDATE checkpoints SET shell = '{}' WHERE sequence = ?", (last,)))
     with pytest.raises(InputError, match=f"checkpoint after event {last}"):
-        jobs_after_start(state)
+        start(state)
     assert dfrs("restore", "--accept-loss", "--state", state)[0] == 0
     assert last not in sequences()
-    assert jobs_after_start(state) == 3
+    assert len(start(state)) == 3
 
 
 def test_a_page_is_not_mended_by_accepting(refused, state):

@@ -24,6 +24,7 @@ from tests.live_databases import (
     overwrite,
     run_jobs,
     serving,
+    start,
     url,
     value,
 )
@@ -55,20 +56,6 @@ def whole(directory):
     database.open()
     database.close()
     return directory / "dfrs.db"
-
-
-def start(directory):
-    """Start a controller on it, and stop it; the states of its jobs."""
-
-    async def story():
-        controller = make_controller(directory, database=url(directory))
-        try:
-            await controller.start()
-            return [controller.job(name).state for name in sorted(controller.state.jobs)]
-        finally:
-            await controller.stop()
-
-    return asyncio.run(story())
 
 
 def refused(directory, *words):

@@ -18,5 +18,5 @@ def environment(base: Mapping[str, str], library: Path, directory: Path) -> dict
 
 def shared_memory() -> Path:
     """Where ranks count: files that never go to a disk, if there is such a place."""
-    shared = Path("/dev/shm")
+    shared = Path("/dev/shm")  # noqa: S108 - sessions make folders of their own in it
     return shared if os.access(shared, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())

@@ -29,7 +29,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.random = random.Random(f"loop {seed}")
+        self.random = random.Random(f"loop {seed}")  # noqa: S311 - what is tested repeats from its seed
         self.steps = 0
         """Turns of the loop: each runs all callbacks that are ready at its begin."""
         self.after_each: Callable[[], None] | None = None

@@ -72,7 +72,7 @@ def dissertation_instance(scenario: ServiceScenario, seed: int) -> Instance:
     each redrawn while outside [0.01, 1]. Each rigid resource is scaled to leave exactly `slack` of the cluster
     free; values then above 1 are clipped, and all are rounded to three decimals.
     """
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311 - a workload repeats from its seed
     half = scenario.dims // 2
     minimum = np.zeros(scenario.services)
     need = np.empty((scenario.services, scenario.dims))
@@ -141,7 +141,7 @@ def virtual_cluster_instance(scenario: VirtualClusterScenario, seed: int) -> Ins
     is then scaled to the exact slack ([Stillwell2010] states it for its own sets) and clipped at 1. A parallel job has
     1 to 64 tasks by the two-stage log-uniform model, and jobs are drawn until there are J tasks.
     """
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311 - as above
     sizes: list[int] = []
     while sum(sizes) < scenario.tasks:
         sizes.append(min(_parallel_tasks(rng), scenario.tasks - sum(sizes)) if scenario.parallel else 1)

@@ -112,29 +112,22 @@ def allocate(
     names = expand(algorithm)
     if not names:
         raise InputError("--algorithm: names nothing")
-    for path, endings in ((output, (".json", ".csv")), (picture, (".png", ".svg", ".pdf"))):
-        if path is not None and path.suffix.lower() not in endings:
-            raise InputError(f"{path}: the ending must be {' or '.join(endings)}")
-    if picture is not None:
-        require("plot")
+    _check_endings(output, picture)
     if shrink is not None:
         _shrink(instance, names, options, shrink, seed, as_json)
         return
     outcomes = _run(instance, names, options, second_phase, seed)
     outcomes.sort(key=lambda o: -1.0 if o.minimum_yield is None else o.minimum_yield, reverse=True)
-    best = outcomes[0]
-    _write(instance, (instance_file, nodes), best, output, picture)
-    if as_json:
-        from dfrs.report.documents import outcome_document
+    _write(instance, (instance_file, nodes), outcomes[0], output, picture)
+    _show(instance, outcomes, as_json=as_json)
 
-        documents = [outcome_document(instance, o) for o in outcomes]
-        print_json(documents[0] if len(documents) == 1 else {"results": documents})
-    else:
-        _show(instance, outcomes)
-        _show_rules(instance, best)
-    if best.allocation is None:
-        err.print(f"dfrs: {best.details['reason']}", markup=False, soft_wrap=True)
-        raise typer.Exit(NO_SOLUTION)
+
+def _check_endings(output: Path | None, picture: Path | None) -> None:
+    for path, endings in ((output, (".json", ".csv")), (picture, (".png", ".svg", ".pdf"))):
+        if path is not None and path.suffix.lower() not in endings:
+            raise InputError(f"{path}: the ending must be {' or '.join(endings)}")
+    if picture is not None:
+        require("plot")
 
 
 def _run(instance: "Instance", names: list[str], options: "Options", phase: SecondPhase, seed: int) -> "list[Outcome]":
@@ -163,7 +156,23 @@ def _run(instance: "Instance", names: list[str], options: "Options", phase: Seco
     return outcomes
 
 
-def _show(instance: "Instance", outcomes: "list[Outcome]") -> None:
+def _show(instance: "Instance", outcomes: "list[Outcome]", *, as_json: bool) -> None:
+    """Best first. Exits with NO_SOLUTION where that is none."""
+    best = outcomes[0]
+    if as_json:
+        from dfrs.report.documents import outcome_document
+
+        documents = [outcome_document(instance, o) for o in outcomes]
+        print_json(documents[0] if len(documents) == 1 else {"results": documents})
+    else:
+        _show_table(instance, outcomes)
+        _show_rules(instance, best)
+    if best.allocation is None:
+        err.print(f"dfrs: {best.details['reason']}", markup=False, soft_wrap=True)
+        raise typer.Exit(NO_SOLUTION)
+
+
+def _show_table(instance: "Instance", outcomes: "list[Outcome]") -> None:
     title = f"{instance.name}: " if instance.name else ""
     kinds = ", ".join(f"{r.name} {r.kind}" for r in instance.resources)
     out.print(

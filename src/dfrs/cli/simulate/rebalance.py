@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.console import err, out, print_json
 from dfrs.cli.extras import require
 from dfrs.cli.live.cluster import Authority, Server, TokenFile, connected
 from dfrs.cli.quantities import parse_bytes, parse_seconds
@@ -15,11 +15,14 @@ from dfrs.model.errors import InputError
 from dfrs.model.writing import write_text
 
 if TYPE_CHECKING:
-    from dfrs.model.instance import Instance
-    from dfrs.model.move_limits import MoveLimits
+    from collections.abc import Callable
+
+    from dfrs.cli.rebalancing.search import Search
+    from dfrs.cli.rebalancing.sources import Source
     from dfrs.placement.budget import Budget
     from dfrs.rebalancing.solve import Rebalancing
     from dfrs.rebalancing.virsh_mover import VirshMover
+    from dfrs.rebalancing.watch import WatchSettings
     from dfrs.workloads.clusters.state import ClusterState
 
 NO_SOLUTION = 3
@@ -124,14 +127,13 @@ def rebalance(
 
         dfrs rebalance --libvirt qemu+ssh://h1/system,qemu+ssh://h2/system --budget-bytes 64G --apply
     """
+    from dfrs.cli.rebalancing.search import Search
     from dfrs.cli.rebalancing.sources import Source
-    from dfrs.placement.budget import Budget
-    from dfrs.rebalancing.solve import rebalance as solve
+    from dfrs.rebalancing.watch import WatchSettings
     from dfrs.workloads.clusters.state import NeedRule
 
     shown: Format = "json" if as_json else form
     _check(apply or shares, libvirt, plan, watch, shown, picture)
-    speed = float(parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth"))
     source = Source(
         files=snapshot or (),
         libvirt=libvirt,
@@ -141,60 +143,34 @@ def rebalance(
         rules=rules,
         maintenance=maintenance or (),
     )
-    budget = Budget(
-        moves=budget_moves,
-        bytes=None if budget_bytes is None else float(parse_bytes(budget_bytes, "--budget-bytes")),
-        cost=budget_cost,
-        seconds=None if budget_time is None else parse_seconds(budget_time, "--budget-time"),
-        bandwidth_bytes_per_s=speed,
+    search = Search(
+        budget=_budget(budget_moves, budget_bytes, budget_cost, budget_time, bandwidth),
+        at_once=at_once,
+        per_host=per_host,
+        time_limit_s=time_limit,
+        rounds=rounds,
+        seed=seed,
     )
-
-    search = functools.partial(solve, time_limit_s=time_limit, rounds=rounds, seed=seed)
-
-    def limits_of(instance: "Instance") -> "MoveLimits":
-        return _limits(instance, at_once, per_host, speed)
-
-    def mover_of(state: "ClusterState") -> "VirshMover":
-        return _mover(state, migrate_option, parse_seconds(move_timeout, "--move-timeout"))
-
+    mover_of = functools.partial(_mover, migrate_option, move_timeout)
     if watch is not None:
-        from dfrs.cli.rebalancing.running import Watch
-        from dfrs.rebalancing.watch import Watcher, WatchSettings
-
         settings = WatchSettings(
             window=window,
             percentile=percentile,
             least_gain=least_gain,
             price=price,
             hold_off_s=parse_seconds(hold_off, "--hold-off"),
-            budget=budget,
+            budget=search.budget,
         )
-        Watch(
-            read=source.read,
-            watcher=Watcher(settings, lambda i, p, b: search(i, p, budget=b, limits=limits_of(i))),
-            budget=budget,
-            every_s=parse_seconds(watch, "--watch"),
-            times=times,
-            mover=mover_of if apply else None,
-            as_json=shown == "json",
-            shares=shares,
-        ).run()
+        every_s = parse_seconds(watch, "--watch")
+        _watch(source, search, settings, mover_of if apply else None, every_s, times, shown, shares)
         return
     state = source.read()
     if plan is not None:
         _finish(state, plan, mover_of(state), shown)
         return
-    with progress(1) as (bar, task):
-        bar.update(task, description="searching")
-        found = search(
-            state.instance,
-            state.present,
-            budget=budget,
-            limits=limits_of(state.instance),
-            on_improvement=lambda value: bar.update(task, description=f"minimum yield {value:.4f}"),
-        )
+    found = search.run(state)
     _write(state, found, save_plan, picture)
-    _show(state, found, budget, shown, mover_of(state) if apply else None, shares, migrate_option or ())
+    _show(state, found, search.budget, shown, mover_of(state) if apply else None, shares, migrate_option or ())
 
 
 def _check(
@@ -215,22 +191,52 @@ def _check(
         require("plot")
 
 
-def _limits(instance: "Instance", at_once: int | None, per_host: int | None, speed: float) -> "MoveLimits":
-    """The snapshot's own limits, or those of the command line."""
-    from dfrs.model.move_limits import MoveLimits
+def _budget(moves: float | None, size: str | None, cost: float | None, time: str | None, bandwidth: str) -> "Budget":
+    from dfrs.placement.budget import Budget
 
-    if instance.move_limits is not None:
-        return instance.move_limits
-    known = instance.task_bytes is not None
-    return MoveLimits(at_once=at_once, per_node=per_host, bandwidth_bytes_per_s=speed if known else None)
+    speed = float(parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth"))
+    return Budget(
+        moves=moves,
+        bytes=None if size is None else float(parse_bytes(size, "--budget-bytes")),
+        cost=cost,
+        seconds=None if time is None else parse_seconds(time, "--budget-time"),
+        bandwidth_bytes_per_s=speed,
+    )
 
 
-def _mover(state: "ClusterState", options: list[str] | None, timeout_s: float) -> "VirshMover":
+def _mover(options: list[str] | None, timeout: str, state: "ClusterState") -> "VirshMover":
     from dfrs.rebalancing.virsh_mover import OPTIONS, VirshMover
     from dfrs.workloads.clusters.virsh import Virsh
 
+    timeout_s = parse_seconds(timeout, "--move-timeout")
     hosts = {host.name: Virsh(host.address) for host in state.hosts}
     return VirshMover(hosts=hosts, options=tuple(options) if options else OPTIONS, timeout_s=timeout_s)
+
+
+def _watch(
+    source: "Source",
+    search: "Search",
+    settings: "WatchSettings",
+    mover: "Callable[[ClusterState], VirshMover] | None",
+    every_s: float,
+    times: int | None,
+    shown: Format,
+    shares: bool,
+) -> None:
+    """Look again and again; act where there is a mover."""
+    from dfrs.cli.rebalancing.running import Watch
+    from dfrs.rebalancing.watch import Watcher
+
+    Watch(
+        read=source.read,
+        watcher=Watcher(settings, search),
+        budget=search.budget,
+        every_s=every_s,
+        times=times,
+        mover=mover,
+        as_json=shown == "json",
+        shares=shares,
+    ).run()
 
 
 def _write(state: "ClusterState", found: "Rebalancing", save_plan: Path | None, picture: Path | None) -> None:

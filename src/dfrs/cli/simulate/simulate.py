@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -118,8 +118,6 @@ def simulate(
         dfrs simulate --from-log day -p EASY -p FCFS
     """
     from dfrs.policies.names import find_policy
-    from dfrs.workloads.load import load_workload
-    from dfrs.workloads.weights import with_weights
 
     if (from_log is None) == (not traces):
         raise InputError("TRACES or --from-log: one of them must be given, and only one")
@@ -130,21 +128,17 @@ def simulate(
     for name in names:
         find_policy(name)
     penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
+    given = {"annotate": annotate, "estimates": estimates, "overrun": overrun}
     settings = replace(
         _settings(penalty, bandwidth, node_memory, order, node_file, node_events, command_limit, seed, (pauses, moves)),
-        notes={"annotate": annotate, "estimates": estimates, "overrun": overrun},
+        notes=given,
     )
-    workloads: list[Workload] = []
     if from_log is not None:
         workload, settings = _recorded(from_log, settings, estimates)
-        workloads.append(workload)
-    for trace in traces or ():
+        workloads = [workload]
+    else:
         count = nodes if settings.capacity is None else len(settings.capacity)
-        workload, report = load_workload(
-            trace, nodes=count, annotate=annotate, estimates=estimates, overrun=overrun, seed=seed, strict=strict
-        )
-        tell_odd(trace, report)
-        workloads.append(workload if weights is None else with_weights(workload, weights))
+        workloads = _workloads(traces or (), count, given, weights, seed=seed, strict=strict)
     rows, interrupted = _replay(workloads, names, output, settings, bound=bound, resume=resume)
     if as_json:
         print_json({"runs": rows, "interrupted": interrupted})
@@ -152,6 +146,27 @@ def simulate(
         _show(rows)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _workloads(
+    traces: Iterable[Path],
+    nodes: int | None,
+    given: Mapping[str, str],
+    weights: Path | None,
+    *,
+    seed: int,
+    strict: bool,
+) -> "list[Workload]":
+    """Jobs of traces; `given` says what they are given: annotate, estimates and overrun of `load_workload`."""
+    from dfrs.workloads.load import load_workload
+    from dfrs.workloads.weights import with_weights
+
+    workloads: list[Workload] = []
+    for trace in traces:
+        workload, report = load_workload(trace, nodes=nodes, **given, seed=seed, strict=strict)
+        tell_odd(trace, report)
+        workloads.append(workload if weights is None else with_weights(workload, weights))
+    return workloads
 
 
 def _compare(path: Path, *, as_json: bool) -> None:

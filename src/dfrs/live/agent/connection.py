@@ -130,7 +130,7 @@ class Backoff:
     def next_s(self) -> float:
         """Between half and the whole of what it has come to."""
         wait_s, self._next_s = self._next_s, min(self._last_s, 2 * self._next_s)
-        return wait_s * random.uniform(0.5, 1.0)
+        return wait_s * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads calls, and hides nothing
 
 
 async def ping(socket: ClientConnection, timeout_s: float) -> None:

@@ -68,11 +68,11 @@ class Address:
     @property
     def everywhere(self) -> bool:
         """Whether it is every address of this machine."""
-        return self.host in {"0.0.0.0", "::"}
+        return self.host in {"0.0.0.0", "::"}  # noqa: S104 - it is compared, not bound
 
     def url(self, *, tls: bool, host: str | None = None) -> str:
         """As seen from this machine, or by the name `host`."""
-        near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - as above
         name = host or near
         return f"{'https' if tls else 'http'}://{f'[{name}]' if ':' in name else name}:{self.port}"
 

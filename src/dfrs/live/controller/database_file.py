@@ -196,8 +196,13 @@ def contents(file: Path, connection: sqlite3.Connection) -> Contents:
         transactions=transactions(connection),
         last_event=last or 0,
         last_event_at=None if epoch is None or time_s is None else float(epoch) + time_s,
-        rows={name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names},
+        rows={name: _rows(connection, name) for name in names},
     )
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> int:
+    quoted = table.replace('"', '""')
+    return int(connection.execute(f'SELECT count(*) FROM "{quoted}"').fetchone()[0])  # noqa: S608 - a quoted name
 
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"

@@ -23,7 +23,7 @@ from dfrs.live.controller.checkpointer import Checkpointer
 from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
-from dfrs.live.controller.planner import ControllerPlan, Planner, Request, in_order
+from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.state import Decided, State
@@ -234,7 +234,7 @@ class ControllerLoop:
         self, plan: ControllerPlan, requests: Sequence[Request], dirty: set[int], revision: Revision | None
     ) -> list[PendingAgent]:
         """Put everything into the plan that there is to do; nodes that come."""
-        planner = self._planner
+        planner, updates = self._planner, self._planner.updates
         pending = self.arrivals.strangers()
         self.lifecycle.join(plan, pending)
         self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
@@ -243,13 +243,13 @@ class ControllerLoop:
         self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))
         planner.inspect(plan, dirty)
         self.arrivals.record(plan)
-        planner.submit(plan)
+        updates.submit(plan)
         if revision is not None and not self.state.exclusive:
-            planner.revise(plan, revision.needs)
-        planner.price(plan)
-        planner.progress(plan)
-        planner.wake(plan)
-        plan.events = in_order(plan.events)
+            updates.revise(plan, revision.needs)
+        updates.price(plan)
+        updates.progress(plan)
+        updates.wake(plan)
+        plan.sort_events()
         if self._requests:
             self.poke()
         return pending

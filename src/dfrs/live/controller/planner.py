@@ -1,95 +1,24 @@
-"""What is to be recorded next: from users' requests, from what nodes said and did not say, and from the clock.
+"""What becomes of jobs next: from users' requests, and from what nodes said and did not say of tasks."""
 
-A plan changes nothing. Its events and rows are made durable together; then `after` is called and the core is told.
-A job or a node is in a plan at most once: whatever else there is about it comes with the next one.
-"""
-
-import asyncio
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import structlog
 
-from dfrs.engine.events import (
-    Complete,
-    Event,
-    Hold,
-    MoveRefused,
-    PauseRefused,
-    Progressed,
-    Ready,
-    Revise,
-    Submit,
-    Unhold,
-    Wake,
-)
+from dfrs.engine.events import Complete, Hold, MoveRefused, PauseRefused, Ready, Unhold
 from dfrs.live.controller import tables, views
-from dfrs.live.controller.activity import ActivityFeed
-from dfrs.live.controller.database import Change
+from dfrs.live.controller.controller_plan import ControllerPlan, Request
+from dfrs.live.controller.core_updates import CoreUpdates, submission
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
-from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State, failed_after
 from dfrs.live.drivers.base import Exit, ExitKind
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
-from dfrs.live.protocol.resources import Activity, Job, JobState, Restart
+from dfrs.live.protocol.resources import Job, JobState, Restart
 from dfrs.model.errors import DfrsError
-from dfrs.model.nodes import CapacityLeft, NodeChange
 
-MOST_SUBMITTED = 5000
-"""Jobs that the core is told of at once."""
-PROGRESS_S = 10.0
-"""How often the core is told what jobs have received ..."""
-PROGRESS_LEAST_S, PROGRESS_PART = 1.0, 0.02
-"""... where it differs from what they were granted by more than so many seconds, and this part."""
 MOST_TRIED = 3
 """A job that so many nodes did not start in time fails: it is the job that cannot be started."""
-
-log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class Request:
-    """What a user wants done to a job or a node. `done` is answered when it is durable."""
-
-    verb: str
-    subject: int | str
-    by: str
-    done: asyncio.Future[None] = field(repr=False)
-
-
-@dataclass(slots=True, eq=False)
-class ControllerPlan:
-    """What to record, and what to do then."""
-
-    now_s: float
-    events: list[Event] = field(default_factory=list[Event])
-    rows: list[tuple[Any, Mapping[str, Any]]] = field(default_factory=list[tuple[Any, Mapping[str, Any]]])
-    after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-    happened: list[Activity] = field(default_factory=list[Activity])
-    answered: list[Request] = field(default_factory=list[Request])
-    jobs: set[int] = field(default_factory=set[int])
-    """Jobs that it is about."""
-    fates: set[int] = field(default_factory=set[int])
-    """Those of them of whose tasks it says that they have run: they are not started again."""
-    again: set[int] = field(default_factory=set[int])
-    """Jobs about which there is more to say."""
-    seen: set[int] = field(default_factory=set[int])
-    """Jobs that were looked at."""
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to record."""
-        return not (self.events or self.rows or self.happened)
-
-    def changes(self) -> list[Change]:
-        """Rows of the database, by statement."""
-        rows: list[Change] = [(statement, [row]) for statement, row in self.rows]
-        rows += [(tables.ADD_ACTIVITY, [ActivityFeed.row(each) for each in self.happened])]
-        return rows
 
 
 class Planner:
@@ -97,8 +26,8 @@ class Planner:
 
     def __init__(self, state: State, quotas: QuotaKeeper) -> None:
         self._state = state
-        self._quotas = quotas
-        self._progress_at_s = 0.0
+        self.updates = CoreUpdates(state, quotas, self.end)
+        """What goes into plans by itself."""
 
     def note(self, plan: ControllerPlan, action: str, *, job: JobRecord | None = None, **more: object) -> None:
         """Something happens with this plan."""
@@ -325,7 +254,7 @@ class Planner:
             return
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
-        plan.events += [Complete(job.id), self.submission(job, plan.now_s)]
+        plan.events += [Complete(job.id), submission(self._state, job, plan.now_s)]
         if job.held:
             plan.events.append(Hold(job.id))
         self.note(plan, "lost", job=job, why=f"{why}; queued again")
@@ -354,144 +283,6 @@ class Planner:
                 job.started_at = now
 
         plan.after.append(after)
-
-    # What the core is told by itself.
-
-    def submit(self, plan: ControllerPlan) -> None:
-        """Tell the core of jobs that can be in its queue."""
-        state = self._state
-        told: list[JobRecord] = []
-        for job in self._quotas.chosen(self._candidates(plan)):
-            if job.id in plan.jobs:
-                plan.again.add(job.id)
-                continue
-            event = self.submission(job, plan.now_s)
-            if event.need > 1 or event.memory > 1:
-                self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=views.too_large(state, job.request)), "fail")
-                continue
-            plan.jobs.add(job.id)
-            plan.events.append(event)
-            plan.rows.append((tables.SET_JOB, {**job.columns(), "b_registered": True}))
-            told.append(job)
-
-        def after() -> None:
-            for job in told:
-                job.registered = True
-                state.candidates.pop(job.id, None)
-
-        plan.after.append(after)
-
-    def _candidates(self, plan: ControllerPlan) -> Iterator[JobRecord]:
-        state = self._state
-        for name in list(state.candidates)[:MOST_SUBMITTED]:
-            job = state.jobs.get(name)
-            if job is not None and job.id in plan.jobs:
-                plan.again.add(name)
-            elif job is None or not self._eligible(job, plan.now_s):
-                # Whatever changes that makes it a candidate again.
-                del state.candidates[name]
-            else:
-                yield job
-
-    def _eligible(self, job: JobRecord, now_s: float) -> bool:
-        state = self._state
-        if job.registered or job.held or job.waits_for or job.failed or job.outcome or state.reference_cores is None:
-            return False
-        start_at = job.request.start_at
-        return start_at is None or state.knows_dedicated or state.wall(now_s) >= start_at
-
-    def submission(self, job: JobRecord, now_s: float) -> Submit:
-        """As the core is told of it; a need or memory above 1 is more than a reference node has."""
-        state, request = self._state, job.request
-        assert state.reference_bytes is not None
-        start_s = math.nan if request.start_at is None else request.start_at - state.epoch
-        if not state.knows_dedicated or not start_s > now_s:
-            start_s = math.nan
-        return Submit(
-            job.id,
-            request.tasks,
-            state.need(request),
-            state.memory_bytes(request) / state.reference_bytes,
-            estimate_s=math.nan if request.estimate_s is None else request.estimate_s,
-            user=state.user_number(job.user),
-            requested_start_s=start_s,
-            minimum=request.minimum_yield,
-            restartable=request.restart is Restart.ANY_TIME,
-        )
-
-    def revise(self, plan: ControllerPlan, needs: Mapping[int, float]) -> None:
-        """Tell the core of needs that were found out."""
-        for name, need in needs.items():
-            job = self._state.jobs.get(name)
-            if job is not None and job.registered and name not in plan.jobs:
-                plan.events.append(Revise(name, min(1.0, max(need, 1e-6))))
-
-    def price(self, plan: ControllerPlan) -> None:
-        """Tell the core what pauses, resumes and moves cost, where that has changed."""
-        prices = self._state.prices.changed(self._state.core.prices, plan.now_s)
-        if prices is not None:
-            plan.events.append(prices)
-            plan.after.append(lambda: self._state.prices.tell(plan.now_s))
-
-    def progress(self, plan: ControllerPlan) -> None:
-        """Tell the core what jobs have received, now and then, where that is not what they were granted."""
-        state = self._state
-        if plan.now_s < self._progress_at_s:
-            return
-        told: list[tuple[int, float, JobRecord, float]] = []
-        wall, then_s = state.wall(plan.now_s), state.picture.snapshot.now_s
-        for job in state.jobs.values():
-            row, received_s = state.picture.row(job.id), views.received_virtual_s(job, wall)
-            if row is None or received_s is None or not job.placed:
-                continue
-            granted_s = virtual_s(row, then_s, plan.now_s)
-            if abs(received_s - granted_s) > PROGRESS_LEAST_S + PROGRESS_PART * granted_s:
-                told.append((int(row["serial"]), received_s, job, received_s - granted_s))
-        if not told:
-            self._progress_at_s = plan.now_s + PROGRESS_S
-            return
-        told.sort(key=lambda each: each[0])
-        serials, received = zip(*((serial, received_s) for serial, received_s, _, _ in told), strict=True)
-        plan.events.append(Progressed(np.array(serials, np.int64), np.array(received)))
-
-        def after() -> None:
-            self._progress_at_s = plan.now_s + PROGRESS_S
-            for _, _, job, more_s in told:
-                job.ungranted_s += more_s
-
-        plan.after.append(after)
-
-    def wake(self, plan: ControllerPlan) -> None:
-        """Ask the policy when it wanted to be asked."""
-        wake_at_s = self._state.picture.wake_at_s
-        if wake_at_s is not None and wake_at_s <= plan.now_s:
-            plan.events.append(Wake())
-
-
-_RANK: Mapping[type[Event], int] = {
-    NodeChange: 1,
-    CapacityLeft: 2,
-    Complete: 3,
-    PauseRefused: 4,
-    MoveRefused: 5,
-    Unhold: 6,
-    Submit: 7,
-    Hold: 8,
-    Revise: 9,
-    Ready: 10,
-    Progressed: 11,
-    Wake: 12,
-}
-
-
-def in_order(events: Sequence[Event]) -> list[Event]:
-    """As the core is told: by kind, and the policy is asked after the last of each kind. Nodes come first, as given."""
-    ordered = sorted(events, key=lambda event: _RANK.get(type(event), 1))
-    for k, event in enumerate(ordered):
-        if isinstance(event, Complete | Submit | Revise | NodeChange | CapacityLeft):
-            later = ordered[k + 1] if k + 1 < len(ordered) else None
-            ordered[k] = replace(event, last=type(later) is not type(event))
-    return ordered
 
 
 def _is_gone(task: TaskRecord) -> bool:

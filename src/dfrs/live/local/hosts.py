@@ -34,7 +34,7 @@ _FIRST_HOST = 256
 _SWITCH = "switch"
 _RECORD = ".process"
 _NAMESPACES = (sys.executable, "-m", namespaces.__name__)
-_SHARED_MEMORY, _NAMES = Path("/dev/shm"), Path("/etc/hosts")
+_SHARED_MEMORY, _NAMES = Path("/dev/shm"), Path("/etc/hosts")  # noqa: S108 - each host mounts its own here
 _PROGRAMS = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 

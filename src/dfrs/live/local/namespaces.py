@@ -140,7 +140,7 @@ def _become(command: Sequence[str], blocked: Sequence[signal.Signals]) -> NoRetu
         if os.getppid() != 0:
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
-        os.execvp(command[0], list(command))
+        os.execvp(command[0], list(command))  # noqa: S606 - the command that it was started for
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
     finally:

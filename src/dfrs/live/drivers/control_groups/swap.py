@@ -15,7 +15,7 @@ MOST_SPANS = 512
 """In one call, which the kernel lets have 1,024, and of them no more than 2 GiB."""
 _PROCESS_MADVISE, _WILL_NEED = 440, 3
 """The system call's number, the same on all machines, and MADV_WILLNEED."""
-_NO_FILES = ("[heap]", "[stack", "[anon", "/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
+_NO_FILES = ("[heap]", "[stack", "[anon", "/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")  # noqa: S108 - compared with what /proc says
 """How areas of memory are named whose content is no file's; others have no name."""
 
 

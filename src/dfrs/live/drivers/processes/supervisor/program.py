@@ -96,7 +96,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
     denied = ""
     for path in [f"{folder or '.'}/{name}" for folder in folders] or [name]:
         try:
-            os.execve(path, command, environment)
+            os.execve(path, command, environment)  # noqa: S606 - the user's program, as it was asked for
         except (FileNotFoundError, NotADirectoryError):
             if os.path.exists(path):
                 raise OSError(f"its interpreter is missing: {_interpreter(path)}") from None
