@@ -118,7 +118,7 @@ class Relaxation:
         """
         best = -np.inf
         # What is taken out is worth nothing.
-        centre = (self._guess if centre is None else centre) * self._rest
+        middle = (self._guess if centre is None else centre) * self._rest
         while not deadline.over:
             solution = self._program.maximize(deadline.left_s)
             if not solution.known:
@@ -128,11 +128,11 @@ class Relaxation:
                 return True
             exact, most = np.clip(solution.values[self._worth], 0.0, 1.0), solution.values[self._most]
             progress = False
-            for worth in (SMOOTHING * centre + (1.0 - SMOOTHING) * exact, exact):
+            for worth in (SMOOTHING * middle + (1.0 - SMOOTHING) * exact, exact):
                 before = len(self.sets)
                 excess = self._price(worth, trials)
                 if excess > best:
-                    best, centre = excess, worth
+                    best, middle = excess, worth
                 if excess > MARGIN:
                     self.worth = worth
                     return False
@@ -140,7 +140,7 @@ class Relaxation:
                 if progress or deadline.over:
                     break
             if self.nearest:
-                self.worth = centre
+                self.worth = middle
             if not progress:
                 return None
         return None

@@ -290,7 +290,7 @@ class Controller:
             before = self._tokens.check(admission.bound.id)
             # Before it is written: another node may come with it meanwhile.
             self._tokens.bind(admission.bound)
-            await self._anyway(self._record_binding(before, admission.bound))
+            await self._submissions.anyway(self._record_binding(before, admission.bound))
         return admission.hello
 
     async def _record_binding(self, before: TokenInfo, bound: TokenInfo) -> None:
@@ -383,7 +383,7 @@ class Controller:
         found = self._tokens.check(token)
         if found.role != "agent":
             raise ConflictError(f"token {token}: has role {found.role}; only agents' tokens are bound to nodes")
-        await self._anyway(self._rebind_token(found, by))
+        await self._submissions.anyway(self._rebind_token(found, by))
 
     async def _rebind_token(self, token: TokenInfo, by: str) -> None:
         free = token.model_copy(update={"host": None, "cpus": None, "memory_bytes": None})
