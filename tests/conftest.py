@@ -1,10 +1,12 @@
 """Hypothesis profiles, what several workers do first, and fixtures that several files use."""
 
+import logging
 import os
 import sys
 
 import numpy as np
 import pytest
+import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 from dfrs.cli.main import main
@@ -125,7 +127,19 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
-def dfrs(monkeypatch, capsys):
+def logs_as_before():
+    """What a test sets up to log to is gone after it: later ones in this process log to a closed stream else."""
+    root, factory = logging.getLogger(), logging.getLogRecordFactory()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.setLogRecordFactory(factory)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def dfrs(monkeypatch, capsys, logs_as_before):
     """`dfrs` in this process: exit status, standard output, standard error. A traceback would fail the test."""
 
     def called(*arguments):

@@ -97,15 +97,11 @@ def test_lists_of_cpus():
 
 
 @pytest.fixture
-def logged():
+def logged(logs_as_before):
     """Lines of the log, set up as JSON."""
-    stream, root = io.StringIO(), logging.getLogger()
-    before, factory = (root.handlers[:], root.level), logging.getLogRecordFactory()
+    stream = io.StringIO()
     set_up("debug", stream=stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    root.handlers[:], root.level = before
-    logging.setLogRecordFactory(factory)
-    structlog.reset_defaults()
+    return lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 @pytest.fixture

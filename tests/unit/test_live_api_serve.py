@@ -1,7 +1,6 @@
 """`dfrs serve` and `dfrs token` as processes: their files and words, what they refuse, and secrets that stay so."""
 
 import json
-import logging
 import os
 import signal
 import stat
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-import structlog
 
 from dfrs.cli.live.serve import _Plan, database_url, machine_names
 from dfrs.live.api.certificates import own_certificates
@@ -55,7 +53,7 @@ def serving(state, *options, environ=None):
 @pytest.fixture
 def refused(dfrs):
     """Status and the one line on standard error of a verb that must fail, run in this process."""
-    mask, handlers, level = os.umask(0o022), logging.root.handlers[:], logging.root.level
+    mask = os.umask(0o022)
 
     def called(*arguments):
         status, out, err = dfrs(*arguments)
@@ -64,9 +62,6 @@ def refused(dfrs):
 
     yield called
     os.umask(mask)
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
-    structlog.reset_defaults()
 
 
 def test_a_day_of_a_controller(tmp_path, refused):

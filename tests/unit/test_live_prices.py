@@ -112,7 +112,8 @@ def test_the_core_is_told_once_and_again_after_a_restart_of_the_controller(tmp_p
                 "resume": Price(seconds=0.5, samples=5),
                 "move": Price(seconds=0.0, samples=0),
             }
-            assert 'dfrs_price_seconds{of="pause"} 2.0' in Meters().text(live.controller.snapshots.make()).decode()
+            text = Meters().text(live.controller.snapshots.make(), live.controller.measures()).decode()
+            assert 'dfrs_price_seconds{of="pause"} 2.0' in text
             for _ in range(5):
                 live.hosts.tick(70)
                 await until(lambda steps=live.controller.engine.steps: live.controller.engine.steps > steps + 2)
