@@ -81,7 +81,12 @@ async def abandon(controller: Controller) -> None:
     ends = [disconnect] if last is None else [disconnect, last.close]
     if running is not None:
         running.cancel()
+    watching = controller._watching  # pyright: ignore[reportPrivateUsage]
+    if watching is not None:
+        watching.cancel()
     database._closed = True  # pyright: ignore[reportPrivateUsage]
+    if database.lease is not None:
+        await asyncio.to_thread(database.lease.stop, ended=False)
     if isinstance(writer, VirtualExecutor):
         writer.kill()
         for end in ends:

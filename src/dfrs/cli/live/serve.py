@@ -31,7 +31,7 @@ DATABASE = "DFRS_DATABASE"
 LISTEN = "127.0.0.1:7070"
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE"
 DISCOVERY = "OBSERVE"
-SAFETY, LIMITS = "Access", "Defaults"
+SAFETY, LIMITS, SEVERAL = "Access", "Defaults", "Several controllers"
 
 
 def serve(
@@ -69,6 +69,23 @@ def serve(
     ] = None,
     database_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with the database's URL.", show_default=False)
+    ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            rich_help_panel=SEVERAL,
+            help="Wait as long as another controller on this PostgreSQL leads, and take over when it is gone.",
+        ),
+    ] = False,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=SEVERAL,
+            metavar="URL",
+            show_default=False,
+            help="Address of another controller on this database, for this account's verbs; repeat it for several.",
+        ),
     ] = None,
     certificate: Annotated[
         Path | None,
@@ -137,9 +154,11 @@ def serve(
         dfrs serve
 
         dfrs serve --listen 0.0.0.0:7070 --policy EASY --shadow 'GreedyPM*/per/OPT=MIN/MVT=600'
+
+        dfrs serve --listen 0.0.0.0:7070 --database-file pg.url --standby --peer https://head2:7070
     """
     from dfrs.live.api.server import read_address
-    from dfrs.live.client import state_directory
+    from dfrs.live.client import check_url, state_directory
     from dfrs.live.controller.settings import ControllerSettings
 
     if (certificate is None) != (key is None):
@@ -147,6 +166,7 @@ def serve(
     directory = (state or state_directory()).absolute()
     settings = ControllerSettings(
         database=database_url(database, database_file, directory),
+        standby=standby,
         cluster=_cluster(name),
         policy=policy,
         discovery=discovery,
@@ -169,6 +189,7 @@ def serve(
         agent_socket=agent_socket,
         submissions_per_s=submissions_per_s,
         open_metrics=open_metrics,
+        peers=tuple(check_url(each, "--peer") for each in peer or ()),
         as_json=as_json,
     )
     _run(plan, log_level)
@@ -264,6 +285,7 @@ class _Plan:
     submissions_per_s: float | None
     open_metrics: bool
     as_json: bool
+    peers: tuple[str, ...] = ()
     agent_socket: int | None = None
 
     def certificates(self) -> "Certificates | None":
@@ -306,20 +328,26 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
     known_as = plan.hosts[0] if plan.certificate is not None and plan.hosts else None
     url = address.url(tls=tls is not None, host=known_as)
     authority = None if certificates is None else certificates.authority
+    elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None
+    controller.announce(elsewhere or url)
     app = create_app(
         controller,
         page=PAGE,
         settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics),
+        aside=controller.aside,
     )
 
     async def started() -> None:
-        await leave_files(plan.state, controller, user=_account(), url=url, ca=authority)
+        known = ",".join((url, *plan.peers))
+        await leave_files(plan.state, controller, user=_account(), url=known, ca=authority)
 
     def ready() -> None:
-        elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None
         _tell(plan, url, elsewhere, authority)
 
-    await run(controller, app, listening, tls=tls, started=started, ready=ready, also=plan.agents_come())
+    waits = plan.settings.standby
+    if waits and not plan.as_json:
+        out.print(f"cluster {plan.settings.cluster}: standby at {elsewhere or url}", markup=False, soft_wrap=True)
+    await run(controller, app, listening, tls=tls, started=started, ready=ready, also=plan.agents_come(), waits=waits)
 
 
 def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) -> None:
