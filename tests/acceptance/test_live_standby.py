@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from dfrs.live.client import Client, Endpoint
+from dfrs.live.protocol.resources import JobState
 from dfrs.model.errors import ReplacedError
 from dfrs.policies.names import find_policy
 from dfrs.simulator.recorded_log import decide_again
@@ -48,19 +49,7 @@ def notes(pair, job):
 def all_jobs(pair):
     """Ids of all jobs that the cluster knows, by state."""
     with Client(Endpoint(url=pair.server, token=pair.token)) as client:
-        states = [
-            "done",
-            "failed",
-            "cancelled",
-            "running",
-            "starting",
-            "waiting",
-            "pending",
-            "paused",
-            "ending",
-            "held",
-        ]
-        return {job.id: job.state.value for job in client.all_jobs(states=states)}
+        return {job.id: job.state.value for job in client.all_jobs(states=list(JobState))}
 
 
 def check_once(pair, patience_s=90.0):
