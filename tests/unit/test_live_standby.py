@@ -150,10 +150,15 @@ class Cluster(httpx.BaseTransport):
     def __init__(self, **controllers):
         self.controllers = {f"http://127.0.0.1:{port[1:]}": answer for port, answer in controllers.items()}
         self.asked = []
+        self.probed = 0
 
     def handle_request(self, request):
         base = f"http://{request.url.host}:{request.url.port}"
-        self.asked.append((base, request.method, request.headers["host"]))
+        self.probed += request.url.path == "/healthz"
+        if request.url.path == "/healthz":
+            assert "authorization" not in request.headers
+        else:
+            self.asked.append((base, request.method, request.headers["host"]))
         return self.controllers[base](request)
 
 
@@ -161,8 +166,16 @@ def refuses(_request):
     raise httpx.ConnectError("refused")
 
 
-def breaks(_request):
+def breaks(request):
+    """It leads, and goes away in the middle of a request."""
+    if request.url.path == "/healthz":
+        return httpx.Response(200)
     raise httpx.ReadError("broken")
+
+
+def hangs(_request):
+    """It was stopped: its kernel takes connections."""
+    raise httpx.ReadTimeout("nothing comes")
 
 
 def leads(_request):
@@ -181,15 +194,25 @@ def client_of(cluster, *urls, patience_s=0.0):
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-@pytest.mark.parametrize("first", [refuses, stands_by(), stands_by(B)], ids=["refuses", "stands by", "says who"])
+@pytest.mark.parametrize("first", [refuses, hangs, stands_by(), stands_by(B)])
 def test_the_next_one_is_asked(first, method):
     cluster = Cluster(p1=first, p2=leads)
     client, _ = client_of(cluster, A, B, patience_s=5.0)
     assert client.request(method, "/jobs").json() == {"jobs": [7]}
-    # The host that the other one is told is its own, and it stays the first to be asked.
-    assert cluster.asked == [(A, method, "127.0.0.1:1"), (B, method, "127.0.0.1:2")]
     client.request(method, "/jobs")
-    assert cluster.asked[2:] == [(B, method, "127.0.0.1:2")]
+    # The host that the other one is told is its own, and it stays the one that is asked, without being probed again.
+    assert cluster.asked == [(B, method, "127.0.0.1:2")] * 2
+    assert cluster.probed == 2
+
+
+@pytest.mark.parametrize("gone", [refuses, stands_by(B)])
+def test_one_that_led_is_left_when_it_leads_no_more(gone):
+    cluster = Cluster(p1=leads, p2=refuses)
+    client, _ = client_of(cluster, A, B, patience_s=5.0)
+    client.post("/jobs")
+    cluster.controllers = {A: gone, B: leads}
+    assert client.post("/jobs").json() == {"jobs": [7]}
+    assert [base for base, *_ in cluster.asked] == [A, A, B]
 
 
 def test_a_submission_that_may_have_been_taken_is_not_repeated():
@@ -198,10 +221,18 @@ def test_a_submission_that_may_have_been_taken_is_not_repeated():
     with pytest.raises(httpx.ReadError):
         client.post("/jobs", json={})
     assert [base for base, *_ in cluster.asked] == [A]
+    cluster.controllers[A] = refuses
     assert client.post("/jobs", json={}).status_code == 200
-    again = Cluster(p1=breaks, p2=leads)
-    client, _ = client_of(again, A, B, patience_s=5.0)
+    assert [base for base, *_ in cluster.asked] == [A, B]
+
+
+def test_a_question_is_repeated():
+    left = [leads, breaks, refuses]
+    cluster = Cluster(p1=lambda request: left.pop(0)(request), p2=leads)  # noqa: PLW0108
+    client, pauses = client_of(cluster, A, B, patience_s=5.0)
     assert client.get("/jobs").status_code == 200
+    assert [base for base, *_ in cluster.asked] == [A, B]
+    assert len(pauses) == 1
 
 
 def test_only_named_addresses_are_asked():
@@ -209,24 +240,28 @@ def test_only_named_addresses_are_asked():
     cluster = Cluster(p1=stands_by(C), p2=leads, p3=leads)
     client, _ = client_of(cluster, A, B, patience_s=5.0)
     client.get("/jobs")
-    assert [base for base, *_ in cluster.asked] == [A, B]
+    assert [base for base, *_ in cluster.asked] == [B]
 
 
 def test_the_leader_that_is_named_is_asked_first():
     cluster = Cluster(p1=stands_by(C), p2=leads, p3=leads)
     client, _ = client_of(cluster, A, B, C, patience_s=5.0)
     client.get("/jobs")
-    assert [base for base, *_ in cluster.asked] == [A, C]
+    assert [base for base, *_ in cluster.asked] == [C]
 
 
 def test_it_waits_for_a_take_over_and_not_for_ever():
-    left = [refuses, refuses, leads]
+    left = [refuses, refuses, leads, leads]
     cluster = Cluster(p1=refuses, p2=lambda request: left.pop(0)(request))  # noqa: PLW0108
     client, pauses = client_of(cluster, A, B, patience_s=60.0)
     assert client.post("/jobs").status_code == 200
     assert len(pauses) == 2
-    client, _ = client_of(Cluster(p1=refuses, p2=stands_by()), A, B)
-    assert client.get("/jobs").status_code == 503
+    for controllers in ({"p1": refuses, "p2": stands_by()}, {"p1": stands_by(), "p2": refuses}):
+        client, _ = client_of(Cluster(**controllers), A, B)
+        assert client.get("/jobs").status_code == 503
+    client, _ = client_of(Cluster(p1=refuses, p2=refuses), A, B)
+    with pytest.raises(httpx.ConnectError):
+        client.get("/jobs")
 
 
 def test_the_typed_client_says_why():

@@ -1,13 +1,14 @@
-"""Requests to a cluster with several controllers: each goes to the one that answered last, and on to the next where
-that one leads no more.
+"""Requests to a cluster with several controllers: each goes to the one that leads.
 
-What may have been done is never asked for twice: a request goes on only if it did not reach a controller, if that one
-says that it serves nobody, or if it asks for nothing to be done.
+Who leads is found by asking each for its health, which may be asked for any number of times, and is asked again when a
+request fails. What may have been done is never asked for twice: a request goes on to another controller only if it
+reached none, if the one that it reached says that it serves nobody, or if it asks for nothing to be done.
 """
 
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import httpx
 
@@ -17,16 +18,36 @@ PATIENCE_S = 20.0
 """So long somebody is looked for who leads: a take-over is shorter."""
 PAUSE_S = 0.25
 """Between two rounds."""
-CONNECT_S = 2.0
-"""So long one of several may take to accept a connection."""
+CONNECT_S, ANSWER_S = 2.0, 3.0
+"""So long one of several may take to accept a connection, and to say how it is."""
 _SAFE = ("GET", "HEAD")
 
 
-class FailoverTransport(httpx.BaseTransport):
-    """Sends requests to one of `urls`, whatever their own host, by `transport`.
+@dataclass(slots=True)
+class _Search:
+    """What became of the controllers that were asked while somebody was looked for."""
 
-    Only these addresses are asked, and so only they see a token. Once nobody has led for `patience_s`, the last one's
-    error is raised, or its answer given; sooner where one cannot prove who it is and no other leads.
+    until: float
+    standby: httpx.Response | None = None
+    error: httpx.TransportError | None = None
+    distrusted: bool = False
+
+    def failed(self, error: httpx.TransportError) -> None:
+        """One did not answer, or cannot prove who it is, which does not pass with time."""
+        if not self.distrusted:
+            self.error, self.distrusted = error, _is_distrust(error)
+
+    @property
+    def over(self) -> bool:
+        """Whether it is of no use to go on after this round."""
+        return self.distrusted or time.monotonic() >= self.until
+
+
+class FailoverTransport(httpx.BaseTransport):
+    """Sends requests to the one of `urls` that leads, whatever their own host, by `transport`.
+
+    Only these addresses are asked, and so only they see a token. Once nobody has led for `patience_s`, what the last
+    standby said is the answer, or the last error is raised; sooner where one cannot prove who it is and no other leads.
     """
 
     def __init__(
@@ -42,6 +63,8 @@ class FailoverTransport(httpx.BaseTransport):
         self._patience_s = patience_s
         self._sleep = sleep
         self._present = 0
+        self._found = False
+        """Whether the present one is known to lead."""
 
     @property
     def url(self) -> str:
@@ -50,63 +73,79 @@ class FailoverTransport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The answer of the one that leads."""
-        give_up_at, tried = time.monotonic() + self._patience_s, 0
-        standby: httpx.Response | None = None
-        distrusted: httpx.ConnectError | None = None
+        search = _Search(time.monotonic() + self._patience_s)
         while True:
-            tried += 1
-            ends_round = tried % len(self._urls) == 0
-            last = ends_round and (distrusted is not None or time.monotonic() >= give_up_at)
-            leader = ""
+            if not self._found and not self._find(search):
+                if search.error is not None and (search.distrusted or search.standby is None):
+                    raise search.error
+                assert search.standby is not None
+                return search.standby
             try:
                 answer = self._transport.handle_request(self._addressed(request))
                 if ASIDE_HEADER not in answer.headers:
                     return answer
-                answer.read()
-                answer.close()
-                standby, leader = answer, answer.headers.get(LEADER_HEADER, "")
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                # That one cannot prove who it is does not pass with time.
-                if isinstance(error, httpx.ConnectError) and _is_distrust(error):
-                    distrusted, last = error, ends_round
-                if last and distrusted is None and standby is None:
+                self._found = False
+                _keep(answer, search)
+            except httpx.TransportError as error:
+                self._found = False
+                nothing_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if time.monotonic() >= search.until or not (nothing_sent or request.method in _SAFE):
                     raise
-            except (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ReadTimeout):
-                self._go_on()
-                if last or request.method not in _SAFE:
-                    raise
-                continue
-            if last and distrusted is not None:
-                raise distrusted
-            if last and standby is not None:
-                return standby
-            self._go_on(leader)
-            if ends_round:
-                self._sleep(PAUSE_S)
+                search.failed(error)
+            self._sleep(PAUSE_S)
 
     def close(self) -> None:
         """Close all connections."""
         self._transport.close()
 
+    def _find(self, search: _Search) -> bool:
+        """Make the one that leads the present one, if any does before the search is over."""
+        while True:
+            for _ in self._urls:
+                leader = ""
+                try:
+                    answer = self._transport.handle_request(self._question())
+                    if ASIDE_HEADER not in answer.headers:
+                        answer.close()
+                        self._found = True
+                        return True
+                    leader = _keep(answer, search)
+                except httpx.TransportError as error:
+                    search.failed(error)
+                self._go_on(leader)
+            if search.over:
+                return False
+            self._sleep(PAUSE_S)
+
+    def _question(self) -> httpx.Request:
+        """Whether the present one is well; without a token."""
+        times = {"connect": CONNECT_S, "read": ANSWER_S, "write": ANSWER_S, "pool": ANSWER_S}
+        return httpx.Request("GET", self._urls[self._present].join("/healthz"), extensions={"timeout": times})
+
     def _addressed(self, request: httpx.Request) -> httpx.Request:
         url = self._urls[self._present]
-        timeout = {**request.extensions.get("timeout", {})}
-        if timeout.get("connect") is not None:
-            timeout["connect"] = min(CONNECT_S, timeout["connect"])
         others = [(name, value) for name, value in request.headers.raw if name.lower() != b"host"]
         return httpx.Request(
             request.method,
             request.url.copy_with(scheme=url.scheme, host=url.host, port=url.port),
             headers=[(b"Host", url.netloc), *others],
             stream=request.stream,
-            extensions={**request.extensions, "timeout": timeout},
+            extensions=request.extensions,
         )
 
-    def _go_on(self, leader: str = "") -> None:
+    def _go_on(self, leader: str) -> None:
         """To the leader, if that is one of those that may be asked; else to the next."""
         known = [k for k, url in enumerate(self._urls) if str(url).rstrip("/") == leader.rstrip("/")]
         other = [k for k in known if k != self._present]
         self._present = other[0] if other else (self._present + 1) % len(self._urls)
+
+
+def _keep(answer: httpx.Response, search: _Search) -> str:
+    """Where the leader is, by the word of one that stands by; its answer is whole, whoever may want it."""
+    answer.read()
+    answer.close()
+    search.standby = answer
+    return answer.headers.get(LEADER_HEADER, "")
 
 
 def _is_distrust(error: BaseException) -> bool:

@@ -331,3 +331,5 @@ def quiet_libraries() -> None:
     """Have libraries log what goes wrong, and not what goes well."""
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # Said after each WebSocket that was refused with an answer, as a standby does.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.msg)
