@@ -174,7 +174,7 @@ class Client:
         headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
         # A proxy of the environment, or a .netrc, has no say in who sees the token.
         self._http = httpx.Client(
-            base_url=f"{urls[0]}/api/v1",
+            base_url=f"{self._first}/api/v1",
             headers=headers,
             timeout=timeout_s,
             transport=transport,
