@@ -9,7 +9,6 @@ a lease says whether the one that writes is still there.
 """
 
 import asyncio
-import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -21,15 +20,14 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import structlog
-from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.dml import UpdateBase
 
 from dfrs.live.controller import tables
 from dfrs.live.controller.damage import DamagedError, damage_in, damaged
+from dfrs.live.controller.database_engine import make_engine, with_driver
 from dfrs.live.controller.database_file import (
-    BUSY_S,
     COUNTED,
     VERSION,
     WRITER,
@@ -138,11 +136,11 @@ class Database:
         """Be able to read, and no more. Raises InputError."""
         if self._engine is None:
             with self.translated():
-                self._engine = _engine(self._url, self._owner)
+                self._engine = make_engine(self._url, lease.session_name(self._owner), LOCKED_MS)
 
     def lease_engine(self) -> Engine:
         """For the lease of a shared database. Raises ImportError."""
-        return lease.lease_engine(_postgresql(sa.make_url(self._url)), lease.session_name(self._owner))
+        return lease.lease_engine(with_driver(sa.make_url(self._url)), lease.session_name(self._owner))
 
     def _open(
         self, leading: Lease | None = None, vacant: Seen | None = None, end: Callable[[], None] = lambda: None
@@ -443,34 +441,6 @@ def _versions(connection: Connection) -> tuple[str | None, str | None]:
         found = sa.select(sa.column("version_num")).select_from(sa.table("alembic_version"))
         revision = connection.execute(found).scalar() if "alembic_version" in names else None
         return revision, _meta(connection, VERSION) if tables.meta.name in names else None
-
-
-def _postgresql(parsed: sa.URL) -> sa.URL:
-    return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == "postgresql" else parsed
-
-
-def _engine(url: str, owner: str) -> Engine:
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        known = {"application_name": lease.session_name(owner), "tcp_user_timeout": LOCKED_MS}
-        return sa.create_engine(_postgresql(parsed), pool_pre_ping=True, hide_parameters=True, connect_args=known)
-    engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_S}, hide_parameters=True)
-
-    event.listen(engine, "connect", _configure)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    # The driver is to begin no transactions by itself: ours begin with the lock for writing.
-    connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-
-
-def _begin(connection: Connection) -> None:
-    reads = connection.get_execution_options().get("reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _line(error: BaseException) -> str:
