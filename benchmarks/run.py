@@ -2,7 +2,7 @@
 cluster on all.
 
 `python -m benchmarks.run PART...` runs some of offline, adapt, online, elastic, campaign, live_sharing,
-live_submissions, live_load, live_connections, live_history, live_discovery and live_images.
+live_submissions, live_load, live_connections, live_history, live_discovery, live_images and live_standby.
 """
 
 import os
@@ -21,6 +21,7 @@ ON_ALL_CORES = (
     "live_history",
     "live_discovery",
     "live_images",
+    "live_standby",
 )
 
 

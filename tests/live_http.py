@@ -31,10 +31,19 @@ def bearer(secret):
 
 
 @asynccontextmanager
-async def served(service, *, listen="127.0.0.1:0", certificates=None, page=None, settings=None, limits=None):
+async def served(
+    service,
+    *,
+    listen="127.0.0.1:0",
+    certificates=None,
+    page=None,
+    settings=None,
+    limits=None,
+    aside=lambda: None,
+):
     """The controller on a real socket: its address, its application and the task that serves it."""
     listening, address = bind(read_address(listen))
-    app = create_app(service, page=page, settings=settings)
+    app = create_app(service, page=page, settings=settings, aside=aside)
     up, end = asyncio.Event(), asyncio.Event()
 
     async def started():

@@ -23,7 +23,7 @@ from dfrs.cli.quantities import (
     show_seconds,
 )
 from dfrs.live.agent.capacity import HostCapacity
-from dfrs.live.agent.connection import Server
+from dfrs.live.agent.connection import Server, socket_url
 from dfrs.live.client import UnreachableError, find_endpoint, state_directory
 from dfrs.live.local.machine import partition
 from dfrs.model.errors import InputError
@@ -202,7 +202,7 @@ def test_no_cluster_and_bad_addresses_are_said(tmp_path):
 def test_a_token_goes_over_tls_or_stays_here(url, tmp_path):
     for refused in (
         lambda: find_endpoint(url, environ={"DFRS_STATE": str(tmp_path)}),
-        lambda: Server(url=url, token="t").socket_url,
+        lambda: Server(url=url, token="t").trust(),
     ):
         with pytest.raises(InputError, match="tokens go over TLS only: use https://"):
             refused()
@@ -214,7 +214,7 @@ def test_a_token_goes_over_tls_or_stays_here(url, tmp_path):
 def test_addresses_of_this_machine_need_no_tls():
     for host in ("localhost", "127.0.0.1", "127.9.9.9", "[::1]"):
         assert find_endpoint(f"http://{host}:1", environ={"DFRS_STATE": "/nonexistent"}).url == f"http://{host}:1"
-        assert Server(url=f"http://{host}:1", token="t").socket_url.startswith("ws://")
+        assert socket_url(f"http://{host}:1").startswith("ws://")
 
 
 def test_what_was_written_is_repeated_on_one_line_and_in_part():

@@ -385,7 +385,7 @@ def test_only_the_latest_waits_to_be_sent():
 @pytest.mark.parametrize("url", ["", "n0:70", "ftp://n0", "http://", "http://n0:x", "http://u:p@n0", "http://n0/x?y=1"])
 def test_addresses_that_are_none(url):
     with pytest.raises(InputError, match="must be http://HOST:PORT"):
-        _ = Server(url=url, token="t").socket_url
+        Server(url=url, token="t").trust()
 
 
 def test_settings_that_cannot_be(tmp_path):

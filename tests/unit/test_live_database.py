@@ -2,13 +2,7 @@
 
 import asyncio
 import json
-import os
-import pwd
-import shutil
-import socket
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -20,6 +14,7 @@ from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.model.errors import InputError
 from dfrs.testing import InMemoryHosts, abandon, make_controller, until
+from tests.live_postgres import postgres_server
 
 
 def run(coroutine):
@@ -190,53 +185,11 @@ def test_a_full_disk_stops_decisions_and_nothing_else(tmp_path):
     run(story())
 
 
-PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-
-
 @pytest.fixture
-def postgres(tmp_path):
+def postgres():
     """URL of a server of its own, which goes away afterwards."""
-    if not PROGRAMS:
-        pytest.skip("PostgreSQL is not installed")
-    pytest.importorskip("psycopg")
-    account = None
-    if os.geteuid() == 0:
-        account = next((n for n in ("postgres", "nobody") if any(p.pw_name == n for p in pwd.getpwall())), None)
-        if account is None:
-            pytest.skip("PostgreSQL does not run as root, and there is no other account")
-    home = Path("/tmp") / f"dfrs-pg-{os.getpid()}-{time.monotonic_ns()}"
-    home.mkdir()
-    if account is not None:
-        shutil.chown(home, account)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-
-    def program(name, *arguments):
-        subprocess.run(
-            [PROGRAMS[-1] / name, *arguments],
-            user=account,
-            cwd=home,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
-        )
-
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {home} -c fsync=off"
-    program("initdb", "-D", home / "data", "-A", "trust", "-U", "dfrs", "-E", "UTF8")
-    program("pg_ctl", "-D", home / "data", "-o", options, "-w", "-l", home / "log", "start")
-    try:
-        yield f"postgresql://dfrs@127.0.0.1:{port}/postgres", program, home
-    finally:
-        subprocess.run(
-            [PROGRAMS[-1] / "pg_ctl", "-D", home / "data", "-m", "immediate", "stop"],
-            user=account,
-            cwd=home,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        shutil.rmtree(home, ignore_errors=True)
+    with postgres_server() as server:
+        yield server
 
 
 def test_postgresql_is_as_good(postgres, tmp_path):

@@ -21,7 +21,8 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dfrs.live.drivers.base import Stream
-from dfrs.live.protocol.addresses import must_be_secret
+from dfrs.live.failover import FailoverTransport
+from dfrs.live.protocol.addresses import addresses, must_be_secret
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import (
     Activity,
@@ -62,6 +63,7 @@ class Endpoint:
     """Where a cluster is, and who asks."""
 
     url: str
+    """Of its controller; with commas between them where there are several, of which one leads."""
     token: str | None = field(default=None, repr=False)
     ca: Path | None = None
     """Certificate authority to trust, PEM; None: those of the system."""
@@ -90,7 +92,7 @@ def find_endpoint(
 ) -> Endpoint:
     """What is given; else DFRS_SERVER, DFRS_TOKEN_FILE and DFRS_CA; else the client file of the state directory.
 
-    The file's token goes to the file's own address only. Raises UnreachableError if nothing names a cluster,
+    The file's token goes to the file's own addresses only. Raises UnreachableError if nothing names a cluster,
     InputError for a file that cannot be read.
     """
     url = server or environ.get("DFRS_SERVER") or None
@@ -104,9 +106,12 @@ def find_endpoint(
         if known is None:
             raise UnreachableError(f"no cluster is known: {path} is not there; start one with: dfrs up")
         url = known.url
-    if known is not None and known.url.rstrip("/") == url.rstrip("/"):
+    # The token may go to each address in the file, and to no other.
+    if known is not None and set(addresses(url)) <= set(addresses(known.url)):
         token, authority = token or known.token, authority or known.ca
-    return Endpoint(url=_checked(url), token=token, ca=authority, own=own)
+    return Endpoint(
+        url=",".join(check_url(each) for each in addresses(url)) or check_url(url), token=token, ca=authority, own=own
+    )
 
 
 def read_client_file(state: Path) -> Endpoint | None:
@@ -136,15 +141,16 @@ def _read_token(path: Path) -> str:
     return token
 
 
-def _checked(url: str) -> str:
+def check_url(url: str, name: str = "--server") -> str:
+    """The address of one controller, which is an option's `name`. Raises InputError."""
     try:
         parts = urlsplit(url)
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         parts, good = None, False
     if parts is None or not good:
-        raise InputError(f'--server "{url}": must be an address, as https://cluster.example:7070')
-    must_be_secret(parts, "--server")
+        raise InputError(f'{name} "{url}": must be an address, as https://cluster.example:7070')
+    must_be_secret(parts, name)
     return url.rstrip("/")
 
 
@@ -158,17 +164,28 @@ class Client:
     def __init__(
         self, endpoint: Endpoint, *, transport: httpx.BaseTransport | None = None, timeout_s: float = 15.0
     ) -> None:
-        self.url, self._own = endpoint.url, endpoint.own
+        urls = addresses(endpoint.url)
+        self._first, self._own = urls[0], endpoint.own
+        verify = _context(endpoint)
+        self._failover: FailoverTransport | None = None
+        if len(urls) > 1:
+            transport = httpx.HTTPTransport(verify=verify, trust_env=False) if transport is None else transport
+            self._failover = transport = FailoverTransport(urls, transport)
         headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
         # A proxy of the environment, or a .netrc, has no say in who sees the token.
         self._http = httpx.Client(
-            base_url=f"{endpoint.url}/api/v1",
+            base_url=f"{self._first}/api/v1",
             headers=headers,
             timeout=timeout_s,
             transport=transport,
-            verify=_context(endpoint),
+            verify=verify,
             trust_env=False,
         )
+
+    @property
+    def url(self) -> str:
+        """Of the controller that was asked last."""
+        return self._first if self._failover is None else self._failover.url
 
     def __enter__(self) -> Self:
         return self
@@ -410,7 +427,7 @@ def _detail(answer: httpx.Response) -> str:
 def _context(endpoint: Endpoint) -> ssl.SSLContext | bool:
     if endpoint.ca is None:
         # Reading the system's authorities takes longer than a request; without TLS there is nothing to verify.
-        return endpoint.url.startswith("https:")
+        return any(url.startswith("https:") for url in addresses(endpoint.url))
     try:
         return ssl.create_default_context(cafile=str(endpoint.ca))
     except (OSError, ssl.SSLError):

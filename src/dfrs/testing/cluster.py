@@ -79,7 +79,7 @@ def end_now(controller: Controller) -> None:
     On a VirtualLoop, with a VirtualExecutor, this may be called from any callback.
     """
     engine, database = controller.engine, controller.database
-    running = [controller._running, engine._bounding]  # pyright: ignore[reportPrivateUsage]
+    running = [controller._running, controller._watching, engine._bounding]  # pyright: ignore[reportPrivateUsage]
     for task in (*running, *controller._submissions._accepting):  # pyright: ignore[reportPrivateUsage]
         if task is not None:
             task.cancel()
@@ -95,6 +95,8 @@ async def abandon(controller: Controller) -> None:
     writer, disconnect = database._writer, database._disconnect  # pyright: ignore[reportPrivateUsage]
     last = database._last  # pyright: ignore[reportPrivateUsage]
     ends = [disconnect] if last is None else [disconnect, last.close]
+    if database.lease is not None:
+        await asyncio.to_thread(database.lease.stop, ended=False)
     if isinstance(writer, VirtualExecutor):
         for end in ends:
             end()

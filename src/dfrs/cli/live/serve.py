@@ -35,7 +35,7 @@ POLICY = "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE"
 DISCOVERY = "OBSERVE"
 COLLECTED = (50_000, 20, 20)
 """How rarely the collector of cycles looks, see `gc.set_threshold`."""
-SAFETY, LIMITS, KEPT = "Access", "Defaults", "What is kept"
+SAFETY, LIMITS, KEPT, SEVERAL = "Access", "Defaults", "What is kept", "Several controllers"
 
 
 def serve(
@@ -73,6 +73,23 @@ def serve(
     ] = None,
     database_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with the database's URL.", show_default=False)
+    ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            rich_help_panel=SEVERAL,
+            help="Wait as long as another controller on this PostgreSQL leads, and take over when it is gone.",
+        ),
+    ] = False,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=SEVERAL,
+            metavar="URL",
+            show_default=False,
+            help="Address of another controller on this database, for this account's verbs; repeat it for several.",
+        ),
     ] = None,
     certificate: Annotated[
         Path | None,
@@ -168,9 +185,11 @@ def serve(
         dfrs serve
 
         dfrs serve --listen 0.0.0.0:7070 --policy EASY --shadow 'GreedyPM*/per/OPT=MIN/MVT=600'
+
+        dfrs serve --listen 0.0.0.0:7070 --database-file pg.url --standby --peer https://head2:7070
     """
     from dfrs.live.api.server import read_address
-    from dfrs.live.client import state_directory
+    from dfrs.live.client import check_url, state_directory
     from dfrs.live.controller.settings import ControllerSettings
 
     if (certificate is None) != (key is None):
@@ -180,6 +199,7 @@ def serve(
     directory = (state or state_directory()).absolute()
     settings = ControllerSettings(
         database=database_url(database, database_file, directory),
+        standby=standby,
         cluster=_cluster(name),
         policy=policy,
         discovery=discovery,
@@ -205,6 +225,7 @@ def serve(
         agent_socket=agent_socket,
         submissions_per_s=submissions_per_s,
         open_metrics=open_metrics,
+        peers=tuple(check_url(each, "--peer") for each in peer or ()),
         as_json=as_json,
     )
     _run(plan, log_level)
@@ -300,6 +321,7 @@ class _Plan:
     submissions_per_s: float | None
     open_metrics: bool
     as_json: bool
+    peers: tuple[str, ...] = ()
     agent_socket: int | None = None
 
     def certificates(self) -> "Certificates | None":
@@ -342,26 +364,32 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
     known_as = plan.hosts[0] if plan.certificate is not None and plan.hosts else None
     url = address.url(tls=tls is not None, host=known_as)
     authority = None if certificates is None else certificates.authority
+    elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None
+    controller.announce(elsewhere or url)
     also = plan.agents_come()
     near = frozenset() if also is None else frozenset({str(also[0].getsockname()[0])})
     app = create_app(
         controller,
         page=PAGE,
         settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics, near=near),
+        aside=controller.aside,
     )
 
     async def started() -> None:
-        await leave_files(plan.state, controller, user=_account(), url=url, ca=authority)
+        known = ",".join((url, *plan.peers))
+        await leave_files(plan.state, controller, user=_account(), url=known, ca=authority)
         # What is there by now stays, and jobs are no cycles: looking for such all the time makes requests wait.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECTED)
 
     def ready() -> None:
-        elsewhere = address.url(tls=True, host=socket.getfqdn()) if address.everywhere else None
         _tell(plan, url, elsewhere, authority)
 
-    await run(controller, app, listening, tls=tls, started=started, ready=ready, also=also)
+    waits = plan.settings.standby
+    if waits and not plan.as_json:
+        out.print(f"cluster {plan.settings.cluster}: standby at {elsewhere or url}", markup=False, soft_wrap=True)
+    await run(controller, app, listening, tls=tls, started=started, ready=ready, also=also, waits=waits)
 
 
 def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) -> None:

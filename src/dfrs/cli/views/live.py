@@ -282,12 +282,18 @@ def cluster_line(cluster: Cluster) -> Text:
     nodes = ", ".join(f"{count} {state.value}" for state, count in cluster.nodes.items() if count)
     text = Text.assemble(
         (visible(cluster.name), "bold"),
-        f"  {visible(cluster.policy)}  needs: {cluster.discovery}\n",
+        f"  {visible(cluster.policy)}  needs: {cluster.discovery}{_standbys(cluster)}\n",
         f"jobs: {jobs or 'none'};  nodes: {nodes or 'none'};  "
         f"CPU: {cluster.used_cores:.2f} of {show_cores(cluster.cpus)} cores{_left(cluster)}\n",
     )
     text.append(_yields(cluster))
     return text
+
+
+def _standbys(cluster: Cluster) -> str:
+    if cluster.standbys is None:
+        return ""
+    return f"  leader, {cluster.standbys or 'no'} standby{'s' if cluster.standbys > 1 else ''}"
 
 
 def _left(cluster: Cluster) -> str:

@@ -26,7 +26,7 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
 from dfrs.live.agent.accounts import AGENTS_OWN, Accounts
-from dfrs.live.agent.connection import Backoff, Outbox, Server, first_of, ping
+from dfrs.live.agent.connection import Backoff, Controllers, Outbox, Server, first_of, ping
 from dfrs.live.agent.disk import DiskSpace
 from dfrs.live.agent.health import Health
 from dfrs.live.agent.host_use import host_use
@@ -34,6 +34,7 @@ from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
 from dfrs.live.drivers.base import NO_JOB, Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
+from dfrs.live.protocol.addresses import ASIDE_HEADER, LEADER_HEADER
 from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
     PROBLEM_CHARS,
@@ -59,6 +60,9 @@ FEWEST_PINGS = 3
 
 TESTED_S = 5.0
 """So long the first self-test may take: then the agent says hello without its result."""
+
+SEVERAL_RETRY_S = 1.0
+"""Where there are several controllers, all of them are asked at least this often: a take-over is no long outage."""
 
 TOGETHER_S = 0.02
 """Shares of a node change together: what comes so soon after the first is part of it."""
@@ -192,37 +196,43 @@ class Agent:
                 await asyncio.sleep(min(1.0, limit_s))
 
     async def _stay_connected(self) -> None:
-        backoff = Backoff(self._settings.first_retry_s, self._settings.last_retry_s)
-        told = ""
+        server = self._settings.server
+        controllers = Controllers(server.urls)
+        several = len(server.urls) > 1
+        last_s = min(self._settings.last_retry_s, SEVERAL_RETRY_S) if several else self._settings.last_retry_s
+        backoff = Backoff(self._settings.first_retry_s, last_s)
+        told: dict[str, str] = {}
         await self._reconciler.looked.wait()
         if self._health is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(TESTED_S):
                     await self._health.tested.wait()
         while True:
+            url, leader = controllers.url, ""
             try:
-                async with self._settings.server.connect(self._settings.open_s) as connection:
+                async with server.connect(url, self._settings.open_s) as connection:
                     try:
-                        welcome = await self._greet(connection)
-                        told = ""
+                        welcome = await self._greet(connection, url)
+                        told.clear()
                         backoff.reset()
+                        controllers.welcomed()
                         await self._serve(connection, welcome)
                     except asyncio.CancelledError:
                         await connection.close(CloseCode.GOING_AWAY, "the agent ends; its tasks run on")
                         raise
                 why = f"closed: {connection.close_reason or 'no reason given'}"
             except (OSError, EOFError, UnicodeError, WebSocketException, _BrokenError) as error:
-                why = _why(error)
-            wait_s = backoff.next_s()
-            if why != told:
-                log.warning("not connected; trying again", server=self._settings.server.url, why=why)
-                told = why
-            await asyncio.sleep(wait_s)
+                why, leader = _why(error), _leader(error)
+            if why != told.get(url):
+                log.warning("not connected; trying again", server=url, why=why)
+                told[url] = why
+            if controllers.go_on(leader):
+                await asyncio.sleep(backoff.next_s())
 
-    async def _greet(self, connection: ClientConnection) -> Welcome:
+    async def _greet(self, connection: ClientConnection, url: str) -> Welcome:
         """Say hello and be welcomed. Raises AgentRefusedError, _BrokenError, ConnectionClosed, TimeoutError."""
         address = self._settings.address or str(connection.local_address[0])
-        transfers = await asyncio.to_thread(self._listen, address)
+        transfers = await asyncio.to_thread(self._listen, address, url)
         await asyncio.to_thread(self._look_at_disk)
         # Nothing that happens after this snapshot is lost: it goes to the outbox, and is sent after the welcome.
         self._outbox.clear()
@@ -241,7 +251,7 @@ class Agent:
             answer = _read(await connection.recv())
         match answer:
             case Welcome():
-                log.info("connected", server=self._settings.server.url, node=hello.node, tasks=len(answer.desired))
+                log.info("connected", server=url, node=hello.node, tasks=len(answer.desired))
                 return answer
             case Refuse():
                 raise self._refusal(answer)
@@ -264,9 +274,9 @@ class Agent:
         self._look_at_disk()
         return self._driver.usage()
 
-    def _listen(self, address: str) -> TransferPort | None:
+    def _listen(self, address: str, url: str) -> TransferPort | None:
         """Where other hosts fetch tasks of this node, if they can."""
-        if self._transfers is None or not is_reachable(address, urlsplit(self._settings.server.url).hostname or ""):
+        if self._transfers is None or not is_reachable(address, urlsplit(url).hostname or ""):
             return None
         try:
             return self._transfers.listen(address)
@@ -476,8 +486,15 @@ def _report(rows: Sequence[Usage], host: HostUse | None, problem: str) -> Report
     )
 
 
+def _leader(error: BaseException) -> str:
+    """Where a controller that stands by says that the leader is."""
+    return error.response.headers.get(LEADER_HEADER, "") if isinstance(error, InvalidStatus) else ""
+
+
 def _why(error: BaseException) -> str:
     if isinstance(error, InvalidStatus):
+        if ASIDE_HEADER in error.response.headers:
+            return "the controller stands by"
         status = error.response.status_code
         return f"the controller answers {status}" + (": check the token" if status in {401, 403} else "")
     return " ".join(str(error).split()) or type(error).__name__

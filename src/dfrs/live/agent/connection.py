@@ -3,7 +3,7 @@
 import asyncio
 import random
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 
 from dfrs.live.drivers.base import TaskId
-from dfrs.live.protocol.addresses import must_be_secret
+from dfrs.live.protocol.addresses import addresses, must_be_secret
 from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import MESSAGE_BYTES, FromAgent, Output, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
@@ -26,26 +26,20 @@ class Server:
     """Where the controller is, and the secret that admits an agent."""
 
     url: str
+    """With commas between them where there are several controllers, of which one leads."""
     token: str = field(repr=False)
     ca: Path | None = None
-    """Certificate authority to trust, PEM; None: those of the system."""
+    """Certificate authority to trust, PEM, or several in one file; None: those of the system."""
 
     @property
-    def socket_url(self) -> str:
-        """Address of the WebSocket. Raises InputError."""
-        parts = urlsplit(self.url)
-        try:
-            known = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
-        except ValueError:
-            known = False
-        if not known or parts.username or parts.query or parts.fragment or parts.path.strip("/"):
-            raise InputError(f"server {self.url!r}: must be http://HOST:PORT or https://HOST:PORT")
-        must_be_secret(parts, "server")
-        return f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{AGENT_PATH}"
+    def urls(self) -> tuple[str, ...]:
+        """Of each controller; at least one."""
+        return addresses(self.url) or (self.url,)
 
     def trust(self) -> ssl.SSLContext | None:
-        """How the controller proves who it is; None without TLS. Raises InputError."""
-        if not self.socket_url.startswith("wss:"):
+        """How controllers prove who they are; None where none uses TLS. Raises InputError, also for bad addresses."""
+        sockets = [socket_url(url) for url in self.urls]
+        if not any(url.startswith("wss:") for url in sockets):
             return None
         try:
             return ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
@@ -54,11 +48,12 @@ class Server:
         except OSError as error:
             raise InputError(f"{self.ca}: cannot be read: {error.strerror}") from None
 
-    def connect(self, open_s: float) -> connect:
-        """A connection to open with `async with`, within `open_s`. Raises InputError."""
+    def connect(self, url: str, open_s: float) -> connect:
+        """A connection to one of `urls`, to open with `async with`, within `open_s`. Raises InputError."""
+        address = socket_url(url)
         return connect(
-            self.socket_url,
-            ssl=self.trust(),
+            address,
+            ssl=self.trust() if address.startswith("wss:") else None,
             additional_headers={"Authorization": f"Bearer {self.token}"},
             # Nodes and controller are neighbours: a proxy of the environment is for the world outside.
             proxy=None,
@@ -68,6 +63,47 @@ class Server:
             close_timeout=CLOSE_S,
             ping_interval=None,
         )
+
+
+def socket_url(url: str) -> str:
+    """Address of the WebSocket of a controller. Raises InputError."""
+    parts = urlsplit(url)
+    try:
+        known = parts.scheme in {"http", "https"} and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        known = False
+    if not known or parts.username or parts.query or parts.fragment or parts.path.strip("/"):
+        raise InputError(f"server {url!r}: must be http://HOST:PORT or https://HOST:PORT")
+    must_be_secret(parts, "server")
+    return f"{'wss' if parts.scheme == 'https' else 'ws'}://{parts.netloc}{AGENT_PATH}"
+
+
+class Controllers:
+    """Which of several controllers an agent asks next."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = urls
+        self._present = 0
+        self._tried = 0
+
+    @property
+    def url(self) -> str:
+        """Of the one that is asked now."""
+        return self._urls[self._present]
+
+    def welcomed(self) -> None:
+        """The present one leads."""
+        self._tried = 0
+
+    def go_on(self, leader: str = "") -> bool:
+        """To the leader, if it is among them, or else to the next; whether all have been asked since the last welcome.
+
+        Then it is time to wait.
+        """
+        known = [k for k, url in enumerate(self._urls) if url == leader.rstrip("/") and k != self._present]
+        self._present = known[0] if known else (self._present + 1) % len(self._urls)
+        self._tried += 1
+        return self._tried % len(self._urls) == 0
 
 
 class Outbox:

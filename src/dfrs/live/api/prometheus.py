@@ -106,6 +106,8 @@ class _Figures(Collector):
         yield from _nodes(self._seen)
         for name, words, value in (
             ("dfrs_snapshot", "Sequence number of the snapshot from which these figures are.", self._seen.sequence),
+            ("dfrs_leader", "1 where this controller leads, 0 where it stands by.", 1),
+            ("dfrs_standbys", "Controllers that wait to take over.", now.standbys),
             ("dfrs_cpu_cores", "CPU of all nodes.", now.cpus),
             ("dfrs_left_cores", "CPU that programs beside tasks leave of that.", _left(now)),
             ("dfrs_used_cores", "CPU that tasks use.", now.used_cores),

@@ -6,6 +6,7 @@ All JSON is below /api/v1. The document /api/v1/openapi.json describes every rou
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -16,6 +17,7 @@ from pydantic import Field
 
 from dfrs.live.api import agents, prometheus
 from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply
+from dfrs.live.api.aside import AsideMiddleware
 from dfrs.live.api.bodies import SUBMISSION, read
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
 from dfrs.live.api.refused_tokens import RefusedTokens
@@ -25,7 +27,7 @@ from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
-from dfrs.live.protocol.ports import NotFoundError, Service
+from dfrs.live.protocol.ports import Aside, NotFoundError, Service
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -404,10 +406,17 @@ async def metrics(request: Request, _: Annotated[None, Depends(AllowScraper())])
     return Response(state.meters.text(seen, state.service.measures()), 200, headers)
 
 
-def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings | None = None) -> FastAPI:
+def create_app(
+    service: Service,
+    *,
+    page: FilePath | None,
+    settings: ApiSettings | None = None,
+    aside: Callable[[], Aside | None] = lambda: None,
+) -> FastAPI:
     """The application that serves `service`, with the dashboard in the directory `page`.
 
-    Whoever serves it sets `app.state.stopping` before it waits for connections to end.
+    As long as `aside` says so it serves nobody. Whoever serves it sets `app.state.stopping` before it waits for
+    connections to end.
     """
     app = FastAPI(
         title="dfrs",
@@ -429,4 +438,5 @@ def create_app(service: Service, *, page: FilePath | None, settings: ApiSettings
     add_page(app, page)
     answer_problems(app)
     describe(app)
+    app.add_middleware(AsideMiddleware, aside=aside)
     return app

@@ -19,7 +19,7 @@ from dfrs.live.api.connections import KEY, Connection, ConnectionLimits, Connect
 from dfrs.live.api.http_protocol import Frames, Http, Tls
 from dfrs.live.api.timing import watch_loop
 from dfrs.live.protocol.addresses import is_loopback
-from dfrs.live.protocol.ports import Service
+from dfrs.live.protocol.ports import Aside, Service
 from dfrs.live.protocol.wire import AGENT_BYTES
 from dfrs.model.errors import DfrsError, InputError
 
@@ -40,8 +40,16 @@ _log = structlog.get_logger("dfrs.api")
 class ServedController(Service, Protocol):
     """A service with a beginning and an end."""
 
+    def announce(self, url: str) -> None:
+        """Before `start`: where users find it."""
+        ...
+
+    def aside(self) -> Aside | None:
+        """Why it serves nobody for now; None where it does."""
+        ...
+
     async def start(self) -> None:
-        """Come back to where it was. Raises DfrsError."""
+        """Come back to where it was; a standby first waits until it leads. Raises DfrsError."""
         ...
 
     async def stop(self) -> None:
@@ -219,12 +227,14 @@ async def serve(
     end: asyncio.Event | None = None,
     also: tuple[socket.socket, ssl.SSLContext] | None = None,
     limits: ConnectionLimits | None = None,
+    waits: bool = False,
 ) -> None:
     """Start the controller, serve it until SIGTERM, SIGINT or `end`, or until it cannot go on, and stop it.
 
     Raises DfrsError of its start, and that for which it cannot go on.
 
     `started` is awaited between the controller's start and the first request, `ready` called when requests are taken.
+    With `waits` requests are taken from the beginning, and `ready` is called once it has started: see `aside`.
     `also` is another socket, always with TLS. To be used on the main thread, which is where signals come.
     """
     end = end or asyncio.Event()
@@ -237,28 +247,51 @@ async def serve(
             ready()
 
     connections = Connections(_affordable(limits or ConnectionLimits()))
-    servers = [_Server(_config(app, secrecy), app, connections, one_ready) for _, secrecy in starting]
+    servers = [
+        _Server(_config(app, secrecy), app, connections, _nothing if waits else one_ready) for _, secrecy in starting
+    ]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end.set)
     watch = [asyncio.create_task(server.stop_when(end)) for server in servers]
     stopped = asyncio.create_task(_stopped(controller, end))
     lag = asyncio.create_task(watch_loop(app.state.meters))
+    beginning = asyncio.create_task(_begin(controller, started, end, ready if waits else _nothing))
     try:
-        await controller.start()
-        await started()
+        if not waits:
+            await beginning
         if not end.is_set():
             await asyncio.gather(*(server.serve([each]) for server, each in zip(servers, sockets, strict=True)))
     finally:
-        for task in (*watch, stopped, lag):
+        for task in (*watch, stopped, lag, beginning):
             task.cancel()
+        await asyncio.gather(beginning, return_exceptions=True)
         await controller.stop()
         for each in sockets:
             each.close()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+    if not beginning.cancelled() and (problem := beginning.exception()) is not None:
+        raise problem
     if stopped.done() and not stopped.cancelled():
         raise stopped.result()
+
+
+async def _begin(
+    controller: ServedController, started: Callable[[], Awaitable[None]], end: asyncio.Event, then: Callable[[], None]
+) -> None:
+    """Start it; where that fails, whoever is served already need not wait."""
+    try:
+        await controller.start()
+        await started()
+    except BaseException:
+        end.set()
+        raise
+    then()
+
+
+def _nothing() -> None:
+    pass
 
 
 async def _stopped(controller: ServedController, end: asyncio.Event) -> DfrsError:
@@ -300,3 +333,5 @@ def quiet_libraries() -> None:
     """Have libraries log what goes wrong, and not what goes well."""
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # Said after each WebSocket that was refused with an answer, as a standby does.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.msg)

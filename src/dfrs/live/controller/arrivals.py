@@ -1,6 +1,6 @@
 """Agents that say hello: kept until their node is in the record, welcomed, and recorded as what the node now is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from dfrs.live.controller import tables
 from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
@@ -26,12 +26,13 @@ class Arrivals:
         """Agents whose nodes are not in the record; others that came since the last welcome get the next one."""
         return [agent for agent in self.pending.values() if self._lifecycle.known(agent.hello) is None]
 
-    def welcome(self) -> None:
-        """Greet the agents of nodes that are in the record."""
+    def welcome(self, among: Collection[PendingAgent]) -> None:
+        """Greet those agents whose nodes are in the record, if they still wait."""
         state = self._state
-        for name, agent in list(self.pending.items()):
+        for agent in among:
+            name = agent.hello.node
             node = self._lifecycle.known(agent.hello)
-            if node is None:
+            if node is None or self.pending.get(name) is not agent:
                 continue
             del self.pending[name]
             if node.link is not None and node.link is not agent.link:

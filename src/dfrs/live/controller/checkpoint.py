@@ -123,6 +123,19 @@ def restore_shell(state: State, text: str) -> None:
             state.placement.restore(task, nodes)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmState:
+    """A checkpoint that is in no database: a standby made it of the one with number `base` and the events since."""
+
+    base: int
+    """0: of the first event."""
+    sequence: int
+    arrays: bytes
+    shell: str
+    missing: tuple[tuple[int, str], ...]
+    """Digests, by event, that were not recorded when it was made."""
+
+
 @dataclass(slots=True)
 class Stored:
     """What a database has."""
@@ -138,7 +151,9 @@ class Stored:
     ended_counts: Mapping[str, int]
     last_job: int
     last_s: float
-    checkpoint: Row[Any] | None
+    checkpoint: Row[Any] | WarmState | None
+    last_checkpoint: int
+    """Number of the latest in the database, 0 without one."""
     events: Sequence[Row[Any]]
     """After the checkpoint."""
     last_event: int
@@ -147,9 +162,13 @@ class Stored:
     tokens: Sequence[Row[Any]]
 
 
-def load(connection: Connection) -> Stored:
-    """Read all that a controller needs to go on. Raises DamagedError, and InputError where it is pruned too far."""
-    jobs, events, checkpoints = tables.jobs, tables.events, tables.checkpoints
+def load(connection: Connection, warm: WarmState | None = None, *, past: bool = True) -> Stored:
+    """Read all that a controller needs to go on, from `warm` if there is no later checkpoint.
+
+    Without `past`, what only users are shown is left out. Raises DamagedError, and InputError where too much is pruned.
+    """
+    jobs, events = tables.jobs, tables.events
+    most_ended, most_activity, most_points = (MOST_ENDED, MOST_ACTIVITY, MOST_POINTS) if past else (0, 0, 0)
     found = connection.execute(
         sa.select(jobs, tables.requests.c.body)
         .join(tables.requests, tables.requests.c.id == jobs.c.request)
@@ -159,12 +178,10 @@ def load(connection: Connection) -> Stored:
     meta = {row.key: row.value for row in connection.execute(sa.select(tables.meta))}
     with _reading("how far it is pruned"):
         pruned = Pruned.read(meta.get(KEY))
-    stored = connection.execute(sa.select(checkpoints).order_by(checkpoints.c.sequence.desc()).limit(1)).first()
+    latest = connection.execute(sa.select(sa.func.max(tables.checkpoints.c.sequence))).scalar() or 0
+    stored = warm if warm is not None and warm.base >= latest else _checkpoint(connection)
     if stored is None:
-        pruned.refuse_replay("database", stored=False)
-    elif not _readable(stored):
-        pruned.refuse_replay("database", stored=True)
-        stored = None
+        pruned.refuse_replay("database", stored=latest > 0)
     after = 0 if stored is None else stored.sequence
     names = {name for row in found for name in json.loads(row.body).get("after", ())}
     # Time never goes back in them: the last one has the latest, and not all need to be read.
@@ -173,9 +190,9 @@ def load(connection: Connection) -> Stored:
     counts = connection.execute(
         sa.select(jobs.c.state, sa.func.count()).where(jobs.c.state != "open").group_by(jobs.c.state)
     )
-    ended = sa.select(jobs.c.final).where(jobs.c.state != "open").order_by(jobs.c.ended_at.desc()).limit(MOST_ENDED)
-    activity = sa.select(tables.activity).order_by(tables.activity.c.sequence.desc()).limit(MOST_ACTIVITY)
-    points = sa.select(tables.points.c.body).order_by(tables.points.c.time.desc()).limit(MOST_POINTS)
+    ended = sa.select(jobs.c.final).where(jobs.c.state != "open").order_by(jobs.c.ended_at.desc()).limit(most_ended)
+    activity = sa.select(tables.activity).order_by(tables.activity.c.sequence.desc()).limit(most_activity)
+    points = sa.select(tables.points.c.body).order_by(tables.points.c.time.desc()).limit(most_points)
     return Stored(
         meta=meta,
         pruned=pruned,
@@ -187,12 +204,20 @@ def load(connection: Connection) -> Stored:
         last_job=connection.execute(sa.select(sa.func.max(jobs.c.id))).scalar() or 0,
         last_s=last[1],
         checkpoint=stored,
+        last_checkpoint=latest,
         events=connection.execute(sa.select(events).where(events.c.sequence > after).order_by(events.c.sequence)).all(),
         last_event=last[0],
         activity=connection.execute(activity).all()[::-1],
         points=list(connection.execute(points).scalars())[::-1],
         tokens=connection.execute(sa.select(tables.tokens)).all(),
     )
+
+
+def _checkpoint(connection: Connection) -> Row[Any] | None:
+    """The latest, if this program can go on from it."""
+    newest_first = tables.checkpoints.c.sequence.desc()
+    found = connection.execute(sa.select(tables.checkpoints).order_by(newest_first).limit(1)).first()
+    return found if found is not None and _readable(found) else None
 
 
 def states_of(connection: Connection, names: set[int]) -> Mapping[int, str]:

@@ -141,6 +141,7 @@ def cluster(
         decisions=decisions,
         decision_s=state.decision_s,
         shadow_differs=shadow_differs,
+        standbys=state.standbys,
         jobs_pruned_until=state.pruned.jobs_at,
         prices={verb: Price(seconds=known[verb], samples=number) for verb, number in state.prices.samples.items()},
     )

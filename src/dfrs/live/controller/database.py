@@ -4,31 +4,30 @@ Whoever writes waits until it is durable. All that waits is written in one trans
 flush of the disk. The first statement of each transaction counts up a row that names the writer: a controller that was
 replaced by another one on the same database writes no more, and after a lost connection it is known whether the last
 transaction came through. The count goes on from controller to controller. With SQLite it is kept in a file beside the
-database, too, so that it shows if transactions are lost.
+database, too, so that it shows if transactions are lost. With PostgreSQL, which controllers on several hosts can reach,
+a lease says whether the one that writes is still there.
 """
 
 import asyncio
-import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import structlog
-from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.dml import UpdateBase
 
 from dfrs.live.controller import tables
 from dfrs.live.controller.damage import DamagedError, damage_in, damaged
+from dfrs.live.controller.database_engine import make_engine, with_driver
 from dfrs.live.controller.database_file import (
-    BUSY_S,
     COUNTED,
     VERSION,
     WRITER,
@@ -43,6 +42,8 @@ from dfrs.live.controller.database_file import (
 )
 from dfrs.live.controller.last_transaction import LastTransactionFile
 from dfrs.live.controller.revisions import migrate, refuse_newer
+from dfrs.live.controller.standby import lease
+from dfrs.live.controller.standby.lease import Lease, LeaseKeeper, Seen
 from dfrs.live.protocol.durations import Durations
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.model.errors import DfrsError, InputError, ReplacedError, StoppedError
@@ -56,9 +57,16 @@ MOST_GROUPED = 1000
 RETRY_S = 1.0
 PROGRESS_STEPS = 100_000
 """Of SQLite's machine, some milliseconds: so often a long reading asks whether it is to go on."""
+LOCKED_MS = 5000
+"""So long a take-over waits for a row that the one before has locked; after as long without any answer of PostgreSQL, a
+connection counts as broken."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
+
+
+class AnotherLeadsError(DfrsError):
+    """The database is not as it was when nobody seemed to lead."""
 
 
 @dataclass(slots=True)
@@ -85,6 +93,10 @@ class Database:
         """Of all transactions."""
         self._url = url
         self._file = file_of(url)
+        self.shared = sa.make_url(url).get_backend_name() == "postgresql"
+        """Whether controllers of several hosts may use it, one at a time under a lease."""
+        self.lease: LeaseKeeper | None = None
+        """That of this controller, since it is open; None where it is not shared."""
         self._last: LastTransactionFile | None = None
         self._engine: Engine | None = None
         self._writer = ThreadPoolExecutor(1, "dfrs-database") if writer is None else writer
@@ -111,37 +123,92 @@ class Database:
             return None
         return sum(path.stat().st_size for path in files_of(self._file) if path.exists())
 
-    def open(self) -> None:
+    def open(self, *, url: str = "") -> None:
         """Connect, bring the tables up to date, and take over. Raises InputError where that cannot be.
 
-        A database that is damaged, newer than this program, or older than it once was, is left as it is.
+        A database that is damaged, newer than this program, or older than it once was, is left as it is. `url` is where
+        users find this controller.
         """
+        with self.translated():
+            if self.shared:
+                self.take_over(url)
+            else:
+                self._open()
+
+    def take_over(self, url: str, *, vacant: Seen | None = None, now_s: float | None = None) -> None:
+        """Open a shared database. Raises SQLAlchemyError, and InputError where this program cannot use it.
+
+        `now_s` is the core's time, if it is known. With `vacant`, which is what the database showed when nobody seemed
+        to lead, raises AnotherLeadsError where it is not so any more.
+        """
+        with lease.taking_over(self.lease_engine()) as connection:
+            before = lease.look(connection)
+            if vacant is not None and (before.writer, before.leader) != (vacant.writer, vacant.leader):
+                raise AnotherLeadsError
+            owner = (before.writer or "").partition(":")[0]
+            leading = Lease(owner=self._owner, url=url, now_s=now_s)
+            self._open(leading, vacant, lambda: lease.end_sessions(connection, owner))
+
+    def connect(self) -> None:
+        """Be able to read, and no more. Raises InputError."""
+        if self._engine is None:
+            with self.translated():
+                self._engine = make_engine(self._url, lease.session_name(self._owner), LOCKED_MS)
+
+    def lease_engine(self) -> Engine:
+        """For the lease of a shared database. Raises ImportError."""
+        return lease.lease_engine(with_driver(sa.make_url(self._url)), lease.session_name(self._owner))
+
+    def _open(
+        self, leading: Lease | None = None, vacant: Seen | None = None, end: Callable[[], None] = lambda: None
+    ) -> None:
+        """`end` ends the sessions of the controller before."""
         had = 0 if self._file is None else examine(self._file)
+        self.connect()
+        assert self._engine is not None
+        with self._engine.connect() as connection:
+            if self._file is None:
+                refuse_newer(self.name, *_versions(connection))
+            else:
+                self._last = LastTransactionFile(self._file)
+                self._last.write(had)
+                self._last.flush()
+            end()
+            migrate(connection)
+            keeper = None if leading is None else LeaseKeeper(self.lease_engine(), leading)
+            with connection.begin():
+                self._take_over(connection, leading, vacant)
+            if keeper is not None:
+                keeper.start()
+                self.lease = keeper
+            self._note()
+            if self._file is not None:
+                # What is not in the log any more cannot be lost with it.
+                connection.connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    @contextmanager
+    def translated(self) -> Generator[None]:
+        """Raise InputError for what is wrong with the database."""
         try:
-            self._engine = _engine(self._url)
-            with self._engine.connect() as connection:
-                if self._file is None:
-                    refuse_newer(self.name, *_versions(connection))
-                else:
-                    self._last = LastTransactionFile(self._file)
-                    self._last.write(had)
-                    self._last.flush()
-                migrate(connection)
-                with connection.begin():
-                    self._take_over(connection)
-                self._note()
-                if self._file is not None:
-                    # What is not in the log any more cannot be lost with it.
-                    connection.connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            yield
         except (SQLAlchemyError, OSError, ImportError) as error:
             why = damage_in(error)
             raise InputError(f"database: {_line(error)}" if why is None else damaged(self.name, why)) from None
 
-    def _take_over(self, connection: Connection) -> None:
-        self._count = 1 + count_in(_writer(connection))
+    def _take_over(self, connection: Connection, leading: Lease | None, vacant: Seen | None) -> None:
+        if self.shared:
+            connection.execute(sa.text(f"SET LOCAL lock_timeout = {LOCKED_MS}"))
+        before = connection.execute(
+            sa.select(tables.meta.c.value).where(tables.meta.c.key == WRITER).with_for_update()
+        ).scalar()
+        if vacant is not None and (before, _meta(connection, lease.LEADER)) != (vacant.writer, vacant.leader):
+            raise AnotherLeadsError
+        self._count = 1 + count_in(before)
         rows = {WRITER: self._mark(self._count), VERSION: __version__}
         if self._file is not None:
             rows[COUNTED] = "1"
+        if leading is not None:
+            rows[lease.LEADER] = leading.text()
         connection.execute(tables.meta.delete().where(tables.meta.c.key.in_(rows)))
         connection.execute(tables.ADD_META, [{"key": key, "value": value} for key, value in rows.items()])
 
@@ -163,6 +230,16 @@ class Database:
         self._writer.submit(self._write_waiting)
         # Who is cancelled while waiting must not take the place of the answer away from the writer.
         await asyncio.shield(entry.done)
+
+    def must_lead(self) -> None:
+        """Raise ReplacedError if another controller is known to lead, UnavailableError if one may by now."""
+        keeper = self.lease
+        if keeper is None or keeper.good:
+            return
+        if keeper.replaced:
+            raise ReplacedError(REPLACED)
+        if keeper.stood_by:
+            raise UnavailableError(DOUBTFUL)
 
     async def flush(self) -> None:
         """Let the number of the last transaction be on the disk, too. Raises UnavailableError."""
@@ -199,7 +276,7 @@ class Database:
         except DamagedError as error:
             raise StoppedError(str(error)) from None
         if (found or "").partition(":")[0] != self._owner:
-            raise ReplacedError(_REPLACED)
+            raise ReplacedError(REPLACED)
         gone = None if self._file is None else await asyncio.to_thread(deleted_in_use, self._file)
         if gone is not None:
             raise StoppedError(f"{gone}: was deleted while the controller used it: it stops, to save what it can")
@@ -210,9 +287,17 @@ class Database:
 
     def read_now(self, work: Callable[[Connection], T]) -> T:
         """As `read`, in this thread."""
+        return self._read(work, {"reads": True})
+
+    def read_whole(self, work: Callable[[Connection], T]) -> T:
+        """As `read_now`, and all that `work` reads is of one moment."""
+        whole = {"isolation_level": "REPEATABLE READ"} if self.shared else {}
+        return self._read(work, {"reads": True, **whole})
+
+    def _read(self, work: Callable[[Connection], T], options: Mapping[str, Any]) -> T:
         assert self._engine is not None
         try:
-            with self._engine.connect().execution_options(reads=True) as connection:
+            with self._engine.connect().execution_options(**options) as connection:
                 return work(connection)
         except SQLAlchemyError as error:
             why = damage_in(error)
@@ -225,6 +310,8 @@ class Database:
         self._closed = True
         self._writer.submit(self._disconnect)
         self._writer.shutdown()
+        if self.lease is not None:
+            self.lease.stop()
         if self._engine is not None:
             self._engine.dispose()
         if self._last is not None:
@@ -303,7 +390,7 @@ class Database:
             .values(value=self._mark(self._count))
         )
         if marked.rowcount != 1:
-            raise ReplacedError(_REPLACED)
+            raise ReplacedError(REPLACED)
         for statement, rows in changes:
             connection.execute(statement, rows)
 
@@ -368,7 +455,10 @@ def _grouped(entries: Sequence[_Entry]) -> list[Change]:
     return list(found.values())
 
 
-_REPLACED = "another controller has taken over this database: only one may use it"
+REPLACED = "another controller has taken over this database: only one may use it"
+DOUBTFUL = (
+    "the lease cannot be renewed, so another controller may lead by now: nothing is done until the database answers"
+)
 
 
 def _writer(connection: Connection) -> str | None:
@@ -386,31 +476,6 @@ def _versions(connection: Connection) -> tuple[str | None, str | None]:
         found = sa.select(sa.column("version_num")).select_from(sa.table("alembic_version"))
         revision = connection.execute(found).scalar() if "alembic_version" in names else None
         return revision, _meta(connection, VERSION) if tables.meta.name in names else None
-
-
-def _engine(url: str) -> Engine:
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        if parsed.drivername == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        return sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
-    engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_S}, hide_parameters=True)
-
-    event.listen(engine, "connect", _configure)
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _configure(connection: sqlite3.Connection, _record: object) -> None:
-    # The driver is to begin no transactions by itself: ours begin with the lock for writing.
-    connection.isolation_level = None
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-
-
-def _begin(connection: Connection) -> None:
-    reads = connection.get_execution_options().get("reads", False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
 def _line(error: BaseException) -> str:

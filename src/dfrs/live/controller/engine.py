@@ -26,6 +26,7 @@ from dfrs.live.controller.observing import NeedsDiscovery, Observer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
+from dfrs.live.controller.standby.lease import LEASE_S
 from dfrs.live.controller.state import Decided, State
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import Activity
@@ -78,6 +79,8 @@ class ControllerLoop:
         self._tick_at = 0.0
         self._stepped_at = 0.0
         self._stopping = False
+        self.suspended = False
+        """Whether another controller may lead by now."""
         self._flushed_at = self._asked_at = 0.0
         self.sound = True
         """Whether the state in memory is what the record says: only then may it be stored."""
@@ -91,8 +94,10 @@ class ControllerLoop:
         self.checkpointer.begin(restored)
         self._stepped_at = asyncio.get_running_loop().time()
         self.state.placement.begin()
+        # Where another controller led before, nodes may have been in contact with that one until its lease ended.
+        contact_s = LEASE_S if self._database.shared else 0.0
         for node in self.state.nodes:
-            node.seen_at = self.state.settings.steady()
+            node.seen_at = self.state.settings.steady() + contact_s
 
     def poke(self) -> None:
         """There is something to do."""
@@ -119,7 +124,7 @@ class ControllerLoop:
                 await self._step()
                 self.trouble = None
             except StoppedError as error:
-                self._give_up(error)
+                self.give_up(error)
                 return
             except UnavailableError as error:
                 await self._pause(error)
@@ -128,15 +133,32 @@ class ControllerLoop:
                 await self._pause(UnavailableError(f"the controller failed: {type(error).__name__}; its log says more"))
             await self._wait()
 
-    def _give_up(self, error: StoppedError) -> None:
+    def give_up(self, error: StoppedError) -> None:
+        """Do nothing more, also in the middle of a step: nothing that is begun can be written."""
         # Not logged: whoever runs the controller says it, as the reason for its end.
         self.trouble, self.problem = str(error), error
         self.sound, self._stopping = False, True
         self._refuse_all(str(error))
+        self._let_go("the controller stops")
+        self.stopped.set()
+
+    def suspend(self, *, suspended: bool) -> None:
+        """Where another controller may lead by now, let go of all nodes: they are to look for it, and may be fenced."""
+        if suspended:
+            self._let_go("the controller cannot reach its database")
+        elif self.suspended:
+            now = self.state.settings.steady()
+            for node in self.state.nodes:
+                node.seen_at = max(node.seen_at, now)
+            self.poke()
+        self.suspended = suspended
+
+    def _let_go(self, why: str) -> None:
+        for agent in self.arrivals.pending.values():
+            agent.link.close(why)
         for node in self.state.nodes:
             if node.link is not None:
-                node.link.close("the controller stops")
-        self.stopped.set()
+                node.link.close(why)
 
     async def _pause(self, error: Exception) -> None:
         self.trouble = str(error)
@@ -163,6 +185,7 @@ class ControllerLoop:
 
     async def _step(self) -> None:
         self._poke.clear()
+        self._database.must_lead()
         self.steps += 1
         state = self.state
         now = state.settings.clock()
@@ -170,7 +193,7 @@ class ControllerLoop:
         if state.settings.steady() >= self._tick_at:
             self._tick_at = state.settings.steady() + state.settings.report_s
             self._tick(now)
-        self.arrivals.welcome()
+        await self._welcome()
         if self._database.trouble is not None:
             # Whether it works again shows only when something is written.
             await self._database.write([])
@@ -180,7 +203,7 @@ class ControllerLoop:
         plan, pending = self._plan(revision)
         if not plan.empty:
             await self._perform(plan, revision)
-            self.arrivals.welcome()
+            await self._welcome()
         elif revision is not None:
             self._needs.take(revision)
         if plan.again:
@@ -192,6 +215,17 @@ class ControllerLoop:
         state.placement.desired.flush()
         state.changed()
         await self.checkpointer.store()
+
+    async def _welcome(self) -> None:
+        """Greet the agents that have come.
+
+        A greeting ends all tasks that it does not name. So it is asked after the hello whether this controller still
+        leads: then no other one has told the node anything that is not in the record.
+        """
+        waiting = list(self.arrivals.pending.values())
+        if self._database.shared and waiting:
+            await self._database.must_be_ours()
+        self.arrivals.welcome(waiting)
 
     async def _tend_database(self) -> None:
         """Also where nothing is written for long, notice that another controller took over. Raises StoppedError."""

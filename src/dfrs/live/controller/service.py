@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import TypeVar
 
 from dfrs.live.controller import checkpoint, tables, views
@@ -14,7 +15,7 @@ from dfrs.live.controller.admissions import GIB
 from dfrs.live.controller.attachments import AgentAttachment, Reads
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
 from dfrs.live.controller.damage import DamagedError, damaged
-from dfrs.live.controller.database import Change, Database
+from dfrs.live.controller.database import DOUBTFUL, REPLACED, Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
 from dfrs.live.controller.export import lines
 from dfrs.live.controller.job_queries import JobQueries
@@ -24,12 +25,15 @@ from dfrs.live.controller.pruned import KEY
 from dfrs.live.controller.retention import Retention
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.shadow import Shadowed
+from dfrs.live.controller.standby.following import Follower
+from dfrs.live.controller.standby.lease import LeaseKeeper
+from dfrs.live.controller.standby.waiting import Standby
 from dfrs.live.controller.state import State
 from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.protocol.durations import Measures
-from dfrs.live.protocol.ports import Attachment, ConflictError, Link, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import Aside, Attachment, ConflictError, Link, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -51,12 +55,14 @@ from dfrs.live.protocol.resources import (
 )
 from dfrs.live.protocol.wire import Hello
 from dfrs.model.decisions import Policy
-from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.errors import DfrsError, InputError, ReplacedError
 from dfrs.model.needs import Discovery
 
 MOST_READ = 1 << 19
 """Bytes of output in one answer."""
 STOP_S = 30.0
+WATCH_S = 0.25
+"""Between two looks at the lease."""
 
 T = TypeVar("T")
 
@@ -93,6 +99,12 @@ class Controller:
         self._submissions = Submissions(
             self.state, self.database, self.engine.quotas, self.retention.lock, self.engine.poke
         )
+        self._url = ""
+        self._standby: Standby | None = None
+        if settings.standby:
+            follower = Follower(settings, self.state.policy, observed, find)
+            self._standby = Standby(self.database, follower, settings)
+        self._watching: asyncio.Task[None] | None = None
         self.snapshots = ClusterSnapshots(self.state, self._counters)
         self._queries = JobQueries(self.state, self.database, self.snapshots.make)
         self._tokens = Tokens()
@@ -100,26 +112,64 @@ class Controller:
         self._running: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
+    def announce(self, url: str) -> None:
+        """Before `start`: users find it at `url`, also those who ask a standby."""
+        self._url = url
+
+    def aside(self) -> Aside | None:
+        """Why it serves nobody now; None where it leads."""
+        if isinstance(self.engine.problem, ReplacedError):
+            return Aside(str(self.engine.problem))
+        if self._running is None and self._standby is not None:
+            leader = self._standby.leader
+            return Aside(
+                f"standby: {f'the leader is {leader}' if leader else 'takes over, or looks who leads'}", leader
+            )
+        return Aside(DOUBTFUL) if self.engine.suspended else None
+
     async def start(self) -> None:
-        """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError."""
-        await asyncio.to_thread(self.database.open)
+        """Open the database, bring back what it has, and begin to schedule. Raises InputError, UnavailableError.
+
+        A standby waits before that as long as another controller leads.
+        """
+        taken, warm = None, None
+        if self._standby is not None:
+            taken = await self._standby.take_over(self._url)
+            warm = await self.database.read(self._standby.follower.confirm)
+        else:
+            await asyncio.to_thread(self.database.open, url=self._url)
         try:
-            stored = await self.database.read(checkpoint.load)
+            stored = await self.database.read(partial(checkpoint.load, warm=warm))
             missing = await asyncio.to_thread(
                 checkpoint.restore, self.state, self._observer, self._tokens, stored, self._find
             )
         except DamagedError as error:
             raise InputError(damaged(self.database.name, error.why)) from None
+        if isinstance(stored.checkpoint, checkpoint.WarmState):
+            missing = [*stored.checkpoint.missing, *missing]
         self._submissions.next_job = stored.last_job + 1
-        self.state.start_clock()
+        self.state.start_clock(*(() if taken is None else (taken.now_s, taken.at)))
         await self._mark_start(missing, stored)
         if self._shadowed is not None:
             self._shadowed.awake = True
+        if self.database.lease is not None:
+            self.database.lease.now_s = self.state.running_s
+            self._watching = asyncio.create_task(self._watch(self.database.lease))
         self._running = asyncio.create_task(self.engine.run())
         self._checking = asyncio.create_task(asyncio.to_thread(self.database.check_large))
         if self.settings.keep_s is not None:
             pruning = asyncio.create_task(self.retention.run())
             self._running.add_done_callback(lambda _: pruning.cancel())
+
+    async def _watch(self, lease: LeaseKeeper) -> None:
+        """Notice that another controller leads, or may lead, also while a step waits for the database."""
+        while not lease.replaced:
+            if lease.standbys != self.state.standbys:
+                self.state.standbys = lease.standbys
+                self.state.changed()
+            self.engine.suspend(suspended=lease.stood_by and not lease.good)
+            await asyncio.sleep(WATCH_S)
+        self.engine.give_up(ReplacedError(REPLACED))
 
     async def _mark_start(self, missing: Sequence[tuple[int, str]], stored: checkpoint.Stored) -> None:
         """Record that it came back, so that versions from now on are higher than all before, and in which generation.
@@ -147,10 +197,14 @@ class Controller:
         state.sequence = sequence
         state.placement.generation = generation
         state.placement.desired.advance(sequence)
-        self.engine.begin(None if stored.checkpoint is None else stored.checkpoint.sequence)
+        # What a standby began with is in no database: pruning counts on what is.
+        known = 0 if stored.checkpoint is None else stored.last_checkpoint
+        self.engine.begin(known or None)
 
     async def stop(self) -> None:
         """Schedule no more; jobs run on."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._running is not None:
             self.engine.stop()
             await asyncio.wait({self._running}, timeout=STOP_S)
@@ -170,6 +224,9 @@ class Controller:
 
     def healthy(self) -> str | None:
         """As `Service.healthy`."""
+        aside = self.aside()
+        if aside is not None:
+            return aside.detail
         if self._running is None or self._running.done():
             return self.engine.trouble or "the controller does not run"
         return self.database.trouble or self.engine.trouble or self.state.policy_problem

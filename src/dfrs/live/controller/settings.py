@@ -14,6 +14,8 @@ class ControllerSettings:
 
     database: str = field(repr=False)
     """URL as SQLAlchemy takes it; it may hold a password."""
+    standby: bool = False
+    """Whether it waits as long as another controller leads."""
     cluster: str = "dfrs"
     policy: str = ""
     discovery: str = "NONE"

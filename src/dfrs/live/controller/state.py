@@ -97,6 +97,8 @@ class State:
         """Since discovery was last asked."""
         self.version = 0
         """Grows with every change of what users see."""
+        self.standbys: int | None = None
+        """Controllers that wait to take over; None where the database is not one that several can use."""
 
     @property
     def exclusive(self) -> bool:
@@ -114,13 +116,20 @@ class State:
 
     def now_s(self) -> float:
         """Seconds since the epoch; never goes back."""
-        self.last_s = max(self.last_s, self._began_s + self.settings.steady() - self._began)
+        self.last_s = max(self.last_s, self.running_s())
         return self.last_s
 
-    def start_clock(self) -> None:
-        """From now on time goes on from the wall clock's, or from the last event's where that is later."""
-        self._began_s = max(self.last_s, self.settings.clock() - self.epoch)
-        self._began = self.settings.steady()
+    def running_s(self) -> float:
+        """As `now_s`, for other threads: nothing is changed."""
+        return self._began_s + self.settings.steady() - self._began
+
+    def start_clock(self, now_s: float | None = None, at: float | None = None) -> None:
+        """From now on time goes on from the wall clock's, or from the last event's where that is later.
+
+        With `now_s`, the time at `at` on the steady clock, it goes on from that, whatever the wall clock says.
+        """
+        self._began = self.settings.steady() if at is None else at
+        self._began_s = max(self.last_s, self.settings.clock() - self.epoch if now_s is None else now_s)
 
     def wall(self, time_s: float) -> float:
         """The wall clock at that time."""

@@ -1,9 +1,17 @@
-"""Addresses that a token may be sent to."""
+"""Addresses of controllers, and which of them a token may be sent to."""
 
 import ipaddress
 from urllib.parse import SplitResult
 
 from dfrs.model.errors import InputError
+
+ASIDE_HEADER, LEADER_HEADER = "dfrs-aside", "dfrs-leader"
+"""Of an answer 503: this controller serves nobody for now, another one may; and where that is."""
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Those in a list with commas, without the last slash of each."""
+    return tuple(part.strip().rstrip("/") for part in text.split(",") if part.strip())
 
 
 def is_loopback(host: str) -> bool:

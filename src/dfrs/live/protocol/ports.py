@@ -4,6 +4,7 @@ Everything runs on one event loop. Reads answer from memory at once; what change
 """
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from dfrs.live.drivers.base import Stream
@@ -64,6 +65,15 @@ class Identity(Protocol):
     def role(self) -> Role:
         """What they may do."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Why a controller serves nobody for now."""
+
+    detail: str
+    leader: str | None = None
+    """Where the one is that does, if that is known."""
 
 
 class Service(Protocol):

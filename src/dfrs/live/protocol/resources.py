@@ -299,6 +299,8 @@ class Cluster(ApiModel):
     """Time of the last decision."""
     shadow_differs: int
     """Decisions in which the shadow policy would have done something else."""
+    standbys: int | None = None
+    """Controllers that wait to take over from this one, the leader; None where the database does not allow any."""
     prices: dict[str, Price] = {}
     """Of a pause, a resume and a move."""
     jobs_pruned_until: float | None = None

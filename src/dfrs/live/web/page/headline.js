@@ -26,6 +26,9 @@ function hero() {
 /** A policy's name, which may be folded after its slashes. */
 const foldable = (name) => name.split(/(?<=\/)/).flatMap((part, k) => (k ? [h("wbr"), part] : [part]));
 
+/** Where several controllers may be: that this one leads, and how many wait. */
+const standbys = (waiting) => (waiting === null || waiting === undefined ? "" : ` · leader, ${waiting ? plural(waiting, "standby", "standbys") : "no standby"}`);
+
 function besideOf(cluster) {
   const { minimum_yield: least, bound } = cluster;
   if (least === null) return "no job runs";
@@ -84,7 +87,7 @@ export function headline(store) {
     set(tiles.shadow, cluster.shadow === null ? "none" : count(cluster.shadow_differs),
       cluster.shadow === null ? "start with --shadow" : `of ${plural(cluster.decisions, "decision")} otherwise: ${cluster.shadow}`);
     text($("cluster-name"), cluster.name);
-    text($("subtitle"), `dfrs ${cluster.version} · up ${duration(cluster.now - cluster.started_at)} · last decision took ${Math.round(cluster.decision_s * 1000)} ms`);
+    text($("subtitle"), `dfrs ${cluster.version}${standbys(cluster.standbys)} · up ${duration(cluster.now - cluster.started_at)} · last decision took ${Math.round(cluster.decision_s * 1000)} ms`);
     document.title = `${number(cluster.minimum_yield)} · ${visible(cluster.name)} · dfrs`;
   });
 }

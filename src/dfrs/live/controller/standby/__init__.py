@@ -1,0 +1,1 @@
+"""Several controllers on one PostgreSQL: one leads under a lease, the others follow it and wait to take over."""
