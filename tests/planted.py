@@ -116,8 +116,8 @@ BUGS = (
         "numbers of ended jobs are given out again",
         Controller,
         "start",
-        "self._next_job = stored.last_job + 1",
-        "self._next_job = len(stored.jobs) + 1",
+        "self._submissions.next_job = stored.last_job + 1",
+        "self._submissions.next_job = len(stored.jobs) + 1",
     ),
     _bug(
         "the core's clock begins with the wall clock, wherever it was",

@@ -275,17 +275,24 @@ def test_a_later_attempt_than_the_copy_knows_is_ended_before_the_next(tmp_path):
     run(story())
 
 
+async def stored(controller):
+    """Store a checkpoint, where no step is in the middle of anything: the loop does so at their ends."""
+    steps = controller.engine.steps
+    await until(lambda: controller.engine.steps > steps + 2)
+    await controller.engine.store()
+
+
 def test_generations_stay_with_attempts_through_checkpoints_and_kills(tmp_path):
     async def story():
         hosts, controller = await cluster(tmp_path, "n1")
         jobs = []
         for k in range(4):
             if k % 2 == 0:
-                await controller.engine.store()
+                await stored(controller)
             jobs.append(await submit(controller))
             await until(lambda controller=controller: runs(controller, *jobs))
             if k == 3:
-                await controller.engine.store()
+                await stored(controller)
             await abandon(controller)
             hosts.tick(1)
             controller = await started(tmp_path, hosts)
