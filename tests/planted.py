@@ -17,7 +17,7 @@ import structlog
 from dfrs.live.agent.agent import Agent
 from dfrs.live.agent.connection import Outbox
 from dfrs.live.agent.task_reconciler import TaskReconciler
-from dfrs.live.controller import checkpoint, database
+from dfrs.live.controller import checkpoint, database_engine
 from dfrs.live.controller.arrivals import Arrivals
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.desired_states import DesiredStates
@@ -96,7 +96,7 @@ BUGS = (
     _bug("a commit whose answer is lost is refused", Database, "_came_through", "not self._uncertain", "True", "disk"),
     _bug(
         "commits are not flushed",
-        database,
+        database_engine,
         "_configure",
         "connection.execute('PRAGMA synchronous=FULL')",
         "connection.execute('PRAGMA synchronous=OFF')",
@@ -123,8 +123,8 @@ BUGS = (
         "the core's clock begins with the wall clock, wherever it was",
         State,
         "start_clock",
-        "max(self.last_s, self.settings.clock() - self.epoch)",
-        "self.settings.clock() - self.epoch",
+        "max(self.last_s, self.settings.clock() - self.epoch if now_s is None else now_s)",
+        "self.settings.clock() - self.epoch if now_s is None else now_s",
         "clocks",
     ),
     _bug("the core's clock is not restored", checkpoint, "restore", "state.last_s = stored.last_s", "pass", "clocks"),

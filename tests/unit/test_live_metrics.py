@@ -71,7 +71,7 @@ def test_the_page_has_every_figure_and_no_other():
     meters = Meters()
     meters.answered("/x", "GET", 200, 0.1)
     seen = asyncio.run(service.latest())
-    full = {"minimum_yield", "median_yield", "jain", "bound"}
+    full = {"minimum_yield", "median_yield", "jain", "bound", "standbys"}
     seen = seen.model_copy(update={"cluster": seen.cluster.model_copy(update=dict.fromkeys(full, 0.5))})
     measures = Measures(commits=Durations(), decisions=Durations(), database_bytes=1)
     text = meters.text(seen, measures).decode()

@@ -133,7 +133,7 @@ class AgentNode(InMemoryNode):
 class _Address:
     """Where the controller is, as an agent's settings say it."""
 
-    url = "http://127.0.0.1:1"
+    urls = ("http://127.0.0.1:1",)
 
     def __init__(self, node: AgentNode) -> None:
         self._node = node
@@ -142,9 +142,9 @@ class _Address:
         """There is no TLS."""
 
     @asynccontextmanager
-    async def connect(self, open_s: float) -> AsyncGenerator["_Socket"]:
+    async def connect(self, url: str, open_s: float) -> AsyncGenerator["_Socket"]:
         """A connection. Raises ConnectionRefusedError."""
-        del open_s
+        del url, open_s
         node = self._node
         if node.controller is None or not (node.hears and node.is_heard):
             raise ConnectionRefusedError("no controller there")
