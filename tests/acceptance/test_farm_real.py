@@ -285,9 +285,10 @@ def two_links(place, environment):
                 options = ["--farm", farm, "--cluster", cluster, "-o", place / f"{case}.json"]
                 if cluster == "fast":
                     command = [*DFRS, "profile", *options, "--", *command]
-                answer = run(*command, env=environment)
-                assert answer.returncode == 0, answer.stderr
-                real[case, cluster] = float(answer.stdout)
+                # What else the machine does only adds: the least of three is the program's own. Profiles are of one.
+                answers = [run(*command, env=environment) for _ in range(1 if cluster == "fast" else 3)]
+                assert all(answer.returncode == 0 for answer in answers), answers
+                real[case, cluster] = min(float(answer.stdout) for answer in answers)
     return read_hardware(farm), real
 
 

@@ -114,10 +114,15 @@ def test_more_jobs_go_to_the_node_whose_cpu_no_other_program_uses(tmp_path):
             when(client, job, {JobState.RUNNING})
         # Nodes own the CPUs in their order.
         loaded, free = (node.name for node in client.nodes())
-        left = wait_until(lambda: {node.name: node.left_cores for node in client.nodes()}[loaded], "less left", 120.0)
-        assert left < 0.7, left
-        (said,) = (each.why for each in client.activity() if (each.action, each.node) == ("capacity", loaded))
-        assert said.endswith("programs beside the cluster's use the rest")
+
+        def little_is_left():
+            left = {node.name: node.left_cores for node in client.nodes()}[loaded]
+            return left is not None and left < 0.7
+
+        wait_until(little_is_left, "less than 0.7 cores left", 120.0)
+        said = [each.why for each in client.activity() if (each.action, each.node) == ("capacity", loaded)]
+        assert said
+        assert all(why.endswith("programs beside the cluster's use the rest") for why in said)
         jobs.append(submit(client, FOR, 3600, 1.0))
         when(client, jobs[-1], {JobState.RUNNING})
         # Unless other tests compute on its CPU all the time, too.

@@ -208,6 +208,7 @@ def test_another_policy_takes_over_and_what_was_decided_before_stays_decided(tmp
         await until(lambda: world.nodes["n1"].welcomes == 2)
         (waiting,) = await second.submit(request(cpu_cores=2.0), "ann", "ann")
         assert len(world.running()) == 3
+        await until(lambda: second.state.jobs[waiting].registered)
         await (second.stop() if clean else abandon(second))
         second = await begin(tmp_path, world, policy="Greedy*/OPT=MIN")
         await until(lambda: world.nodes["n1"].welcomes == 3)

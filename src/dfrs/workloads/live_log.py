@@ -112,7 +112,10 @@ def read_live_log(path: Path) -> LiveLog:
     if not policies or policies[0][0] > 0:
         policies.insert(0, (0, last))
     ends = [*(index for index, _ in policies[1:]), len(entries)]
-    decided = [policy for policy, end in zip(policies, ends, strict=True) if policy[0] < end]
+    decided: list[tuple[int, str]] = []
+    for (first, name), end in zip(policies, ends, strict=True):
+        if first < end and (not decided or decided[-1][1] != name):
+            decided.append((first, name))
     return LiveLog(
         discovery=_field(f"{path}, line 1", header, "discovery", str),
         command_limit=limit if isinstance(limit, int) else None,
