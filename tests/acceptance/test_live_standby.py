@@ -1,8 +1,10 @@
-"""Two controllers on a real PostgreSQL: killed, stopped and started again under load; one of them always leads."""
+"""Two controllers on a real PostgreSQL: killed, stopped and started again under load; one of them always leads.
+
+How long a take-over lasts is told here, and measured in `benchmarks.live_standby`.
+"""
 
 import os
 import signal
-import time
 from collections import Counter
 
 import pytest
@@ -19,9 +21,6 @@ from tests.live_postgres import postgres_server
 from tests.live_processes import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: cgroups")
-TAKE_OVER_S = 5.0
-STOPPED_S = 15.0
-"""A stopped leader is noticed by its silence, and its agents by theirs."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,6 @@ def test_the_leader_is_killed_under_load_and_then_both(pair):
     wait_until(lambda: len(user.taken) > before + 10, "jobs are submitted to the other")
     user.stop()
     print(f"\ntake-over {took_s:.2f} s, agents {agents_s:.2f} s later, longest submission {user.longest_s:.2f} s")
-    assert took_s < TAKE_OVER_S
     # The one that was killed comes back and waits; it is killed again, and nothing happens.
     pair.start_one("a")
     wait_until(lambda: (found := pair.answer("a")) is not None and found.status_code == 503, "it stands by")
@@ -123,17 +121,14 @@ def test_a_leader_that_was_stopped_does_no_harm_and_ends(pair):
     took_s = pair.wait_for_leader("b")
     agents_s = pair.wait_connected()
     print(f"\ntake-over {took_s:.2f} s after SIGSTOP, agents {agents_s:.2f} s later")
-    assert took_s + agents_s < STOPPED_S
     jobs += submit(pair, 4, 2)
     pair.signal("a", signal.SIGCONT)
     assert pair.controllers["a"].wait(30) == ReplacedError.status
     assert pair.log_of("a").read_text().splitlines()[-1].startswith("dfrs: another controller has taken over")
     pair.start_one("a")
     wait_until(lambda: "dfrs_standbys 1.0" in pair.client.get("/metrics").text, "it stands by")
-    began = time.monotonic()
     pair.signal("b", signal.SIGTERM)
     pair.wait_for_leader("a")
-    assert time.monotonic() - began < TAKE_OVER_S
     assert pair.controllers["b"].wait(30) == 0
     assert check_once(pair) == set(jobs)
     check_decisions(pair, 3)
