@@ -10,7 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KERNELS := $(VENV)/.kernels
-PYTEST := $(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder
+FAILED := -o cache_dir=$(VENV)/.tests
+PYTEST := $(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder $(FAILED) --cache-clear
+# Tests of real processes that failed beside others run once more, alone: they measure, and what is beside is measured too.
+ALONE := test $$? = 1 && echo "Once more, with nothing beside:" && $(BIN)/pytest $(FAILED) --last-failed --last-failed-no-failures none --alone
 # More for pytest, as TESTS='tests/unit -x' or TESTS='--random-order --random-order-seed 7'.
 TESTS ?=
 
@@ -42,10 +45,10 @@ lint: $(READY) ## Style, types, who may import whom, and what is known to be ins
 	$(BIN)/python -m tests.audit_dependencies
 
 test: $(KERNELS) ## The tests that prove the program in five minutes
-	HYPOTHESIS_PROFILE=quick $(PYTEST) -m 'not long and not slow' $(TESTS)
+	export HYPOTHESIS_PROFILE=quick; $(PYTEST) -m 'not long and not slow' $(TESTS) || { $(ALONE) -m 'not long and not slow' $(TESTS); }
 
 test-all: $(VENV)/.docs $(KERNELS) ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
-	$(PYTEST) -m 'not slow' $(TESTS)
+	$(PYTEST) -m 'not slow' $(TESTS) || { $(ALONE) -m 'not slow' $(TESTS); }
 
 # Inner loops are compiled once, and again when one of them has changed.
 $(KERNELS): $(READY) tests/compile_kernels.py $(shell find src/dfrs/kernels -name '*.py')

@@ -85,6 +85,28 @@ LONG = (
 )
 """Not part of `make test`, which is to take five minutes: whole commands and pages, published tables, clusters of
 unequal nodes, statistics of many runs, storms, what is packed."""
+REAL = (
+    "acceptance/",
+    "unit/test_aside.py",
+    "unit/test_best.py",
+    "unit/test_driver_",
+    "unit/test_images.py",
+    "unit/test_kernels_cache.py",
+    "unit/test_live_",
+    "unit/test_milp.py",
+    "unit/test_packaging.py",
+    "unit/test_profiling_",
+)
+"""They start processes, or look at a clock: who starts them five at a time on two CPUs may disturb them."""
+
+
+def pytest_addoption(parser):
+    parser.addoption("--alone", action="store_true", help="of what failed, run tests of real processes again, alone")
+
+
+def pytest_runtest_setup(item):
+    if item.config.getoption("alone") and not file_of(item.nodeid).startswith(REAL):
+        pytest.fail("it failed before, and nothing beside it can have disturbed it")
 
 
 @pytest.hookimpl(optionalhook=True)

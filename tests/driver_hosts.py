@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,7 +88,7 @@ class Host:
     def close(self):
         for driver in self.drivers.values():
             for status in driver.tasks():
-                driver.forget(status.task)
+                until(partial(forgotten, driver, status.task), 30.0)
             driver.close()
             if isinstance(driver, ProcessDriver):
                 driver.remove_node()
@@ -103,6 +104,15 @@ class Host:
             os.utime(entry, (0, 0))
         TaskDirectory(self.root)
         assert not list(tasks.iterdir())
+
+
+def forgotten(driver, which):
+    """Whether its processes have ended: killed ones that write to a busy disk take their time, and agents ask again."""
+    try:
+        driver.forget(which)
+    except DriverError:
+        return False
+    return True
 
 
 def running(driver, which):
