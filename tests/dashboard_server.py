@@ -29,6 +29,7 @@ from dfrs.live.protocol.resources import (
     shown_yield,
 )
 from dfrs.live.web.files import PAGE
+from tests.live_service import queue_of
 
 NASTY = '<img src=x onerror="window.hacked=1">'
 SPAN_S = 6 * 3600.0
@@ -89,6 +90,9 @@ class Told:
 
     def _open(self) -> Sequence[Job]:
         return [job for _, job in sorted(self.jobs_.items(), reverse=True) if job.state not in ENDED]
+
+    def queue(self, limit: int, *, of: ClusterSnapshot) -> Sequence[Job]:
+        return queue_of(of.jobs)[:limit]
 
     def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
         if job not in self.jobs_:

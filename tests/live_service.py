@@ -241,6 +241,9 @@ class FakeService:
     def gantt(self, since: float) -> Sequence[GanttBar]:
         return [GanttBar(job=1, rank=0, name="a", user="u", node="n", begin=since, end=None, share_cores=0.5)]
 
+    def queue(self, limit: int, *, of: ClusterSnapshot) -> Sequence[Job]:
+        return queue_of(of.jobs)[:limit]
+
     def explain(self, job: int, *, of: ClusterSnapshot) -> Explanation:
         return Explanation.model_construct(
             job=self.job(job), now="it waits", history=(), bound=None, cluster=of.cluster
@@ -319,6 +322,12 @@ class FakeService:
         """It always goes on."""
         await asyncio.Event().wait()
         raise AssertionError
+
+
+def queue_of(jobs: Sequence[Job]) -> Sequence[Job]:
+    """Those that wait, the longest first."""
+    waiting = [job for job in jobs if job.state in {JobState.WAITING, JobState.PENDING, JobState.HELD}]
+    return sorted(waiting, key=lambda job: (job.submitted_at, job.id))
 
 
 def _job(number: int, request: JobRequest, user: str) -> Job:

@@ -132,7 +132,11 @@ def test_every_number_of_the_page_is_its_snapshots(tmp_path):
             update={"minimum_yield": 0.123, "bound": 0.987}
         )
         told.points_ = [past, past.model_copy(update={"time": NOW - 30.0})]
-        told.known.append(made.model_copy(update={"sequence": 1000 + seed, "cluster": cluster}))
+        told.known.append(
+            ClusterSnapshot.model_construct(
+                sequence=1000 + seed, activity=made.activity, cluster=cluster, nodes=made.nodes, jobs=made.jobs
+            )
+        )
     told.seen = told.known[0]
     with serving(told) as address, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])

@@ -16,7 +16,7 @@ from dfrs.cli.views import live as shown
 from dfrs.live.api.routes import SEQUENCE, create_app
 from dfrs.live.controller import cluster_snapshots, cluster_views, views
 from dfrs.live.controller.activity import ActivityFeed
-from dfrs.live.controller.queued_views import JobViews
+from dfrs.live.controller.open_jobs import JobViews, OpenJobs
 from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, Job, JobState, Node, NodeState, shown_yield
 from dfrs.testing import InMemoryCluster, make_controller
 from tests.live_states import NOW, Clock, fill, random_controller
@@ -290,8 +290,13 @@ def test_a_snapshot_is_made_once_for_each_change_and_never_for_nobody(tmp_path, 
             await live.controller.hold(job, "ann")
             after = await snapshots.latest()
             assert after.sequence > seen[0].sequence
-            assert after.job(job).state is JobState.HELD, "what was done before is seen"
-            assert seen[0].job(job).state is JobState.RUNNING, "a snapshot stays as it was"
+            assert after.open.job(job).state is JobState.HELD, "what was done before is seen"
+            assert seen[0].open.job(job).state is JobState.RUNNING, "a snapshot stays as it was"
+            queued = await live.submit(held=True)
+            before = await snapshots.latest()
+            await live.controller.cancel(queued, "ann")
+            with pytest.raises(RuntimeError, match=rf"^job {queued}: more has happened since"):
+                before.open.job(queued)
 
     asyncio.run(story())
 
@@ -362,11 +367,8 @@ def test_views_of_queued_jobs_that_are_copied_are_those_that_are_made_anew(tmp_p
     made = JobViews(state)
 
     def compare():
-        present, now = views.Present(state), clock()
-        records = list(state.jobs.values())
-        assert list(made.make(records, present, now)) == [
-            views.job(state, record, now=now, present=views.Present(state)) for record in records
-        ]
+        anew = [views.job(state, record) for name, record in sorted(state.jobs.items(), reverse=True)]
+        assert list(OpenJobs(state, made, views.Present(state)).all) == anew
 
     compare()
     queued = [record for record in state.jobs.values() if not record.tasks]

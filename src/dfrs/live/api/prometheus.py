@@ -7,7 +7,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from dfrs.live.protocol.durations import Durations, Measures
-from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, JobState, NodeState
+from dfrs.live.protocol.ports import Instant
+from dfrs.live.protocol.resources import Cluster, JobState, NodeState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -42,7 +43,7 @@ class Meters:
     def _counter(self, name: str, words: str) -> Counter:
         return Counter(name, words, registry=self._registry)
 
-    def text(self, seen: ClusterSnapshot, measures: Measures) -> bytes:
+    def text(self, seen: Instant, measures: Measures) -> bytes:
         """They, the figures of a snapshot, and what the controller measures, as Prometheus reads them."""
         figures = CollectorRegistry()
         figures.register(_Figures(seen))
@@ -92,7 +93,7 @@ class _Work(Collector):
 
 
 class _Figures(Collector):
-    def __init__(self, seen: ClusterSnapshot) -> None:
+    def __init__(self, seen: Instant) -> None:
         self._seen = seen
 
     def describe(self) -> Iterable[Metric]:
@@ -133,7 +134,7 @@ def _left(now: Cluster) -> float:
     return now.cpus if now.left_cores is None else now.left_cores
 
 
-def _nodes(seen: ClusterSnapshot) -> Iterable[Metric]:
+def _nodes(seen: Instant) -> Iterable[Metric]:
     """Of each node."""
     states = GaugeMetricFamily("dfrs_node_state", "1 for the state that the node is in.", labels=["node", "state"])
     families = {

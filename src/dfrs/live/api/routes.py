@@ -27,7 +27,7 @@ from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
-from dfrs.live.protocol.ports import Aside, NotFoundError, Service
+from dfrs.live.protocol.ports import Aside, Instant, NotFoundError, Service
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -63,7 +63,6 @@ MOST_SHOWN = 1_000_000
 """Jobs in one snapshot: all that there can be."""
 SEQUENCE = "dfrs-snapshot"
 """Header with the sequence number of the snapshot from which an answer is."""
-QUEUED = frozenset({JobState.PENDING, JobState.HELD, JobState.WAITING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +133,7 @@ Whose = Annotated[str | None, Query(max_length=128, description="Whose.")]
 Before = Annotated[Number | None, Query(description="Only jobs with smaller numbers: the next page.")]
 
 
-def _from(seen: ClusterSnapshot) -> dict[str, str]:
+def _from(seen: Instant) -> dict[str, str]:
     return {SEQUENCE: str(seen.sequence)}
 
 
@@ -191,7 +190,7 @@ async def explain(job: JobNumber, caller: Reader) -> Response:
     return reply(_explained(caller, job, seen), headers=_from(seen))
 
 
-def _explained(caller: Caller, job: int, seen: ClusterSnapshot) -> Explanation:
+def _explained(caller: Caller, job: int, seen: Instant) -> Explanation:
     found = caller.service.explain(job, of=seen)
     return found.model_copy(update={"job": caller.shown(found.job)})
 
@@ -261,19 +260,21 @@ async def snapshot(
     if states and states & ENDED:
         limit = min(limit, MOST_LISTED)
     found = caller.service.jobs(user=user, states=states, before=before, limit=limit, of=seen) if limit else ()
-    waiting = sorted(
-        (each for each in seen.jobs if each.state in QUEUED), key=lambda each: (each.submitted_at, each.id)
-    )
+    waiting = caller.service.queue(queue, of=seen) if queue else ()
     explanation = None
     if job is not None:
         with suppress(NotFoundError):
             explanation = _explained(caller, job, seen)
-    changes = {
-        "jobs": tuple(caller.shown(each) for each in found),
-        "queue": tuple(caller.shown(each) for each in waiting[:queue]),
-        "explanation": explanation,
-    }
-    return reply(seen.model_copy(update=changes), headers=_from(seen))
+    shown = ClusterSnapshot.model_construct(
+        sequence=seen.sequence,
+        activity=seen.activity,
+        cluster=seen.cluster,
+        nodes=seen.nodes,
+        jobs=tuple(caller.shown(each) for each in found),
+        queue=tuple(caller.shown(each) for each in waiting),
+        explanation=explanation,
+    )
+    return reply(shown, headers=_from(seen))
 
 
 @api.get("/activity", tags=["cluster"], response_model=list[Activity], responses=problems())

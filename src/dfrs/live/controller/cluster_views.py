@@ -105,12 +105,19 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
 
 
 def cluster(
-    state: State, jobs: Iterable[Job], nodes: Sequence[Node], *, decisions: int, shadow_differs: int
+    state: State,
+    open_: Mapping[JobState, int],
+    begun: Iterable[Job],
+    nodes: Sequence[Node],
+    *,
+    decisions: int,
+    shadow_differs: int,
 ) -> Cluster:
-    """The whole: figures of these jobs, all that have not ended, and of these nodes."""
-    counts, yields_, used, unmeasured = Counter(state.ended_counts), list[float](), list[float](), 0
-    for each in jobs:
-        counts[each.state] += 1
+    """The whole: how many jobs that have not ended are in each state, and figures of those that have begun."""
+    counts = Counter(state.ended_counts)
+    counts.update(open_)
+    yields_, used, unmeasured = list[float](), list[float](), 0
+    for each in begun:
         used.append(each.used_cores or 0.0)
         shown = shown_yield(each)
         if shown is not None:

@@ -1,31 +1,33 @@
 """Jobs as users ask for them: open ones from the state, ended ones from memory or else from the database."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
 
 from dfrs.live.controller import tables, views
+from dfrs.live.controller.cluster_snapshots import ClusterInstant
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.ports import NotFoundError
-from dfrs.live.protocol.resources import ENDED, ClusterSnapshot, Explanation, Job, JobState
+from dfrs.live.protocol.resources import ENDED, Explanation, Job, JobState
 
 
 class JobQueries:
     """Answers for a state. `make` makes a snapshot of it."""
 
-    def __init__(self, state: State, database: Database, make: Callable[[], ClusterSnapshot]) -> None:
+    def __init__(self, state: State, database: Database, make: Callable[[], ClusterInstant]) -> None:
         self._state = state
         self._database = database
         self._make = make
 
-    def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
+    def job(self, job: int, *, of: ClusterInstant | None = None) -> Job:
         """As `Service.job`."""
         record = self._state.jobs.get(job)
         found = None
         if of is not None:
-            found = of.job(job)
+            found = of.open.job(job)
         elif record is not None:
             found = views.job(self._state, record)
         found = found or self._state.ended.get(job)
@@ -51,22 +53,15 @@ class JobQueries:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
-        of: ClusterSnapshot | None = None,
+        of: ClusterInstant | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
-        open_ = (self._make() if of is None else of).jobs
-        fit = [
-            job
-            for job in open_
-            if (before is None or job.id < before)
-            and user in {None, job.user}
-            and (states is None or job.state in states)
-        ][:limit]
+        open_ = (self._make() if of is None else of).open
+        fit = list(islice(open_.some(user=user, states=states, before=before), limit))
         wanted = ENDED & (states or frozenset())
         if not wanted:
             return fit
-        known = {job.id for job in open_}
-        ended = [job for job in self._ended(user, wanted, before, limit) if job.id not in known]
+        ended = [job for job in self._ended(user, wanted, before, limit) if job.id not in open_]
         return sorted([*fit, *ended], key=lambda job: -job.id)[:limit]
 
     def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:
@@ -87,7 +82,7 @@ class JobQueries:
         texts = self._database.read_now(lambda connection: list(connection.execute(query).scalars()))
         return [Job.model_validate_json(text) for text in texts if text is not None]
 
-    def explain(self, job: int, *, of: ClusterSnapshot | None = None) -> Explanation:
+    def explain(self, job: int, *, of: ClusterInstant | None = None) -> Explanation:
         """As `Service.explain`."""
         seen = self._make() if of is None else of
         found = self.job(job, of=seen)

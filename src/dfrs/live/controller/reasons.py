@@ -20,10 +20,10 @@ GIB, MIB = 1 << 30, 1 << 20
 class Waiting:
     """Why jobs wait, at one instant: what is the same for all of them is worked out once. Some node is open."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, now: float) -> None:
         self._state = state
         self._snapshot = state.picture.snapshot
-        self._now = state.settings.clock()
+        self._now = now
         self._exclusive = state.exclusive
         self._too_large: dict[int, str] = {}
         """By memory in bytes."""

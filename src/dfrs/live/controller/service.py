@@ -13,7 +13,7 @@ from typing import TypeVar
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.admissions import GIB
 from dfrs.live.controller.attachments import AgentAttachment, Reads
-from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
+from dfrs.live.controller.cluster_snapshots import ClusterInstant, ClusterSnapshots
 from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import DOUBTFUL, REPLACED, Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
@@ -38,7 +38,6 @@ from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
     Cluster,
-    ClusterSnapshot,
     Explanation,
     GanttBar,
     Job,
@@ -266,11 +265,11 @@ class Controller:
             raise ConflictError(f"job {job}: has ended: {self.job(job).state}")
         await self.engine.ask(verb, job, by)
 
-    async def latest(self) -> ClusterSnapshot:
+    async def latest(self) -> ClusterInstant:
         """As `Service.latest`."""
         return await self.snapshots.latest()
 
-    def job(self, job: int, *, of: ClusterSnapshot | None = None) -> Job:
+    def job(self, job: int, *, of: ClusterInstant | None = None) -> Job:
         """As `Service.job`."""
         return self._queries.job(job, of=of)
 
@@ -285,12 +284,16 @@ class Controller:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
-        of: ClusterSnapshot | None = None,
+        of: ClusterInstant | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
         return self._queries.jobs(user=user, states=states, before=before, limit=limit, of=of)
 
-    def explain(self, job: int, *, of: ClusterSnapshot | None = None) -> Explanation:
+    def queue(self, limit: int, *, of: ClusterInstant) -> Sequence[Job]:
+        """As `Service.queue`."""
+        return of.open.queue(limit)
+
+    def explain(self, job: int, *, of: ClusterInstant | None = None) -> Explanation:
         """As `Service.explain`."""
         return self._queries.explain(job, of=of)
 

@@ -47,6 +47,7 @@ class Present:
     """What views of all jobs and nodes at one instant have in common, worked out once."""
 
     def __init__(self, state: State) -> None:
+        self.now = state.settings.clock()
         self._state = state
 
     @cached_property
@@ -57,7 +58,7 @@ class Present:
     @cached_property
     def waiting(self) -> reasons.Waiting:
         """Why jobs wait."""
-        return reasons.Waiting(self._state)
+        return reasons.Waiting(self._state, self.now)
 
 
 def too_large(state: State, request: JobRequest) -> str:
@@ -123,7 +124,7 @@ def why(state: State, job: JobRecord, now: JobState, present: Present) -> str:
     if now is JobState.PENDING:
         if job.waits_for:
             return f"waits for job {', '.join(str(name) for name in sorted(job.waits_for)[:5])} to end"
-        return reasons.requested_start(job.request.start_at or 0.0, state.settings.clock())
+        return reasons.requested_start(job.request.start_at or 0.0, present.now)
     if now is JobState.WAITING:
         return _why_waiting(state, job, present)
     if now is JobState.HELD:
@@ -212,13 +213,17 @@ def job(
     *,
     now: float | None = None,
     outcome: JobOutcome | None = None,
+    where: JobState | None = None,
     present: Present | None = None,
 ) -> Job:
-    """A job; with `outcome`, as it ended `now`. `present` is shared by all views of one instant."""
+    """A job; with `outcome`, as it ended `now`. `present` is shared by all views of one instant; `where`: its state
+    then.
+    """
     present = present or Present(state)
     ended_at = now if outcome is not None else None
-    at = state.settings.clock() if now is None else now
-    where = job_state(state, record) if outcome is None else outcome.state
+    at = present.now if now is None else now
+    if where is None:
+        where = job_state(state, record) if outcome is None else outcome.state
     request, need = record.request, need_cores(state, record)
     row = state.picture.row(record.id)
     known = record.row if row is None else row

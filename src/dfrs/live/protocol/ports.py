@@ -11,13 +11,14 @@ from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.durations import Measures
 from dfrs.live.protocol.resources import (
     Activity,
-    ClusterSnapshot,
+    Cluster,
     Explanation,
     GanttBar,
     Job,
     JobRequest,
     JobState,
     NewToken,
+    Node,
     OutputPart,
     Role,
     ShadowChoice,
@@ -67,6 +68,30 @@ class Identity(Protocol):
         ...
 
 
+class Instant(Protocol):
+    """The cluster as it is now: all numbers of it agree. Its jobs can be asked for until anything else is awaited."""
+
+    @property
+    def sequence(self) -> int:
+        """Grows with every instant, also over restarts of the controller."""
+        ...
+
+    @property
+    def activity(self) -> int:
+        """Sequence number of the latest activity that is in it."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """The whole."""
+        ...
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """By name."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Aside:
     """Why a controller serves nobody for now."""
@@ -106,11 +131,11 @@ class Service(Protocol):
         """The opposite of drain. NotFoundError."""
         ...
 
-    async def latest(self) -> ClusterSnapshot:
-        """All nodes and all jobs that have not ended, with all that happened before this call."""
+    async def latest(self) -> Instant:
+        """The cluster now, with all that happened before this call."""
         ...
 
-    def job(self, job: int, *, of: ClusterSnapshot) -> Job:
+    def job(self, job: int, *, of: Instant) -> Job:
         """A job as it was then. NotFoundError."""
         ...
 
@@ -125,11 +150,15 @@ class Service(Protocol):
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
-        of: ClusterSnapshot,
+        of: Instant,
     ) -> Sequence[Job]:
         """As they were then, the latest first; `before` is a job id to go on from. Without `states`: those that have
         not ended.
         """
+        ...
+
+    def queue(self, limit: int, *, of: Instant) -> Sequence[Job]:
+        """Those that waited then, the longest first: at most so many."""
         ...
 
     def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Activity]:
@@ -144,7 +173,7 @@ class Service(Protocol):
         """Where tasks were since that wall-clock time."""
         ...
 
-    def explain(self, job: int, *, of: ClusterSnapshot) -> Explanation:
+    def explain(self, job: int, *, of: Instant) -> Explanation:
         """Why it was where it was then, and how it came there. NotFoundError."""
         ...
 

@@ -4,7 +4,6 @@ Wall-clock times are seconds since 1970; CPU is in cores, memory in bytes; fract
 """
 
 import re
-from bisect import bisect_left
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -361,11 +360,6 @@ class ClusterSnapshot(ApiModel):
     """Those of all jobs that wait, the longest first: as many as were asked for."""
     explanation: Explanation | None = None
     """Of the job asked for; None if there is none."""
-
-    def job(self, job: int) -> Job | None:
-        """Of `jobs`; None if it is not among them."""
-        k = bisect_left(self.jobs, -job, key=lambda each: -each.id)
-        return self.jobs[k] if k < len(self.jobs) and self.jobs[k].id == job else None
 
 
 class OutputPart(ApiModel):

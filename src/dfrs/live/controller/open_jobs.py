@@ -1,0 +1,127 @@
+"""Jobs that have not ended, at one instant. Views of those that wait, maybe many thousands, are made when asked for."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from dfrs.live.controller import views
+from dfrs.live.controller.records import JobRecord
+from dfrs.live.controller.state import State
+from dfrs.live.protocol.resources import Job, JobState
+
+QUEUED = frozenset({JobState.PENDING, JobState.HELD, JobState.WAITING})
+
+_Key = tuple[bool, float, float | None, float | None]
+
+
+class JobViews:
+    """Makes views of jobs, as `views.job` does, and keeps those of queued ones to copy them.
+
+    Of jobs that were never on nodes few fields change from one instant to the next.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._kept: dict[int, tuple[_Key, Job]] = {}
+
+    def forget_ended(self) -> None:
+        """Keep nothing of jobs that are no more, once that would be most of what is kept."""
+        there = self._state.jobs
+        if len(self._kept) > 2 * len(there):
+            self._kept = {name: kept for name, kept in self._kept.items() if name in there}
+
+    def make(self, record: JobRecord, where: JobState, present: views.Present) -> Job:
+        """A job in this state, at that instant."""
+        state, now = self._state, present.now
+        if has_begun(record):
+            return views.job(state, record, where=where, present=present)
+        # All else that its view depends on, but for the time, and why it waits.
+        key = (record.registered, record.need, record.need_error, state.reference_cores)
+        before = self._kept.get(record.id)
+        if before is None or before[0] != key or where not in QUEUED:
+            made = views.job(state, record, where=where, present=present)
+        else:
+            changes = {
+                "state": where,
+                "why": views.why(state, record, where, present),
+                "stretch": views.stretch(record, now, before[1].virtual_s),
+            }
+            made = before[1].model_copy(update=changes)
+        if where in QUEUED:
+            self._kept[record.id] = (key, made)
+        return made
+
+
+def has_begun(record: JobRecord) -> bool:
+    """Whether it was ever meant for nodes, or has ended."""
+    return bool(
+        record.tasks or record.old or record.attempt or record.outcome is not None or record.started_at is not None
+    )
+
+
+class OpenJobs:
+    """At one instant: as long as the state is what it was, any of them can be looked at."""
+
+    def __init__(self, state: State, views_: JobViews, present: views.Present) -> None:
+        self._state = state
+        self._version = state.version
+        self._views = views_
+        self._present = present
+        self._records = [state.jobs[name] for name in sorted(state.jobs, reverse=True)]
+        self._states = [views.job_state(state, record) for record in self._records]
+        self._made: dict[int, Job] = {}
+        views_.forget_ended()
+
+    def __contains__(self, name: int) -> bool:
+        return self._row(name) is not None
+
+    def counts(self) -> Counter[JobState]:
+        """How many are in each state."""
+        return Counter(self._states)
+
+    def begun(self) -> list[Job]:
+        """Those that have, or had, tasks or a start: none of the others uses anything or has a yield."""
+        rows = range(len(self._records))
+        return [self._view(k) for k in rows if self._states[k] not in QUEUED or has_begun(self._records[k])]
+
+    @cached_property
+    def all(self) -> tuple[Job, ...]:
+        """The latest first."""
+        return tuple([self._view(k) for k in range(len(self._records))])
+
+    def job(self, name: int) -> Job | None:
+        """None where there is no such job among them."""
+        row = self._row(name)
+        return None if row is None else self._view(row)
+
+    def some(self, *, user: str | None, states: frozenset[JobState] | None, before: int | None) -> Iterator[Job]:
+        """Those of a user, in some states, with smaller numbers than `before`: the latest first."""
+        first = 0 if before is None else bisect_left(self._records, 1 - before, key=_backwards)
+        for k in range(first, len(self._records)):
+            if user in {None, self._records[k].user} and (states is None or self._states[k] in states):
+                yield self._view(k)
+
+    def queue(self, limit: int) -> Sequence[Job]:
+        """Those that wait, the longest first: at most so many."""
+        records = self._records
+        waiting = [k for k, where in enumerate(self._states) if where in QUEUED]
+        waiting.sort(key=lambda k: (records[k].submitted_at, records[k].id))
+        return [self._view(k) for k in waiting[:limit]]
+
+    def _row(self, name: int) -> int | None:
+        k = bisect_left(self._records, -name, key=_backwards)
+        return k if k < len(self._records) and self._records[k].id == name else None
+
+    def _view(self, k: int) -> Job:
+        record = self._records[k]
+        made = self._made.get(record.id)
+        if made is None:
+            if self._state.version != self._version:
+                raise RuntimeError(f"job {record.id}: more has happened since that instant: ask for the latest")
+            made = self._made[record.id] = self._views.make(record, self._states[k], self._present)
+        return made
+
+
+def _backwards(record: JobRecord) -> int:
+    return -record.id
