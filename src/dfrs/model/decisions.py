@@ -331,6 +331,10 @@ class Traits:
     """On a heterogeneous cluster it places all tasks of a job in one partition."""
 
 
+ORDINARY = Traits()
+"""Of a policy that is no more than its decisions."""
+
+
 class Policy(Protocol):
     """Decides. It has no clock, no memory and no chance: the same snapshot gives the same target.
 
@@ -342,15 +346,10 @@ class Policy(Protocol):
         ...
 
 
-@runtime_checkable
-class _Described(Protocol):
-    @property
-    def traits(self) -> Traits: ...
-
-
 def traits_of(policy: Policy) -> Traits:
     """The policy's `traits`, of its class or its own; all False where it has none."""
-    return policy.traits if isinstance(policy, _Described) else Traits()
+    found: Traits | None = getattr(policy, "traits", None)
+    return ORDINARY if found is None else found
 
 
 @runtime_checkable
