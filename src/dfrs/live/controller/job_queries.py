@@ -7,22 +7,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from dfrs.live.controller import tables, views
-from dfrs.live.controller.cluster_snapshots import ClusterInstant
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.ports import NotFoundError
+from dfrs.live.protocol.ports import Instant, NotFoundError
 from dfrs.live.protocol.resources import ENDED, Explanation, Job, JobState
 
 
 class JobQueries:
     """Answers for a state. `make` makes a snapshot of it."""
 
-    def __init__(self, state: State, database: Database, make: Callable[[], ClusterInstant]) -> None:
+    def __init__(self, state: State, database: Database, make: Callable[[], Instant]) -> None:
         self._state = state
         self._database = database
         self._make = make
 
-    def job(self, job: int, *, of: ClusterInstant | None = None) -> Job:
+    def job(self, job: int, *, of: Instant | None = None) -> Job:
         """As `Service.job`."""
         record = self._state.jobs.get(job)
         found = None
@@ -53,7 +52,7 @@ class JobQueries:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
-        of: ClusterInstant | None = None,
+        of: Instant | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
         open_ = (self._make() if of is None else of).open
@@ -82,7 +81,7 @@ class JobQueries:
         texts = self._database.read_now(lambda connection: list(connection.execute(query).scalars()))
         return [Job.model_validate_json(text) for text in texts if text is not None]
 
-    def explain(self, job: int, *, of: ClusterInstant | None = None) -> Explanation:
+    def explain(self, job: int, *, of: Instant | None = None) -> Explanation:
         """As `Service.explain`."""
         seen = self._make() if of is None else of
         found = self.job(job, of=seen)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.admissions import GIB
 from dfrs.live.controller.attachments import AgentAttachment, Reads
-from dfrs.live.controller.cluster_snapshots import ClusterInstant, ClusterSnapshots
+from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
 from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import DOUBTFUL, REPLACED, Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
@@ -33,7 +33,15 @@ from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.protocol.durations import Measures
-from dfrs.live.protocol.ports import Aside, Attachment, ConflictError, Link, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import (
+    Aside,
+    Attachment,
+    ConflictError,
+    Instant,
+    Link,
+    NotFoundError,
+    UnavailableError,
+)
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -265,11 +273,11 @@ class Controller:
             raise ConflictError(f"job {job}: has ended: {self.job(job).state}")
         await self.engine.ask(verb, job, by)
 
-    async def latest(self) -> ClusterInstant:
+    async def latest(self) -> Instant:
         """As `Service.latest`."""
         return await self.snapshots.latest()
 
-    def job(self, job: int, *, of: ClusterInstant | None = None) -> Job:
+    def job(self, job: int, *, of: Instant | None = None) -> Job:
         """As `Service.job`."""
         return self._queries.job(job, of=of)
 
@@ -284,16 +292,16 @@ class Controller:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
-        of: ClusterInstant | None = None,
+        of: Instant | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
         return self._queries.jobs(user=user, states=states, before=before, limit=limit, of=of)
 
-    def queue(self, limit: int, *, of: ClusterInstant) -> Sequence[Job]:
+    def queue(self, limit: int, *, of: Instant) -> Sequence[Job]:
         """As `Service.queue`."""
         return of.open.queue(limit)
 
-    def explain(self, job: int, *, of: ClusterInstant | None = None) -> Explanation:
+    def explain(self, job: int, *, of: Instant | None = None) -> Explanation:
         """As `Service.explain`."""
         return self._queries.explain(job, of=of)
 

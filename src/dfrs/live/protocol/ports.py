@@ -3,7 +3,7 @@
 Everything runs on one event loop. Reads answer from memory at once; what changes something returns when it is durable.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +68,24 @@ class Identity(Protocol):
         ...
 
 
+class OpenJobs(Protocol):
+    """Jobs that have not ended."""
+
+    def __contains__(self, name: int, /) -> bool: ...
+
+    def job(self, name: int) -> Job | None:
+        """None where there is no such job among them."""
+        ...
+
+    def some(self, *, user: str | None, states: frozenset[JobState] | None, before: int | None) -> Iterator[Job]:
+        """Those of a user, in some states, with smaller numbers than `before`: the latest first."""
+        ...
+
+    def queue(self, limit: int) -> Sequence[Job]:
+        """Those that wait, the longest first: at most so many."""
+        ...
+
+
 class Instant(Protocol):
     """The cluster as it is now: all numbers of it agree. Its jobs can be asked for until anything else is awaited."""
 
@@ -89,6 +107,11 @@ class Instant(Protocol):
     @property
     def nodes(self) -> tuple[Node, ...]:
         """By name."""
+        ...
+
+    @property
+    def open(self) -> OpenJobs:
+        """Jobs that had not ended."""
         ...
 
 
