@@ -1,4 +1,4 @@
-"""A man in the middle between an agent and its controller: cuts the line, slows, repeats and shuffles messages."""
+"""A man in the middle between an agent and its controller: cuts the line, repeats messages and shuffles them."""
 
 import asyncio
 import random
@@ -13,16 +13,14 @@ MOST_BYTES = 8 << 20
 class Proxy:
     """Forwards WebSocket messages from its own port to the controller's, in a thread of its own.
 
-    `cut` swallows everything in both directions without closing anything, as a broken switch does; `deaf` what comes to
-    one side ("agent" or "controller"). Messages come `delay_s` late, and `spread_s` more or less each, so that they
-    overtake one another; `repeats` is the part of them that comes twice.
+    `cut` swallows everything in both directions without closing anything, as a broken switch does; `chaos` repeats
+    messages and delays each by its own time, so that they overtake one another.
     """
 
     def __init__(self, port: int, seed: int = 0) -> None:
         self.target_port = port
         self.cut = False
-        self.deaf = ""
-        self.delay_s = self.spread_s = self.repeats = 0.0
+        self.chaos = False
         self.repeated = self.overtaken = self.forwarded = 0
         self._random = random.Random(seed)
         self._loop = asyncio.new_event_loop()
@@ -64,23 +62,20 @@ class Proxy:
             async with websockets.connect(
                 url, additional_headers=headers, max_size=MOST_BYTES, ping_interval=None, close_timeout=1
             ) as far:
-                ways = [
-                    asyncio.create_task(self._forward(near, far, "controller")),
-                    asyncio.create_task(self._forward(far, near, "agent")),
-                ]
+                ways = [asyncio.create_task(self._forward(near, far)), asyncio.create_task(self._forward(far, near))]
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                 for way in ways:
                     way.cancel()
 
-    async def _forward(self, source, sink, to) -> None:
+    async def _forward(self, source, sink) -> None:
         # The first message each way opens the conversation: TCP never delivers it after a later one.
         first, order, last_sent = True, 0, -1
         tasks = set()
 
         async def later(message, number):
             nonlocal last_sent
-            await asyncio.sleep(self.delay_s + self._random.uniform(0, self.spread_s))
-            if self.cut or self.deaf == to:
+            await asyncio.sleep(self._random.uniform(0, 0.3))
+            if self.cut:
                 return
             self.overtaken += number < last_sent
             last_sent = max(last_sent, number)
@@ -88,11 +83,11 @@ class Proxy:
                 await sink.send(message)
 
         async for message in source:
-            if self.cut or self.deaf == to:
+            if self.cut:
                 continue
             self.forwarded += 1
-            if not first and (self.delay_s or self.spread_s or self.repeats):
-                copies = 2 if self._random.random() < self.repeats else 1
+            if self.chaos and not first:
+                copies = 2 if self._random.random() < 0.4 else 1
                 self.repeated += copies - 1
                 for _ in range(copies):
                     task = asyncio.create_task(later(message, order))

@@ -170,7 +170,7 @@ def test_an_agent_cut_off_for_a_minute_comes_back(cluster):
 
 def test_messages_repeated_and_out_of_order(cluster):
     with behind_proxy(cluster, "n0") as proxy:
-        proxy.repeats, proxy.spread_s = 0.4, 0.3
+        proxy.chaos = True
         jobs = [submit(cluster, 0.2 + k % 4 / 2, tasks=1 + k % 2, cpu_cores=0.3 + k % 3 / 4) for k in range(24)]
         for job in jobs[::5]:
             begun(cluster, job)
