@@ -16,6 +16,7 @@ import httpx
 from dfrs.live.client import Client, Endpoint, UnreachableError
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobRequest
+from dfrs.model.errors import DfrsError
 from tests.live_processes import DFRS, LiveCluster, wait_until
 
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
@@ -142,6 +143,8 @@ class Submitter(threading.Thread):
         """Submissions of which it was told that they were not taken."""
         self.unsure = 0
         """Submissions of which it cannot tell: the connection broke before there was an answer."""
+        self.failed: DfrsError | None = None
+        """Why it gave up: an answer that none should get."""
         self.longest_s = 0.0
         """The longest that one took."""
         self._endpoint = Endpoint(url=cluster.server, token=cluster.token)
@@ -150,6 +153,12 @@ class Submitter(threading.Thread):
         self._end = threading.Event()
 
     def run(self):
+        try:
+            self._run()
+        except DfrsError as error:
+            self.failed = error
+
+    def _run(self):
         with Client(self._endpoint) as client:
             for request in self._requests:
                 while not self._end.wait(self._pause_s) and not self._take(client, request):

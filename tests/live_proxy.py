@@ -57,6 +57,8 @@ class Line(_Middle):
     def __init__(self, target_port: int) -> None:
         self.held = frozenset()
         self.late_s = {}
+        self.disturbed = 0
+        """How often something was held or late."""
         super().__init__(target_port)
 
     def _listen(self):
@@ -83,6 +85,7 @@ class Line(_Middle):
                 data = await source.read(1 << 16)
             except OSError:
                 data = b""
+            self.disturbed += way in self.held or way in self.late_s
             await asyncio.sleep(self.late_s.get(way, 0.0))
             await self._whole(way)
             with suppress(OSError):
@@ -133,6 +136,11 @@ class Proxy(_Middle):
         self.repeated = self.overtaken = self.forwarded = 0
         self._random = random.Random(seed)
         super().__init__(port)
+
+    @property
+    def disturbed(self) -> int:
+        """How often a message was repeated or overtaken."""
+        return self.repeated + self.overtaken
 
     def _listen(self):
         return websockets.serve(self._handle, "127.0.0.1", 0, max_size=MOST_BYTES, ping_interval=None, close_timeout=1)

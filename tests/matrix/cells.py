@@ -9,12 +9,11 @@ from dfrs.live.client import Client, Endpoint
 from dfrs.live.protocol.resources import ENDED, JobState
 from tests.live_pair import Submitter, shell_job
 from tests.live_processes import wait_until
-from tests.matrix.faults import FAULTS, SENSELESS, cluster_for
+from tests.matrix.faults import FAULTS, SECONDS, SENSELESS, cluster_for
 from tests.matrix.verdict import Verdict, judge, said_in
 
 AFTER = 3
 """Jobs that are submitted when all is well again."""
-SHORTEST_S, LONGEST_S = 0.2, 2.0
 PATIENCE_S = 60.0
 PAUSE_S = 0.1
 """Between two submissions of the user who submits while the fault is there."""
@@ -44,21 +43,24 @@ class Cell:
         notes = directory / "notes"
         notes.mkdir()
 
-        def requests(count):
-            return [shell_job(notes, round(chance.uniform(SHORTEST_S, LONGEST_S), 2)) for _ in range(count)]
+        def requests(count, seconds=SECONDS):
+            return [shell_job(notes, round(chance.uniform(*seconds), 2)) for _ in range(count)]
 
         with cluster_for(fault, self.part, directory, new_database) as cluster:
             cluster.wait_well()
             before = self.jobs // 2
-            accepted = submit(cluster, requests(before))
+            accepted = submit(cluster, requests(before, fault.seconds))
             wait_until(lambda: not before or said_in(notes), "a job begins")
             user = Submitter(cluster, requests(self.jobs - before), PAUSE_S)
             try:
-                with fault.strike(cluster, self.part):
+                with fault.strike(cluster, self.part) as more:
+                    accepted += more or ()
                     if fault.meanwhile:
                         user.start()
                     time.sleep(fault.hold_s)
                     mended = time.monotonic()
+                disturbed = sum(line.disturbed for line in cluster.lines.values())
+                assert disturbed or not (fault.disturbs and self.jobs), "no message met the fault"
                 well_s = time.monotonic() - mended + cluster.wait_well()
                 if not fault.meanwhile:
                     user.start()
@@ -66,10 +68,20 @@ class Cell:
             finally:
                 if user.is_alive():
                     user.stop()
+            if user.failed is not None:
+                raise user.failed
             accepted += [*user.taken, *submit(cluster, requests(AFTER))]
             states = wait_ended(cluster)
             verdict = replace(judge(accepted, states, said_in(notes)), well_s=well_s)
             return _with_doubts(cluster, verdict, len(states) - len(accepted), user)
+
+
+def command_of(pid):
+    """The command line of a process, or what is known of one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return f"process {pid}"
 
 
 def submit(cluster, requests):
@@ -99,6 +111,7 @@ def _with_doubts(cluster, verdict, more, user):
     try:
         wait_until(lambda: not cluster.leftovers() and not cluster.groups(), "nothing is left", 20.0)
     except AssertionError:
-        left = max(len(cluster.leftovers()), len(cluster.groups()))
-        notes.append(f"{left} processes or control groups are left")
+        found = [*map(command_of, cluster.leftovers()), *map(str, cluster.groups())]
+        left = len(found)
+        notes += [f"left: {each}" for each in found]
     return replace(verdict, twice=verdict.twice + doubled, stuck=verdict.stuck + left, notes=tuple(notes))

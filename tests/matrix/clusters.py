@@ -64,11 +64,18 @@ class Single(_Disturbed, LiveCluster):
     def __init__(self, directory, middle=Line, **options):
         super().__init__(directory, **options)
         self.lines, self._middle = {}, middle
-        self.ahead = {name: self.directory / f"{name}.clock" for name in ("controller", *self.names)}
-        for name, path in self.ahead.items():
-            path.write_text("0")
+        self._ahead = {name: self.directory / f"{name}.clock" for name in ("controller", *self.names)}
+        for name, path in self._ahead.items():
+            self.set_clock(name, 0)
             paths = os.pathsep.join([str(CLOCK), *filter(None, [os.environ.get("PYTHONPATH")])])
             self.variables[name] = {"PYTHONPATH": paths, "DFRS_TESTS_CLOCK": str(path)}
+
+    def set_clock(self, name, ahead_s):
+        """Set the wall clock of the controller, or of an agent and its tasks, ahead of the real one."""
+        new = self._ahead[name].with_suffix(".new")
+        new.write_text(str(ahead_s))
+        # It is read all the time: there is always all of it.
+        new.replace(self._ahead[name])
 
     def start_agent(self, name, server=None, inside=()):
         """Start or restart it, behind its line."""

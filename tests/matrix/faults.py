@@ -21,6 +21,8 @@ from tests.matrix.clusters import Pair, Single
 LATE_S = {"agent": 1.0, "controller": 1.0, "both": 1.0, "standby": 0.1, "leader": 0.1}
 """A transaction is several messages: what is late to a database by a second is late for users by many."""
 JUMP_S = 3600
+SECONDS = 0.2, 2.0
+"""How long a job takes, at least and at most."""
 LOST_AFTER_S = 8
 """Where a host is replaced: its jobs are given up after so long."""
 ONE_END = {
@@ -51,17 +53,24 @@ SENSELESS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`strike(cluster, part)` is a context: the fault is there inside, and mended at its end."""
+    """`strike(cluster, part)` is a context: the fault is there inside, and mended at its end.
+
+    It may give the numbers of jobs that it submitted.
+    """
 
     strike: Callable
     hold_s: float
     """So long it lasts."""
+    disturbs: bool = False
+    """Whether it is one of connections: then it must be seen that something was disturbed."""
     parts: tuple[str, ...] = ("controller", "agent", "both", "leader", "standby")
     middle: type = Line
     options: tuple = ()
     """Of the cluster."""
     disk: bool = False
     """Whether that part has a small disk of its own."""
+    seconds: tuple[float, float] = SECONDS
+    """How long the jobs take that are there before, at least and at most."""
     meanwhile: bool = True
     """Whether users submit jobs while it lasts; otherwise after it."""
 
@@ -151,10 +160,10 @@ def fill_disk(cluster, part):
 def set_clock(cluster, part):
     """Its wall clock is set forward by an hour, and then back by two."""
     for name in _processes(cluster, part):
-        cluster.ahead[name].write_text(str(JUMP_S))
+        cluster.set_clock(name, JUMP_S)
     yield
     for name in _processes(cluster, part):
-        cluster.ahead[name].write_text(str(-JUMP_S))
+        cluster.set_clock(name, -JUMP_S)
 
 
 def _dfrs(cluster, *arguments):
@@ -182,7 +191,7 @@ def restore_backup(cluster, _):
     Jobs that were done when the copy was made do not run again, and those that ran then run on.
     """
     with Client(Endpoint(url=cluster.server, token=cluster.token)) as client:
-        client.submit(shell_job(cluster.directory / "notes", 8).model_copy(update={"array": 3}))
+        known = client.submit(shell_job(cluster.directory / "notes", 8).model_copy(update={"array": 3}))
         wait_until(
             lambda: all(
                 job.state in {JobState.RUNNING, JobState.DONE} for job in client.all_jobs(states=list(JobState))
@@ -201,7 +210,7 @@ def restore_backup(cluster, _):
     cluster.kill(cluster.controller)
     for agent in cluster.agents.values():
         os.kill(agent.pid, signal.SIGSTOP)
-    yield
+    yield known
     _dfrs(cluster, "restore", saved)
     cluster.start_controller()
     for line in cluster.lines.values():
@@ -218,6 +227,7 @@ def replace_host(cluster, _):
     for pid in cluster.leftovers():
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not cluster.leftovers(), "nothing runs there any more")
+    cluster.remove_groups()
     shutil.rmtree(cluster.directory / "host")
     yield
     for name in cluster.names:
@@ -227,17 +237,22 @@ def replace_host(cluster, _):
 FAULTS = {
     "kill -9": Fault(strike=kill, hold_s=2),
     "stop": Fault(strike=stop, hold_s=12),
-    "cut": Fault(strike=partial(disturb, ALL_ENDS, _hold), hold_s=16),
-    "one-way cut": Fault(strike=partial(disturb, ONE_END, _hold), hold_s=16),
-    "slow": Fault(strike=slow, hold_s=10),
-    "duplicate": Fault(strike=partial(disturb, SAID_BY, _repeat), hold_s=10, middle=Proxy),
-    "reorder": Fault(strike=partial(disturb, SAID_BY, _shuffle), hold_s=10, middle=Proxy),
+    "cut": Fault(strike=partial(disturb, ALL_ENDS, _hold), hold_s=16, disturbs=True),
+    "one-way cut": Fault(strike=partial(disturb, ONE_END, _hold), hold_s=16, disturbs=True),
+    "slow": Fault(strike=slow, hold_s=10, disturbs=True),
+    "duplicate": Fault(strike=partial(disturb, SAID_BY, _repeat), hold_s=10, disturbs=True, middle=Proxy),
+    "reorder": Fault(strike=partial(disturb, SAID_BY, _shuffle), hold_s=10, disturbs=True, middle=Proxy),
     "disk full": Fault(strike=fill_disk, hold_s=8, parts=("controller", "agent"), disk=True),
     "clock jump": Fault(strike=set_clock, hold_s=5, parts=("controller", "agent", "both")),
     "database damaged": Fault(strike=damage_database, hold_s=1, parts=("controller",)),
     "backup restored": Fault(strike=restore_backup, hold_s=1, parts=("controller",), meanwhile=False),
     "host replaced": Fault(
-        strike=replace_host, hold_s=1, parts=("agent",), options=("--lost-after", str(LOST_AFTER_S))
+        strike=replace_host,
+        hold_s=1,
+        parts=("agent",),
+        options=("--lost-after", str(LOST_AFTER_S)),
+        # An end that nobody was told of is gone with its host: so none ends before that.
+        seconds=(10, 14),
     ),
 }
 
