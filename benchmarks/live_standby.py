@@ -10,6 +10,7 @@ back as standby before the next.
 import signal
 import tempfile
 import time
+from itertools import repeat
 from pathlib import Path
 
 from tests.live_pair import ControllerPair, Submitter, shell_job
@@ -46,7 +47,7 @@ def _running(pair: ControllerPair) -> int:
 
 def _take_over(pair: ControllerPair, way: str) -> None:
     old, new = pair.leader, "b" if pair.leader == "a" else "a"
-    user = Submitter(pair, shell_job(pair.directory, 1), 0.1)
+    user = Submitter(pair, repeat(shell_job(pair.directory, 1)), 0.1)
     user.start()
     wait_until(lambda: len(user.taken) > 10, "jobs are submitted")
     pair.signal(old, SIGNALS[way])

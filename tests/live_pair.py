@@ -7,6 +7,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import httpx
 from dfrs.live.client import Client, Endpoint, UnreachableError
 from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobRequest
+from dfrs.model.errors import DfrsError
 from tests.live_processes import DFRS, LiveCluster, wait_until
 
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
@@ -28,7 +30,7 @@ class ControllerPair(LiveCluster):
         self.ports = {name: _free_port() for name in "ab"}
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in self.ports.items()}
         self.server = ",".join(self.urls.values())
-        self.environment = os.environ | {"DFRS_DATABASE": database}
+        self.variables = {name: {"DFRS_DATABASE": database} for name in "ab"}
         self.controllers = {}
         self.leader = "a"
 
@@ -59,7 +61,7 @@ class ControllerPair(LiveCluster):
             ],
             stdout=log,
             stderr=log,
-            env=self.environment,
+            env=os.environ | self.variables[name],
             start_new_session=True,
         )
 
@@ -128,9 +130,12 @@ class ControllerPair(LiveCluster):
 
 
 class Submitter(threading.Thread):
-    """Submits one job after the other, as a user who knows both controllers, until it is stopped."""
+    """Submits these jobs one after the other, as a user who knows all controllers, until it is stopped.
 
-    def __init__(self, cluster, request: JobRequest, pause_s: float):
+    One that was not taken for certain is submitted again.
+    """
+
+    def __init__(self, cluster, requests: Iterable[JobRequest], pause_s: float):
         super().__init__(daemon=True)
         self.taken: list[int] = []
         """Jobs of which it was told the number."""
@@ -138,24 +143,42 @@ class Submitter(threading.Thread):
         """Submissions of which it was told that they were not taken."""
         self.unsure = 0
         """Submissions of which it cannot tell: the connection broke before there was an answer."""
+        self.failed: DfrsError | None = None
+        """Why it gave up: an answer that none should get."""
         self.longest_s = 0.0
         """The longest that one took."""
         self._endpoint = Endpoint(url=cluster.server, token=cluster.token)
-        self._request = request
+        self._requests = requests
         self._pause_s = pause_s
         self._end = threading.Event()
 
     def run(self):
+        try:
+            self._run()
+        except DfrsError as error:
+            self.failed = error
+
+    def _run(self):
         with Client(self._endpoint) as client:
-            while not self._end.wait(self._pause_s):
-                began = time.monotonic()
-                try:
-                    self.taken += client.submit(self._request)
-                except UnavailableError:
-                    self.refused += 1
-                except UnreachableError:
-                    self.unsure += 1
-                self.longest_s = max(self.longest_s, time.monotonic() - began)
+            for request in self._requests:
+                while not self._end.wait(self._pause_s) and not self._take(client, request):
+                    pass
+                if self._end.is_set():
+                    return
+
+    def _take(self, client, request):
+        began = time.monotonic()
+        try:
+            self.taken += client.submit(request)
+        except UnavailableError:
+            self.refused += 1
+            return False
+        except UnreachableError:
+            self.unsure += 1
+            return False
+        finally:
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+        return True
 
     def stop(self):
         """Stop after the one under way."""
@@ -164,9 +187,12 @@ class Submitter(threading.Thread):
 
 
 def shell_job(directory: Path, seconds: float) -> JobRequest:
-    """A job that notes when it begins and when it ends."""
-    notes = f"{directory}/$DFRS_JOB_ID.$DFRS_RANK.notes"
-    command = f'echo begin $$ >> "{notes}"; sleep {seconds}; echo end $$ >> "{notes}"'
+    """A job that notes when it begins and when it ends, and whether it runs already."""
+    place = f"{directory}/$DFRS_JOB_ID.$DFRS_RANK"
+    command = (
+        f'exec 9>"{place}.lock" >>"{place}.notes"; flock -n 9 || echo twice $$; '
+        f"echo begin $$; sleep {seconds}; echo end $$"
+    )
     return JobRequest(
         command=("sh", "-c", command), directory=str(directory), cpu_cores=0.02, memory_bytes=8 << 20, name="shell"
     )

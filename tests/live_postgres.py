@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
@@ -52,3 +53,12 @@ def postgres_server():
     finally:
         program("pg_ctl", "-D", home / "data", "-m", "immediate", "stop", check=False)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def new_database(server, name):
+    """The URL of a new database of that server."""
+    engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return server.rpartition("/")[0] + f"/{name}"

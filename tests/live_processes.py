@@ -65,7 +65,10 @@ class LiveCluster:
         self.controller = None
         self.agents = {}
         self.servers = {}
+        self.variables = {}
+        """What the environment of one process has more: the controller's, or that of the agent with this name."""
         self.port = 0
+        self.server = self.token = None
 
     def __enter__(self):
         try:
@@ -96,6 +99,7 @@ class LiveCluster:
             [*DFRS, "serve", "--state", self.state, "--listen", f"127.0.0.1:{self.port}", *self.serve_options],
             stdout=log,
             stderr=log,
+            env=os.environ | self.variables.get("controller", {}),
             start_new_session=True,
         )
         wait_until(self._find, f"the controller answers ({(self.directory / 'serve.log')})")
@@ -112,6 +116,7 @@ class LiveCluster:
         except (OSError, ValueError, httpx.HTTPError):
             return False
         self.port = httpx.URL(found["url"]).port
+        self.server, self.token = found["url"], found["token"]
         return True
 
     def start_agent(self, name, server=None, inside=()):
@@ -143,6 +148,7 @@ class LiveCluster:
             ],
             stdout=log,
             stderr=log,
+            env=os.environ | self.variables.get(name, {}),
             start_new_session=True,
         )
 

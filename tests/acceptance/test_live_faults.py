@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.live_disks import fill, small_disk
 from tests.live_processes import DFRS, LiveCluster, wait_until
-from tests.live_proxy import Proxy
+from tests.live_proxy import WAYS, Proxy
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: cgroups and mounts")
 ONCE = Path(__file__).parents[1] / "once.py"
@@ -170,7 +171,7 @@ def test_an_agent_cut_off_for_a_minute_comes_back(cluster):
 
 def test_messages_repeated_and_out_of_order(cluster):
     with behind_proxy(cluster, "n0") as proxy:
-        proxy.chaos = True
+        proxy.repeats = proxy.shuffles = WAYS
         jobs = [submit(cluster, 0.2 + k % 4 / 2, tasks=1 + k % 2, cpu_cores=0.3 + k % 3 / 4) for k in range(24)]
         for job in jobs[::5]:
             begun(cluster, job)
@@ -220,29 +221,11 @@ def test_a_job_is_queued_again_only_once(tmp_path):
         check_nothing_left(cluster)
 
 
-@contextmanager
-def small_disk(directory, size):
-    """A file system of its own that is soon full."""
-    directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", directory], check=True)
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "-l", directory], check=True)
-
-
 def test_a_full_disk_under_the_database(tmp_path):
     with small_disk(tmp_path / "state", "24m"), LiveCluster(tmp_path) as cluster:
         jobs = [submit(cluster, seconds) for seconds in (1, 6)]
         begun(cluster, *jobs)
-        filler = cluster.state / "filler"
-        with filler.open("wb", buffering=0) as file:
-            for size in (1 << 20, 1 << 12, 1):
-                try:
-                    while True:
-                        file.write(b"x" * size)
-                except OSError:
-                    pass
+        filler = fill(cluster.state)
         refused = wait_until(lambda: _refused(cluster), "a submission is refused")
         assert refused.status_code == 503
         assert "\n" not in refused.json()["detail"]

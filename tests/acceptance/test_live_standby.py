@@ -6,9 +6,9 @@ How long a take-over lasts is told here, and measured in `benchmarks.live_standb
 import os
 import signal
 from collections import Counter
+from itertools import repeat
 
 import pytest
-import sqlalchemy as sa
 
 from dfrs.live.client import Client, Endpoint
 from dfrs.live.protocol.resources import JobState
@@ -17,7 +17,7 @@ from dfrs.policies.names import find_policy
 from dfrs.simulator.recorded_log import decide_again
 from dfrs.workloads.live_log import read_live_log
 from tests.live_pair import ControllerPair, Submitter, shell_job
-from tests.live_postgres import postgres_server
+from tests.live_postgres import new_database, postgres_server
 from tests.live_processes import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: cgroups")
@@ -32,11 +32,7 @@ def server():
 @pytest.fixture
 def pair(server, tmp_path, request):
     name = f"t{abs(hash(request.node.name)) % 10**9}"
-    engine = sa.create_engine(server.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    with ControllerPair(tmp_path, server.rpartition("/")[0] + f"/{name}") as pair:
+    with ControllerPair(tmp_path, new_database(server, name)) as pair:
         yield pair
 
 
@@ -83,7 +79,7 @@ def submit(pair, count, seconds):
 def test_the_leader_is_killed_under_load_and_then_both(pair):
     """100 jobs run, and more are submitted all the time; whichever is started leads in the end."""
     first = submit(pair, 100, 12)
-    user = Submitter(pair, shell_job(pair.directory, 1), 0.1)
+    user = Submitter(pair, repeat(shell_job(pair.directory, 1)), 0.1)
     user.start()
     wait_until(lambda: len(user.taken) > 10, "jobs are submitted")
     pair.signal("a", signal.SIGKILL)
