@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -224,10 +224,17 @@ def replace_host(cluster, _):
     """The host of all nodes burns down with what runs there; another one comes in its place, under the same names."""
     for agent in cluster.agents.values():
         cluster.kill(agent)
-    for pid in cluster.leftovers():
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not cluster.leftovers(), "nothing runs there any more")
-    cluster.remove_groups()
+
+    def burnt():
+        for pid in cluster.leftovers():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            # One that has a process yet is busy.
+            cluster.remove_groups()
+        return not cluster.leftovers() and not cluster.groups()
+
+    wait_until(burnt, "nothing runs there any more")
     shutil.rmtree(cluster.directory / "host")
     yield
     for name in cluster.names:
