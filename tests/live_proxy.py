@@ -25,7 +25,7 @@ class _Middle:
         self._started = threading.Event()
         self._stop: asyncio.Event | None = None
         self.port = 0
-        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         assert self._started.wait(10)
 
@@ -38,6 +38,10 @@ class _Middle:
         """Close all connections and end."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()

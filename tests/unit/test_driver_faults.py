@@ -2,12 +2,14 @@
 
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from dfrs.live.drivers.control_groups import strays
+from dfrs.live.drivers.processes import driver
 from tests.driver_hosts import CPUS, IN_GROUPS, MIB, PYTHON, Host, ended, host, processes, running, state, task, until
 
 pytestmark = IN_GROUPS
@@ -199,6 +201,34 @@ def test_exit_on_a_full_disk(small_disk):
     filler.unlink()
     assert ended(node, task()).code == 6
     assert state(node, task(2)) is TaskState.ABSENT
+
+
+def test_what_could_not_be_started_on_a_full_disk_leaves_nothing(small_disk, monkeypatch):
+    """The disk is full once the task has its directory and its groups: whether it is asked for again is not known."""
+    node = small_disk.node()
+
+    def full(path, lock, before=driver.launch):
+        monkeypatch.setattr(driver, "launch", before)
+        fill(small_disk)
+        return before(path, lock)
+
+    def ends_at_once(path, lock):
+        monkeypatch.undo()
+        return subprocess.Popen(["/bin/false"])
+
+    def cannot(path, lock):
+        raise DriverError("there is no process to be had")
+
+    for number, launch in enumerate((full, ends_at_once, cannot), 1):
+        monkeypatch.setattr(driver, "launch", launch)
+        with suppress(DriverError):
+            node.start(task(number), small_disk.spec("/bin/true"), 0.5)
+        until(lambda: node.tasks() == [] and not node.groups.names() and not node.files.ids())
+        monkeypatch.undo()
+        (small_disk.root / "filler").unlink(missing_ok=True)
+        node.start(task(number), small_disk.spec("/bin/true"), 0.5)
+        assert ended(node, task(number)).code == 0
+        node.forget(task(number))
 
 
 def test_stop_on_a_full_disk(small_disk):

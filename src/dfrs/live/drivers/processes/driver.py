@@ -104,6 +104,17 @@ class SupervisedDriver(Mechanism):
     def _collect(self) -> None:
         for task in [task for task, process in list(self._supervisors.items()) if process.poll() is not None]:
             self._supervisors.pop(task, None)
+            if not self._is_here(task):
+                # It could not begin, as on a full disk. What stays even so, the next agent removes.
+                with contextlib.suppress(DriverError, OSError):
+                    self._discard_unbegun(task)
+
+    def _discard_unbegun(self, task: TaskId) -> None:
+        """Remove what was made for a task that has not begun: nobody may ask for it again."""
+        with self.files.locked(task) as lock:
+            owner = self._owner(task) if lock is not None else None
+            if owner is not None and owner.node == self.node and not self._is_here(task):
+                self._discard(task, owner, output=False)
 
     def _status(self, task: TaskId, owner: Owner) -> TaskStatus:
         status = partial(TaskStatus, task=task, transfers=owner.transfers)
@@ -175,8 +186,14 @@ class SupervisedDriver(Mechanism):
                 raise DriverError(f"task {task}: node {known.node} of this host has it: hand it over first")
             if self.files.supervisor(task) or self.files.exit(task):
                 return
-            self._prepare(task, spec, share_cores)
-            self._supervisors[task] = launch(self.files.path(task), lock)
+            try:
+                self._prepare(task, spec, share_cores)
+                self._supervisors[task] = launch(self.files.path(task), lock)
+            except BaseException:
+                # Nobody may ask for it again. What went wrong first is what is told.
+                with contextlib.suppress(DriverError, OSError):
+                    self._discard(task, known, output=False)
+                raise
 
     def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> contextlib.AbstractContextManager[None]:
         """Give a task memory, by default its requirement: see `Admission.admitted`."""
@@ -278,10 +295,7 @@ class SupervisedDriver(Mechanism):
         try:
             self.images.receive(task, stream, create)
         except BaseException:
-            with self.files.locked(task) as lock:
-                owner = self.files.owner(task) if lock is not None else None
-                if owner is not None and owner.node == self.node and not self._is_here(task):
-                    self._discard(task, owner, output=False)
+            self._discard_unbegun(task)
             raise
 
     def _mine(self, task: TaskId) -> Owner:
