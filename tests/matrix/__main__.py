@@ -92,7 +92,7 @@ def table(results: dict[Cell, Verdict | str], senseless: list[Cell], jobs: int) 
     lines += [(*cell, *"-----") for cell in missing]
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines).format(jobs=jobs)
     reasons = [
-        f"- {' and '.join(', '.join(cell) for cell in missing if missing[cell] == why)}: {why}."
+        f"- {'; '.join(', '.join(cell) for cell in missing if missing[cell] == why)}: {why}."
         for why in dict.fromkeys(missing.values())
     ]
     return "\n".join([text, "", *reasons])
