@@ -205,6 +205,8 @@ class InMemoryNode:
         if desired is None:
             version = 1 if task.desired is None else task.desired.version
             desired = Desired(task=task.id, version=version, state=TaskState.ABSENT)
+            # That it may not have been able to do what this version said before is no reason to keep it.
+            task.refused = 0
         task.desired = desired
         self.hosts.history.append(("desired", self.name, task.id, desired.state.value, desired.version))
 
