@@ -36,7 +36,7 @@ def test_storms_with_one_fault_more(fault):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 52, 105])
 def test_more_storms(seed):
     storm(seed)
 
