@@ -1,5 +1,7 @@
 """Google cluster data 2019: collections become jobs, whatever the order of lines, their form and the size of blocks."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -227,6 +229,20 @@ def test_a_csv_may_name_requests_as_queries_do(tmp_path, names):
     events = [instance_event(t, kind, 1) for t, kind in ((0, SUBMIT), (1, SCHEDULE), (9, FINISH))]
     work, _ = load(google_csv(tmp_path / "x.csv", events, names))
     assert (work.need.tolist(), work.memory.tolist()) == ([0.25], [0.125])
+
+
+@pytest.mark.parametrize("cpus", [0.00012345678901234567, 1e-9, 1.0, 0.1 + 0.2])
+def test_json_may_have_numbers_or_texts_and_requests_in_any_form(tmp_path, cpus):
+    events = [instance_event(t, kind, 1, cpus=cpus) for t, kind in ((0, SUBMIT), (1, SCHEDULE), (9, FINISH))]
+    plain = [{key: value for key, value in event.items() if key != "resource_request"} for event in events]
+    named = [{**event, "resource_request_cpus": cpus, "resource_request_memory": 0.125} for event in plain]
+    texts = [{**event, "resource_request": {"cpus": str(cpus), "memory": "0.125"}} for event in plain]
+    for rows in (events, named, texts):
+        as_numbers = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "x").write_text(as_numbers)
+        for path in (tmp_path / "x", google_json(tmp_path / "y", rows)):
+            work, _ = load(path)
+            assert (work.need.tolist(), work.memory.tolist(), work.run_s.tolist()) == ([cpus], [0.125], [8.0])
 
 
 GOOD = '{"time":"600000000","type":"0","collection_id":"1","instance_index":"0"}\n'

@@ -37,7 +37,12 @@ class Column:
     values: tuple[str, ...] = ()
     """The only texts that are allowed, if any."""
     also: tuple[str, ...] = ()
-    """Other names that a CSV's header may give it."""
+    """Other names that it may have, as columns of a query's result have them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it may be called."""
+        return self.name, *self.also
 
     @property
     def rule(self) -> str:
@@ -80,12 +85,7 @@ def csv_frames(path: Path, columns: Sequence[Column], *, header: bool) -> Iterat
 def json_frames(path: Path, columns: Sequence[Column]) -> Iterator[pl.DataFrame]:
     """Blocks of a file of JSON lines, gzip or plain, as `csv_frames` of a CSV file; fields may be missing."""
     for block, numbers in _lines(path):
-        rows = [_object(f"{path}:{number}", line) for number, line in zip(numbers, block.split(b"\n"), strict=False)]
-        frame = pl.DataFrame(
-            {column.name: [_text(row, column.name) for row in rows] for column in columns},
-            schema={column.name: pl.String for column in columns},
-        )
-        yield _typed(path, frame, numbers, columns)
+        yield _typed(path, _json(path, block, numbers, columns), numbers, columns)
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, Ints]]:
@@ -111,13 +111,13 @@ def _header(where: str, line: bytes, columns: Iterable[Column]) -> tuple[dict[st
     names = [name.strip() for name in next(csv.reader([_decoded(where, line)]))]
     places: dict[str, int] = {}
     for column in columns:
-        at = [k for k, name in enumerate(names) if name in {column.name, *column.also}]
+        at = [k for k, name in enumerate(names) if name in column.names]
         if len(at) > 1:
             raise InputError(f"{where}: columns {names[at[0]]} and {names[at[1]]}: must be one of them")
         if at:
             places[column.name] = at[0]
         elif column.needed:
-            raise InputError(f"{where}: no column {' or '.join((column.name, *column.also))}: must have one")
+            raise InputError(f"{where}: no column {' or '.join(column.names)}: must have one")
     return places, len(names)
 
 
@@ -161,12 +161,39 @@ def _object(where: str, line: bytes) -> dict[str, object]:
     return value
 
 
-def _text(row: dict[str, object], name: str) -> str | None:
+def _json(path: Path, block: bytes, numbers: Ints, columns: Sequence[Column]) -> pl.DataFrame:
+    """The fields of a block, all texts. Raises InputError where a line is no JSON object."""
+    schema: dict[str, pl.DataType] = {name: pl.String() for column in columns for name in column.names}
+    inside = [column.name.split(".") for column in columns if "." in column.name]
+    for outer in {outer for outer, _ in inside}:
+        schema[outer] = pl.Struct({inner: pl.String for of, inner in inside if of == outer})
+    try:
+        frame = pl.read_ndjson(io.BytesIO(block), schema=schema)
+    except pl.exceptions.PolarsError:
+        frame = None
+    if frame is not None and frame.height == len(numbers):
+        return frame.select(
+            pl.coalesce(
+                *(pl.col(name) for name in column.names),
+                *(pl.col(outer).struct.field(inner) for outer, inner in inside if f"{outer}.{inner}" == column.name),
+            ).alias(column.name)
+            for column in columns
+        )
+    # Slowly, line by line, to name the one that is wrong.
+    rows = [_object(f"{path}:{number}", line) for number, line in zip(numbers, block.split(b"\n"), strict=True)]
+    return pl.DataFrame(
+        {column.name: [_text(row, column) for row in rows] for column in columns},
+        schema={column.name: pl.String for column in columns},
+    )
+
+
+def _text(row: dict[str, object], column: Column) -> str | None:
     """The field as a text, whether it was a number or, as BigQuery writes whole numbers, a text already."""
-    outer, _, inner = name.partition(".")
-    value = row.get(name, row.get(outer))
-    if inner and name not in row and isinstance(value, dict):
-        value = value.get(inner)
+    outer, _, inner = column.name.partition(".")
+    nested = row.get(outer)
+    values = [row.get(name) for name in column.names]
+    values.append(nested.get(inner) if inner and isinstance(nested, dict) else None)
+    value = next((value for value in values if value is not None), None)
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
