@@ -152,7 +152,7 @@ def test_a_window_and_weights(tmp_path):
     ("arguments", "message"),
     [
         (["--from-cloud", "day.sqlite"], r"--from-cloud: the trace does not say how many nodes: give --nodes or"),
-        (["--from-cloud", "day.sqlite", "x.swf"], r"TRACES, --from-log or --from-cloud: one of them must be given"),
+        (["--from-cloud", "day.sqlite", "x.swf"], r"one of them must be given, and only one"),
         (["x.swf", "--window", "0:1"], r"--window: must be given with --from-cloud only"),
         (["x.swf", "--cut-off", "keep"], r"--cut-off: must be given with --from-cloud only"),
         (["x.swf", "--machine", "1"], r"--machine: must be given with --from-cloud only"),
