@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dfrs.rebalancing.solve import Rebalancing, rebalance
     from dfrs.runs.metrics.schedule import summarize
     from dfrs.version import __version__ as __version__
+    from dfrs.workloads.clouds.load import read_cloud_trace
 
 __all__ = [
     "Allocation",
@@ -94,6 +95,7 @@ __all__ = [
     "generate_virtual_clusters",
     "lp_bound",
     "make_plan",
+    "read_cloud_trace",
     "read_instance",
     "read_workload",
     "rebalance",
@@ -143,6 +145,7 @@ _HOMES = {
     ),
     "dfrs.model.run": ("Penalty", "Run"),
     "dfrs.version": ("__version__",),
+    "dfrs.workloads.clouds.load": ("read_cloud_trace",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

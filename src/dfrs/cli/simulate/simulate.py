@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, tell_unfitted, warn
+from dfrs.cli.simulate.clouds import CutOff, FromCloud, Machine, Window, check_cloud_options, read_cloud
 from dfrs.cli.simulate.compare import show_runs
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import REPLAY, Verb
@@ -95,6 +96,10 @@ def simulate(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse a trace with a bad line instead of dropping the line.")
     ] = False,
+    from_cloud: FromCloud = None,
+    window: Window = None,
+    cut_off: CutOff = None,
+    machine: Machine = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the run directories.")] = Path(
         "out/runs"
@@ -113,14 +118,17 @@ def simulate(
 
         dfrs simulate trace.swf.gz --pauses keep --moves none
 
+        dfrs simulate --from-cloud packing_trace_zone_a_v1.sqlite --window 0:3600 --nodes 500
+
         dfrs simulate x.cwf --annotate unit:32 -p EASY-DE -p LOS-DE -p Hybrid-LOS-E
 
         dfrs simulate --from-log day -p EASY -p FCFS
     """
     from dfrs.policies.names import find_policy
 
-    if (from_log is None) == (not traces):
-        raise InputError("TRACES or --from-log: one of them must be given, and only one")
+    if [bool(traces), from_log is not None, from_cloud is not None].count(True) != 1:
+        raise InputError("TRACES, --from-log or --from-cloud: one of them must be given, and only one")
+    check_cloud_options(from_cloud, window, cut_off, machine)
     if from_log is not None and not policies:
         _compare(from_log, as_json=as_json)
         return
@@ -136,6 +144,10 @@ def simulate(
     if from_log is not None:
         workload, settings = _recorded(from_log, settings, estimates)
         workloads = [workload]
+    elif from_cloud is not None:
+        count = nodes if settings.capacity is None else len(settings.capacity)
+        workloads = [read_cloud(from_cloud, count, estimates, window, cut_off, machine, weights)]
+        settings = replace(settings, notes=given | {"annotate": "requests of the trace"})
     else:
         count = nodes if settings.capacity is None else len(settings.capacity)
         workloads = _workloads(traces or (), count, given, weights, seed=seed, strict=strict)
