@@ -287,16 +287,20 @@ def test_a_snapshot_is_made_once_for_each_change_and_never_for_nobody(tmp_path, 
             seen = await asyncio.gather(*(snapshots.latest() for _ in range(20)))
             assert state.version == version
             assert len({id(each) for each in seen}) == 1
+            assert seen[0].open.job(job).state is JobState.RUNNING
+            assert seen[0].nodes[0].tasks[0].job == job
             await live.controller.hold(job, "ann")
             after = await snapshots.latest()
             assert after.sequence > seen[0].sequence
             assert after.open.job(job).state is JobState.HELD, "what was done before is seen"
-            assert seen[0].open.job(job).state is JobState.RUNNING, "a snapshot stays as it was"
+            assert seen[0].open.job(job).state is JobState.RUNNING, "what was looked at stays as it was"
+            assert seen[0].nodes[0].tasks[0].job == job
             queued = await live.submit(held=True)
             before = await snapshots.latest()
             await live.controller.cancel(queued, "ann")
-            with pytest.raises(RuntimeError, match=rf"^job {queued}: more has happened since"):
-                before.open.job(queued)
+            for look in (lambda: before.open.job(queued), lambda: before.nodes):
+                with pytest.raises(RuntimeError, match="^more has happened since"):
+                    look()
 
     asyncio.run(story())
 

@@ -14,11 +14,13 @@ from dfrs.live.controller.views import (
     VERSION,
     granted_yield,
     job_state,
+    left_cores,
     present_nodes,
     received_yield,
     used_by_node,
+    used_cores,
 )
-from dfrs.live.protocol.resources import Cluster, Job, JobState, Node, NodeState, Price, TimePoint, shown_yield
+from dfrs.live.protocol.resources import Cluster, JobState, NodeState, Price, TimePoint
 from dfrs.model.decisions import RUNNING, Snapshot
 from dfrs.model.nodes import Condition
 
@@ -36,17 +38,19 @@ def happiness(yields: Sequence[float]) -> tuple[float | None, float | None, floa
     return float(found.min()), float(np.median(found)), min(1.0, jain)
 
 
-def yields(state: State) -> list[float]:
-    """Of the jobs that are on nodes: what they receive, or were granted where that is not measured yet.
+def present_yield(state: State, record: JobRecord) -> tuple[float, bool]:
+    """What a job on nodes receives, or was granted where that is not measured yet; whether it is measured.
 
-    The same as `resources.shown_yield` of those jobs.
+    The same as `resources.shown_yield` of that job.
     """
-    found: list[float] = []
-    for record in state.jobs.values():
-        if job_state(state, record) in ON_NODES:
-            received = received_yield(record)
-            found.append(granted_yield(state, record) if received is None else received[0])
-    return found
+    received = received_yield(record)
+    return (granted_yield(state, record), False) if received is None else (received[0], True)
+
+
+def yields(state: State) -> list[float]:
+    """Of the jobs that are on nodes, as `present_yield`."""
+    on = (record for record in state.jobs.values() if job_state(state, record) in ON_NODES)
+    return [present_yield(state, record)[0] for record in on]
 
 
 def wanted_cores(record: JobRecord) -> float | None:
@@ -106,24 +110,30 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
 
 def cluster(
     state: State,
-    open_: Mapping[JobState, int],
-    begun: Iterable[Job],
-    nodes: Sequence[Node],
+    open_: Iterable[tuple[JobRecord, JobState]],
+    nodes: Iterable[tuple[NodeRecord, NodeState]],
     *,
     decisions: int,
     shadow_differs: int,
 ) -> Cluster:
-    """The whole: how many jobs that have not ended are in each state, and figures of those that have begun."""
+    """The whole; `open_` are all jobs that have not ended, and where each is, `nodes` those that are present."""
     counts = Counter(state.ended_counts)
-    counts.update(open_)
     yields_, used, unmeasured = list[float](), list[float](), 0
-    for each in begun:
-        used.append(each.used_cores or 0.0)
-        shown = shown_yield(each)
-        if shown is not None:
+    # Of thousands of nodes and tens of thousands of jobs no views are made here: that would take seconds.
+    for record, where in open_:
+        counts[where] += 1
+        if record.tasks or record.old:
+            used.append(used_cores(record) or 0.0)
+        if where in ON_NODES:
+            shown, measured = present_yield(state, record)
             yields_.append(shown)
-            unmeasured += each.yield_received is None
+            unmeasured += not measured
     least, median, jain = happiness(yields_)
+    states, there = Counter[NodeState](), list[NodeRecord]()
+    for node, state_of_node in nodes:
+        states[state_of_node] += 1
+        if state_of_node is not NodeState.LOST:
+            there.append(node)
     told = state.picture.snapshot.prices
     known = {"pause": told.pause_s, "resume": told.resume_s, "move": told.move_s}
     return Cluster(
@@ -136,9 +146,9 @@ def cluster(
         now=state.settings.clock(),
         started_at=state.started_at,
         jobs={each: counts.get(each, 0) for each in JobState},
-        nodes=dict(Counter(each.state for each in nodes)),
-        cpus=math.fsum(each.cpus for each in nodes if each.state is not NodeState.LOST),
-        left_cores=_cluster_left(nodes),
+        nodes=dict(states),
+        cpus=math.fsum(node.hello.cpus for node in there),
+        left_cores=_cluster_left(state, there),
         used_cores=math.fsum(used),
         minimum_yield=least,
         median_yield=median,
@@ -154,11 +164,11 @@ def cluster(
     )
 
 
-def _cluster_left(nodes: Sequence[Node]) -> float | None:
-    there = [each for each in nodes if each.state is not NodeState.LOST]
-    if all(each.left_cores is None for each in there):
+def _cluster_left(state: State, there: Sequence[NodeRecord]) -> float | None:
+    left = [left_cores(state, node) for node in there]
+    if all(each is None for each in left):
         return None
-    return math.fsum(each.cpus if each.left_cores is None else each.left_cores for each in there)
+    return math.fsum(node.hello.cpus if each is None else each for node, each in zip(there, left, strict=True))
 
 
 def point(state: State, now: float, used: Mapping[int, float] | None = None) -> TimePoint:

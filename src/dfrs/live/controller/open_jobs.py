@@ -1,7 +1,6 @@
 """Jobs that have not ended, at one instant. Views of those that wait, maybe many thousands, are made when asked for."""
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -76,14 +75,9 @@ class OpenJobs:
     def __contains__(self, name: int) -> bool:
         return self._row(name) is not None
 
-    def counts(self) -> Counter[JobState]:
-        """How many are in each state."""
-        return Counter(self._states)
-
-    def begun(self) -> list[Job]:
-        """Those that have, or had, tasks or a start: none of the others uses anything or has a yield."""
-        rows = range(len(self._records))
-        return [self._view(k) for k in rows if self._states[k] not in QUEUED or has_begun(self._records[k])]
+    def states(self) -> Iterator[tuple[JobRecord, JobState]]:
+        """All of them, and where each is."""
+        return zip(self._records, self._states, strict=True)
 
     @cached_property
     def all(self) -> tuple[Job, ...]:
@@ -117,10 +111,15 @@ class OpenJobs:
         record = self._records[k]
         made = self._made.get(record.id)
         if made is None:
-            if self._state.version != self._version:
-                raise RuntimeError(f"job {record.id}: more has happened since that instant: ask for the latest")
+            must_be_present(self._state, self._version)
             made = self._made[record.id] = self._views.make(record, self._states[k], self._present)
         return made
+
+
+def must_be_present(state: State, version: int) -> None:
+    """Raise RuntimeError where more has happened since `version` of the state: views made now would be of another."""
+    if state.version != version:
+        raise RuntimeError("more has happened since that instant: ask for the latest")
 
 
 def _backwards(record: JobRecord) -> int:
