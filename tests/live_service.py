@@ -147,6 +147,10 @@ class FakeService:
     async def release(self, job: int, by: str) -> None:
         self._set(job, JobState.WAITING)
 
+    async def requeue(self, job: int, by: str) -> None:
+        self._set(job, JobState.WAITING)
+        self.by_id[job] = self.by_id[job].model_copy(update={"attempt": self.by_id[job].attempt + 1})
+
     def _node(self, node: str) -> Node:
         if node not in self.nodes_by_name:
             raise NotFoundError(f"node {node}: there is no such node")
@@ -255,8 +259,9 @@ class FakeService:
     async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
         if rank >= self.job(job).tasks:
             raise NotFoundError(f"task {job}.{rank}: there is no such task")
-        text = f"the output of job {job}"[offset : offset + limit]
-        return OutputPart(text=text, offset=offset, next_offset=offset + len(text), ended=False)
+        whole = f"the output of job {job}"
+        text = whole[offset : offset + limit]
+        return OutputPart(text=text, offset=offset, next_offset=offset + len(text), end_offset=len(whole), ended=False)
 
     async def changes(self) -> AsyncGenerator[int]:
         self.watchers += 1
@@ -359,6 +364,9 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         stretch=None,
         estimate_s=request.estimate_s,
         after=request.after,
+        after_failed=request.after_failed,
+        after_any=request.after_any,
+        after_start=request.after_start,
         array_index=None,
         attempt=0,
         pauses=0,

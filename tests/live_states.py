@@ -107,7 +107,7 @@ def _add_job(state, rng, name):
     job.need_error = None if rng.random() < 0.5 else float(rng.random()) * 0.1
     kind = str(rng.choice(["new", "held", "waiting", "paused", "running", "running", "running", "ending"]))
     if kind == "new" or (not nodes and kind not in {"held", "waiting"}):
-        job.waits_for = {10**6} if request.after else set()
+        job.waits_for = {10**6} if request.dependencies else set()
         return None
     job.held, job.registered = kind == "held", kind != "held"
     job.need = min(1.0, state.need(request)) if cores else round(float(rng.uniform(0.01, 1.0)), 4)

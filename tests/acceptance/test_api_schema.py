@@ -8,6 +8,7 @@ from schemathesis.config import SchemathesisConfig
 
 from dfrs.live.api.refused_tokens import RefusedTokens
 from dfrs.live.api.routes import create_app
+from dfrs.live.protocol.resources import DEPENDENCIES
 from tests.live_service import FakeService
 
 ENDLESS = "/api/v1/changes"
@@ -29,7 +30,7 @@ def application():
     job = app.openapi()["components"]["schemas"]["JobRequest"]["properties"]
     for texts in (job["command"]["items"], *job["command"]["prefixItems"], job["environment"]["additionalProperties"]):
         del texts["maxLength"]
-    for many in (job["command"], job["after"]):
+    for many in (job["command"], *(job[name] for name in DEPENDENCIES)):
         del many["maxItems"]
     del job["environment"]["maxProperties"]
     return app

@@ -1,6 +1,8 @@
 """The verbs of a live cluster against the real API in this process, with a controller that runs nothing."""
 
+import csv
 import functools
+import io
 import json
 import socket
 import threading
@@ -11,12 +13,15 @@ import pytest
 from rich.console import Console
 from starlette.testclient import TestClient
 
+from dfrs.cli.console import PlainConsole
 from dfrs.cli.live import cluster as shared
-from dfrs.cli.live import logs
+from dfrs.cli.live import history, logs, selecting
 from dfrs.cli.views import live as views
 from dfrs.live import client as clients
+from dfrs.live.agent.agent import host_name
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
+from dfrs.live.protocol.ports import ConflictError
 from dfrs.live.protocol.resources import Activity, JobRequest, JobState, NodeTask, OutputPart
 from dfrs.model.errors import InputError
 from dfrs.model.text import has_controls
@@ -49,10 +54,9 @@ class Controller(FakeService):
     async def output(self, job, rank, stream, offset, limit):
         self.job(job)
         text = "".join(self.texts) if stream == "out" else "bad\n"
-        piece = text[offset : offset + 4]
-        return OutputPart(
-            text=piece, offset=offset, next_offset=offset + len(piece), ended=offset + len(piece) == len(text)
-        )
+        piece = text[offset : offset + min(limit, 4)]
+        end = offset + len(piece)
+        return OutputPart(text=piece, offset=offset, next_offset=end, end_offset=len(text), ended=end == len(text))
 
     def explain(self, job, *, of):
         event = Activity(
@@ -113,6 +117,8 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
         "2h",
         "--limit",
         "3h",
+        "--signal",
+        "USR1@120",
         "--after",
         12,
         "--after",
@@ -138,8 +144,27 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
     assert got.command == ("./prog", "--tasks", "9")
     assert (got.tasks, got.cpu_cores, got.memory_bytes, got.minimum_yield, got.name) == (4, 0.5, 512 << 20, 0.2, "x")
     assert (got.estimate_s, got.time_limit_s, got.after, got.array) == (7200, 10800, (12, 13), 2)
+    assert (got.warning_signal, got.warning_s) == ("USR1", 120.0)
     assert got.start_at == pytest.approx(time.time() + 1800, abs=60)
     assert (got.restart.value, got.held, got.environment["A"], got.directory) == ("never", True, "1", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("words", "ok", "failed", "any_", "start"),
+    [
+        (["3:ok", "3"], (3,), (), (), ()),
+        (["3:failed,4:any", "5:start"], (), (3,), (4,), (5,)),
+        (["1-3", "7-8:any"], (1, 2, 3), (), (7, 8), ()),
+        (["afterok:3:4,afternotok:5", "afterany:6", "after:7"], (3, 4), (5,), (6,), (7,)),
+    ],
+)
+def test_dependencies_of_every_kind(dfrs, cluster, words, ok, failed, any_, start):
+    assert dfrs("submit", *(part for word in words for part in ("--after", word)), "x")[0] == 0
+    got = last(cluster)
+    assert (got.after, got.after_failed, got.after_any, got.after_start) == (ok, failed, any_, start)
+    shown = dfrs("show", 1)[1]
+    for name, kind in ((failed, ":failed"), (any_, ":any"), (start, ":start")):
+        assert all(f"{job}{kind}" in shown for job in name)
 
 
 def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):
@@ -151,6 +176,14 @@ def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch)
     assert json.loads(dfrs("submit", "--json", "true")[1]) == {"jobs": [2]}
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "seconds"), [("SIGTERM", "TERM", 60.0), ("10@5", "USR1", 5.0), ("URG@1", "URG", 1.0)]
+)
+def test_a_warning_is_written_as_slurm_does(dfrs, cluster, text, name, seconds):
+    assert dfrs("submit", "--limit", "1h", "--signal", text, "x")[0] == 0
+    assert (last(cluster).warning_signal, last(cluster).warning_s) == (name, seconds)
+
+
 def test_a_script_says_its_options_and_the_command_line_wins(dfrs, cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.sh").write_text("#!/bin/bash\n#DFRS --tasks 4 --cpu 0.5\n#DFRS --after 3 --hold\necho $1\n")
@@ -158,6 +191,23 @@ def test_a_script_says_its_options_and_the_command_line_wins(dfrs, cluster, tmp_
     got = last(cluster)
     assert got.command == ("/bin/bash", str(tmp_path / "job.sh"), "hello")
     assert (got.name, got.tasks, got.cpu_cores, got.after, got.held) == ("job.sh", 4, 2.0, (3, 5), True)
+
+
+def test_a_script_of_slurm_is_submitted_with_notes(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text(
+        "#!/bin/bash\n#SBATCH --job-name=fit --time=1:30\n#SBATCH -p fast\n#SBATCH -d afternotok:3\necho $1\n"
+    )
+    status, out, err = dfrs("submit", "--limit", "5m", "job.sh")
+    assert (status, out, err) == (0, "job 1\n", "job.sh: says nothing to dfrs: --partition (line 3)\n")
+    got = last(cluster)
+    assert (got.name, got.estimate_s, got.time_limit_s, got.after_failed) == ("fit", 90.0, 300.0, (3,))
+    for line, words in (("--array=1-3", "job.sh:2: #SBATCH --array: "), ("-c many", 'job.sh:2: --cpu: "many"')):
+        (tmp_path / "job.sh").write_text(f"#!/bin/bash\n#SBATCH {line}\ntrue\n")
+        status, out, err = dfrs("submit", "job.sh")
+        assert (status, out) == (2, "")
+        assert words in err
+        assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,11 +258,26 @@ def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, l
         ["--tasks", "４", "x"],
         ["--cpu", "１", "x"],
         ["--after", "1_0", "x"],
+        ["--after", "3:sometimes", "x"],
+        ["--after", "3:ok:any", "x"],
+        ["--after", "afterok", "x"],
+        ["--after", "afterok:3:x", "x"],
+        ["--after", "after:3+5", "x"],
+        ["--after", "afterok:3?afterok:4", "x"],
+        ["--after", "1-5000", "x"],
+        ["--after", "", "x"],
         ["--name", "n" * 100_000, "x"],
         ["--array", "99999", "x"],
         [],
         ["--user", "o'hara", "x"],
         ["--cpu", "0", "x"],
+        ["--limit", "1:30", "x"],
+        ["--signal", "USR1", "x"],
+        ["--limit", "1h", "--signal", "KILL", "x"],
+        ["--limit", "1h", "--signal", "99", "x"],
+        ["--limit", "1h", "--signal", "64", "x"],
+        ["--limit", "1h", "--signal", "USR1@", "x"],
+        ["--limit", "1h", "--signal", "USR1@-1", "x"],
     ],
 )
 def test_what_cannot_be_submitted_is_one_line_and_status_2(dfrs, cluster, arguments):
@@ -233,6 +298,49 @@ def test_a_refusal_repeats_what_was_written(dfrs, cluster):
     assert r"\x1b[2J" in err
 
 
+@pytest.fixture
+def here(cluster, tmp_path):
+    """The cluster, with its only node on this machine."""
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host/host-id").write_text("0123abcd")
+    cluster.add_node("node-1")
+    cluster.nodes_by_name["node-1"] = cluster.nodes_by_name["node-1"].model_copy(
+        update={"host": f"{host_name()[:54]}-0123abcd"}
+    )
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["./prog"], 'command "./prog": there is no such program, seen from {}'),
+        (["no-such-program-here"], 'command "no-such-program-here": there is no such program in the PATH of the job'),
+        (["--env", "PATH={}", "sh"], 'command "sh": there is no such program in the PATH of the job'),
+        (["./file"], 'command "./file": is not executable: chmod +x, or name its interpreter: sh ./file'),
+        (["--directory", "{}/nowhere", "true"], '--directory "{}/nowhere": there is no such directory'),
+        (["--directory", "{}/file", "true"], '--directory "{}/file": is no directory'),
+    ],
+)
+def test_what_is_missing_where_it_would_run_is_refused(dfrs, here, monkeypatch, tmp_path, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("echo\n")
+    arguments = [each.format(tmp_path) for each in arguments]
+    assert dfrs("submit", *arguments) == (2, "", f"dfrs: {words.format(tmp_path)}\n")
+    assert not here.requests
+    here.add_node("node-2")
+    assert dfrs("submit", *arguments)[0] == 0, "its program may be there"
+
+
+def test_what_may_be_there_by_then_is_taken(dfrs, here, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for late in (["--after", 1], ["--hold"], ["--at", "+1h"]):
+        assert dfrs("submit", *late, "./prog")[0] == 0
+    (tmp_path / "prog").write_text("#!/bin/sh\n")
+    (tmp_path / "prog").chmod(0o700)
+    assert dfrs("submit", "./prog")[0] == 0
+    assert dfrs("submit", "sh", "prog")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -247,6 +355,14 @@ def test_waiting_ends_with_the_status_of_the_job(dfrs, cluster, monkeypatch, fie
     status, out, err = dfrs("submit", "--wait", "x")
     assert (status, out) == (expected, "")
     assert "job 1: as it ended" in err
+
+
+def test_interrupted_waiting_for_an_array_names_all_of_it(dfrs, cluster, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shared.time, "sleep", interrupt)
+    assert "end it with: dfrs cancel 1-20\n" in dfrs("submit", "--wait", "--array", 20, "x")[2]
 
 
 def test_interrupted_waiting_leaves_the_job_and_says_so(dfrs, cluster, monkeypatch):
@@ -316,6 +432,42 @@ def test_the_queue_in_80_columns(dfrs, cluster):
     assert [job["id"] for job in json.loads(dfrs("queue", "--user", "maximiliane", "--json")[1])] == [1]
 
 
+def test_the_queue_by_state_and_sorted(dfrs, cluster):
+    some_jobs(cluster)
+    cluster.by_id[5] = _made(cluster, "a")
+
+    def ids(*arguments):
+        return [job["id"] for job in json.loads(dfrs("queue", "--json", *arguments)[1])]
+
+    assert ids() == [1, 2, 5]
+    assert ids("--state", "running,paused") == [1, 2]
+    assert ids("--state", "waiting", "--state", "held") == [5]
+    assert ids("--sort", "name") == [5, 2, 1]
+    assert ids("--sort", "-age") == [1, 2, 5]
+    assert ids("--sort", "tasks,-job") == [5, 2, 1]
+    assert ids("--sort", "-yield") == [1, 2, 5]
+    assert ids("--sort", "-state") == [2, 1, 5]
+    shown = dfrs("queue", "--sort", "-job", "--watch")[1]
+    assert [line.split()[0] for line in shown.splitlines()[1:4]] == ["5", "2", "1"]
+    assert dfrs("queue", "--state", "pending")[1].startswith("no jobs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--state", "asleep"], '--state: "asleep": must be one of pending, held'),
+        (["--sort", "size"], '--sort: "size": must be one of job, name'),
+        (["--sort", ""], '--sort: "": must be one of'),
+        (["--watch", "--json"], "--watch: goes on, and --json is one document"),
+    ],
+)
+def test_what_the_queue_cannot_show_is_one_line_and_status_2(dfrs, cluster, arguments, words):
+    status, out, err = dfrs("queue", *arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
 def test_more_jobs_than_a_page_are_all_listed(dfrs, cluster):
     for _ in range(clients.PAGE + 5):
         cluster.by_id[len(cluster.by_id) + 1] = _made(cluster, "x")
@@ -373,6 +525,52 @@ def test_history_of_the_last_day_and_of_more(dfrs, cluster):
     assert dfrs("history", "--since", "soon")[0] == 2
 
 
+def test_history_of_the_last_few_and_since_a_date(dfrs, cluster):
+    some_jobs(cluster)
+
+    def ids(*arguments):
+        return [job["id"] for job in json.loads(dfrs("history", "--json", *arguments)[1])]
+
+    assert ids("--since", "2d", "--limit", 1) == [3]
+    assert ids("--since", "2020-01-01") == [4, 3]
+    assert ids("--since", "2020-01-01 08:00", "--limit", 5) == [4, 3]
+    cluster.by_id.clear()
+    assert dfrs("history", "--since", "2020-01-01")[1] == "no job ended since 2020-01-01\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--since", "2999-01-01"], '--since: "2999-01-01": must be over'),
+        (["--since", "yesterday"], '--since: "yesterday": must be a time'),
+        (["--limit", "0"], "--limit"),
+        (["--csv", "--json"], "--csv: is one form"),
+    ],
+)
+def test_what_history_cannot_show_is_one_line_and_status_2(dfrs, cluster, arguments, words):
+    status, out, err = dfrs("history", *arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_history_says_what_jobs_used_where_there_is_room_and_as_csv(dfrs, cluster, monkeypatch):
+    some_jobs(cluster)
+    cluster.change(3, cpu_s=3661.5, peak_bytes=300 << 20, name='=1+"a"', attempt=1)
+    out = dfrs("history", "--csv")[1]
+    (row,) = csv.DictReader(io.StringIO(out))
+    assert (row["id"], row["state"], row["cpu_s"], row["peak_bytes"]) == ("3", "done", "3661.5", str(300 << 20))
+    assert (row["name"], row["exit_code"], row["cpu_cores"]) == ('\'=1+"a"', "0", "")
+    assert float(row["ended_at"]) - float(row["started_at"]) == pytest.approx(50)
+    assert "1h1m" not in dfrs("history")[1]
+    monkeypatch.setattr(history, "out", PlainConsole(width=120, highlight=False))
+    wide = dfrs("history")[1]
+    assert wide.splitlines()[0].split()[:8] == ["job", "name", "user", "ended", "ran", "waited", "cpu", "peak"]
+    assert "1h1m" in wide
+    assert "300M" in wide
+    assert "300M in a task" in dfrs("show", 3)[1]
+
+
 @pytest.mark.parametrize(
     ("verb", "word", "state"),
     [("cancel", "cancelled", "cancelled"), ("hold", "held", "held"), ("release", "released", "waiting")],
@@ -382,6 +580,96 @@ def test_what_is_done_to_several_jobs(dfrs, cluster, verb, word, state):
         dfrs("submit", "--hold", "x")
     assert dfrs(verb, 1, 2, 3, 2) == (0, f"{word} jobs 1-3\n", "")
     assert {job.state.value for job in cluster.by_id.values()} == {state}
+
+
+def test_ranges_are_those_of_their_jobs_to_which_it_can_be_done(dfrs, cluster):
+    for _ in range(6):
+        dfrs("submit", "x")
+    cluster.change(2, state=JobState.DONE)
+    cluster.change(3, state=JobState.HELD)
+    assert dfrs("hold", "1-4,6") == (0, "held jobs 1, 4, 6\n", "")
+    assert dfrs("release", "1-3") == (0, "released jobs 1, 3\n", "")
+    assert dfrs("cancel", "1-5", 6, "9-12") == (0, "cancelled jobs 1, 3-6\n", "")
+    assert dfrs("cancel", "1-6") == (0, "", "no job to cancel\n")
+    status, out, err = dfrs("cancel", "1-6", 2)
+    assert (status, out, err) == (1, "", "dfrs: job 2: has ended\n")
+
+
+def test_jobs_that_have_started_are_requeued(dfrs, cluster):
+    for _ in range(4):
+        dfrs("submit", "x")
+    cluster.change(2, state=JobState.RUNNING)
+    cluster.change(3, state=JobState.PAUSED)
+    assert dfrs("requeue", "1-4") == (0, "requeued jobs 2, 3\n", "")
+    assert {job.state for job in cluster.by_id.values()} == {JobState.WAITING}
+
+
+def test_a_chosen_job_that_ends_meanwhile_is_no_failure(dfrs, cluster):
+    for _ in range(3):
+        dfrs("submit", "x")
+
+    async def late(job, by):
+        cluster.change(job, state=JobState.DONE)
+        raise ConflictError(f"job {job}: has ended: done")
+
+    cluster.cancel = late
+    assert dfrs("cancel", "1-2") == (0, "", "")
+    assert dfrs("cancel", "1-3", 1) == (1, "", "dfrs: job 1: has ended: done\n")
+
+
+def test_jobs_are_chosen_by_name_user_and_state(dfrs, cluster):
+    for number, (name, user) in enumerate(
+        [("fit-a", "ann"), ("fit-b", "ann"), ("draw", "ann"), ("fit-c", "bob"), ("fit-d", "ann")], start=1
+    ):
+        cluster.by_id[number] = _made(cluster, name).model_copy(update={"user": user})
+    cluster.change(5, state=JobState.RUNNING)
+    assert dfrs("cancel", "--name", "fit") == (0, "", "no job to cancel\n")
+    assert dfrs("hold", "--name", "fit-*", "--state", "waiting,pending") == (0, "held jobs 1, 2\n", "")
+    assert dfrs("cancel", "--name", "fit-*", "2-4") == (0, "cancelled job 2\n", "")
+    status, out, err = dfrs("cancel", "--user", "bob")
+    assert (status, out) == (1, "")
+    assert err.startswith("dfrs: job 4: belongs to another user")
+    assert json.loads(dfrs("cancel", "--state", "running", "--json")[1]) == {"cancelled": [5], "failed": []}
+
+
+def test_all_are_ones_own_and_an_admin_s_everybodys(dfrs, cluster, monkeypatch, tmp_path):
+    for number, user in enumerate(["ann", "bob", "ann"], start=1):
+        cluster.by_id[number] = _made(cluster, "x").model_copy(update={"user": user})
+    status, out, err = dfrs("hold", "--all")
+    assert (status, out) == (2, "")
+    assert err == "dfrs: --all: asks before it does anything, and nobody can answer: give --yes\n"
+    monkeypatch.setattr(selecting.sys.stdin, "isatty", lambda: True, raising=False)
+    asked = []
+    monkeypatch.setattr(selecting.typer, "confirm", lambda text, err: asked.append(text) or len(asked) > 1)
+    assert dfrs("hold", "--all")[:2] == (1, "")
+    assert cluster.by_id[1].state == JobState.WAITING
+    assert dfrs("hold", "--all")[:2] == (0, "held jobs 1, 3\n")
+    assert dfrs("release", "--all", "--yes")[:2] == (0, "released jobs 1, 3\n")
+    token = tmp_path / "admin.token"
+    token.write_text(cluster.token("root", "admin"))
+    assert dfrs("cancel", "--all", "--token-file", token)[:2] == (0, "cancelled jobs 1-3\n")
+    assert asked == ["hold 2 jobs?", "hold 2 jobs?", "cancel 3 jobs of 2 users?"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "JOB: missing: give numbers"),
+        (["5-1"], 'JOB: "5-1": must be the number of a job or a range'),
+        (["0"], 'JOB: "0": must be'),
+        (["1-"], 'JOB: "1-": must be'),
+        (["1,,2"], 'JOB: "1,,2": must be'),
+        (["٣"], 'JOB: "٣": must be'),
+        (["9" * 30], "must be the number of a job"),
+        (["--state", "done"], '--state: "done": must be one of pending, held'),
+    ],
+)
+def test_what_names_no_job_is_one_line_and_status_2(dfrs, cluster, arguments, words):
+    for verb in ("cancel", "hold", "release"):
+        status, out, err = dfrs(verb, *arguments)
+        assert (status, out) == (2, "")
+        assert words in err
+        assert len(err.splitlines()) == 1
 
 
 def test_what_fails_for_one_job_is_done_to_the_others(dfrs, cluster):
@@ -398,6 +686,52 @@ def test_logs(dfrs, cluster):
     assert dfrs("logs", 1) == (0, "one\ntwo\n", "")
     assert dfrs("logs", "--err", 1)[1] == "bad\n"
     assert json.loads(dfrs("logs", 1, "--json")[1])["text"] == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("size", [1, 3, 1 << 16])
+def test_the_last_lines_of_a_log(dfrs, cluster, monkeypatch, size):
+    monkeypatch.setattr(logs, "TAIL_BYTES", size)
+    dfrs("submit", "x")
+    cluster.texts = [f"line {k}\n" for k in range(30)] + ["no end"]
+    assert dfrs("logs", "--tail", 3, 1) == (0, "line 28\nline 29\nno end", "")
+    assert dfrs("logs", "--tail", 0, 1) == (0, "", "")
+    assert dfrs("logs", "--tail", 99, 1)[1] == "".join(cluster.texts)
+    assert json.loads(dfrs("logs", "--tail", 1, 1, "--json")[1])["text"] == "no end"
+    assert dfrs("logs", "--tail", -1, 1)[0] == 2
+    cluster.change(1, state=JobState.RUNNING)
+    monkeypatch.setattr(logs.time, "sleep", lambda _: cluster.texts.append(" yet\nmore\n"))
+    whole = cluster.output
+
+    async def growing(job, *rest):
+        part = await whole(job, *rest)
+        return part.model_copy(update={"ended": part.ended and len(cluster.texts) > 31})
+
+    cluster.output = growing
+    assert dfrs("logs", "-f", "--tail", 1, 1)[1] == "no end yet\nmore\n"
+
+
+def test_logs_of_several_jobs_say_whose_each_line_is(dfrs, cluster):
+    for _ in range(3):
+        dfrs("submit", "x")
+    cluster.texts = ["a\n", "b"]
+    assert dfrs("logs", "1-2", 3, 2) == (0, "1: a\n1: b\n2: a\n2: b\n3: a\n3: b\n", "")
+    assert dfrs("logs", "2-9") == (0, "2: a\n2: b\n3: a\n3: b\n", "")
+    assert dfrs("logs", "--tail", 1, "1,3") == (0, "1: b\n3: b\n", "")
+    told = json.loads(dfrs("logs", "2-3", "--json")[1])
+    assert [(each["job"], each["text"]) for each in told] == [(2, "a\nb"), (3, "a\nb")]
+    status, out, err = dfrs("logs", 7, 1)
+    assert (status, out, err) == (1, "1: a\n1: b\n", "dfrs: job 7: there is no such job\n")
+    assert dfrs("logs", "x")[0] == 2
+
+
+def test_several_logs_are_followed_together(dfrs, cluster, monkeypatch):
+    for _ in range(2):
+        dfrs("submit", "x")
+    cluster.change(1, state=JobState.RUNNING)
+    monkeypatch.setattr(logs.time, "sleep", lambda _: cluster.change(2, state=JobState.RUNNING))
+    status, out, err = dfrs("logs", "-f", 1, 2)
+    assert (status, err) == (0, "")
+    assert out == "1: one\n1: two\n2: one\n2: two\n"
 
 
 def test_followed_logs_wait_for_the_start_and_end_with_the_job(dfrs, cluster, monkeypatch):
@@ -640,6 +974,7 @@ def test_logs_are_what_the_program_wrote(dfrs, cluster):
         "cancel",
         "hold",
         "release",
+        "requeue",
         "nodes",
         "drain",
         "undrain",

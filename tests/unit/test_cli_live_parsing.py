@@ -64,6 +64,7 @@ def test_sizes_are_shown_short_and_near_enough(size):
         ("0.5h", 1800),
         ("01:30:00", 5400),
         ("1-00:00:01", 86401),
+        ("2-03:04", 2 * 86400 + 3 * 3600 + 4 * 60),
     ],
 )
 def test_times(text, seconds):
@@ -71,11 +72,34 @@ def test_times(text, seconds):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "90", "-1s", "0s", "s", "2h1d", "1h1h", "1w", "inf", "1 h", "00:00:00", "nan", "９s", "0１:00:00"]
+    "text",
+    [
+        "",
+        "90",
+        "-1s",
+        "0s",
+        "s",
+        "2h1d",
+        "1h1h",
+        "1w",
+        "inf",
+        "1 h",
+        "00:00:00",
+        "nan",
+        "９s",
+        "0１:00:00",
+        "1:30",
+        "90:0",
+    ],
 )
 def test_times_that_are_refused(text):
     with pytest.raises(InputError, match=r'--limit: ".*": must be'):
         parse_seconds(text, "--limit")
+
+
+def test_a_time_that_others_read_otherwise_is_refused_with_both_meanings():
+    with pytest.raises(InputError, match=r'--limit: "1:30": must be a time with units: 1m30s or 1h30m'):
+        parse_seconds("1:30", "--limit")
 
 
 @given(days=st.integers(0, 99), hours=st.integers(0, 23), minutes=st.integers(0, 59), seconds=st.integers(0, 59))

@@ -320,6 +320,17 @@ def test_time_limit_does_not_count_pauses(host):
     assert ended(node, task(), 2.0).kind is ExitKind.TIME_LIMIT
 
 
+def test_a_task_is_told_once_that_its_time_is_nearly_up(host):
+    node = host.node()
+    script = 'trap "echo told" USR1; echo begun; while :; do sleep 0.1; done'
+    spec = host.spec("/bin/sh", "-c", script, time_limit_s=3.0, warning_signal="USR1", warning_s=1.5)
+    node.start(task(), spec, 0.5)
+    until(lambda: text(node, task()))
+    assert text(node, task()) == "begun\n"
+    assert ended(node, task(), 10.0).kind is ExitKind.TIME_LIMIT
+    assert text(node, task()) == "begun\ntold\n"
+
+
 def test_a_pause_holds_all_of_it_and_what_is_still_starting(host):
     node = host.node(cpus=",".join(map(str, CPUS)), cores=len(CPUS))
     node.start(task(), host.spec(PYTHON, "-c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass"), 0.5)

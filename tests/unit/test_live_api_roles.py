@@ -18,6 +18,7 @@ ROLES = {
     ("POST", "/api/v1/jobs/{job}/cancel"): USERS,
     ("POST", "/api/v1/jobs/{job}/hold"): USERS,
     ("POST", "/api/v1/jobs/{job}/release"): USERS,
+    ("POST", "/api/v1/jobs/{job}/requeue"): USERS,
     ("GET", "/api/v1/jobs/{job}/explain"): READERS,
     ("GET", "/api/v1/jobs/{job}/output"): USERS,
     ("GET", "/api/v1/nodes"): READERS,
@@ -40,7 +41,7 @@ ROLES = {
 }
 OPEN = {("GET", "/healthz")}
 BODIES = {"/api/v1/jobs": {"command": ["true"]}, "/api/v1/tokens": {"user": "bob", "role": "user"}}
-OWNERS_ONLY = ("cancel", "hold", "release", "output")
+OWNERS_ONLY = ("cancel", "hold", "release", "requeue", "output")
 
 
 def test_no_route_is_forgotten_here():

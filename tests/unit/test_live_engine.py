@@ -91,6 +91,20 @@ def test_one_failed_task_ends_the_others(tmp_path):
     run(story())
 
 
+def test_an_ended_job_tells_the_most_memory_of_a_task(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path) as live:
+            job = await live.submit(cpu_cores=2.0, tasks=2)
+            await live.reaches(job, JobState.RUNNING)
+            assert live.controller.job(job).peak_bytes is None
+            for rank, size in enumerate((300, 200)):
+                for node in live.hosts.nodes.values():
+                    node.end(job, rank=rank, peak_bytes=size << 20)
+            assert (await live.reaches(job, JobState.DONE)).peak_bytes == 300 << 20
+
+    run(story())
+
+
 def test_cancelling(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
@@ -186,6 +200,52 @@ def test_a_job_that_is_held_keeps_its_memory_where_it_cannot_be_freed(tmp_path):
     run(story())
 
 
+def test_a_requeued_job_begins_anew_once_nothing_is_left_of_it(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            controller, node = live.controller, live.hosts.nodes["n1"]
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            node.deaf = True
+            await controller.requeue(job, "ann")
+            await until(lambda: controller.job(job).attempt == 1)
+            assert [task.attempt for task, _ in live.hosts.running(job)] == [0]
+            node.attach(controller)
+            node.deaf = False
+            node.attach(controller)
+            await until(lambda: [task.attempt for task, _ in live.hosts.running(job)] == [1])
+            await live.reaches(job, JobState.RUNNING)
+            assert live.actions(job)[:3] == ["submit", "start", "requeue"]
+            (asked,) = [each for each in controller.activity(job=job) if each.action == "requeue"]
+            assert (asked.by, asked.why) == ("ann", "requeued by ann")
+            node.end(job)
+            await live.reaches(job, JobState.DONE)
+            with pytest.raises(ConflictError, match="has ended"):
+                await controller.requeue(job, "ann")
+            held = await live.submit(held=True)
+            with pytest.raises(ConflictError, match="has not begun"):
+                await controller.requeue(held, "ann")
+
+    run(story())
+
+
+def test_a_held_job_that_is_requeued_stays_held(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            await live.controller.hold(job, "ann")
+            await live.reaches(job, JobState.HELD)
+            await live.controller.requeue(job, "ann")
+            await until(lambda: live.controller.job(job).attempt == 1 and not live.hosts.running(job))
+            assert live.controller.job(job).state is JobState.HELD
+            await live.controller.release(job, "ann")
+            await live.reaches(job, JobState.RUNNING)
+            assert [task.attempt for task, _ in live.hosts.running(job)] == [1]
+
+    run(story())
+
+
 def test_jobs_wait_for_others(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path) as live:
@@ -208,6 +268,58 @@ def test_jobs_wait_for_others(tmp_path):
                 await live.submit(after=(77,))
             late = await live.submit("sleep", "1", after=(bad,))
             assert (await live.reaches(late, JobState.CANCELLED)).exit == f"after job {bad}, which failed"
+
+    run(story())
+
+
+def test_jobs_wait_for_a_start_a_failure_or_any_end(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path) as live:
+            job = live.controller.job
+            good, bad = [await live.submit(cpu_cores=0.1, held=True) for _ in range(2)]
+            started = await live.submit(cpu_cores=0.1, after_start=(good,))
+            both = await live.submit(cpu_cores=0.1, after_start=(good,), after=(good,))
+            any_end = await live.submit(cpu_cores=0.1, after_any=(good, bad))
+            failure = await live.submit(cpu_cores=0.1, after_failed=(bad,))
+            no_failure = await live.submit(cpu_cores=0.1, after_failed=(good,))
+            assert {job(each).state for each in (started, both, any_end, failure, no_failure)} == {JobState.PENDING}
+            assert job(started).why == f"waits for job {good} to start"
+            assert job(both).why == f"waits for job {good} to end"
+            for held in (good, bad):
+                await live.controller.release(held, "ann")
+                await live.reaches(held, JobState.RUNNING)
+            await live.reaches(started, JobState.RUNNING)
+            late = await live.submit(cpu_cores=0.1, after_start=(good,))
+            await live.reaches(late, JobState.RUNNING)
+            assert job(both).state is JobState.PENDING
+            for node in live.hosts.nodes.values():
+                node.end(good)
+            ended = await live.reaches(no_failure, JobState.CANCELLED)
+            assert ended.exit == f"after the failure of job {good}, which ended well"
+            await live.reaches(both, JobState.RUNNING)
+            assert job(any_end).state is job(failure).state is JobState.PENDING
+            for node in live.hosts.nodes.values():
+                node.end(bad, code=1)
+            for each in (any_end, failure):
+                await live.reaches(each, JobState.RUNNING)
+            later = [await live.submit(cpu_cores=0.1, **{kind: (bad,)}) for kind in ("after_any", "after_start")]
+            for each in later:
+                await live.reaches(each, JobState.RUNNING)
+            with pytest.raises(InputError, match="after: 77"):
+                await live.submit(after_any=(77,))
+
+    run(story())
+
+
+def test_a_job_that_never_started_frees_those_that_wait_for_its_start(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path) as live:
+            never = await live.submit(cpu_cores=0.1, held=True)
+            waiting = await live.submit(cpu_cores=0.1, after_start=(never,))
+            gone = await live.submit(cpu_cores=0.1, after_start=(never,))
+            await live.controller.cancel(gone, "ann")
+            await live.controller.cancel(never, "ann")
+            await live.reaches(waiting, JobState.RUNNING)
 
     run(story())
 

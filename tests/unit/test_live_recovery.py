@@ -52,6 +52,7 @@ def test_after_a_kill_it_goes_on(tmp_path):
         world, _, controller = await cluster(tmp_path, "n1", "n2")
         jobs = [(await controller.submit(request(cpu_cores=1.0), "ann", "ann"))[0] for _ in range(4)]
         waiting = (await controller.submit(request(after=(jobs[0],)), "ann", "ann"))[0]
+        other = (await controller.submit(request(after_any=(jobs[1],), after_start=(jobs[2],)), "ann", "ann"))[0]
         await until(lambda: all(controller.job(job).state is JobState.RUNNING for job in jobs))
         before = {job: controller.job(job).nodes for job in jobs}
         token = (await controller.first_tokens("root"))["admin"]
@@ -69,6 +70,9 @@ def test_after_a_kill_it_goes_on(tmp_path):
         await until(lambda: again.job(jobs[0]).state is JobState.DONE)
         await until(lambda: again.job(waiting).state is JobState.RUNNING)
         assert again.job(jobs[0]).state is JobState.DONE
+        assert again.job(other).why == f"waits for job {jobs[1]} to end"
+        await again.cancel(jobs[1], "ann")
+        await until(lambda: again.job(other).state is JobState.RUNNING)
         await again.stop()
 
     run(story())

@@ -143,13 +143,14 @@ def test_a_start_with_a_long_past_need_not_wait_for_events_to_prune_it(tmp_path)
     run(story)
 
 
-def test_a_job_that_an_open_one_waits_for_stays(tmp_path):
+@pytest.mark.parametrize("kind", ["after", "after_any", "after_start"])
+def test_a_job_that_an_open_one_waits_for_stays(tmp_path, kind):
     async def story():
         async with cluster(tmp_path) as live:
             good, bad = await live.submit("fail", "0"), await live.submit("fail", "3", "bad")
             await live.reaches(bad, JobState.FAILED)
             await live.reaches(good, JobState.DONE)
-            waiting = await live.submit("forever", after=(good,), held=True)
+            waiting = await live.submit("forever", held=True, **{kind: (good,)})
             await age(live)
             await live.controller.retention.prune()
             assert {good, waiting} <= {job for (job,) in rows(tmp_path, "SELECT id FROM jobs")}
@@ -157,7 +158,7 @@ def test_a_job_that_an_open_one_waits_for_stays(tmp_path):
             await live.controller.release(waiting, "ann")
             await live.reaches(waiting, JobState.RUNNING)
             with pytest.raises(InputError, match=f"after: {bad}: there is no such job, or it ended before"):
-                await live.submit("forever", after=(bad,))
+                await live.submit("forever", **{kind: (bad,)})
 
     run(story)
 

@@ -244,6 +244,10 @@ class Client:
         """The opposite of hold."""
         self._post(f"/jobs/{job}/release")
 
+    def requeue(self, job: int) -> None:
+        """End what runs of it, and let it begin anew."""
+        self._post(f"/jobs/{job}/requeue")
+
     def explain(self, job: int) -> Explanation:
         """Why it is where it is."""
         return self._get(f"/jobs/{job}/explain", Explanation)

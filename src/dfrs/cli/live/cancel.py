@@ -1,12 +1,13 @@
-"""`dfrs cancel`, `hold` and `release`: what users do to their jobs."""
+"""`dfrs cancel`, `hold`, `release` and `requeue`: what users do to their jobs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import typer
 
 from dfrs.cli.console import err, out, print_json
-from dfrs.cli.live.cluster import Jobs, Json, job_words, live
+from dfrs.cli.live.cluster import Json, job_words, live
+from dfrs.cli.live.selecting import All, Name, Selection, States, User, Words, Yes
 from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import DfrsError
 from dfrs.model.text import visible
@@ -16,44 +17,128 @@ if TYPE_CHECKING:
 
 
 @live
-def cancel(client: "Client", jobs: Jobs, as_json: Json = False) -> None:
+def cancel(
+    client: "Client",
+    jobs: Words = None,
+    name: Name = None,
+    user: User = None,
+    state: States = None,
+    everything: All = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
     """End jobs: their processes are asked to end, and killed if they do not.
 
-    Example: dfrs cancel 17 18
+    Jobs are named by numbers and ranges, or chosen by --name, --user, --state or --all; of a range, and of what is
+    chosen, only those are meant to which it can be done.
+
+    Examples:
+
+        dfrs cancel 17 20-25
+
+        dfrs cancel --name "fit-*" --state waiting
     """
-    _each(jobs, client.cancel, "cancelled", as_json)
+    from dfrs.live.protocol.resources import ENDED, JobState
+
+    possible = set(JobState) - ENDED - {JobState.ENDING}
+    chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
+    _each(chosen.choose(client, "cancel", possible), client.cancel, "cancelled", as_json)
 
 
 @live
-def hold(client: "Client", jobs: Jobs, as_json: Json = False) -> None:
+def hold(
+    client: "Client",
+    jobs: Words = None,
+    name: Name = None,
+    user: User = None,
+    state: States = None,
+    everything: All = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
     """Keep jobs from running until they are released; one that runs is paused.
 
-    Example: dfrs hold 17
+    Jobs are named by numbers and ranges, or chosen by --name, --user, --state or --all; of a range, and of what is
+    chosen, only those are meant to which it can be done.
+
+    Example: dfrs hold 17 20-25
     """
-    _each(jobs, client.hold, "held", as_json)
+    from dfrs.live.protocol.resources import ENDED, JobState
+
+    possible = set(JobState) - ENDED - {JobState.ENDING, JobState.HELD}
+    chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
+    _each(chosen.choose(client, "hold", possible), client.hold, "held", as_json)
 
 
 @live
-def release(client: "Client", jobs: Jobs, as_json: Json = False) -> None:
+def release(
+    client: "Client",
+    jobs: Words = None,
+    name: Name = None,
+    user: User = None,
+    state: States = None,
+    everything: All = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
     """Let held jobs run again.
 
-    Example: dfrs release 17
+    Jobs are named by numbers and ranges, or chosen by --name, --user, --state or --all; of a range, and of what is
+    chosen, only those are meant to which it can be done.
+
+    Example: dfrs release 17 20-25
     """
-    _each(jobs, client.release, "released", as_json)
+    from dfrs.live.protocol.resources import JobState
+
+    possible = {JobState.HELD}
+    chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
+    _each(chosen.choose(client, "release", possible), client.release, "released", as_json)
 
 
-def _each(jobs: Sequence[int], act: Callable[[int], None], done_word: str, as_json: bool) -> None:
-    """Do it to each; what cannot be done to one does not keep the others from it. Status 1 if any failed."""
+@live
+def requeue(
+    client: "Client",
+    jobs: Words = None,
+    name: Name = None,
+    user: User = None,
+    state: States = None,
+    everything: All = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Let jobs that have started begin anew: their processes are ended, and the jobs are queued again.
+
+    Jobs are named by numbers and ranges, or chosen by --name, --user, --state or --all; of a range, and of what is
+    chosen, only those are meant to which it can be done.
+
+    Example: dfrs requeue 17 20-25
+    """
+    from dfrs.live.protocol.resources import JobState
+
+    possible = {JobState.STARTING, JobState.RUNNING, JobState.PAUSED}
+    chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
+    _each(chosen.choose(client, "requeue", possible), client.requeue, "requeued", as_json)
+
+
+def _each(jobs: Mapping[int, bool], act: Callable[[int], None], done_word: str, as_json: bool) -> None:
+    """Do it to each; what cannot be done to one does not keep the others from it. Status 1 if any failed.
+
+    One that was not written by itself may have come to an end since it was chosen: then nothing is left to do.
+    """
     from dfrs.live.client import UnreachableError
+    from dfrs.live.protocol.ports import ConflictError, NotFoundError
 
     done: list[int] = []
     failed: dict[int, str] = {}
-    for job in dict.fromkeys(jobs):
+    for job, written in jobs.items():
         try:
             act(job)
             done.append(job)
         except UnreachableError:
             raise
+        except (ConflictError, NotFoundError) as error:
+            if written:
+                failed[job] = str(error)
         except DfrsError as error:
             failed[job] = str(error)
     if as_json:
@@ -70,4 +155,5 @@ VERBS = (
     Verb(cancel, LIVE, 60),
     Verb(hold, LIVE, 70),
     Verb(release, LIVE, 80),
+    Verb(requeue, LIVE, 85),
 )

@@ -24,7 +24,6 @@ PATIENCE_S = 60.0
 """How long a verb that follows something waits for a controller that is away."""
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Jobs = Annotated[list[int], typer.Argument(metavar="JOB...", help="Ids of jobs.", min=1, show_default=False)]
 JobId = Annotated[int, typer.Argument(metavar="JOB", help="Id of the job.", min=1, show_default=False)]
 
 Server = Annotated[
@@ -137,9 +136,14 @@ def until_ended(client: "Client", jobs: "Sequence[int]", patience: Patience) -> 
 
 
 def job_words(jobs: "Sequence[int]") -> str:
-    """Job ids in words: `job 17`, `jobs 17-20`, `jobs 3, 5`."""
+    """Job ids in words: `job 17`, `jobs 17-20`, `jobs 3, 5, 7-9`."""
     if len(jobs) == 1:
         return f"job {jobs[0]}"
-    if len(jobs) > 2 and list(jobs) == list(range(jobs[0], jobs[-1] + 1)):
-        return f"jobs {jobs[0]}-{jobs[-1]}"
-    return f"jobs {', '.join(map(str, jobs))}"
+    runs: list[list[int]] = []
+    for job in jobs:
+        if runs and job == runs[-1][-1] + 1:
+            runs[-1].append(job)
+        else:
+            runs.append([job])
+    words = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"jobs {', '.join(words)}"

@@ -1,48 +1,121 @@
 """`dfrs history`: jobs that have ended, and how well they were served."""
 
+import csv
+import sys
+from collections.abc import Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dfrs.cli.console import out, print_json, warn
 from dfrs.cli.live.cluster import Json, live
-from dfrs.cli.quantities import parse_seconds, show_instant
+from dfrs.cli.quantities import parse_seconds, quoted, show_instant
 from dfrs.cli.verbs import LIVE, Verb
+from dfrs.model.errors import InputError
+from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
     from dfrs.live.protocol.resources import Job
 
+COLUMNS = (
+    "id",
+    "name",
+    "user",
+    "state",
+    "exit_code",
+    "exit",
+    "submitted_at",
+    "started_at",
+    "ended_at",
+    "tasks",
+    "cpu_cores",
+    "memory_bytes",
+    "cpu_s",
+    "peak_bytes",
+    "virtual_s",
+    "stretch",
+    "attempt",
+)
+"""Of the file that --csv prints: fields of a job by their names, and so with their units, in the API."""
+FORMULAS = ("=", "+", "-", "@")
+"""With these a cell begins that a spreadsheet computes."""
+
 
 @live
 def history(
     client: "Client",
-    since: Annotated[str, typer.Option(help="Only those that ended in the last: 30m, 24h, 7d.")] = "24h",
+    since: Annotated[
+        str, typer.Option(help='Only those that ended in the last 30m, 24h, 7d, or since "2026-11-23 08:00".')
+    ] = "24h",
+    limit: Annotated[int | None, typer.Option(help="Only the last so many of them.", min=1, show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A table for a spreadsheet on standard output.")] = False,
     as_json: Json = False,
 ) -> None:
     """List jobs that have ended: how long they waited and ran, mean yield, stretch, exit.
 
-    Stretch is the time in the system over the time it would have needed with all that it could use.
+    Stretch is the time in the system over the time it would have needed with all that it could use. From 120 columns on
+    there are also the CPU time of all tasks together, and the most memory that one of them had.
 
-    Example: dfrs history --since 2h
+    Examples:
+
+        dfrs history --since 2h --limit 20
+
+        dfrs history --since 30d --csv > jobs.csv
     """
     from dfrs.cli.views.live import history_table
 
-    span_s = parse_seconds(since, "--since")
+    if as_csv and as_json:
+        raise InputError("--csv: is one form, and --json another: give one of them")
     cluster = client.cluster()
     now = cluster.now
-    jobs = ended_since(client, now - span_s, user)
+    begin, words = _begin(since, now)
+    jobs = ended_since(client, begin, user)
+    jobs = jobs if limit is None else jobs[-limit:]
     if as_json:
         print_json([job.model_dump(mode="json") for job in jobs])
         return
-    if cluster.jobs_pruned_until is not None and cluster.jobs_pruned_until >= now - span_s:
+    if cluster.jobs_pruned_until is not None and cluster.jobs_pruned_until >= begin:
         until = show_instant(cluster.jobs_pruned_until, now)
         warn(f"jobs that ended until {until} are no longer kept (dfrs serve --keep)")
-    if not jobs:
-        out.print(f"no job ended in the last {since}", markup=False)
-        return
-    out.print(history_table(jobs, now, out.width))
+    if as_csv:
+        _print_csv(jobs)
+    elif jobs:
+        out.print(history_table(jobs, now, out.width))
+    else:
+        out.print(f"no job ended {words}", markup=False)
+
+
+def _begin(since: str, now: float) -> tuple[float, str]:
+    """The wall clock from which on jobs are listed, and how that is said. Raises InputError."""
+    try:
+        if not since.isascii():
+            raise ValueError
+        instant = datetime.fromisoformat(since.strip()).timestamp()
+    except (ValueError, OverflowError):
+        return now - parse_seconds(since, "--since"), f"in the last {since}"
+    if instant > now:
+        raise InputError(f"--since: {quoted(since)}: must be over")
+    return instant, f"since {since}"
+
+
+def _print_csv(jobs: "Iterable[Job]") -> None:
+    """A line a job; numbers that read back exactly, and empty cells for what is not known."""
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for job in jobs:
+        fields = job.model_dump(mode="json", include=set(COLUMNS))
+        table.writerow([_cell(fields[name]) for name in COLUMNS])
+
+
+def _cell(value: object) -> object:
+    """What is text stays text: names are other users' choice."""
+    if not isinstance(value, str):
+        return value
+    shown = visible(value)
+    return f"'{shown}" if shown.startswith(FORMULAS) else shown
 
 
 def ended_since(client: "Client", since: float, user: str | None = None) -> "list[Job]":

@@ -1,15 +1,53 @@
 """`dfrs queue`: jobs that have not ended, and why those that wait do."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
+from dfrs.cli.live.selecting import States, parse_states
+from dfrs.cli.quantities import quoted
 from dfrs.cli.verbs import LIVE, Verb
+from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from dfrs.live.client import Client
+    from dfrs.live.protocol.resources import ClusterSnapshot, Job
+
+WATCH_S = 2.0
+"""Between two looks."""
+
+
+def _order(job: "Job") -> int:
+    from dfrs.live.protocol.resources import JobState
+
+    return list(JobState).index(job.state)
+
+
+def _yield(job: "Job") -> float:
+    """Jobs without one come before all others."""
+    from dfrs.live.protocol.resources import shown_yield
+
+    shown = shown_yield(job)
+    return -1.0 if shown is None else shown
+
+
+KEYS: dict[str, Callable[["Job"], Any]] = {
+    "job": lambda job: job.id,
+    "name": lambda job: job.name,
+    "user": lambda job: job.user,
+    "state": _order,
+    "tasks": lambda job: job.tasks,
+    "need": lambda job: job.need_cores,
+    "yield": _yield,
+    "memory": lambda job: job.memory_bytes,
+    "age": lambda job: -job.submitted_at,
+}
+"""By what jobs can be sorted: the columns of the table."""
 
 
 @live
@@ -17,6 +55,12 @@ def queue(
     client: "Client",
     mine: Annotated[bool, typer.Option("--mine", help="Only your own jobs.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.")] = None,
+    state: States = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Sort by columns, as user,-age; - for the greatest first. Default: job."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 s; q or Ctrl-C ends.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the jobs that have not ended: need, yield, memory, nodes; below, why the others do not run.
@@ -24,25 +68,56 @@ def queue(
     Need is in cores a task, with its error where the cluster estimates it. Yield is the fraction of its need that a job
     receives, as measured in the last seconds; marked with * it is what the job was granted, and not measured yet.
 
-    Example: dfrs queue --mine
+    Examples:
+
+        dfrs queue --mine
+
+        dfrs queue --state running --sort user,-memory --watch
     """
+    if watch and as_json:
+        raise InputError("--watch: goes on, and --json is one document: give one of them")
+    states, keys = parse_states(state) or None, _keys(sort)
+    whose = client.me()["user"] if mine else user
+
+    def look() -> "tuple[ClusterSnapshot, list[Job]]":
+        seen = client.snapshot(user=whose, states=states)
+        jobs = list(seen.jobs[::-1])
+        # Sorting keeps the order of what is equal: the first column comes last.
+        for key, backwards in reversed(keys):
+            jobs.sort(key=key, reverse=backwards)
+        return seen, jobs
+
+    if as_json:
+        print_json([job.model_dump(mode="json") for job in look()[1]])
+    elif watch:
+        from dfrs.cli.live.top import watch as on_screen
+
+        on_screen(lambda _: _table(*look()), WATCH_S)
+    else:
+        out.print(_table(*look()))
+
+
+def _table(seen: "ClusterSnapshot", jobs: "Sequence[Job]") -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
     from dfrs.cli.views.live import job_table, measure_line, reasons, yields_words
 
-    whose = client.me()["user"] if mine else user
-    seen = client.snapshot(user=whose)
-    jobs = seen.jobs[::-1]
-    if as_json:
-        print_json([job.model_dump(mode="json") for job in jobs])
-        return
     if not jobs:
-        out.print("no jobs; dfrs history shows those that have ended")
-        return
-    out.print(job_table(jobs, seen.cluster.now, out.width))
-    for line in reasons(jobs):
-        out.print(line)
-    if (line := measure_line(jobs)) is not None:
-        out.print(line)
-    out.print(yields_words(seen.cluster), style="dim")
+        return Text("no jobs; dfrs history shows those that have ended")
+    lines = [*reasons(jobs), measure_line(jobs), Text(yields_words(seen.cluster), style="dim")]
+    return Group(job_table(jobs, seen.cluster.now, out.width), *(line for line in lines if line is not None))
+
+
+def _keys(sort: str | None) -> "list[tuple[Callable[[Job], Any], bool]]":
+    """By what to sort, and whether the greatest comes first. Raises InputError."""
+    found: list[tuple[Callable[[Job], Any], bool]] = []
+    for word in () if sort is None else sort.split(","):
+        name = word.removeprefix("-")
+        if name not in KEYS:
+            raise InputError(f"--sort: {quoted(word)}: must be one of {', '.join(KEYS)}; with - the greatest first")
+        found.append((KEYS[name], word != name))
+    return found
 
 
 VERBS = (Verb(queue, LIVE, 20),)

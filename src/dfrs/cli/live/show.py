@@ -69,15 +69,23 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("started", instant(job.started_at)),
         ("ended", instant(job.ended_at)),
         ("CPU time", show_seconds(job.cpu_s)),
+        ("peak memory", "" if job.peak_bytes is None else f"{show_bytes(job.peak_bytes)} in a task"),
         ("virtual time", f"{show_seconds(job.virtual_s)} received, {show_seconds(job.virtual_granted_s)} granted"),
         ("stretch", "" if job.stretch is None else f"{job.stretch:.2f}"),
-        ("after", ", ".join(map(str, job.after))),
+        ("after", after_words(job)),
         ("array index", "" if job.array_index is None else str(job.array_index)),
         ("estimate", "" if job.estimate_s is None else show_seconds(job.estimate_s)),
+        ("time limit", "" if job.time_limit_s is None else show_seconds(job.time_limit_s)),
         ("paused, moved", f"{job.pauses}, {job.migrations}"),
         ("queued again", str(job.attempt) if job.attempt else ""),
         ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
     ]
+
+
+def after_words(job: "Job") -> str:
+    """The jobs that it comes after, each as `dfrs submit --after` takes it."""
+    kinds = (("", job.after), (":failed", job.after_failed), (":any", job.after_any), (":start", job.after_start))
+    return ", ".join(f"{name}{kind}" for kind, names in kinds for name in names)
 
 
 VERBS = (Verb(show, LIVE, 30),)

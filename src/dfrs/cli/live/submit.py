@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,8 +11,10 @@ import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-from dfrs.cli.console import err, out, print_json
+from dfrs.cli.console import err, out, print_json, warn
 from dfrs.cli.live.cluster import Json, Patience, job_words, live, until_ended
+from dfrs.cli.live.dependencies import parse_after
+from dfrs.cli.live.here import refuse_missing
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
 from dfrs.cli.verbs import LIVE, Verb
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 SUBMIT = {"allow_interspersed_args": False}
 """Options end where the command begins: the rest is the program's own."""
 INTERRUPTED = 130
+WARNING_S = 60.0
+"""So long before the time limit a signal comes where nothing else is said."""
 KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL")
 """Of the submitter's environment. The rest stays behind: it may hold secrets, which would be stored with the job and
 shown to whoever may see it, and a job that depends on it runs today and fails tomorrow."""
@@ -38,7 +43,12 @@ _OPTIONS = {
     "user": "--user",
     "estimate_s": "--time",
     "time_limit_s": "--limit",
+    "warning_signal": "--signal",
+    "warning_s": "--signal",
     "after": "--after",
+    "after_failed": "--after",
+    "after_any": "--after",
+    "after_start": "--after",
     "start_at": "--at",
     "array": "--array",
     "environment": "--env",
@@ -54,6 +64,7 @@ _OF_JOB = {
     "user",
     "estimate",
     "limit",
+    "warning",
     "after",
     "at",
     "array",
@@ -65,7 +76,7 @@ _OF_JOB = {
     "directory",
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
-_NUMBERS = {"tasks", "cpu_cores", "min_yield", "after", "array"}
+_NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
 _RULES = {
     "name": "must be 1 to 128 printable characters",
     "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
@@ -81,7 +92,7 @@ class ScriptCommand(TyperCommand):
         if ctx.resilient_parsing or {"-h", "--help"} & set(args[:1]):
             return super().parse_args(ctx, args)
         given, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
-        _check_numbers(given)
+        _check_words(given)
         words = given.get("command") or rest
         script = read_script(words[0], Path.cwd()) if words else None
         if script is None:
@@ -100,7 +111,7 @@ class ScriptCommand(TyperCommand):
                     max(parameter.opts, key=len) for parameter in self.get_params(ctx) if parameter.name == others[0]
                 )
                 raise InputError(f"{option}: says nothing of the job: give it on the command line")
-            _check_numbers(given)
+            _check_words(given)
             if given.get("command") or rest:
                 raise InputError("must hold options only; the command follows in the script")
             apart = type(ctx)(self, info_name=ctx.info_name, parent=ctx.parent, **SUBMIT)
@@ -113,8 +124,12 @@ class ScriptCommand(TyperCommand):
             raise InputError(f"{where}: {error}") from None
 
 
-def _check_numbers(given: Mapping[str, Any]) -> None:
-    """Python reads digits of all scripts, and 1_000. Raises InputError."""
+def _check_words(given: Mapping[str, Any]) -> None:
+    """What Typer would read otherwise, or not at all. Raises InputError."""
+    parse_after(given.get("after") or ())
+    if warning := given.get("warning"):
+        _warning(warning)
+    # Python reads digits of all scripts, and 1_000.
     for name in _NUMBERS & given.keys():
         for text in given[name] if isinstance(given[name], list) else [given[name]]:
             if not _is_number(str(text)):
@@ -162,6 +177,25 @@ def _limit(text: str) -> float:
     return _seconds(parse_seconds(text, "--limit"), text)
 
 
+def _warning(text: str) -> tuple[str, float]:
+    """The name of a signal, and how many seconds before the limit it comes: `USR1@60`, `SIGUSR1`, `10@60`."""
+    from typing import get_args
+
+    from dfrs.live.protocol.resources import WarningSignal
+
+    word, at, seconds = text.partition("@")
+    name = word.removeprefix("SIG")
+    if word.isascii() and word.isdecimal() and int(word) in signal.valid_signals():
+        name = signal.Signals(int(word)).name.removeprefix("SIG") if int(word) < signal.SIGRTMIN else word
+    if name not in get_args(WarningSignal):
+        raise InputError(f"--signal: {quoted(text)}: must be one of {', '.join(get_args(WarningSignal))}, as USR1@60")
+    if not at:
+        return name, WARNING_S
+    if not (seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= 10**9):
+        raise InputError(f"--signal: {quoted(text)}: must have whole seconds after @, as USR1@60")
+    return name, float(seconds)
+
+
 def _instant(text: str) -> float:
     return _seconds(parse_instant(text, "--at"), text)
 
@@ -199,9 +233,22 @@ def submit(
         float | None,
         typer.Option(parser=_limit, metavar="TIME", help="End it after so much running time.", show_default=False),
     ] = None,
+    warning: Annotated[
+        str | None,
+        typer.Option(
+            "--signal",
+            metavar="NAME[@SECONDS]",
+            help="Signal for its processes so many seconds (60) before --limit: USR1@120.",
+            show_default=False,
+        ),
+    ] = None,
     after: Annotated[
-        list[int] | None,
-        typer.Option(metavar="JOB", help="Only when this job has ended well; several times for several."),
+        list[str] | None,
+        typer.Option(
+            metavar="JOB[:KIND]",
+            help="Only when this job has ended well (ok); failed; ended in any way (any); begun (start): 3:any. "
+            "Several times for several.",
+        ),
     ] = None,
     at: Annotated[
         float | None,
@@ -233,7 +280,7 @@ def submit(
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end; exit with its status.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Submit a program, or a script with lines `#DFRS --tasks 4 --cpu 0.5` in its leading comments.
+    """Submit a program, or a script with lines `#DFRS --tasks 4 --cpu 0.5` or `#SBATCH` in its leading comments.
 
     Options come before the command. Those of the command line win over the script's. The job gets PATH, HOME, LANG,
     USER, LOGNAME and SHELL of your environment, and what --env says; not the rest.
@@ -248,8 +295,13 @@ def submit(
     """
     if restartable and restart == "never":
         raise InputError("--restartable: says that it may begin anew, and --restart never that it may not: give one")
+    if warning is not None and limit is None:
+        raise InputError("--signal: comes before the time limit: give one by --limit")
+    warned = {} if warning is None else dict(zip(("warning_signal", "warning_s"), _warning(warning), strict=True))
     place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
     script = read_script(command[0], Path.cwd())
+    for note in () if script is None else script.notes:
+        warn(f"{command[0]}: {note}")
     request = _request(
         command=tuple(command) if script is None else script.command(command[1:]),
         name=name or Path(command[0]).name,
@@ -260,8 +312,9 @@ def submit(
         minimum_yield=min_yield,
         estimate_s=estimate,
         time_limit_s=limit,
+        **warned,
         start_at=at,
-        after=tuple(after or ()),
+        **parse_after(after or ()),
         array=array,
         restart="any-time" if restartable else restart,
         held=hold,
@@ -269,6 +322,7 @@ def submit(
         directory=str(place),
         environment=environment(env or (), os.environ),
     )
+    refuse_missing(client, request)
     jobs = client.submit(request)
     if wait:
         raise typer.Exit(_wait(client, jobs, as_json=as_json))
@@ -285,7 +339,9 @@ def _wait(client: "Client", jobs: Sequence[int], *, as_json: bool) -> int:
     try:
         ended = until_ended(client, jobs, Patience())
     except KeyboardInterrupt:
-        err.print(f"{job_words(jobs)}: left in the cluster; end it with: dfrs cancel {' '.join(map(str, jobs[:10]))}")
+        # Those of an array have one number after the other.
+        named = f"{jobs[0]}-{jobs[-1]}" if len(jobs) > 1 else f"{jobs[0]}"
+        err.print(f"{job_words(jobs)}: left in the cluster; end it with: dfrs cancel {named}")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json({"jobs": jobs, "ended": [job.model_dump(mode="json") for job in ended]})

@@ -6,7 +6,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,15 +39,20 @@ def top(
     if as_json:
         _document(client)
         return
+    watch(lambda height: _look(client, height), every)
+
+
+def watch(look: Callable[[int], RenderableType], every_s: float) -> None:
+    """Show what `look` makes for so many lines, again and again, until q or Ctrl-C; without a terminal once."""
     if not (out.is_terminal and sys.stdin.isatty()):
-        out.print(_look(client, 1000))
+        out.print(look(1000))
         return
     patience = Patience()
     try:
         with _keys(), Live(console=out, screen=True, auto_refresh=False) as screen:
             while True:
-                screen.update(patience.ask(lambda: _look(client, out.height)), refresh=True)
-                if _pressed(every) in {"q", "Q", "\x1b"}:
+                screen.update(patience.ask(lambda: look(out.height)), refresh=True)
+                if _pressed(every_s) in {"q", "Q", "\x1b"}:
                     return
     except KeyboardInterrupt:
         return

@@ -24,6 +24,8 @@ from dfrs.model.text import visible
 
 WIDE = 100
 """Columns from which on there is room for whole names and error bars."""
+WIDEST = 120
+"""Columns from which on there is room for what ended jobs used."""
 NOTICEABLE = 0.05
 """Programs beside the cluster's are shown where they use more than this part of a node."""
 SHORT = 0.005
@@ -355,8 +357,9 @@ def exit_text(job: Job) -> Text:
 
 
 def history_table(jobs: Iterable[Job], now: float, width: int) -> Table:
-    """A row an ended job: when, how long, its stretch and mean yield, how it ended."""
+    """A row an ended job: when, how long, its stretch and mean yield, how it ended; if there is room, what it used."""
     name, user = (24, 16) if width >= WIDE else (12, 8)
+    used = width >= WIDEST
     table = _plain_table(
         ("job", True),
         ("name", False),
@@ -364,6 +367,7 @@ def history_table(jobs: Iterable[Job], now: float, width: int) -> Table:
         ("ended", False),
         ("ran", True),
         ("waited", True),
+        *((("cpu", True), ("peak", True)) if used else ()),
         ("yield", False),
         ("stretch", True),
     )
@@ -375,6 +379,7 @@ def history_table(jobs: Iterable[Job], now: float, width: int) -> Table:
             Text(shorten(job.user, user)),
             "" if job.ended_at is None else show_instant(job.ended_at, now),
             *_times(job),
+            *(_used(job) if used else ()),
             yield_text(mean_yield(job)),
             "-" if job.stretch is None else f"{job.stretch:.2f}",
             exit_text(job),
@@ -386,6 +391,10 @@ def _times(job: Job) -> tuple[str, str]:
     if job.started_at is None or job.ended_at is None:
         return "-", "-"
     return show_seconds(job.ended_at - job.started_at), show_seconds(job.started_at - job.submitted_at)
+
+
+def _used(job: Job) -> tuple[str, str]:
+    return show_seconds(job.cpu_s), "-" if job.peak_bytes is None else show_bytes(job.peak_bytes)
 
 
 def mean_yield(job: Job) -> float | None:

@@ -183,6 +183,14 @@ async def release(job: JobNumber, caller: User) -> Response:
     return reply(caller.service.job(job, of=await caller.service.latest()))
 
 
+@api.post("/jobs/{job}/requeue", tags=["jobs"], response_model=Job, responses=problems(404, 409))
+async def requeue(job: JobNumber, caller: User) -> Response:
+    """End what runs of a job and let it begin anew when there is room. Its owner or an admin."""
+    caller.own(job)
+    await caller.service.requeue(job, caller.user)
+    return reply(caller.service.job(job, of=await caller.service.latest()))
+
+
 @api.get("/jobs/{job}/explain", tags=["jobs"], response_model=Explanation, responses=problems(404))
 async def explain(job: JobNumber, caller: Reader) -> Response:
     """Why a job is where it is, and how it came there."""

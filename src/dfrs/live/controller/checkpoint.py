@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,16 @@ from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, Task
 from dfrs.live.controller.state import MOST_ENDED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId
-from dfrs.live.protocol.resources import STORED, Activity, Job, JobRequest, JobState, TimePoint, TokenInfo
+from dfrs.live.protocol.resources import (
+    DEPENDENCIES,
+    STORED,
+    Activity,
+    Job,
+    JobRequest,
+    JobState,
+    TimePoint,
+    TokenInfo,
+)
 from dfrs.live.protocol.wire import Hello
 from dfrs.model.decisions import JOB, Policy
 from dfrs.model.errors import InputError
@@ -183,7 +192,7 @@ def load(connection: Connection, warm: WarmState | None = None, *, past: bool = 
     if stored is None:
         pruned.refuse_replay("database", stored=latest > 0)
     after = 0 if stored is None else stored.sequence
-    names = {name for row in found for name in json.loads(row.body).get("after", ())}
+    names = {name for row in found for name in _dependencies(row.body)}
     # Time never goes back in them: the last one has the latest, and not all need to be read.
     newest = sa.select(events.c.sequence, events.c.time_s).order_by(events.c.sequence.desc()).limit(1)
     last = connection.execute(newest).first() or (0, 0.0)
@@ -211,6 +220,13 @@ def load(connection: Connection, warm: WarmState | None = None, *, past: bool = 
         points=list(connection.execute(points).scalars())[::-1],
         tokens=connection.execute(sa.select(tables.tokens)).all(),
     )
+
+
+def _dependencies(body: str) -> Iterator[int]:
+    """Jobs that the job of a request comes after."""
+    document = json.loads(body)
+    for kind in DEPENDENCIES:
+        yield from document.get(kind, ())
 
 
 def _checkpoint(connection: Connection) -> Row[Any] | None:

@@ -11,7 +11,7 @@ from dfrs.live.controller.controller_plan import ControllerPlan, Request
 from dfrs.live.controller.core_updates import CoreUpdates, submission
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
-from dfrs.live.controller.state import State, failed_after
+from dfrs.live.controller.state import State, never_after
 from dfrs.live.drivers.base import Exit, ExitKind
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Job, JobState, Restart
@@ -69,9 +69,16 @@ class Planner:
         if request.verb == "cancel":
             outcome = JobOutcome(state=JobState.CANCELLED, exit=f"cancelled by {request.by}", by=request.by)
             self.end(plan, job, outcome, "cancel", by=request.by)
+        elif request.verb == "requeue":
+            self._requeue(plan, job, request.by)
         else:
             self._hold(plan, job, request, wanted=request.verb == "hold")
         return True
+
+    def _requeue(self, plan: ControllerPlan, job: JobRecord, by: str) -> None:
+        if not (job.registered and job.tasks):
+            raise ConflictError(f"job {job.id}: has not begun: it is in the queue")
+        self._begin_anew(plan, job, "requeue", f"requeued by {by}", by=by)
 
     def open_job(self, number: int) -> JobRecord:
         """A job that has not ended. Raises NotFoundError or ConflictError."""
@@ -151,8 +158,8 @@ class Planner:
             if waiting is None:
                 continue
             waiting.waits_for.discard(job.id)
-            if final.state is not JobState.DONE:
-                waiting.failed = failed_after(job.id, final.state)
+            if why := never_after(waiting.request, job.id, final.state):
+                waiting.failed = why
                 state.placement.inspect_again((name,))
             state.candidates[name] = None
 
@@ -252,12 +259,16 @@ class Planner:
         if not again:
             self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=why), "fail")
             return
+        self._begin_anew(plan, job, "lost", f"{why}; queued again")
+
+    def _begin_anew(self, plan: ControllerPlan, job: JobRecord, action: str, why: str, by: str = "") -> None:
+        """It is submitted to the core once more, which ends what nodes have of this attempt."""
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
         plan.events += [Complete(job.id), submission(self._state, job, plan.now_s)]
         if job.held:
             plan.events.append(Hold(job.id))
-        self.note(plan, "lost", job=job, why=f"{why}; queued again")
+        self.note(plan, action, job=job, why=why, by=by)
 
     def restarts(self, job: JobRecord) -> bool:
         """Whether it is queued again if it is lost now."""
@@ -281,6 +292,7 @@ class Planner:
         def after() -> None:
             for job in fresh:
                 job.started_at = now
+                plan.again.update(state.started(job))
 
         plan.after.append(after)
 

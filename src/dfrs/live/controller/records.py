@@ -207,9 +207,9 @@ class JobRecord:
     over_quota: str = ""
     """Why the policy is not told of it yet: its user has all that they may have."""
     waits_for: set[int] = field(default_factory=set[int])
-    """Jobs that must end well first and have not ended."""
+    """Jobs that it comes after and that have not ended, or, where it waits for no more than that, not started."""
     failed: str = ""
-    """How one of them ended otherwise."""
+    """Why it never will start: how one of them ended."""
     spec: TaskSpec | None = None
     ungranted_s: float = 0.0
     """Of the virtual time that the core knows, what was not granted, but received."""

@@ -162,7 +162,7 @@ class Retention:
         # Not before its events, so that a log which is exported has the jobs of all events in it.
         until = min(self._before, state.pruned.events_at)
         # Where a job waits for one that has ended, the next start asks how that ended.
-        wanted = {name for job in state.jobs.values() for name in job.request.after}
+        wanted = {name for job in state.jobs.values() for name in job.request.dependencies}
         jobs, requests = await self._database.read(partial(_oldest_jobs, until=until, wanted=wanted))
         if not jobs:
             return _Batch()

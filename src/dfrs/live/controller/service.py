@@ -268,6 +268,10 @@ class Controller:
         """As `Service.release`."""
         await self._ask("release", job, by)
 
+    async def requeue(self, job: int, by: str) -> None:
+        """As `Service.requeue`."""
+        await self._ask("requeue", job, by)
+
     async def _ask(self, verb: str, job: int, by: str) -> None:
         if job not in self.state.jobs:
             raise ConflictError(f"job {job}: has ended: {self.job(job).state}")
@@ -332,7 +336,8 @@ class Controller:
             raise UnavailableError(f"node {node.name}: gave no output that can be read") from None
         end = answer.offset + len(data)
         text = data.decode("utf-8", "replace")
-        return OutputPart(text=text, offset=answer.offset, next_offset=end, ended=over and end >= answer.end)
+        ended = over and end >= answer.end
+        return OutputPart(text=text, offset=answer.offset, next_offset=end, end_offset=answer.end, ended=ended)
 
     # Nodes.
 

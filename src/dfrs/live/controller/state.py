@@ -171,6 +171,8 @@ class State:
             memory_bytes=self.memory_bytes(request),
             account=job.user,
             time_limit_s=request.time_limit_s,
+            warning_signal=request.warning_signal,
+            warning_s=request.warning_s,
             profile=request.profile,
         )
 
@@ -191,16 +193,28 @@ class State:
             del self.open_of[job.user]
 
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
-        """Let it wait for the jobs that must end before it; `ended` has the states of those that are not in memory."""
-        for name in job.request.after:
-            if name in self.jobs:
-                job.waits_for.add(name)
-                self.dependents.setdefault(name, set()).add(job.id)
+        """Let it wait for the jobs that it comes after; `ended` has the states of those that are not in memory."""
+        for name in sorted(job.request.dependencies):
+            other = self.jobs.get(name)
+            if other is not None:
+                if other.started_at is None or not waits_for_start(job.request, name):
+                    job.waits_for.add(name)
+                    self.dependents.setdefault(name, set()).add(job.id)
                 continue
             found = self.ended[name].state if name in self.ended else JobState(ended[name])
-            if found is not JobState.DONE:
-                job.failed = failed_after(name, found)
+            if why := never_after(job.request, name, found):
+                job.failed = why
                 self.placement.inspect_again((job.id,))
+
+    def started(self, job: JobRecord) -> list[int]:
+        """It has started for the first time: the jobs that waited for that, and no longer do."""
+        dependents = self.dependents.get(job.id, set[int]())
+        ready = [name for name in dependents if name in self.jobs and waits_for_start(self.jobs[name].request, job.id)]
+        for name in ready:
+            dependents.discard(name)
+            self.jobs[name].waits_for.discard(job.id)
+            self.candidates[name] = None
+        return ready
 
     def add_ended(self, job: Job) -> None:
         """Keep an ended job, instead of the one that ended longest ago."""
@@ -299,6 +313,15 @@ class State:
         return touched
 
 
-def failed_after(name: int, state: JobState) -> str:
-    """How a job ends that waited for one that did not end well."""
-    return f"after job {name}, which {'failed' if state is JobState.FAILED else 'was cancelled'}"
+def waits_for_start(request: JobRequest, name: int) -> bool:
+    """Whether it need not wait for more of that job than its start."""
+    return name in request.after_start and name not in {*request.after, *request.after_failed, *request.after_any}
+
+
+def never_after(request: JobRequest, name: int, state: JobState) -> str:
+    """Why a job ends without a start once one that it comes after has ended like that; empty if it may start."""
+    if state is JobState.DONE:
+        return f"after the failure of job {name}, which ended well" if name in request.after_failed else ""
+    if name in request.after:
+        return f"after job {name}, which {'failed' if state is JobState.FAILED else 'was cancelled'}"
+    return ""

@@ -54,7 +54,7 @@ class Submissions:
     async def _take_alone(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
         """Where it waits for others, while none is pruned."""
         async with AsyncExitStack() as held:
-            if request.after:
+            if request.dependencies:
                 await held.enter_async_context(self._lock)
             return await self._take(request, user, by)
 
@@ -92,12 +92,13 @@ class Submissions:
 
     async def _ended_dependencies(self, request: JobRequest) -> Mapping[int, str]:
         """States of jobs that it is to come after and that are not in memory. Raises InputError."""
-        old = {name for name in request.after if name not in self._state.jobs and name not in self._state.ended}
+        state = self._state
+        old = {name for name in request.dependencies if name not in state.jobs and name not in state.ended}
         if not old:
             return {}
         found = await self._database.read(lambda connection: checkpoint.states_of(connection, old))
         for name in sorted(old - found.keys()):
-            raise InputError(f"after: {name}: there is no such job{self._state.pruned.words()}")
+            raise InputError(f"after: {name}: there is no such job{state.pruned.words()}")
         return found
 
     async def anyway(self, work: Coroutine[Any, Any, T]) -> T:

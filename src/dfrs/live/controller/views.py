@@ -10,7 +10,7 @@ import numpy as np
 from dfrs.live.controller import reasons
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.snapshot_copy import virtual_s
-from dfrs.live.controller.state import State
+from dfrs.live.controller.state import State, waits_for_start
 from dfrs.live.drivers.base import TaskState
 from dfrs.live.protocol.resources import (
     Job,
@@ -123,7 +123,9 @@ def why(state: State, job: JobRecord, now: JobState, present: Present) -> str:
     """In words: why it is where it is."""
     if now is JobState.PENDING:
         if job.waits_for:
-            return f"waits for job {', '.join(str(name) for name in sorted(job.waits_for)[:5])} to end"
+            begin = all(waits_for_start(job.request, name) for name in job.waits_for)
+            names = ", ".join(str(name) for name in sorted(job.waits_for)[:5])
+            return f"waits for job {names} to {'start' if begin else 'end'}"
         return reasons.requested_start(job.request.start_at or 0.0, present.now)
     if now is JobState.WAITING:
         return _why_waiting(state, job, present)
@@ -198,6 +200,12 @@ def cpu_s(job: JobRecord) -> float:
     return total
 
 
+def peak_bytes(job: JobRecord) -> int | None:
+    """The most memory that one of its ended tasks had; None where that is not known."""
+    known = [task.exit.peak_bytes for task in job.tasks if task.exit is not None and task.exit.peak_bytes is not None]
+    return max(known, default=None)
+
+
 def need_cores(state: State, job: JobRecord) -> float:
     """What a task is taken to need."""
     if job.registered and job.need:
@@ -256,6 +264,7 @@ def job(
         used_cores=used_cores(record),
         used_bytes=sum(sample.memory_bytes for sample in samples) if samples else None,
         cpu_s=cpu_s(record),
+        peak_bytes=peak_bytes(record),
         nodes=places(state, record),
         submitted_at=record.submitted_at,
         started_at=record.started_at,
@@ -265,7 +274,11 @@ def job(
         virtual_granted_s=granted_s - record.ungranted_s,
         stretch=stretch(record, at, virtual),
         estimate_s=request.estimate_s,
+        time_limit_s=request.time_limit_s,
         after=request.after,
+        after_failed=request.after_failed,
+        after_any=request.after_any,
+        after_start=request.after_start,
         array_index=record.array_index,
         attempt=record.attempt,
         generation=record.generation,

@@ -75,6 +75,10 @@ class TaskSpec(Wire):
     """Unix account it runs under; None: the agent's own."""
     time_limit_s: float | None = Field(default=None, gt=0)
     """Wall-clock seconds, pauses not counted, after which it is ended."""
+    warning_signal: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{1,7}$")] | None = None
+    """Name, without SIG, of what all its processes get before that; None: nothing."""
+    warning_s: float = Field(default=60.0, gt=0)
+    """So many seconds before it, counted in the same way."""
     output_bytes: int = Field(default=16 << 20, gt=0)
     """Size at which an output file is rotated; one older file is kept."""
     profile: bool = False

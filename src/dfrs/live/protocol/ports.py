@@ -146,6 +146,10 @@ class Service(Protocol):
         """The opposite of hold. NotFoundError, ConflictError."""
         ...
 
+    async def requeue(self, job: int, by: str) -> None:
+        """End its processes and begin it anew. NotFoundError; ConflictError where it has ended, or not begun."""
+        ...
+
     async def drain(self, node: str, by: str) -> None:
         """Let nothing more come to it. NotFoundError."""
         ...

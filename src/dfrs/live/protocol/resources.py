@@ -14,12 +14,18 @@ from dfrs.model.text import CONTROLS, has_controls
 MOST_ARRAY = 10_000
 """Jobs of one array."""
 
+DEPENDENCIES = ("after", "after_failed", "after_any", "after_start")
+"""Fields of a request that name the jobs that it comes after."""
 STORED = "stored"
 """Context of validation: the resource was accepted before, maybe by rules that said less."""
 LABEL = rf"^[^{CONTROLS}]{{1,128}}$"
 """What a name must match; that of a stored request may have what earlier versions accepted."""
 Label = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
+Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
+"""Of a job."""
+WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
+"""By which a program can be told that its time is nearly up."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -56,10 +62,20 @@ class JobRequest(ApiModel):
     """The user's estimate of the processing time: only batch policies use it."""
     time_limit_s: float | None = Field(default=None, gt=0, le=1e9)
     """Running time after which it is ended."""
+    warning_signal: WarningSignal | None = None
+    """What all its processes get before the time limit ends it; None, and without a limit: nothing."""
+    warning_s: float = Field(default=60.0, gt=0, le=1e9)
+    """So long before it, in running time."""
     start_at: float | None = Field(default=None, ge=0, le=1e11)
     """Wall clock: a dedicated job, to start then."""
-    after: tuple[Annotated[int, Field(ge=1, le=2**63 - 1)], ...] = Field(default=(), max_length=1000, fail_fast=True)
+    after: tuple[Number, ...] = Field(default=(), max_length=1000, fail_fast=True)
     """Jobs that must have ended well first."""
+    after_failed: tuple[Number, ...] = Field(default=(), max_length=1000, fail_fast=True)
+    """Jobs that must have ended otherwise first: failed or cancelled."""
+    after_any: tuple[Number, ...] = Field(default=(), max_length=1000, fail_fast=True)
+    """Jobs that must have ended first, however that was."""
+    after_start: tuple[Number, ...] = Field(default=(), max_length=1000, fail_fast=True)
+    """Jobs that must have started first, or ended without that."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
     restart: Restart = Restart.ON_NODE_LOSS
@@ -68,6 +84,11 @@ class JobRequest(ApiModel):
     """Whether its MPI programs are profiled; the document is the stream `profile` of its output."""
     directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
     environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
+
+    @property
+    def dependencies(self) -> frozenset[int]:
+        """All jobs that it comes after, in whatever way."""
+        return frozenset((*self.after, *self.after_failed, *self.after_any, *self.after_start))
 
     @field_validator("name")
     @classmethod
@@ -146,6 +167,8 @@ class Job(ApiModel):
     used_bytes: int | None
     cpu_s: float
     """CPU time used so far by all tasks."""
+    peak_bytes: int | None = None
+    """The most memory that one of its tasks had, of those that have ended; None where no node could tell."""
     nodes: tuple[str, ...]
     """One a task."""
     submitted_at: float
@@ -159,7 +182,13 @@ class Job(ApiModel):
     stretch: float | None
     """Flow time / virtual time, each at least 10 s."""
     estimate_s: float | None
+    time_limit_s: float | None = None
+    """Running time after which it is ended."""
     after: tuple[int, ...]
+    """Jobs that must end well first."""
+    after_failed: tuple[int, ...] = ()
+    after_any: tuple[int, ...] = ()
+    after_start: tuple[int, ...] = ()
     array_index: int | None
     attempt: int
     """How often it was queued again."""
@@ -370,6 +399,8 @@ class OutputPart(ApiModel):
     offset: int
     next_offset: int
     """Ask from here next."""
+    end_offset: int = 0
+    """Where it ends now: as many bytes the task has written, as far as its node knows."""
     ended: bool
     """There is and will be no more."""
 

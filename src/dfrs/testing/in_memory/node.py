@@ -309,11 +309,18 @@ class InMemoryNode:
                 if todo.action is not None:
                     self.driver.perform(task, todo.action)
 
-    def end(self, job: int, rank: int = 0, code: int = 0) -> None:
-        """A process ends by itself."""
+    def end(self, job: int, rank: int = 0, code: int = 0, peak_bytes: int | None = None) -> None:
+        """A process ends by itself; `peak_bytes`: the most memory that it had."""
         for task in self.tasks.values():
             if (task.id.job, task.id.rank) == (job, rank) and task.state in LIVE:
-                self.driver.exit(task, Exit(kind=ExitKind.CODE, code=code, time_s=self.hosts.stamp(), cpu_s=task.cpu_s))
+                found = Exit(
+                    kind=ExitKind.CODE,
+                    code=code,
+                    time_s=self.hosts.stamp(),
+                    cpu_s=task.cpu_s,
+                    peak_bytes=peak_bytes,
+                )
+                self.driver.exit(task, found)
         self.settle()
 
     def reboot(self) -> None:

@@ -40,4 +40,6 @@ def entries_of(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]
         entries.append(("account", spec.account))
     if spec.time_limit_s is not None:
         entries.append(("time_limit_s", repr(spec.time_limit_s)))
+        if spec.warning_signal is not None:
+            entries += [("warning_signal", spec.warning_signal), ("warning_s", repr(spec.warning_s))]
     return entries

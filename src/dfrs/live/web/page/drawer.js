@@ -27,12 +27,14 @@ function facts(job, bound, now) {
     ["CPU used now", job.used_cores === null ? null : `${number(job.used_cores)} cores`],
     ["CPU time", duration(job.cpu_s)],
     ["Memory of a task", `${bytes(job.memory_bytes)}${job.used_bytes === null ? "" : `; all tasks use ${bytes(job.used_bytes)}`}`],
+    ["Most memory of a task", job.peak_bytes === null ? null : bytes(job.peak_bytes)],
     ["Tasks", count(job.tasks)], ["Nodes", names(job.nodes, 12) || null],
     ["Stretch", job.stretch === null ? null : number(job.stretch)],
     ["Flow time", duration((job.ended_at ?? now) - job.submitted_at)],
     ["Pauses, moves", `${job.pauses}, ${job.migrations}`],
     ["Queued again", job.attempt > 0 ? `${job.attempt} ×` : null],
-    ["After jobs", job.after.length ? job.after.join(", ") : null],
+    ["After jobs", [["", job.after], [":failed", job.after_failed], [":any", job.after_any], [":start", job.after_start]]
+      .flatMap(([kind, jobs]) => jobs.map((name) => `${name}${kind}`)).join(", ") || null],
     ["Array index", job.array_index === null ? null : String(job.array_index)],
     ["Exit", job.exit ? `${job.exit}${job.exit_code === null ? "" : ` (${job.exit_code})`}` : null], ...times,
   ];

@@ -28,6 +28,10 @@ class Supervisor:
         self.entries = unpack(read_text(f"{directory}/spec"))
         self.spec = dict(self.entries)
         self.limit_s = float(self.spec["time_limit_s"]) if "time_limit_s" in self.spec else None
+        self.warn_at_s: float | None = None
+        """When its processes get the signal that its time is nearly up; None: never, or no more."""
+        if self.limit_s is not None and "warning_signal" in self.spec:
+            self.warn_at_s = self.limit_s - float(self.spec["warning_s"])
         size = int(self.spec["output_bytes"])
         self.outputs = (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
         self.streams: dict[int, OutputFile] = {}
@@ -166,6 +170,8 @@ class Supervisor:
                 self.ran_s += now_s - self.seen_s
             self.seen_s = None if frozen else now_s
             self.timed_out = self.ran_s >= self.limit_s
+            if not frozen:
+                self._warn()
         if self.kill_at_s is None and os.path.lexists(f"{self.directory}/stop"):
             place = self.place()
             self.kill_at_s = now_s + float(os.readlink(f"{self.directory}/stop"))
@@ -181,12 +187,24 @@ class Supervisor:
         elif self.parked and self.reports < 0 and not self.restoring and os.path.exists(f"{self.directory}/restore"):
             self._restore()
 
+    def _warn(self) -> None:
+        """Say once that its time is nearly up."""
+        if self.warn_at_s is None or self.ran_s < self.warn_at_s:
+            return
+        self.warn_at_s = None
+        if number := getattr(signal, f"SIG{self.spec['warning_signal']}", None):
+            # What this process does not handle would end it, and its task unseen.
+            send([pid for pid in self.place().members() if pid != os.getpid()], number)
+
     def _found_parked(self) -> bool:
         """Whether it is in an image that an earlier supervisor, here or on another node, has left."""
         words = read_link(f"{self.directory}/parked").split()
         if not words or not os.path.lexists(f"{self.directory}/image"):
             return False
         self.ran_s, self.pipes, self.parked = float(words[0]), words[1:], True
+        if self.warn_at_s is not None and self.ran_s >= self.warn_at_s:
+            # The supervisor before has said it.
+            self.warn_at_s = None
         return True
 
     def _is_in_image(self) -> bool:
