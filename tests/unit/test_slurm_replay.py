@@ -83,14 +83,21 @@ def test_jobs_that_did_not_run_to_an_end_are_left_out_and_counted(tmp_path):
         job("5", 0, None, State="CANCELLED by 1000", Start="None", End=at(30)),
         # Until Slurm 21.08, who never started began when it was cancelled.
         job("6", 0, 30, 0, State="CANCELLED by 1000", AllocCPUS=0, AllocTRES=""),
+        # One that no node could hold has all that it asked for, but nodes.
+        job("7", 0, 0, 0, State="FAILED", AllocCPUS=8, AllocNodes=0, AllocTRES=""),
     )
     found = replayed(tmp_path, *rows)
     assert found.workload.job_id.tolist() == [1]
     assert {r: rules(found)[r] for r in ("has not started", "has not ended", "never started")} == {
         "has not started": 2,
         "has not ended": 1,
-        "never started": 2,
+        "never started": 3,
     }
+    # NNodes has those, too; then there is neither time nor a step.
+    columns = "JobID,Submit,Start,End,State,NCPUS,NNodes,ElapsedRaw"
+    forms = [row | {"NCPUS": row["AllocCPUS"] or 4, "NNodes": row["AllocNodes"] or 1} for row in rows]
+    other = replay(read_accounting(written(tmp_path, *forms, columns=columns)), NODES, ReplayOptions())
+    assert other.workload.job_id.tolist() == [1]
     assert str(found.report.warnings[0].examples[0]) == "line 3: State of job 2 = PENDING"
     with pytest.raises(InputError, match=r"day\.txt: no job remains of 1 records; has not started: 1"):
         replayed(tmp_path, rows[1])

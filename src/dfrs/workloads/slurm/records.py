@@ -55,8 +55,13 @@ class Record:
 
     @property
     def ran(self) -> bool:
-        """Whether it was on nodes and has ended."""
-        return self.start is not None and self.end is not None and self.cpus > 0 and self.nodes > 0
+        """Whether it was on nodes and has ended.
+
+        Who never started has no start, or one that is its end: then only AllocNodes tells, or that there is no step.
+        """
+        if self.start is None or self.end is None or not (self.cpus and self.nodes):
+            return False
+        return self.elapsed_s > 0 or bool(self.steps) or self.state == "COMPLETED"
 
     @property
     def measured_cpu_s(self) -> float | None:

@@ -24,6 +24,7 @@ from dfrs.workloads.trace_warnings import SHOWN, Example, TraceReport, TraceWarn
 TASKS = ("node", "core")
 CPU_FROM = ("measured", "allocated")
 MEMORY_FROM = ("measured", "requested")
+NO_CPU, NO_MEMORY, NEITHER = "no CPU time measured", "no memory measured", "memory neither measured nor requested"
 
 _SLACK = 1e-9
 """Of a node: rounding does not make a job need another one."""
@@ -62,7 +63,7 @@ class Replay:
     """Where that clock is 0, in seconds on the site's clock."""
     measured_cpu: int
     measured_memory: int
-    """How many jobs have a measured need, and memory."""
+    """How many jobs have a measured need, and memory, where that was to be taken."""
     parts: int
     """How many jobs had less than all CPUs of their nodes."""
     report: TraceReport
@@ -79,6 +80,9 @@ class _Notes:
         if count < SHOWN:
             examples.append(Example(line=record.line, field=f"{name} of job {record.name}", value=str(value)))
         self.found[rule] = handled, count + 1, examples
+
+    def count(self, *rules: str) -> int:
+        return sum(self.found[rule][1] for rule in rules if rule in self.found)
 
     def warnings(self) -> tuple[TraceWarning, ...]:
         return tuple(
@@ -155,8 +159,8 @@ def replay(accounting: Accounting, nodes: SlurmNodes, options: ReplayOptions) ->
         start_s=np.array([job.start for job in jobs]) - origin,
         end_s=np.array([job.end for job in jobs]) - origin,
         origin=origin,
-        measured_cpu=sum(job.record.measured_cpu_s is not None for job in jobs),
-        measured_memory=sum(job.record.measured_memory is not None for job in jobs),
+        measured_cpu=len(jobs) - notes.count(NO_CPU),
+        measured_memory=len(jobs) - notes.count(NO_MEMORY, NEITHER),
         parts=sum(job.record.cpus < job.record.nodes * nodes.cpus.min() - _SLACK for job in jobs),
         report=report,
     )
@@ -285,7 +289,7 @@ def _cpus(record: Record, source: str, notes: _Notes) -> float:
     if source == "measured" and measured is not None and record.elapsed_s > 0:
         return measured / record.elapsed_s
     if source == "measured":
-        notes.add("no CPU time measured", "its allocated CPUs taken", record, "CPUs", record.cpus)
+        notes.add(NO_CPU, "its allocated CPUs taken", record, "CPUs", record.cpus)
     return float(record.cpus)
 
 
@@ -298,10 +302,10 @@ def _memory(record: Record, source: str, notes: _Notes) -> float:
         if measured is not None:
             notes.add("no memory requested", "what was measured taken", record, "memory in bytes", f"{measured:.0f}")
             return measured
-        notes.add("memory neither measured nor requested", "none taken", record, "State", record.state)
+        notes.add(NEITHER, "none taken", record, "State", record.state)
         return 0.0
     if source == "measured":
-        notes.add("no memory measured", "what it requested taken", record, "memory in bytes", f"{record.requested:.0f}")
+        notes.add(NO_MEMORY, "what it requested taken", record, "memory in bytes", f"{record.requested:.0f}")
     return record.requested
 
 
