@@ -299,7 +299,7 @@ def test_a_snapshot_is_made_once_for_each_change_and_never_for_nobody(tmp_path, 
             before = await snapshots.latest()
             await live.controller.cancel(queued, "ann")
             for look in (lambda: before.open.job(queued), lambda: before.nodes):
-                with pytest.raises(RuntimeError, match="^more has happened since"):
+                with pytest.raises(RuntimeError, match=r"^more has happened since"):
                     look()
 
     asyncio.run(story())

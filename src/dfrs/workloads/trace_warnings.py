@@ -19,12 +19,13 @@ class Example:
     """One place where a rule was not met."""
 
     line: int
-    """From 1; 0 where the job did not come from a file."""
+    """From 1; 0 where the job did not come from a file, or from one without lines that mean anything."""
     field: str
     value: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: {self.field} = {self.value}"
+        place = f"line {self.line}: " if self.line else ""
+        return f"{place}{self.field} = {self.value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,10 @@ from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.model.errors import InputError
 
 Runs = list[dict[str, Any]]
+Columns = Sequence[tuple[str, str, str, Callable[[Sequence[float]], float] | None]]
+"""Title, metric, format, and what is best; the last ones go first where a terminal is narrow."""
 
-COLUMNS: tuple[tuple[str, str, str, Callable[[Sequence[float]], float] | None], ...] = (
+COLUMNS: Columns = (
     ("jobs", "jobs_finished", ",.0f", None),
     ("max\nstretch", "stretch_max", ",.2f", min),
     ("x\nbound", "degradation_from_bound", ",.2f", min),
@@ -33,7 +35,18 @@ COLUMNS: tuple[tuple[str, str, str, Callable[[Sequence[float]], float] | None], 
     ("bounded\nmax", "bounded_stretch_max", ",.2f", min),
     ("bounded\nmean", "bounded_stretch_mean", ",.2f", min),
 )
-"""Title, metric, format, and what is best; the last ones go first where a terminal is narrow."""
+BESIDE_TRUTH: Columns = (
+    ("mean\nwait s", "wait_mean_s", ",.0f", min),
+    ("95 %\nwait s", "wait_p95_s", ",.0f", min),
+    ("bounded\nmean", "bounded_stretch_mean", ",.2f", min),
+    ("bounded\nmax", "bounded_stretch_max", ",.2f", min),
+    ("CPU", "cpu_utilisation", ".1%", max),
+    ("makespan\ns", "makespan_s", ",.0f", min),
+    ("jobs", "jobs_finished", ",.0f", None),
+)
+"""What a site wants to know first, where the runs replay what another scheduler did."""
+TRUTH = "as it was"
+"""What is shown in place of a policy for that scheduler; its metrics are in the configuration of the runs."""
 
 
 def compare(
@@ -49,8 +62,9 @@ def compare(
     of a running job, averaged over time; "GB/s" is the memory moved by pauses, resumes and migrations; "bounded max" is
     the maximum stretch with both times at least 10 s, "bounded mean" their mean. Where there are dedicated jobs or
     commands, "on time" is the share of dedicated jobs that started at their requested start, "mean delay" how late they
-    started, "granted" how many commands were granted, and "slowdown" (mean wait + mean run time) / mean run time. A
-    narrow terminal shows the first columns; --json shows all.
+    started, "granted" how many commands were granted, and "slowdown" (mean wait + mean run time) / mean run time. Where
+    the jobs come from the accounting of another scheduler, "as it was" is what that made of them. A narrow terminal
+    shows the first columns; --json shows all.
 
     Example: dfrs compare out/EASY out/GreedyPM+_per_OPT=MIN_MVT=600
     """
@@ -61,10 +75,10 @@ def compare(
     show_runs(rows)
 
 
-def show_runs(rows: Runs) -> None:
+def show_runs(rows: Runs, columns: Columns = COLUMNS) -> None:
     """A table of the summaries of runs, by workload and then by maximum stretch."""
-    rows = sorted(_with_replays(rows), key=_order)
-    shown = [c for c in COLUMNS if any(_metric(row, c[1]) is not None for row in rows)]
+    rows = sorted(_with_truth(_with_replays(rows)), key=_order)
+    shown = [c for c in columns if any(_metric(row, c[1]) is not None for row in rows)]
     table = _table(rows, shown)
     console = out_of(_width(table))
     while _width(table) > console.width and len(shown) > 1:
@@ -87,6 +101,15 @@ def _with_replays(rows: Runs) -> Runs:
     ]
 
 
+def _with_truth(rows: Runs) -> Runs:
+    """Rows, and one more for each workload of which they say what it was under the scheduler that it comes from."""
+    found = {_workload(row): row for row in rows if row["configuration"].get("as_it_was")}
+    return rows + [
+        {**row, "policy": TRUTH, "complete": True, "configuration": {}, "metrics": row["configuration"]["as_it_was"]}
+        for row in found.values()
+    ]
+
+
 def _but_for_estimates(row: dict[str, Any]) -> tuple[object, ...]:
     return tuple(row["workload"].get(name) for name in ("name", "jobs", "nodes", "load"))
 
@@ -96,7 +119,7 @@ def _width(table: Table) -> int:
     return out.measure(table, options=out.options.update(width=10_000)).maximum
 
 
-def _table(rows: Runs, columns: Sequence[tuple[str, str, str, Callable[[Sequence[float]], float] | None]]) -> Table:
+def _table(rows: Runs, columns: Columns) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("policy", no_wrap=True, vertical="bottom")
     for title, *_ in columns:
@@ -145,7 +168,13 @@ def _checked(path: Path, summary: dict[str, Any]) -> dict[str, Any]:
 def _order(row: dict[str, Any]) -> tuple[object, ...]:
     value = _metric(row, "degradation_from_bound")
     value = _metric(row, "stretch_max") if value is None else value
-    return (*_workload(row), not row["complete"], float("inf") if value is None else value, row["policy"])
+    return (
+        *_workload(row),
+        row["policy"] != TRUTH,
+        not row["complete"],
+        float("inf") if value is None else value,
+        row["policy"],
+    )
 
 
 def _workload(row: dict[str, Any]) -> tuple[str, str]:

@@ -12,8 +12,9 @@ import typer
 
 from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, tell_unfitted, warn
 from dfrs.cli.simulate.clouds import CutOff, FromCloud, Machine, Window, check_cloud_options, read_cloud
-from dfrs.cli.simulate.compare import show_runs
+from dfrs.cli.simulate.compare import BESIDE_TRUTH, COLUMNS, Columns, show_runs
 from dfrs.cli.simulate.policies import complete
+from dfrs.cli.simulate.slurm import SlurmSource
 from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.model.errors import InputError
 
@@ -30,7 +31,13 @@ Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what 
 Annotate = Annotated[
     str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, smp:CORES:GIB, none, unit:N.")
 ]
-Estimates = Annotated[str, typer.Option(help="What batch policies know: perfect, user, raised, none, or a factor.")]
+Estimates = Annotated[
+    str | None,
+    typer.Option(
+        help="What batch policies know: perfect, user, raised, none, or a factor; with --from-sacct user.",
+        show_default="perfect",
+    ),
+]
 Overrun = Annotated[str, typer.Option(help="Jobs longer than requested: keep, or cut at the request.")]
 Seed = Annotated[int, typer.Option(help="Same seed, same bytes.", min=0)]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -54,13 +61,41 @@ def simulate(
         Path | None,
         typer.Option(help="Instead of traces: an export. Without --policy its decisions are made again and compared."),
     ] = None,
+    from_sacct: Annotated[
+        Path | None, typer.Option(help="Instead of traces: what sacct --parsable2 or sacct --json printed.")
+    ] = None,
+    from_sinfo: Annotated[
+        Path | None,
+        typer.Option(help="With --from-sacct: nodes, as scontrol show nodes or sinfo -N -o '%N|%c|%m' printed them."),
+    ] = None,
     nodes: Nodes = None,
+    cores: Annotated[
+        int | None, typer.Option(help="With --from-sacct: CPUs of the reference node, as Slurm counts them.", min=1)
+    ] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            help="With --from-sacct: a task is a job's part of a node, or a core; then nodes are cores, too.",
+            show_default="node",
+        ),
+    ] = None,
+    cpu_from: Annotated[
+        str | None,
+        typer.Option(help="With --from-sacct: CPU needs are measured, or allocated.", show_default="measured"),
+    ] = None,
+    memory_from: Annotated[
+        str | None, typer.Option(help="With --from-sacct: memory is measured, or requested.", show_default="measured")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="With --from-sacct: YYYY-MM-DDTHH:MM:SS; jobs that were there then are submitted then."),
+    ] = None,
     node_file: Annotated[
         Path | None,
         typer.Option(help="CSV with columns cpu,memory: one row a node, 1 on the reference node; perhaps host."),
     ] = None,
     annotate: Annotate = "dfrs",
-    estimates: Estimates = "perfect",
+    estimates: Estimates = None,
     overrun: Overrun = "keep",
     penalty: Annotated[
         float | None,
@@ -71,7 +106,9 @@ def simulate(
     bandwidth: Annotated[
         float | None, typer.Option(help="GB/s at which memory is copied, in addition to --penalty.", min=0)
     ] = None,
-    node_memory: Annotated[float, typer.Option(help="GB of memory of the reference node.", min=0)] = 8.0,
+    node_memory: Annotated[
+        float | None, typer.Option(help="GB of memory of the reference node.", min=0, show_default="8")
+    ] = None,
     pauses: Annotated[
         str, typer.Option(help="Memory of a paused job: free for others, or keep (then nobody is paused).")
     ] = "free",
@@ -123,12 +160,27 @@ def simulate(
         dfrs simulate x.cwf --annotate unit:32 -p EASY-DE -p LOS-DE -p Hybrid-LOS-E
 
         dfrs simulate --from-log day -p EASY -p FCFS
+
+        dfrs simulate --from-sacct day.txt --from-sinfo nodes.txt --since 2026-11-24T00:00:00 -p EASY
     """
     from dfrs.policies.names import find_policy
+    from dfrs.workloads.weights import with_weights
 
-    if [bool(traces), from_log is not None, from_cloud is not None].count(True) != 1:
-        raise InputError("TRACES, --from-log or --from-cloud: one of them must be given, and only one")
+    if [bool(traces), *(given is not None for given in (from_log, from_sacct, from_cloud))].count(True) != 1:
+        raise InputError("TRACES, --from-log, --from-sacct or --from-cloud: one of them must be given, and only one")
     check_cloud_options(from_cloud, window, cut_off, machine)
+    slurm = SlurmSource(
+        sinfo=from_sinfo,
+        nodes=nodes,
+        cores=cores,
+        node_memory=node_memory,
+        tasks=tasks,
+        cpu_from=cpu_from,
+        memory_from=memory_from,
+        since=since,
+    )
+    if from_sacct is None:
+        slurm.refuse()
     if from_log is not None and not policies:
         _compare(from_log, as_json=as_json)
         return
@@ -136,12 +188,26 @@ def simulate(
     for name in names:
         find_policy(name)
     penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
+    estimates = estimates or ("perfect" if from_sacct is None else "user")
     given = {"annotate": annotate, "estimates": estimates, "overrun": overrun}
     settings = replace(
-        _settings(penalty, bandwidth, node_memory, order, node_file, node_events, command_limit, seed, (pauses, moves)),
+        _settings(
+            penalty,
+            bandwidth,
+            8.0 if node_memory is None else node_memory,
+            order,
+            node_file,
+            node_events,
+            command_limit,
+            seed,
+            (pauses, moves),
+        ),
         notes=given,
     )
-    if from_log is not None:
+    if from_sacct is not None:
+        workload, settings = slurm.read(from_sacct, settings, estimates, names)
+        workloads = [workload if weights is None else with_weights(workload, weights)]
+    elif from_log is not None:
         workload, settings = _recorded(from_log, settings, estimates)
         workloads = [workload]
     elif from_cloud is not None:
@@ -155,7 +221,7 @@ def simulate(
     if as_json:
         print_json({"runs": rows, "interrupted": interrupted})
     else:
-        _show(rows)
+        _show(rows, COLUMNS if from_sacct is None else BESIDE_TRUTH)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -340,13 +406,13 @@ def _run_all(tasks: "Iterable[SimulationTask]", jobs: int, stop: threading.Event
     return rows
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(rows: list[dict[str, Any]], columns: Columns) -> None:
     for row in rows:
         if row["refused"]:
             warn(f"{row['directory']}: refused because larger than the cluster: {len(row['refused'])}")
         if not row["complete"]:
             warn(f"{row['directory']}: interrupted; continue it with --resume")
-    show_runs(rows)
+    show_runs(rows, columns)
 
 
 VERBS = (Verb(simulate, REPLAY, 10),)

@@ -367,15 +367,16 @@ def _job_metrics(run: Run, intervals: Intervals, tau_s: float) -> Metrics:
         "span_s": _span(run),
         "tau_s": tau_s,
     }
-    metrics |= _statistics("stretch", stretch) | _statistics("bounded_stretch", bounded)
-    metrics |= _statistics("wait", wait, "_s") | _statistics("flow", flow, "_s")
+    metrics |= statistics_of("stretch", stretch) | statistics_of("bounded_stretch", bounded)
+    metrics |= statistics_of("wait", wait, "_s") | statistics_of("flow", flow, "_s")
     run_s = float(run.process_s[done].mean()) if finished else None
     metrics["run_mean_s"] = run_s
     metrics["slowdown_of_means"] = None if run_s is None else (float(wait.mean()) + run_s) / run_s
     return metrics
 
 
-def _statistics(label: str, values: Floats, unit: str = "") -> Metrics:
+def statistics_of(label: str, values: Floats, unit: str = "") -> Metrics:
+    """Maximum, mean and quantiles of values, by key; None where there is no value."""
     names = [f"{label}_{figure}{unit}" for figure in ("max", "mean", *(f"p{round(100 * q)}" for q in QUANTILES))]
     if not len(values):
         return dict.fromkeys(names)
