@@ -26,7 +26,7 @@ GB = 1e9
 NODE_BYTES = 8 * GB
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 
-TRACES = "SWF or CWF files, .gz or plain."
+TRACES = "SWF or CWF files, .gz or plain, or Batsim's JSON workloads."
 Traces = Annotated[list[Path], typer.Argument(help=TRACES, show_default=False)]
 Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
 Annotate = Annotated[
