@@ -100,7 +100,7 @@ class Annotation:
     def meaning(self) -> str:
         """What a node is, and what tasks need, in one line."""
         if self.name == "dfrs":
-            small, chance = f"{SMALL_MEMORY:.0%}", SMALL_MEMORY_PROBABILITY
+            small, chance = f"{100 * SMALL_MEMORY:g} %", SMALL_MEMORY_PROBABILITY
             return (
                 f"a node is a processor of the trace; tasks need a CPU of 1, those of one-task jobs {SEQUENTIAL_NEED}; "
                 f"memory is drawn, {small} of a node with probability {chance}, else 20 to 100 %"
