@@ -115,6 +115,18 @@ def test_a_row_has_its_bound_below_and_no_penalty_where_nothing_moves():
     assert {"key", "cell", "penalty_s"} <= different <= {"key", "cell", "penalty_s", *TIMES}
 
 
+def test_a_trimmed_row_has_the_metrics_of_its_part_and_no_bound():
+    entries = (
+        OnlineConfiguration(label="a", policy="EASY"),
+        OnlineConfiguration(label="b", policy="EASY", trim="10%:20%"),
+    )
+    whole, part = run_all(entries, SMALL)
+    assert (whole["trim"], part["trim"]) == ("0", "10%:20%")
+    assert part["jobs_finished"] < whole["jobs_finished"]
+    assert part["span_s"] < whole["span_s"]
+    assert part.get("stretch_bound") is None
+
+
 def test_penalty_and_period_reach_the_simulation():
     entries = (
         OnlineConfiguration(label="a", policy=BEST),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.model.errors import InputError
-from dfrs.workloads.annotate import to_workload
+from dfrs.workloads.annotate import Annotation, to_workload
 from dfrs.workloads.load import load_workload
 from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.swf import COLUMNS, Swf, read_swf
@@ -95,12 +95,39 @@ def test_threads_change_neither_cpu_nor_memory_of_a_job(jobs, cores):
     processors, known = map(list, zip(*jobs, strict=True))
     workload, _ = to_workload(trace(processors=processors, used_kb=known), annotate=f"smp:{cores}:2")
     assert (workload.tasks * workload.need).tolist() == pytest.approx([p / cores for p in processors])
-    share = np.clip(np.array(known) / 2**21, 0.1, 1.0)
+    share = np.clip(np.array(known) / 2**21, min(0.1, 0.2 / cores), 1.0)
     assert (workload.tasks * workload.memory).tolist() == pytest.approx(list(np.array(processors) * share))
     threaded = workload.tasks < processors
     assert (workload.tasks[threaded] * cores == np.array(processors)[threaded]).all()
     possible = (np.array(processors) % cores == 0) & (share * cores < 1)
     assert np.array_equal(threaded, possible & (cores > 1))
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 8, 16, 128])
+def test_without_memory_all_cores_of_a_node_can_be_used(cores):
+    swf = trace(processors=[1] * cores, header=(f" MaxProcs: {cores}",))
+    workload, report = to_workload(swf, annotate=f"smp:{cores}:64")
+    assert workload.nodes == 1
+    assert workload.memory.sum() == pytest.approx(0.1 if cores == 1 else 0.2)
+    assert (workload.tasks * workload.need).sum() == pytest.approx(1.0)
+    (count, handled) = odd(report)["no memory given"]
+    assert count == cores
+    assert handled == f"{100 * workload.memory[0]:.3g} % of a node taken"
+
+
+def test_an_annotation_says_what_it_means_with_units():
+    smp = Annotation.parse("smp:16:64")
+    assert smp.node_bytes == 64 * 2**30
+    assert smp.meaning == (
+        "a node has 16 processors of the trace and 64 GiB; each processor of a job needs the memory that the trace "
+        "says, at least 1.25 % of a node (819 MiB)"
+    )
+    assert Annotation.parse("hpc2n").node_bytes == 2 * 2**30
+    assert "at least 10 % of a node (205 MiB)" in Annotation.parse("hpc2n").meaning
+    for name in ("dfrs", "none", "unit:32"):
+        assert Annotation.parse(name).node_bytes is None
+    assert Annotation.parse("unit:32").meaning.startswith("a node is 32 processors of the trace")
+    assert Annotation.parse("none").meaning.startswith("a node is a processor of the trace")
 
 
 def test_whole_processors():

@@ -16,7 +16,8 @@ from dfrs.report.gantt import fill, window_of
 from dfrs.report.run_page import page
 from dfrs.report.witness import answer, answer_document
 from dfrs.runs.directory import workload_digest
-from dfrs.runs.metrics.schedule import job_intervals, tasks_of, utilisation_timeline, virtual_time
+from dfrs.runs.metrics.intervals import job_intervals, tasks_of, virtual_time
+from dfrs.runs.metrics.schedule import utilisation_timeline
 from dfrs.runs.replay import Replay
 from dfrs.simulator.simulation import SimulationSettings
 from tests.cases import Seeded

@@ -18,7 +18,8 @@ from dfrs.policies.names import find_policy
 from dfrs.report.explain import find_job, stories, story_document, tell
 from dfrs.report.witness import answer, answer_document
 from dfrs.runs.directory import write_run
-from dfrs.runs.metrics.schedule import summarize, virtual_time
+from dfrs.runs.metrics.intervals import virtual_time
+from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.replay import Replay
 from dfrs.simulator.simulation import Simulation
 from tests.random_runs import random_run

@@ -17,7 +17,8 @@ from dfrs.model.run import Action, Penalty
 from dfrs.model.true_speeds import EqualSpeeds
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import read_run, write_run
-from dfrs.runs.metrics.schedule import summarize, virtual_time
+from dfrs.runs.metrics.intervals import virtual_time
+from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.replay import Replay
 from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator.simulation import Simulation, SimulationSettings

@@ -8,7 +8,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
 from dfrs.policies.fractional.extensions import Deadlines, ScaledObjective
 from dfrs.policies.names import find_policy
-from dfrs.runs.metrics.schedule import tasks_moved
+from dfrs.runs.metrics.intervals import tasks_moved
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.lublin import Lublin, generate

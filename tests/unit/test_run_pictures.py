@@ -18,7 +18,8 @@ from dfrs.report.gantt import JOB_COLOURS, Window, busiest, colour_index, draw_g
 from dfrs.report.run_page import _figure, page
 from dfrs.report.timeline import draw_comparison, draw_stretches, draw_yields, resample, worse_share
 from dfrs.runs.directory import write_run
-from dfrs.runs.metrics.schedule import penalties, summarize
+from dfrs.runs.metrics.intervals import penalties
+from dfrs.runs.metrics.schedule import summarize
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 

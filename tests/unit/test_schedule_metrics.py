@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.run import Action
 from dfrs.runs.metrics import schedule
+from dfrs.runs.metrics.intervals import job_intervals, virtual_time
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 
@@ -186,7 +187,7 @@ def test_metrics_are_those_of_the_slow_twin(seed, partial, exclusive):
     naive, whole = expected(run)
     for name, value in whole.items():
         assert metrics[name] == (None if value is None else pytest.approx(value, rel=1e-9, abs=1e-9)), name
-    np.testing.assert_allclose(schedule.virtual_time(run), naive.virtual, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(virtual_time(run), naive.virtual, rtol=1e-9, atol=1e-9)
 
 
 @given(st.integers(0, 10**6), st.booleans())
@@ -223,7 +224,7 @@ def test_timelines_say_what_holds_at_every_instant(seed, partial):
 @given(st.integers(0, 10**6), st.booleans())
 def test_intervals_tile_each_jobs_presence(seed, partial):
     run = random_run(seed, partial=partial)
-    intervals = schedule.job_intervals(run)
+    intervals = job_intervals(run)
     assert (intervals.length_s > 0).all()
     for job in range(len(run.workload)):
         own = intervals.of(job)
@@ -264,7 +265,7 @@ def test_a_story_computed_by_hand():
         "migration_gb_per_s": 3.2 / span_s,
     }
     assert {name: metrics[name] for name in known} == pytest.approx(known)
-    assert schedule.virtual_time(story_run()).tolist() == pytest.approx([2000, 500, 600])
+    assert virtual_time(story_run()).tolist() == pytest.approx([2000, 500, 600])
 
 
 def test_one_of_two_running_jobs_without_yield_halves_fairness():

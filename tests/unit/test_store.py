@@ -162,6 +162,7 @@ OTHER = {
     "policy": "FCFS",
     "pauses": "keep",
     "moves": "none",
+    "trim": "10%",
     "digest": "1" * 64,
     "parameters": replace(SCENARIO, slack=0.6),
 }

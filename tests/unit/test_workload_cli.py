@@ -222,8 +222,9 @@ def test_converting_keeps_all_that_the_format_has_and_tells_what_it_has_not(tmp_
     result = CliRunner().invoke(app, ["workload", "convert", str(model), str(tmp_path / "z.swf")])
     assert "left out" not in result.stderr
     assert read_swf(tmp_path / "z.swf") == read_swf(model)
-    for source, target in ((elastic, "x.txt"), (tmp_path / "x.txt", "x.swf")):
-        with pytest.raises(InputError, match=r"x\.txt: the ending must be \.swf, \.swf\.gz, \.cwf or \.cwf\.gz"):
+    outputs, inputs = r"\.swf, \.swf\.gz, \.cwf or \.cwf\.gz", r"\.swf, \.swf\.gz, \.cwf, \.cwf\.gz or \.json"
+    for source, target, endings in ((elastic, "x.txt", outputs), (tmp_path / "x.txt", "x.swf", inputs)):
+        with pytest.raises(InputError, match=rf"x\.txt: the ending must be {endings}"):
             run("workload", "convert", source, tmp_path / target)
     odd = written(tmp_path, *["1 2"] * 2, line() + " -1 S 60", name="odd.cwf")
     result = CliRunner().invoke(app, ["workload", "convert", str(odd), str(tmp_path / "odd.swf")])

@@ -100,6 +100,15 @@ def tell_odd(trace: Path, report: "TraceReport") -> None:
         warn(f"{trace}: {odd.rule}: {odd.count} ({odd.handled}; first: {odd.examples[0]})")
 
 
+def tell_annotation(annotate: str, node_bytes: float) -> None:
+    """A line that says what a node is and what tasks need: the assumptions that all results rest on."""
+    from dfrs.workloads.annotate import Annotation
+
+    meaning = Annotation.parse(annotate).meaning
+    note = f"annotate {annotate}: {meaning}; node memory {node_bytes / 1e9:.4g} GB"
+    err.print(note, style="dim", markup=False, soft_wrap=True)
+
+
 class _Rate(ProgressColumn):
     """How many steps a second lately."""
 

@@ -17,7 +17,7 @@ from dfrs.model.tolerances import SAME_S
 from dfrs.report.clock import clock
 from dfrs.report.command_texts import command_text, commands_text
 from dfrs.report.pauses import NAMED, Pause, nodes_text, pause_of, pause_text
-from dfrs.runs.metrics.schedule import tasks_moved
+from dfrs.runs.metrics.intervals import tasks_moved
 from dfrs.runs.replay import Instant, Replay
 
 

@@ -22,7 +22,7 @@ from dfrs.model.instance import Bools, Ints
 from dfrs.model.run import Action, Run
 from dfrs.report.clock import clock, time_labels, time_ticks
 from dfrs.report.saving import GRID, INK, QUIET, save
-from dfrs.runs.metrics.schedule import job_intervals
+from dfrs.runs.metrics.intervals import job_intervals
 
 JOB_COLOURS = (
     "#4477aa",

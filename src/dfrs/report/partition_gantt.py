@@ -26,7 +26,7 @@ from dfrs.model.run import Action, Run
 from dfrs.report.clock import time_ticks
 from dfrs.report.gantt import JOB_COLOURS
 from dfrs.report.saving import GRID, INK, QUIET, save
-from dfrs.runs.metrics.schedule import Intervals, job_intervals
+from dfrs.runs.metrics.intervals import Intervals, job_intervals
 
 FIRST_S = 2_000.0
 """What [Atif2011] Figure 9 shows."""

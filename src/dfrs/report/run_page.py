@@ -18,7 +18,8 @@ from dfrs.report.explain import StoryStep, stories
 from dfrs.report.gantt import JOB_COLOURS, busiest, colour_index
 from dfrs.report.page_parts import assemble, pack, write
 from dfrs.report.timeline import resample
-from dfrs.runs.metrics.schedule import penalties, summarize, utilisation_timeline, yield_timeline
+from dfrs.runs.metrics.intervals import penalties
+from dfrs.runs.metrics.schedule import summarize, utilisation_timeline, yield_timeline
 
 MOST_JOBS, MOST_CHANGES = 20_000, 300_000
 """Larger runs make a page that no browser likes."""

@@ -21,7 +21,7 @@ from dfrs.model.json_values import plain
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 from dfrs.model.writing import write_text
-from dfrs.runs.metrics.schedule import virtual_time
+from dfrs.runs.metrics.intervals import virtual_time
 from dfrs.runs.node_sets import node_set, parse_node_set
 
 FORMAT = "dfrs-run/1"

@@ -12,7 +12,7 @@ import numpy as np
 
 from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
-from dfrs.runs.metrics.schedule import penalties
+from dfrs.runs.metrics.intervals import penalties
 from dfrs.runs.metrics.speeds import speeds
 
 _STAGE: dict[int, int] = {

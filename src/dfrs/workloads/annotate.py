@@ -8,7 +8,9 @@ needs is assumed, by one of these annotations:
   probability 0.55, else 10 * x % with x uniform on 2, …, 10.
 - `hpc2n`, for dual-core nodes with 2 GB: `smp:2:2`.
 - `smp:CORES:GIB`, for nodes with that many cores and that much memory: memory per processor is the larger of
-  requested and used, at least 10 % of a node, which is also taken where none is given. Where the number of processors
+  requested and used, at least 20 % of a core's part of the node and at most 10 % of the node, which is also taken where
+  none is given: 10 % of a dual-core node, as in the document, and little enough for all cores of larger ones. Where the
+  number of processors
   is a multiple of CORES and CORES times that memory is less than a node's (if it is the same, not), tasks have CORES
   threads: tasks = processors / CORES, need 1, memory CORES times that of a processor. Else tasks = processors, need
   1 / CORES.
@@ -40,6 +42,7 @@ SEQUENTIAL_NEED = 0.25
 SMALL_MEMORY = 0.1
 SMALL_MEMORY_PROBABILITY = 0.55
 KB_PER_GIB = 2.0**20
+BYTES_PER_KB = 1024.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,6 +86,35 @@ class Annotation:
             pass
         raise InputError(f'annotate = "{text}": must be dfrs, hpc2n, none, smp:CORES:GIB or unit:N')
 
+    @property
+    def node_bytes(self) -> float | None:
+        """Memory of a node; None where the annotation does not say."""
+        return self.node_kb * BYTES_PER_KB if np.isfinite(self.node_kb) else None
+
+    @property
+    def least_memory(self) -> float:
+        """What each processor of a trace has at least, as a fraction of a node with so many."""
+        return min(SMALL_MEMORY, 2 * SMALL_MEMORY / self.cores)
+
+    @property
+    def meaning(self) -> str:
+        """What a node is, and what tasks need, in one line."""
+        if self.name == "dfrs":
+            small, chance = f"{100 * SMALL_MEMORY:g} %", SMALL_MEMORY_PROBABILITY
+            return (
+                f"a node is a processor of the trace; tasks need a CPU of 1, those of one-task jobs {SEQUENTIAL_NEED}; "
+                f"memory is drawn, {small} of a node with probability {chance}, else 20 to 100 %"
+            )
+        if self.node_bytes is None:
+            node = "a processor" if self.cores == 1 else f"{self.cores} processors"
+            return f"a node is {node} of the trace; tasks need a whole node and no memory"
+        least_mib = self.least_memory * self.node_kb / 1024
+        return (
+            f"a node has {self.cores} processors of the trace and {self.node_kb / KB_PER_GIB:g} GiB; "
+            f"each processor of a job needs the memory that the trace says, at least {100 * self.least_memory:.3g} % "
+            f"of a node ({least_mib:,.0f} MiB)"
+        )
+
     def tasks_of(self, swf: Swf, processors: Ints, seed: int) -> Tasks:
         """Tasks of the jobs of `swf`, which have `processors` (J,); `dfrs` draws two doubles a job, in their order."""
         one = np.ones(len(swf), np.int64)
@@ -102,15 +134,16 @@ class Annotation:
 
     def _threaded(self, swf: Swf, processors: Ints) -> Tasks:
         known = np.maximum(swf.requested_kb, swf.used_kb)
-        share = np.maximum(known / self.node_kb, SMALL_MEMORY)
+        share = np.maximum(known / self.node_kb, self.least_memory)
         threaded = (processors % self.cores == 0) & (share * self.cores < 1.0)
+        least = f"{100 * self.least_memory:.3g} %"
         return Tasks(
             tasks=np.where(threaded, processors // self.cores, processors),
             need=np.where(threaded, 1.0, 1.0 / self.cores),
             memory=np.minimum(np.where(threaded, share * self.cores, share), 1.0),
             processors=np.where(threaded, self.cores, 1),
             warnings=(
-                _odd("no memory given", "10 % of a node taken", known <= 0, swf, "memory (KB)", known),
+                _odd("no memory given", f"{least} of a node taken", known <= 0, swf, "memory (KB)", known),
                 _odd("memory above that of a node", "a whole node's taken", share > 1.0, swf, "memory (KB)", known),
             ),
         )

@@ -5,12 +5,14 @@ from pathlib import Path
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.workloads.annotate import to_workload
+from dfrs.workloads.batsim import read_batsim
 from dfrs.workloads.cwf import Cwf, read_cwf
 from dfrs.workloads.swf import Swf, read_swf
 from dfrs.workloads.trace_warnings import TraceReport
 
 CWF = (".cwf", ".cwf.gz")
 SWF = (".swf", ".swf.gz")
+BATSIM = (".json",)
 
 
 def is_cwf(path: Path) -> bool:
@@ -25,7 +27,12 @@ def check_ending(path: Path | None, endings: tuple[str, ...]) -> None:
 
 
 def read_trace(path: Path, *, strict: bool = False) -> Swf | Cwf:
-    """The trace of a file: CWF where its name ends in .cwf or .cwf.gz, else SWF. See `read_cwf` and `read_swf`."""
+    """The trace of a file: CWF where its name ends in .cwf or .cwf.gz, a workload of Batsim in .json, else SWF.
+
+    See `read_cwf`, `read_batsim` and `read_swf`.
+    """
+    if path.name.lower().endswith(BATSIM):
+        return read_batsim(path)
     return read_cwf(path, strict=strict) if is_cwf(path) else read_swf(path, strict=strict)
 
 

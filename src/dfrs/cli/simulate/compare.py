@@ -1,6 +1,7 @@
 """`dfrs compare`: runs side by side, the best of each workload in bold."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dfrs.cli.console import out, out_of, print_json
+from dfrs.cli.simulate.requested_metrics import Requested, add_metrics, parse_limits, show_metrics, show_trim
 from dfrs.cli.verbs import REPLAY, Verb
 from dfrs.model.errors import InputError
 
@@ -54,6 +56,35 @@ def compare(
         list[Path],
         typer.Argument(metavar="RUN...", help="Run directories, or directories above them.", show_default=False),
     ],
+    trim: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WARM-UP:COOL-DOWN",
+            help="Leave out the first and the last jobs: shares or times, as 10%:5% or 2d:12h.",
+            show_default=False,
+        ),
+    ] = None,
+    confidence: Annotated[
+        bool, typer.Option("--confidence", help="Means with confidence intervals, by batch means.")
+    ] = False,
+    batches: Annotated[int | None, typer.Option(help="Number of batches for --confidence.", show_default="20")] = None,
+    classes: Annotated[
+        bool, typer.Option("--classes", help="Mean bounded stretch by class of size and run time.")
+    ] = False,
+    sizes: Annotated[str | None, typer.Option(help="Limits of the classes, in tasks.", show_default="1,8,32")] = None,
+    times: Annotated[
+        str | None, typer.Option(help="Limits of the classes, in run time.", show_default="10m,1h,8h")
+    ] = None,
+    users: Annotated[bool, typer.Option("--users", help="How equally users are treated.")] = False,
+    lost: Annotated[bool, typer.Option("--lost", help="What becomes of the CPU: shares that add up to 1.")] = False,
+    power: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IDLE:BUSY[:OFF]",
+            help="Energy, with these watts of a node; with OFF, empty nodes are switched off.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
     """Compare runs: for each workload a row a policy, by maximum stretch, the best of each column in bold.
@@ -66,13 +97,50 @@ def compare(
     the jobs come from the accounting of another scheduler, "as it was" is what that made of them. A narrow terminal
     shows the first columns; --json shows all.
 
-    Example: dfrs compare out/EASY out/GreedyPM+_per_OPT=MIN_MVT=600
+    Examples:
+
+        dfrs compare out/EASY out/GreedyPM+_per_OPT=MIN_MVT=600
+
+        dfrs compare out --trim 10%:10% --confidence --classes
+
+        dfrs compare out --lost --users --power 100:250:0
     """
+    given = _requested(trim, (confidence, batches), (classes, sizes, times), power)
+    requested = replace(given, users=users, lost=lost)
     rows = _read(runs)
+    add_metrics(rows, requested)
+    rows.sort(key=_order)
     if as_json:
         print_json(rows)
         return
+    show_trim(rows)
     show_runs(rows)
+    show_metrics(rows, requested)
+
+
+def _requested(
+    trim: str | None,
+    intervals: tuple[bool, int | None],
+    classes: tuple[bool, str | None, str | None],
+    power: str | None,
+) -> Requested:
+    """What these options ask for."""
+    from dfrs.runs.metrics.batch_means import BATCHES
+    from dfrs.runs.metrics.energy import PowerModel
+    from dfrs.runs.metrics.window import Trim
+
+    confidence, batches = intervals
+    wanted, sizes, times = classes
+    try:
+        return Requested(
+            trim=None if trim is None else Trim.parse(trim),
+            batches=BATCHES if confidence and batches is None else batches,
+            classes=parse_limits(sizes, times) if wanted or sizes is not None or times is not None else None,
+            power=None if power is None else PowerModel.parse(power),
+        )
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith("--") else f"--{text}") from None
 
 
 def show_runs(rows: Runs, columns: Columns = COLUMNS) -> None:

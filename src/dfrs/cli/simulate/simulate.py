@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, tell_unfitted, warn
+from dfrs.cli.console import out, print_json, progress, tell_annotation, tell_missing, tell_odd, tell_unfitted, warn
 from dfrs.cli.simulate.clouds import CutOff, FromCloud, Machine, Window, check_cloud_options, read_cloud
 from dfrs.cli.simulate.compare import BESIDE_TRUTH, COLUMNS, Columns, show_runs
 from dfrs.cli.simulate.policies import complete
@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from dfrs.simulator.simulation import SimulationSettings
 
 INTERRUPTED = 130
+GB = 1e9
+NODE_BYTES = 8 * GB
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 
-Traces = Annotated[list[Path], typer.Argument(help="SWF or CWF files, .gz or plain.", show_default=False)]
+TRACES = "SWF or CWF files, .gz or plain, or Batsim's JSON workloads."
+Traces = Annotated[list[Path], typer.Argument(help=TRACES, show_default=False)]
 Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
 Annotate = Annotated[
     str, typer.Option(help="Where CPU needs and memory come from: dfrs, hpc2n, smp:CORES:GIB, none, unit:N.")
@@ -44,9 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stand
 
 
 def simulate(
-    traces: Annotated[
-        list[Path] | None, typer.Argument(help="SWF or CWF files, .gz or plain.", show_default=False)
-    ] = None,
+    traces: Annotated[list[Path] | None, typer.Argument(help=TRACES, show_default=False)] = None,
     policies: Annotated[
         list[str] | None,
         typer.Option(
@@ -107,7 +108,12 @@ def simulate(
         float | None, typer.Option(help="GB/s at which memory is copied, in addition to --penalty.", min=0)
     ] = None,
     node_memory: Annotated[
-        float | None, typer.Option(help="GB of memory of the reference node.", min=0, show_default="8")
+        float | None,
+        typer.Option(
+            help="GB (10^9 bytes) of memory of the reference node, for --bandwidth and GB/s.",
+            min=0,
+            show_default="that of the annotation, else 8",
+        ),
     ] = None,
     pauses: Annotated[
         str, typer.Option(help="Memory of a paused job: free for others, or keep (then nobody is paused).")
@@ -190,18 +196,9 @@ def simulate(
     penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
     estimates = estimates or ("perfect" if from_sacct is None else "user")
     given = {"annotate": annotate, "estimates": estimates, "overrun": overrun}
+    node_bytes = _node_bytes(node_memory, annotate if traces else None)
     settings = replace(
-        _settings(
-            penalty,
-            bandwidth,
-            8.0 if node_memory is None else node_memory,
-            order,
-            node_file,
-            node_events,
-            command_limit,
-            seed,
-            (pauses, moves),
-        ),
+        _settings(penalty, bandwidth, node_bytes, order, node_file, node_events, command_limit, seed, (pauses, moves)),
         notes=given,
     )
     if from_sacct is not None:
@@ -217,6 +214,7 @@ def simulate(
     else:
         count = nodes if settings.capacity is None else len(settings.capacity)
         workloads = _workloads(traces or (), count, given, weights, seed=seed, strict=strict)
+        tell_annotation(annotate, node_bytes)
     rows, interrupted = _replay(workloads, names, output, settings, bound=bound, resume=resume)
     if as_json:
         print_json({"runs": rows, "interrupted": interrupted})
@@ -224,6 +222,16 @@ def simulate(
         _show(rows, COLUMNS if from_sacct is None else BESIDE_TRUTH)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _node_bytes(given_gb: float | None, annotate: str | None) -> float:
+    """Memory of the reference node: as given, or as the annotation says, or 8 GB ([Stillwell2010] section 6.1)."""
+    from dfrs.workloads.annotate import Annotation
+
+    if given_gb is not None:
+        return given_gb * GB
+    stated = None if annotate is None else Annotation.parse(annotate).node_bytes
+    return NODE_BYTES if stated is None else stated
 
 
 def _workloads(
@@ -299,7 +307,7 @@ def _recorded(path: Path, settings: "SimulationSettings", estimates: str) -> "tu
 def _settings(
     penalty: float,
     bandwidth: float | None,
-    node_memory: float,
+    node_bytes: float,
     order: str,
     node_file: Path | None,
     node_events: Path | None,
@@ -324,10 +332,10 @@ def _settings(
         raise InputError(f'--order "{order}": must be completions-first or submissions-first')
     if bandwidth == 0:
         raise InputError("--bandwidth 0: must be above 0")
-    rate = None if bandwidth is None else bandwidth * 1e9
+    rate = None if bandwidth is None else bandwidth * GB
     return SimulationSettings(
         capacity=None if node_file is None else read_capacity(node_file),
-        penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_memory * 1e9),
+        penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_bytes),
         order="completions-first" if order == "completions-first" else "submissions-first",
         node_events=() if node_events is None else read_node_events(node_events),
         command_limit=command_limit,

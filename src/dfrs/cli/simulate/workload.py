@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Inspect and transform traces.", no_args_is_help=True, rich_markup_mode="rich")
 
 Trace = Annotated[Path, typer.Argument(help="SWF file, .gz or plain.", show_default=False)]
-AnyTrace = Annotated[Path, typer.Argument(help="SWF or CWF file, .gz or plain.", show_default=False)]
+AnyTrace = Annotated[Path, typer.Argument(help="SWF or CWF file, .gz or plain, or Batsim's JSON.", show_default=False)]
 Nodes = Annotated[int | None, typer.Option(help="Number of nodes; default: what the trace's header says.", min=1)]
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="File to write, .swf or .swf.gz; standard output if absent.")
@@ -145,7 +145,12 @@ def merge(
 
 @app.command("convert")
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="SWF or CWF file, .gz or plain.", show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="IN", help="SWF or CWF file, .gz or plain, or Batsim's JSON workload.", show_default=False
+        ),
+    ],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="File to write: .swf, .swf.gz, .cwf or .cwf.gz.", show_default=False)
     ],
@@ -153,14 +158,17 @@ def convert(
 ) -> None:
     """A trace in the other format, or packed, by the endings of the names.
 
-    SWF has neither requested starts nor commands: dedicated jobs become batch jobs, and commands are left out.
+    SWF has neither requested starts nor commands: dedicated jobs become batch jobs, and commands are left out. Of a
+    workload of Batsim (.json) profiles must be delays, or sequences of delays.
 
     Example: dfrs workload convert x.cwf x.swf.gz
+
+    Example: dfrs workload convert batsim.json x.swf
     """
     from dfrs.workloads.cwf import Cwf, write_cwf
-    from dfrs.workloads.load import CWF, SWF, check_ending, is_cwf, read_trace
+    from dfrs.workloads.load import BATSIM, CWF, SWF, check_ending, is_cwf, read_trace
 
-    check_ending(source, (*SWF, *CWF))
+    check_ending(source, (*SWF, *CWF, *BATSIM))
     check_ending(target, (*SWF, *CWF))
     read = read_trace(source, strict=strict)
     trace = read if isinstance(read, Cwf) else Cwf(jobs=read)
@@ -175,15 +183,16 @@ def convert(
 
 
 def _read(trace: Path, strict: bool) -> "Swf":
-    from dfrs.workloads.load import is_cwf
-    from dfrs.workloads.swf import read_swf
+    from dfrs.workloads.cwf import Cwf
+    from dfrs.workloads.load import is_cwf, read_trace
 
     if is_cwf(trace):
         raise InputError(
             f"{trace}: CWF, and its requested starts and commands cannot be cut or scaled: "
             "make an SWF file of its jobs first, with dfrs workload convert"
         )
-    swf = read_swf(trace, strict=strict)
+    read = read_trace(trace, strict=strict)
+    swf = read.jobs if isinstance(read, Cwf) else read
     tell_odd(trace, swf.report)
     return swf
 

@@ -16,11 +16,15 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Limit, Positive, Seconds, Strict, known_policy, named, one_or_several
 from dfrs.experiments.planned_runs import Row, RunKind, Schema
-from dfrs.experiments.simulations import measured
+from dfrs.experiments.simulations import TAU_S, measured
 from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
+from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
-from dfrs.model.run import Penalty
+from dfrs.model.run import Penalty, Run
 from dfrs.policies.names import SETS, find_policy
+from dfrs.runs.metrics.schedule import Metrics, summarize
+from dfrs.runs.metrics.shares import SHARES
+from dfrs.runs.metrics.window import Trim
 from dfrs.simulator.clock import Order
 from dfrs.simulator.limits import ANYWHERE, FREE, Pauses, node_limits
 from dfrs.simulator.simulation import Simulation, SimulationSettings
@@ -28,6 +32,7 @@ from dfrs.simulator.simulation import Simulation, SimulationSettings
 NODE_GB = 8.0
 """Memory of a node, for bandwidths ([Stillwell2010] section 6.1)."""
 GB = 1e9
+UNTRIMMED = "0"
 
 _FIGURES = ("max", "mean", "p50", "p90", "p95", "p99")
 METRICS = (
@@ -50,6 +55,12 @@ METRICS = (
     "median_yield_mean",
     "jain_index_mean",
     "jain_index_present_mean",
+    "users",
+    "user_bounded_stretch_max",
+    "user_bounded_stretch_mean",
+    "user_bounded_stretch_jain_index",
+    "user_bounded_stretch_gini",
+    *SHARES,
     "pauses_per_job",
     "pauses_per_hour",
     "migrations_per_job",
@@ -84,6 +95,7 @@ SCHEMA: Schema = {
     "command_limit": pl.Int64,
     "pauses": pl.String,
     "moves": pl.String,
+    "trim": pl.String,
     **dict.fromkeys(METRICS, pl.Float64),
     "runtime_s": pl.Float64,
 }
@@ -97,9 +109,13 @@ _CODE = (
     "engine",
     "kernels",
     "runs/metrics/elastic.py",
-    "runs/metrics/speeds.py",
+    "runs/metrics/intervals.py",
     "runs/metrics/moves.py",
     "runs/metrics/schedule.py",
+    "runs/metrics/shares.py",
+    "runs/metrics/speeds.py",
+    "runs/metrics/users.py",
+    "runs/metrics/window.py",
     "model",
     "policies",
     "simulator",
@@ -127,6 +143,8 @@ class OnlineConfiguration:
     """Whether pauses free memory."""
     moves: str = ANYWHERE
     """Where jobs that have started may go."""
+    trim: str = UNTRIMMED
+    """What the metrics leave out as warm-up and cool-down."""
 
     @property
     def name(self) -> str:
@@ -136,6 +154,7 @@ class OnlineConfiguration:
         limit = "" if self.command_limit is None else f" command_limit={self.command_limit}"
         limits = "" if self.pauses == FREE else f" pauses={self.pauses}"
         limits += "" if self.moves == ANYWHERE else f" moves={self.moves}"
+        limits += "" if self.trim == UNTRIMMED else f" trim={self.trim}"
         return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}{limit}{limits}"
 
     @property
@@ -162,6 +181,7 @@ class OnlineConfiguration:
             "command_limit": self.command_limit,
             "pauses": self.pauses,
             "moves": self.moves,
+            "trim": self.trim,
         }
 
 
@@ -172,13 +192,18 @@ def run(workload: Workload, configuration: OnlineConfiguration, seed: int, save_
     started = time.perf_counter()
     result = simulation.run()
     seconds = time.perf_counter() - started
-    metrics = measured(result, bound=True)
+    metrics = _metrics(result, configuration.trim)
     if save_in is not None:
         from dfrs.experiments.saved_runs import save_run  # noqa: PLC0415 - most runs are not saved, and need no pictures
 
-        save_run(result, metrics, save_in)
+        # A run directory states the metrics of its whole log.
+        save_run(result, metrics if configuration.trim == UNTRIMMED else _metrics(result, UNTRIMMED), save_in)
     row: Row = {"status": "complete", "nodes": workload.nodes, "load": workload.load, "jobs": len(workload)}
     return row | {name: metrics[name] for name in METRICS if name in metrics} | {"runtime_s": seconds}
+
+
+def _metrics(result: Run, trim: str) -> Metrics:
+    return measured(result, bound=True) if trim == UNTRIMMED else summarize(result, tau_s=TAU_S, trim=Trim.parse(trim))
 
 
 @lru_cache(maxsize=2)
@@ -203,6 +228,17 @@ def _moves(moves: str) -> str:
 Moves = Annotated[str, AfterValidator(_moves)]
 
 
+def _trim(trim: str) -> str:
+    try:
+        Trim.parse(trim)
+    except InputError as error:
+        raise ValueError(str(error).partition(": ")[2]) from None
+    return trim
+
+
+TrimText = Annotated[str, AfterValidator(_trim)]
+
+
 def _policy(name: str) -> str:
     if not name.startswith("@"):
         return known_policy(name)
@@ -221,6 +257,7 @@ class PolicySettings(Strict):
     command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
     pauses: Annotated[tuple[Pauses, ...], BeforeValidator(one_or_several)] = (FREE,)
     moves: Annotated[tuple[Moves, ...], BeforeValidator(one_or_several)] = (ANYWHERE,)
+    trim: Annotated[tuple[TrimText, ...], BeforeValidator(one_or_several)] = (UNTRIMMED,)
 
 
 class OnlinePolicySpec(Strict):
@@ -235,6 +272,7 @@ class OnlinePolicySpec(Strict):
     command_limit: Limit | None = None
     pauses: Pauses | None = None
     moves: Moves | None = None
+    trim: TrimText | None = None
 
 
 class OnlineStudy(StudyModel):

@@ -5,38 +5,38 @@ A row that names a job's nodes says how many tasks the job has from then on: com
 
 import numpy as np
 
-from dfrs.model.instance import Ints
+from dfrs.model.instance import Bools, Ints
 from dfrs.model.run import PLACING, Action, Run
 
 
-def _tasks_of(run: Run, action: Action) -> Ints:
-    """(J,) tasks that each job had at all of its rows of that action together."""
+def _tasks_of(run: Run, action: Action, counts: Bools) -> Ints:
+    """(J,) tasks that each job had at all of its rows of that action that count (E,) together."""
     events = run.events
     rows = np.flatnonzero(np.isin(events.action, (*PLACING, action)))
     rows = rows[np.argsort(events.job[rows], kind="stable")]
     places = np.isin(events.action[rows], PLACING)
     placed = np.maximum.accumulate(np.where(places, np.arange(len(rows)), 0))
     width = np.diff(events.first)[rows[placed]]
-    at = events.action[rows] == action
+    at = (events.action[rows] == action) & counts[rows]
     return np.bincount(events.job[rows[at]], width[at], len(run.workload)).astype(np.int64)
 
 
-def move_metrics(run: Run, span_s: float, moved: Ints) -> dict[str, float | int | None]:
+def move_metrics(run: Run, span_s: float, moved: Ints, counts: Bools, jobs: int) -> dict[str, float | int | None]:
     """What pauses and migrations moved; a pause or resume moves all of a job's memory, once each.
 
-    `moved` (E,) are the tasks that each migration carries.
+    `moved` (E,) are the tasks that each migration carries; rows count where `counts` (E,), for so many jobs.
     """
     events, work = run.events, run.workload
     own_gb = work.memory * (run.penalty.node_bytes / 1e9)
-    migrates = events.action == Action.MIGRATE
+    migrates = (events.action == Action.MIGRATE) & counts
     paused_gb, resumed_gb, whole_gb = (
-        float((_tasks_of(run, action) * own_gb).sum()) for action in (Action.PAUSE, Action.RESUME, Action.MIGRATE)
+        float((_tasks_of(run, action, counts) * own_gb).sum())
+        for action in (Action.PAUSE, Action.RESUME, Action.MIGRATE)
     )
     migrated_gb = float((moved[migrates] * own_gb[events.job[migrates]]).sum())
-    jobs = len(work) - len(run.refused)
     metrics: dict[str, float | int | None] = {}
     for name, action in (("pauses", Action.PAUSE), ("migrations", Action.MIGRATE)):
-        metrics[name] = total = int(run.count(action).sum())
+        metrics[name] = total = int(((events.action == action) & counts).sum())
         metrics[f"{name}_per_job"] = total / jobs if jobs else None
         metrics[f"{name}_per_hour"] = total * 3600 / span_s if span_s > 0 else None
     for name, gigabytes in (
