@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         generate_services,
         generate_virtual_clusters,
         read_instance,
+        read_run,
         read_workload,
         simulate,
     )
@@ -95,6 +96,7 @@ __all__ = [
     "lp_bound",
     "make_plan",
     "read_instance",
+    "read_run",
     "read_workload",
     "rebalance",
     "simulate",
@@ -110,6 +112,7 @@ _HOMES = {
         "generate_services",
         "generate_virtual_clusters",
         "read_instance",
+        "read_run",
         "read_workload",
         "simulate",
     ),
