@@ -1,19 +1,19 @@
 """`dfrs logs`: what a job's tasks wrote."""
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dfrs.cli.console import err, print_json
-from dfrs.cli.live.cluster import JobId, Json, Patience, live
+from dfrs.cli.live.cluster import JobId, Json, live, patience
 from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dfrs.live.client import Client
     from dfrs.live.drivers.base import Stream
 
-PAUSE_S = 0.5
 INTERRUPTED = 130
 
 
@@ -42,26 +42,16 @@ def logs(
         raise typer.Exit(INTERRUPTED if not follow else 0) from None
 
 
-def _parts(client: "Client", job: int, rank: int, stream: "Stream", *, follow: bool):  # noqa: ANN202
+def _parts(client: "Client", job: int, rank: int, stream: "Stream", *, follow: bool) -> "Iterator[str]":
     """Its output from the beginning, piece by piece."""
-    from dfrs.live.protocol.resources import JobState
+    from dfrs.live.following import asleep_between, output_parts
 
-    patience, offset = Patience(), 0
-    early = {JobState.PENDING, JobState.HELD, JobState.WAITING, JobState.STARTING}
-    while True:
-        if follow and offset == 0 and patience.ask(lambda: client.job(job)).state in early:
-            time.sleep(PAUSE_S)
-            continue
-        part = patience.ask(lambda at=offset: client.output(job, rank=rank, stream=stream, offset=at))
+    offset = 0
+    for part in asleep_between(output_parts(client, job, rank, stream, patience(), follow=follow)):
         if part.offset > offset:
             err.print(f"… {part.offset - offset} bytes were rotated away", style="dim")
-        if part.text:
-            yield part.text
-        grew, offset = part.next_offset > offset, part.next_offset
-        if part.ended or not (follow or grew):
-            return
-        if not grew:
-            time.sleep(PAUSE_S)
+        offset = part.next_offset
+        yield part.text
 
 
 VERBS = (Verb(logs, LIVE, 50),)

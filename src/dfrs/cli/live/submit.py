@@ -1,7 +1,6 @@
 """`dfrs submit`: give the cluster a program to run."""
 
 import os
-import pwd
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +10,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 from dfrs.cli.console import err, out, print_json
-from dfrs.cli.live.cluster import Json, Patience, job_words, live, until_ended
+from dfrs.cli.live.cluster import Json, job_words, live, patience
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
 from dfrs.cli.verbs import LIVE, Verb
@@ -20,14 +19,11 @@ from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
-    from dfrs.live.protocol.resources import Job, JobRequest
+    from dfrs.live.protocol.resources import Job
 
 SUBMIT = {"allow_interspersed_args": False}
 """Options end where the command begins: the rest is the program's own."""
 INTERRUPTED = 130
-KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL")
-"""Of the submitter's environment. The rest stays behind: it may hold secrets, which would be stored with the job and
-shown to whoever may see it, and a job that depends on it runs today and fails tomorrow."""
 
 _OPTIONS = {
     "tasks": "--tasks",
@@ -66,11 +62,6 @@ _OF_JOB = {
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
 _NUMBERS = {"tasks", "cpu_cores", "min_yield", "after", "array"}
-_RULES = {
-    "name": "must be 1 to 128 printable characters",
-    "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
-    "directory": "must be an absolute path of at most 4096 characters",
-}
 
 
 class ScriptCommand(TyperCommand):
@@ -246,29 +237,32 @@ def submit(
 
         dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
     """
+    from dfrs.live.job_request import checked_request
+
     if restartable and restart == "never":
         raise InputError("--restartable: says that it may begin anew, and --restart never that it may not: give one")
     place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
     script = read_script(command[0], Path.cwd())
-    request = _request(
-        command=tuple(command) if script is None else script.command(command[1:]),
-        name=name or Path(command[0]).name,
-        user=user,
-        tasks=tasks,
-        cpu_cores=cpu_cores,
-        memory_bytes=memory,
-        minimum_yield=min_yield,
-        estimate_s=estimate,
-        time_limit_s=limit,
-        start_at=at,
-        after=tuple(after or ()),
-        array=array,
-        restart="any-time" if restartable else restart,
-        held=hold,
-        profile=profile,
-        directory=str(place),
-        environment=environment(env or (), os.environ),
-    )
+    fields: dict[str, object] = {
+        "command": tuple(command) if script is None else script.command(command[1:]),
+        "name": name or Path(command[0]).name,
+        "user": user,
+        "tasks": tasks,
+        "cpu_cores": cpu_cores,
+        "memory_bytes": memory,
+        "minimum_yield": min_yield,
+        "estimate_s": estimate,
+        "time_limit_s": limit,
+        "start_at": at,
+        "after": tuple(after or ()),
+        "array": array,
+        "restart": "any-time" if restartable else restart,
+        "held": hold,
+        "profile": profile,
+        "directory": str(place),
+        "environment": environment(env or (), os.environ),
+    }
+    request = checked_request(fields, _OPTIONS, lambda value: quoted(getattr(value, "text", value)))
     jobs = client.submit(request)
     if wait:
         raise typer.Exit(_wait(client, jobs, as_json=as_json))
@@ -280,10 +274,12 @@ def submit(
 
 def _wait(client: "Client", jobs: Sequence[int], *, as_json: bool) -> int:
     """Wait until all of them have ended, and say how; the exit status that tells that."""
+    from dfrs.live.following import asleep, until_ended
+
     if not as_json:
         err.print(f"{job_words(jobs)}; waiting for the end (Ctrl-C leaves it running)", style="dim")
     try:
-        ended = until_ended(client, jobs, Patience())
+        ended = asleep(until_ended(client, jobs, patience()))
     except KeyboardInterrupt:
         err.print(f"{job_words(jobs)}: left in the cluster; end it with: dfrs cancel {' '.join(map(str, jobs[:10]))}")
         raise typer.Exit(INTERRUPTED) from None
@@ -307,33 +303,16 @@ def status_of(job: "Job") -> int:
 
 
 def environment(wanted: Sequence[str], present: Mapping[str, str]) -> dict[str, str]:
-    """What the job is given: the few variables of KEPT, then `wanted`, each NAME=VALUE or NAME. Raises InputError."""
-    account = pwd.getpwuid(os.getuid())
-    known = {"USER": account.pw_name, "LOGNAME": account.pw_name, "HOME": account.pw_dir, "SHELL": account.pw_shell}
-    chosen = known | {"PATH": os.defpath} | {name: present[name] for name in KEPT if name in present}
+    """What the job is given: a few variables of its submitter, then `wanted`: NAME=VALUE or NAME. Raises InputError."""
+    from dfrs.live.job_request import own_environment
+
+    chosen = own_environment(present)
     for text in wanted:
         name, equals, value = text.partition("=")
         if not equals and name not in present:
             raise InputError(f"--env {name}: is not set here; give a value: --env {name}=VALUE")
         chosen[name] = value if equals else present[name]
     return chosen
-
-
-def _request(**fields: object) -> "JobRequest":
-    from pydantic import ValidationError
-
-    from dfrs.live.protocol.resources import JobRequest
-
-    try:
-        return JobRequest.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = str(first["loc"][0])
-        value = (
-            "" if field in {"environment", "command"} else " " + quoted(getattr(first["input"], "text", first["input"]))
-        )
-        rule = _RULES.get(field) or first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{_OPTIONS.get(field, '--' + field)}{value}: {rule[:1].lower()}{rule[1:]}") from None
 
 
 VERBS = (Verb(submit, LIVE, 10, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)

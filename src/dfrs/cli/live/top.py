@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from dfrs.cli.console import out, print_json
-from dfrs.cli.live.cluster import Json, Patience, live
+from dfrs.cli.live.cluster import Json, live, patience
 from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
@@ -42,11 +42,13 @@ def top(
     if not (out.is_terminal and sys.stdin.isatty()):
         out.print(_look(client, 1000))
         return
-    patience = Patience()
+    from dfrs.live.following import asleep
+
+    patient = patience()
     try:
         with _keys(), Live(console=out, screen=True, auto_refresh=False) as screen:
             while True:
-                screen.update(patience.ask(lambda: _look(client, out.height)), refresh=True)
+                screen.update(asleep(patient.ask(lambda: _look(client, out.height))), refresh=True)
                 if _pressed(every) in {"q", "Q", "\x1b"}:
                     return
     except KeyboardInterrupt:
