@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dfrs.bounds.stretch import stretch_bound
     from dfrs.live.async_client import AsyncClient
     from dfrs.live.client import Client
-    from dfrs.live.errors import DeniedError, NotEndedError, UnreachableError
+    from dfrs.live.errors import DeniedError, JobFailedError, NotEndedError, TooLargeError, UnreachableError
     from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
     from dfrs.live.protocol.resources import Job, JobRequest, JobState
     from dfrs.model.allocation import Allocation, Outcome, Status
@@ -74,6 +74,7 @@ __all__ = [
     "InputError",
     "Instance",
     "Job",
+    "JobFailedError",
     "JobRequest",
     "JobState",
     "Kind",
@@ -101,6 +102,7 @@ __all__ = [
     "Sticky",
     "Target",
     "Together",
+    "TooLargeError",
     "TooManyError",
     "Traits",
     "UnavailableError",
@@ -136,7 +138,7 @@ _HOMES = {
     "dfrs.bounds.stretch": ("stretch_bound",),
     "dfrs.live.async_client": ("AsyncClient",),
     "dfrs.live.client": ("Client",),
-    "dfrs.live.errors": ("DeniedError", "NotEndedError", "UnreachableError"),
+    "dfrs.live.errors": ("DeniedError", "JobFailedError", "NotEndedError", "TooLargeError", "UnreachableError"),
     "dfrs.live.protocol.ports": ("ConflictError", "NotFoundError", "TooManyError", "UnavailableError"),
     "dfrs.live.protocol.resources": ("Job", "JobRequest", "JobState"),
     "dfrs.placement.bounds": ("lp_bound", "upper_bound"),

@@ -47,7 +47,7 @@ def _iterated(
 class AsyncClient:
     """As `Client`, with the same methods, arguments and errors: `await` each call, iterate with `async for`.
 
-    `async with` closes it.
+    `async with` closes it. There is no `executor`: an event loop uses that of a `Client` by `run_in_executor`.
     """
 
     def __init__(

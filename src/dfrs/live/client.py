@@ -9,12 +9,13 @@ import json
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -45,6 +46,9 @@ from dfrs.live.protocol.resources import (
     TokenRequest,
 )
 from dfrs.model.errors import DfrsError, InputError
+
+if TYPE_CHECKING:
+    from dfrs.live.executor.executor import ClusterExecutor
 
 CLIENT_FILE = "client.json"
 PAGE = 1000
@@ -269,6 +273,29 @@ class Client:
         """
         steps = output_parts(self, job, rank, stream, Patience(patience_s), follow=True)
         return (part.text for part in asleep_between(steps))
+
+    def executor(
+        self,
+        *,
+        cpu_cores: float | None = None,
+        memory_bytes: int | None = None,
+        python: str = sys.executable,
+        patience_s: float = PATIENCE_S,
+        **fields: Any,  # noqa: ANN401
+    ) -> "ClusterExecutor":
+        """A `concurrent.futures.Executor` that makes each call a job of its own; see ClusterExecutor.
+
+        `cpu_cores` and `memory_bytes` are what a call needs, `fields` others of JobRequest. This client must stay open
+        as long as the executor is in use.
+        """
+        from dfrs.live.executor.executor import ClusterExecutor  # noqa: PLC0415 - it needs cloudpickle, this does not
+
+        return ClusterExecutor(
+            self,
+            python=python,
+            patience_s=patience_s,
+            fields={"cpu_cores": cpu_cores, "memory_bytes": memory_bytes, **fields},
+        )
 
     def cancel(self, job: int) -> None:
         """End it."""

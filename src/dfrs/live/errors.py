@@ -1,6 +1,6 @@
 """What a program that uses a live cluster is told, beside what `protocol.ports` lists."""
 
-from dfrs.model.errors import DfrsError
+from dfrs.model.errors import DfrsError, InputError
 
 
 class UnreachableError(DfrsError):
@@ -13,3 +13,11 @@ class DeniedError(DfrsError):
 
 class NotEndedError(DfrsError, TimeoutError):
     """A job has not ended within the time that was given for it. It goes on."""
+
+
+class JobFailedError(DfrsError):
+    """A job ended without the result of its function: the message says how, with the end of its standard error."""
+
+
+class TooLargeError(InputError):
+    """A call, or what its function returned, is larger than what travels with a job: the message says how large."""
