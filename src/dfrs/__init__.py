@@ -19,10 +19,16 @@ if TYPE_CHECKING:
         generate_services,
         generate_virtual_clusters,
         read_instance,
+        read_run,
         read_workload,
         simulate,
     )
     from dfrs.bounds.stretch import stretch_bound
+    from dfrs.live.async_client import AsyncClient
+    from dfrs.live.client import Client
+    from dfrs.live.errors import DeniedError, JobFailedError, NotEndedError, TooLargeError, UnreachableError
+    from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
+    from dfrs.live.protocol.resources import Job, JobRequest, JobState
     from dfrs.model.allocation import Allocation, Outcome, Status
     from dfrs.model.decisions import Placement, Policy, Snapshot, Target, Traits
     from dfrs.model.errors import DfrsError, InfeasibleError, InputError
@@ -57,18 +63,28 @@ if TYPE_CHECKING:
 __all__ = [
     "Allocation",
     "Apart",
+    "AsyncClient",
     "Budget",
+    "Client",
+    "ConflictError",
+    "DeniedError",
     "DfrsError",
     "Features",
     "Headroom",
     "InfeasibleError",
     "InputError",
     "Instance",
+    "Job",
+    "JobFailedError",
+    "JobRequest",
+    "JobState",
     "Kind",
     "Licensed",
     "Maintenance",
     "MoveLimits",
     "Never",
+    "NotEndedError",
+    "NotFoundError",
     "Only",
     "Options",
     "Outcome",
@@ -87,7 +103,11 @@ __all__ = [
     "Sticky",
     "Target",
     "Together",
+    "TooLargeError",
+    "TooManyError",
     "Traits",
+    "UnavailableError",
+    "UnreachableError",
     "Workload",
     "allocate",
     "generate_machines",
@@ -97,6 +117,7 @@ __all__ = [
     "make_plan",
     "read_cloud_trace",
     "read_instance",
+    "read_run",
     "read_workload",
     "rebalance",
     "simulate",
@@ -112,10 +133,16 @@ _HOMES = {
         "generate_services",
         "generate_virtual_clusters",
         "read_instance",
+        "read_run",
         "read_workload",
         "simulate",
     ),
     "dfrs.bounds.stretch": ("stretch_bound",),
+    "dfrs.live.async_client": ("AsyncClient",),
+    "dfrs.live.client": ("Client",),
+    "dfrs.live.errors": ("DeniedError", "JobFailedError", "NotEndedError", "TooLargeError", "UnreachableError"),
+    "dfrs.live.protocol.ports": ("ConflictError", "NotFoundError", "TooManyError", "UnavailableError"),
+    "dfrs.live.protocol.resources": ("Job", "JobRequest", "JobState"),
     "dfrs.placement.bounds": ("lp_bound", "upper_bound"),
     "dfrs.placement.budget": ("Budget",),
     "dfrs.placement.plan": ("Plan", "make_plan"),
@@ -156,7 +183,13 @@ if not TYPE_CHECKING:
         """A public name, loaded now and kept."""
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(_HOME[name]), name)
+        try:
+            found = getattr(importlib.import_module(_HOME[name]), name)
+        except ModuleNotFoundError as error:
+            if not _HOME[name].startswith("dfrs.live."):
+                raise
+            line = f"dfrs.{name} needs {error.name}, which is not installed: pip install 'dfrs[live]'"
+            raise ModuleNotFoundError(line, name=error.name) from None
         globals()[name] = found
         return found
 

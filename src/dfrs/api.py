@@ -19,6 +19,7 @@ from dfrs.placement.registry import Options, find
 from dfrs.placement.rule_report import under_rules
 from dfrs.placement.second_phase import SecondPhase, maximize
 from dfrs.policies.names import find_policy
+from dfrs.runs import directory
 from dfrs.simulator.clock import Order
 from dfrs.simulator.limits import Pauses
 from dfrs.simulator.simulation import Simulation, SimulationSettings
@@ -168,3 +169,8 @@ def simulate(
     if isinstance(policy, str):
         return Simulation(workload, find_policy(policy), policy, settings).run()
     return Simulation(workload, policy, type(policy).__name__, settings).run()
+
+
+def read_run(path: str | Path) -> Run:
+    """The run in a run directory, as `dfrs simulate` and exports of a live cluster write them. Raises InputError."""
+    return directory.read_run(Path(path))

@@ -14,13 +14,13 @@ from rich.console import Console
 from starlette.testclient import TestClient
 
 from dfrs.cli.console import PlainConsole
-from dfrs.cli.live import cluster as shared
 from dfrs.cli.live import history, logs, selecting
 from dfrs.cli.views import live as views
 from dfrs.live import client as clients
 from dfrs.live.agent.agent import host_name
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
+from dfrs.live.following import Patience, asleep
 from dfrs.live.protocol.ports import ConflictError
 from dfrs.live.protocol.resources import Activity, JobRequest, JobState, NodeTask, OutputPart
 from dfrs.model.errors import InputError
@@ -92,7 +92,7 @@ def cluster(controller, transport, monkeypatch, tmp_path):
     for name in ("DFRS_SERVER", "DFRS_TOKEN_FILE", "DFRS_CA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(clients, "Client", functools.partial(Client, transport=transport))
-    monkeypatch.setattr(shared.time, "sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     return controller
 
 
@@ -351,7 +351,7 @@ def test_what_may_be_there_by_then_is_taken(dfrs, here, monkeypatch, tmp_path):
     ],
 )
 def test_waiting_ends_with_the_status_of_the_job(dfrs, cluster, monkeypatch, fields, expected):
-    monkeypatch.setattr(shared.time, "sleep", lambda _: cluster.change(1, ended_at=1.0, exit="as it ended", **fields))
+    monkeypatch.setattr(time, "sleep", lambda _: cluster.change(1, ended_at=1.0, exit="as it ended", **fields))
     status, out, err = dfrs("submit", "--wait", "x")
     assert (status, out) == (expected, "")
     assert "job 1: as it ended" in err
@@ -361,7 +361,7 @@ def test_interrupted_waiting_for_an_array_names_all_of_it(dfrs, cluster, monkeyp
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shared.time, "sleep", interrupt)
+    monkeypatch.setattr("dfrs.live.following.time.sleep", interrupt)
     assert "end it with: dfrs cancel 1-20\n" in dfrs("submit", "--wait", "--array", 20, "x")[2]
 
 
@@ -369,7 +369,7 @@ def test_interrupted_waiting_leaves_the_job_and_says_so(dfrs, cluster, monkeypat
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shared.time, "sleep", interrupt)
+    monkeypatch.setattr(time, "sleep", interrupt)
     status, _, err = dfrs("submit", "--wait", "x")
     assert status == 130
     assert "job 1: left in the cluster; end it with: dfrs cancel 1" in err
@@ -742,7 +742,7 @@ def test_followed_logs_wait_for_the_start_and_end_with_the_job(dfrs, cluster, mo
         seen.append(cluster.by_id[1].state)
         cluster.change(1, state=JobState.RUNNING)
 
-    monkeypatch.setattr(logs.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     assert dfrs("logs", "-f", 1) == (0, "one\ntwo\n", "")
     assert seen == [JobState.WAITING]
 
@@ -886,7 +886,7 @@ def test_what_follows_a_job_is_patient(cluster, transport):
         return httpx.Response(200, json={"user": "ann", "role": "user"})
 
     client = Client(Endpoint(url=URL, token="t"), transport=httpx.MockTransport(flaky))
-    assert shared.Patience().ask(client.me)["user"] == "ann"
+    assert asleep(Patience().ask(client.me))["user"] == "ann"
     with pytest.raises(clients.UnreachableError):
         Client(Endpoint(url=URL), transport=httpx.MockTransport(_refuse)).me()
 

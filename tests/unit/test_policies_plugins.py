@@ -12,7 +12,7 @@ from dfrs.cli.live.serve import make_controller
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.model.decisions import Traits, traits_of
 from dfrs.model.errors import InputError
-from dfrs.policies.names import complete_policy, find_policy, listed_policies
+from dfrs.policies.names import complete_policy, find_policy, find_recorded, listed_policies
 
 MODULE = '''
 """Policies of somebody else."""
@@ -152,6 +152,70 @@ def test_of_two_packages_with_one_name_neither_wins(site, monkeypatch):
     assert any("EASY" in problem and "dfrs has its own" in problem for problem in listed_policies()[1])
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A module of one's own in the present directory, where nothing is installed."""
+    (tmp_path / "others.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "others", raising=False)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+def test_a_module_and_its_class_are_a_name():
+    assert traits_of(find_policy("others:Mine")) == Traits(exclusive=True)
+    assert (find_policy("others:OURS").depth, find_policy("others:OURS/DEPTH=5").depth) == (3, 5)
+    assert find_policy("others:OURS/DEPTH=5").name == "others:OURS/DEPTH=5"
+    assert type(find_policy("dfrs.policies.batch.backfilling:Fcfs")).__name__ == "Fcfs"
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("others:Gone", "others:Gone cannot be loaded: AttributeError"),
+        ("nowhere_at_all:Policy", "cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("others:raises", "others:raises: RuntimeError: no luck"),
+        ("others:NUMBER", "must be a Family, or give the policy"),
+        ("builtins:dict", "must have decide(snapshot)"),
+        ("others:Dictionary", "traits must be dfrs.Traits"),
+        ("others:", "must be MODULE:CLASS"),
+        (":Mine", "must be MODULE:CLASS"),
+        ("others:Mine()", "must be MODULE:CLASS"),
+        ("others:Mine/DEPTH=3", "others:Mine has no parts"),
+        ("others:OURS/DEPHT=3", "did you mean DEPTH=…"),
+        ("dfrs.policies.batch.backfilling:WHOLE_NODES", "is a Family of FCFS and EASY and "),
+    ],
+)
+def test_a_module_that_is_no_policy_is_refused_in_one_line(name, words):
+    with pytest.raises(InputError) as caught:
+        find_policy(name)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith(f'policy "{name}": ')
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_installed_comes_before_the_present_directory(here):
+    (here / "json.py").write_text("raise RuntimeError")
+    with pytest.raises(InputError, match="json:Mine cannot be loaded: AttributeError"):
+        find_policy("json:Mine")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_file_makes_nobody_import_a_module():
+    with pytest.raises(InputError, match="if you trust it, say so: -p others:Mine"):
+        find_recorded(())("others:Mine")
+    assert "others" not in sys.modules
+    assert find_recorded(["others:Mine"])("others:Mine") is not None
+    assert find_recorded(())("EASY") is not None
+
+
+def test_the_live_controller_finds_modules(here):
+    settings = ControllerSettings(database=f"sqlite:///{here / 'live.db'}", policy="others:Mine", shadow="others:OURS")
+    assert make_controller(settings).state.policy.traits == Traits(exclusive=True)
+
+
 def test_the_live_controller_finds_them(site):
     settings = ControllerSettings(database=f"sqlite:///{site / 'live.db'}", policy="OURS/DEPTH=5", shadow="MINE")
     assert make_controller(settings).state.policy.traits == Traits()
@@ -160,7 +224,8 @@ def test_the_live_controller_finds_them(site):
 
 
 def dfrs(folder, *words):
-    environment = os.environ | {"PYTHONPATH": str(folder / "site")}
+    places = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(places)}
     return subprocess.run(
         [sys.executable, "-m", "dfrs.cli.main", *words],
         cwd=folder,
@@ -181,6 +246,15 @@ def test_the_command_line_simulates_them(site):
     mine, fcfs = (json.loads((folder / "runs" / name / "summary.json").read_text()) for name in ("MINE", "FCFS"))
     assert mine["configuration"]["exclusive"]
     assert mine["metrics"] == fcfs["metrics"]
+    (folder / "own.py").write_text(MODULE)
+    named = dfrs(folder, "simulate", "t.swf", "-p", "own:Mine", "-o", "named")
+    assert named.returncode == 0, named.stderr
+    own = json.loads((folder / "named" / "own_Mine" / "summary.json").read_text())
+    assert (own["policy"], own["metrics"]) == ("own:Mine", mine["metrics"])
+    workload = 'model = "lublin"\nnodes = 8\njobs = 20\nseeds = "1"\n'
+    (folder / "c.toml").write_text(f'name = "c"\npolicies = ["own:Mine"]\n[[workloads]]\n{workload}')
+    ran = dfrs(folder, "campaign", "run", "c.toml", "--workers", "2")
+    assert ran.returncode == 0, ran.stderr
     broken = dfrs(folder, "simulate", "t.swf", "-p", "GONE", "-o", "more")
     assert (broken.returncode, len(broken.stderr.splitlines())) == (2, 1), broken.stderr
     listing = dfrs(folder, "policies", "--json")

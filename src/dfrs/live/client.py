@@ -1,27 +1,31 @@
 """The REST API as typed calls: what the command line uses, and any other program may.
 
->>> with Client(find_endpoint()) as cluster:  # doctest: +SKIP
-...     (job,) = cluster.submit(JobRequest(command=("sleep", "60")))
-...     print(cluster.job(job).why)
+>>> with dfrs.Client() as client:  # doctest: +SKIP
+...     (job,) = client.submit(["sleep", "60"], cpu_cores=0.5)
+...     print(client.job(job).why)
 """
 
 import json
 import os
 import socket
 import ssl
-from collections.abc import Generator, Iterable, Mapping
+import sys
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dfrs.live.drivers.base import Stream
+from dfrs.live.errors import DeniedError, UnreachableError
 from dfrs.live.failover import FailoverTransport
+from dfrs.live.following import PATIENCE_S, Patience, asleep, asleep_between, output_parts, until_ended
+from dfrs.live.job_request import job_request
 from dfrs.live.protocol.addresses import addresses, must_be_secret
 from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import (
@@ -43,19 +47,14 @@ from dfrs.live.protocol.resources import (
 )
 from dfrs.model.errors import DfrsError, InputError
 
+if TYPE_CHECKING:
+    from dfrs.live.executor.executor import ClusterExecutor
+
 CLIENT_FILE = "client.json"
 PAGE = 1000
 """Jobs asked for at once where all are wanted."""
 
 _T = TypeVar("_T")
-
-
-class UnreachableError(DfrsError):
-    """Nobody answers at that address. Start a cluster there, or name another with --server."""
-
-
-class DeniedError(DfrsError):
-    """The token is unknown, expired, or its role may not do this. Ask an admin for another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,15 +154,27 @@ def check_url(url: str, name: str = "--server") -> str:
 
 
 class Client:
-    """A connection to a controller.
+    """A connection to the controller of a live cluster, for any number of threads; a context manager.
 
-    Every call raises UnreachableError, DeniedError, NotFoundError, ConflictError, UnavailableError or InputError, each
-    in one line; other answers raise DfrsError.
+    `url` is the controller's address (with commas between several); without it the cluster is found as the command
+    line finds it: by DFRS_SERVER, or by the client file of `dfrs up`. `token` is the text of a token; without it, that
+    of DFRS_TOKEN_FILE or of the client file. `ca` is the certificate authority to trust, PEM. `timeout_s`: how long an
+    answer may take.
+
+    Every call raises UnreachableError, DeniedError, NotFoundError, ConflictError, UnavailableError, TooManyError or
+    InputError with the controller's own words, in one line; other answers raise DfrsError, of which these are kinds.
     """
 
     def __init__(
-        self, endpoint: Endpoint, *, transport: httpx.BaseTransport | None = None, timeout_s: float = 15.0
+        self,
+        url: str | Endpoint | None = None,
+        token: str | None = None,
+        *,
+        ca: str | Path | None = None,
+        transport: httpx.BaseTransport | None = None,
+        timeout_s: float = 15.0,
     ) -> None:
+        endpoint = _endpoint(url, token, None if ca is None else Path(ca))
         urls = addresses(endpoint.url)
         self._first, self._own = urls[0], endpoint.own
         verify = _context(endpoint)
@@ -187,6 +198,9 @@ class Client:
         """Of the controller that was asked last."""
         return self._first if self._failover is None else self._failover.url
 
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
     def __enter__(self) -> Self:
         return self
 
@@ -199,8 +213,19 @@ class Client:
         """Close the connection."""
         self._http.close()
 
-    def submit(self, request: JobRequest) -> list[int]:
-        """Job ids: one, or one for each of an array."""
+    def submit(self, command: JobRequest | Sequence[object], **fields: Any) -> list[int]:  # noqa: ANN401
+        """Submit a program and its arguments; job ids: one, or one for each of an array.
+
+        `fields` are those of JobRequest, as `cpu_cores` (of a task), `memory_bytes`, `tasks`, `environment`. The job
+        runs in this directory, and gets PATH, HOME, LANG, USER, LOGNAME and SHELL beside its `environment`, as with
+        `dfrs submit`; a JobRequest is sent as it is. It is not sent twice: after UnreachableError look at `jobs`.
+        """
+        if isinstance(command, JobRequest):
+            if fields:
+                raise InputError(f"{next(iter(fields))}: is a field of the request: set it there")
+            request = command
+        else:
+            request = job_request(command, **fields)
         body = request.model_dump(mode="json", exclude_defaults=True)
         return self._ask("POST", "/jobs", TypeAdapter(dict[str, list[int]]), json=body)["jobs"]
 
@@ -231,6 +256,46 @@ class Client:
     def job(self, job: int) -> Job:
         """A job as it is now."""
         return self._get(f"/jobs/{job}", Job)
+
+    def wait(self, *jobs: int, timeout_s: float | None = None, patience_s: float = PATIENCE_S) -> list[Job]:
+        """The jobs, once all have ended. Raises NotEndedError (a TimeoutError) after `timeout_s`.
+
+        A controller that is away for up to `patience_s`, such as one that is started again, is waited for.
+        """
+        return asleep(until_ended(self, jobs, Patience(patience_s), timeout_s))
+
+    def follow(
+        self, job: int, *, rank: int = 0, stream: Stream = "out", patience_s: float = PATIENCE_S
+    ) -> Iterator[str]:
+        """What a task of the job writes, from its beginning and as it comes, until it has ended.
+
+        At least the last 16 MiB are kept of an output; bytes that are not UTF-8 are replaced.
+        """
+        steps = output_parts(self, job, rank, stream, Patience(patience_s), follow=True)
+        return (part.text for part in asleep_between(steps))
+
+    def executor(
+        self,
+        *,
+        cpu_cores: float | None = None,
+        memory_bytes: int | None = None,
+        python: str = sys.executable,
+        patience_s: float = PATIENCE_S,
+        **fields: Any,  # noqa: ANN401
+    ) -> "ClusterExecutor":
+        """A `concurrent.futures.Executor` that makes each call a job of its own; see ClusterExecutor.
+
+        `cpu_cores` and `memory_bytes` are what a call needs, `fields` others of JobRequest. This client must stay open
+        as long as the executor is in use.
+        """
+        from dfrs.live.executor.executor import ClusterExecutor  # noqa: PLC0415 - it needs cloudpickle, this does not
+
+        return ClusterExecutor(
+            self,
+            python=python,
+            patience_s=patience_s,
+            fields={"cpu_cores": cpu_cores, "memory_bytes": memory_bytes, **fields},
+        )
 
     def cancel(self, job: int) -> None:
         """End it."""
@@ -414,6 +479,15 @@ class Client:
         if kind := kinds.get(status):
             raise kind(detail)
         raise DfrsError(f"{self.url}: status {status}: {detail}")
+
+
+def _endpoint(url: str | Endpoint | None, token: str | None, ca: Path | None) -> Endpoint:
+    found = url if isinstance(url, Endpoint) else find_endpoint(url, ca=ca)
+    if token is None:
+        return found
+    if not token.isascii() or not token or any(character.isspace() for character in token):
+        raise InputError("token: must be one token and nothing else")
+    return replace(found, token=token)
 
 
 def _detail(answer: httpx.Response) -> str:

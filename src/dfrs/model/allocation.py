@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from dfrs.model.instance import Floats, Instance, Ints
+from dfrs.model.shown import Shown
 
 
 class Status(StrEnum):
@@ -23,8 +24,8 @@ class Status(StrEnum):
     """None exists; proven."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Allocation:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Allocation(Shown):
     """Where each task runs and what yield each service has."""
 
     place: Ints
@@ -41,6 +42,15 @@ class Allocation:
     def average_yield(self) -> float:
         """The mean scaled yield over services, not tasks ([Stillwell2008] section 5)."""
         return float(self.scaled_yields.mean())
+
+    def _figures(self) -> Mapping[str, object]:
+        return {
+            "tasks": len(self.place),
+            "nodes in use": len(np.unique(self.place)),
+            "services": len(self.scaled_yields),
+            "minimum yield": self.minimum_yield,
+            "average yield": self.average_yield,
+        }
 
     def yields(self, instance: Instance) -> Floats:
         """(S,) unscaled yields: the fraction of its needs that each service gets."""
@@ -64,8 +74,8 @@ class Allocation:
         return float(self.loads(instance)[:, counted].sum()) / total if total > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Outcome(Shown):
     """Result of one algorithm on one instance. `bound` is an upper bound on any placement's minimum yield."""
 
     algorithm: str
@@ -75,6 +85,16 @@ class Outcome:
     bound: float
     runtime_s: float = 0.0
     details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def _figures(self) -> Mapping[str, object]:
+        return {
+            "algorithm": self.algorithm,
+            "status": self.status.value,
+            "minimum yield": self.minimum_yield,
+            "bound": float(self.bound),
+            "nodes in use": None if self.allocation is None else len(np.unique(self.allocation.place)),
+            "runtime_s": float(self.runtime_s),
+        }
 
     @property
     def proven_optimal(self) -> bool:

@@ -21,14 +21,15 @@ from dfrs.model.errors import InputError
 from dfrs.model.move_limits import MoveLimits
 from dfrs.model.resources import Kind, Resource
 from dfrs.model.rules import Rule, Rules
+from dfrs.model.shown import Shown
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Instance:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Instance(Shown):
     """N nodes, S services of T tasks in all, D resources. Arrays are frozen on construction.
 
     Raises InputError, naming index, value and rule, where an array has the wrong shape or a value is not
@@ -130,6 +131,16 @@ class Instance:
     def tasks_per_service(self) -> Ints:
         """(S,) number of tasks of each service."""
         return np.bincount(self.service_of, minlength=len(self.services)).astype(np.int64)
+
+    def _figures(self) -> Mapping[str, object]:
+        return {
+            "name": self.name or None,
+            "nodes": len(self.nodes),
+            "services": len(self.services),
+            "tasks": len(self.need),
+            "resources": " ".join(f"{resource.name} ({resource.kind})" for resource in self.resources),
+            "rules": None if self.rules is None else "yes",
+        }
 
     @property
     def equal_nodes(self) -> bool:

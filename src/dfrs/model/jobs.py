@@ -4,6 +4,7 @@ On-line, a node has two resources: memory, which cannot be shared in time, and C
 identical tasks; each must have `memory` and could use `need` of CPU, both as fractions of the reference node.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
@@ -12,13 +13,14 @@ import numpy as np
 from dfrs.model.elastic import NO_COMMANDS, ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.shown import Shown
 
 LATEST_S = 1e12
 """No time is later, in seconds: rounding would be felt."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Workload:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Workload(Shown):
     """J jobs by order of submission (ties in the order given), for a cluster of `nodes` reference nodes.
 
     Arrays are sorted and frozen on construction. Raises InputError, naming job, value and rule, where a column has
@@ -107,6 +109,16 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.job_id)
+
+    def _figures(self) -> Mapping[str, object]:
+        return {
+            "name": self.name or None,
+            "jobs": len(self),
+            "nodes": self.nodes,
+            "span_s": float(self.span_s),
+            "load": self.load if np.isfinite(self.load) else None,
+            "commands": len(self.commands) or None,
+        }
 
     @property
     def dedicated(self) -> Bools:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,7 +12,13 @@ from dfrs.model.decisions import Prices
 from dfrs.model.elastic import Answers, no_answers
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
+from dfrs.model.shown import Shown
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from dfrs.model.run_frames import Table
 
 
 class Action(IntEnum):
@@ -37,8 +44,8 @@ PLACING = (Action.START, Action.RESUME, Action.MIGRATE, Action.RESIZE)
 """The actions that name the job's nodes."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Events:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Events(Shown):
     """E rows as columns."""
 
     time_s: Floats
@@ -57,6 +64,9 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.time_s)
+
+    def _figures(self) -> Mapping[str, object]:
+        return {"rows": len(self)}
 
     def nodes_of(self, row: int) -> Ints:
         """The nodes that row names."""
@@ -81,8 +91,8 @@ class Penalty:
         return Prices(resume_s=self.seconds + copy_s, move_s=self.seconds + copy_s)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Run:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Run(Shown):
     """One workload under one policy. All that metrics, pictures and the checker need."""
 
     workload: Workload
@@ -140,3 +150,30 @@ class Run:
         """(J,) how often that happened to each job."""
         jobs = self.events.job[self.events.action == action]
         return np.bincount(jobs, minlength=len(self.workload)).astype(np.int64)
+
+    def to_frame(self, table: "Table" = "jobs") -> "pl.DataFrame":
+        """The run as a polars frame with a row for each job, or with "events" for each event in the order performed.
+
+        Columns of jobs: `job_id`, `user`, `tasks`, `need`, `memory`, `weight`, `submit_s`, `release_s`, `estimate_s`,
+        `process_s`, `start_s`, `finish_s`, `wait_s` and `flow_s` since the release, `stretch`, `pauses`, `migrations`.
+        Columns of events: `time_s`, `job_id` (null for what happens to nodes), `action`, `nodes` (indices), `yield`,
+        `why`. Times are in seconds from the workload's time 0, needs and memory fractions of the reference node; what
+        did not happen is null. For pandas call `.to_pandas()` on it, which needs pandas and pyarrow.
+        """
+        from dfrs.model.run_frames import run_frame  # noqa: PLC0415 - it needs runs, and polars takes long to load
+
+        return run_frame(self, table)
+
+    def _figures(self) -> Mapping[str, object]:
+        finished = np.isfinite(self.stretch)
+        return {
+            "policy": self.policy,
+            "workload": self.workload.name or None,
+            "nodes": len(self.capacity),
+            "jobs": len(self.workload),
+            "finished": int(finished.sum()),
+            "refused": len(self.refused) or None,
+            "maximum stretch": float(self.stretch[finished].max()) if finished.any() else None,
+            "end_s": float(self.end_s),
+            "interrupted": None if self.complete else "yes",
+        }

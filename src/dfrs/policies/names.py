@@ -1,6 +1,6 @@
 """Every on-line policy under its name: what the CLI, the library, the tables and the tests all read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from dfrs.model.decisions import Policy
@@ -12,7 +12,7 @@ from dfrs.policies.fractional.grammar import FRACTIONAL
 from dfrs.policies.heterogeneous.arrive_f import ARRIVE_F
 from dfrs.policies.heterogeneous.easy import FARM_EASY
 from dfrs.policies.heterogeneous.fractional import DFRS_FARM
-from dfrs.policies.plugins import plugin_families, plugin_family, plugin_names
+from dfrs.policies.plugins import module_family, plugin_families, plugin_family, plugin_names
 
 FAMILIES: tuple[Family[Any], ...] = (WHOLE_NODES, LOS, FARM_EASY, ARRIVE_F, DFRS_FARM, FRACTIONAL)
 """All that are built in, in the order in which they are listed."""
@@ -107,12 +107,26 @@ def batch_names() -> list[str]:
 
 
 def find_policy(name: str) -> Policy:
-    """The policy of that name. Raises InputError with the nearest names, or the rule that the name breaks."""
+    """The policy of that name: dfrs has it, a package brings it, or it is `module:class`, which is imported.
+
+    Raises InputError with the nearest names, or the rule that the name breaks.
+    """
     head = name.partition("/")[0]
-    family = _FAMILY_OF.get(head) or plugin_family(head)
+    family = _FAMILY_OF.get(head) or (module_family(head) if ":" in head else plugin_family(head))
     if family is None:
         raise _unknown(name, head)
     return family.find(name)
+
+
+def find_recorded(given: Collection[str]) -> Callable[[str], Policy]:
+    """`find_policy` for names in a file that anybody may have made: of `module:class` only those that are `given`."""
+
+    def find(name: str) -> Policy:
+        if ":" in name and name not in given:
+            raise InputError(f'policy "{name}": the file names code of a module: if you trust it, say so: -p {name}')
+        return find_policy(name)
+
+    return find
 
 
 def _unknown(name: str, head: str) -> InputError:
@@ -123,7 +137,7 @@ def _unknown(name: str, head: str) -> InputError:
     policies = ", ".join((*(each.name for family in FAMILIES if not family.many for each in family.names), *installed))
     return InputError(
         f'policy "{name}": there is no such policy; policies are {policies}, '
-        f"and names such as GreedyPM*/per/OPT=MIN/MVT=600"
+        f"names such as GreedyPM*/per/OPT=MIN/MVT=600, and MODULE:CLASS of your own"
     )
 
 

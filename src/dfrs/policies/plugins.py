@@ -1,10 +1,15 @@
-"""Policies of other packages: entry points of the group `dfrs.policies`, looked up only where they are asked for.
+"""Policies of other packages, looked up only where they are asked for.
 
-The name of an entry point is the policy's. Its value is a `dfrs.policies.declaration.Family` that has that name, or
-anything that gives the policy when it is called: its class, as a rule.
+They are entry points of the group `dfrs.policies`, of which the name is the policy's; or are named `module:attribute`,
+as an entry point's value is written. The value is a `dfrs.policies.declaration.Family` that has that name, or anything
+that gives the policy when it is called: its class, as a rule.
 """
 
+import os
+import re
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
@@ -13,6 +18,7 @@ from dfrs.model.errors import InputError
 from dfrs.policies.declaration import Family, Name
 
 GROUP = "dfrs.policies"
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def plugin_names() -> list[str]:
@@ -31,30 +37,68 @@ def plugin_family(name: str) -> Family[Any] | None:
     if len(points) > 1:
         raise InputError(f'policy "{name}": {" and ".join(map(_package, points))} all have one of that name')
     (point,) = points
-    try:
-        found = point.load()
-    except Exception as error:
-        raise InputError(
-            f'policy "{name}": {_package(point)}: {point.value} cannot be loaded: {_told(error)}'
-        ) from error
+    found = _load(point)
     if isinstance(found, Family):
         family = cast("Family[Any]", found)
         if name not in {each.name for each in family.names}:
-            raise InputError(f'policy "{name}": {_package(point)}: {point.value} has no policy of that name')
-        return Family(
-            group=family.group,
-            names=family.names,
-            build=lambda whole, start: _built(point, lambda: family.build(whole, start)),
-            options=family.options,
-        )
+            raise InputError(f'policy "{name}": {_where(point)}{point.value} has no policy of that name')
+        return _checked(point, family)
+    return _of_one(point, found)
+
+
+def module_family(name: str) -> Family[Any]:
+    """The family of the policy `module:attribute`. Raises InputError where there is none.
+
+    A module that is not installed is also looked for in the present directory, as `python -m` does.
+    """
+    if not _MODULE.fullmatch(name):
+        raise InputError(f'policy "{name}": must be MODULE:CLASS, as in my_policies:Mine')
+    here = os.getcwd()
+    if here not in sys.path:
+        # Last: what is installed must not change its meaning with the directory.
+        sys.path.append(here)
+    point = EntryPoint(name, name, GROUP)
+    found = _load(point)
+    if not isinstance(found, Family):
+        return _of_one(point, found)
+    family = cast("Family[Any]", found)
+    attribute = name.partition(":")[2]
+    chosen = [each for each in family.names if len(family.names) == 1 or each.name == attribute]
+    if not chosen:
+        names = " and ".join(each.name for each in family.names)
+        raise InputError(f'policy "{name}": is a Family of {names}, and none of them is {attribute}')
+    named = replace(chosen[0], name=name, kind=chosen[0].kind or chosen[0].name)
+    return replace(_checked(point, family), names=(named,))
+
+
+def _load(point: EntryPoint) -> object:
+    try:
+        return point.load()
+    except Exception as error:
+        raise InputError(
+            f'policy "{point.name}": {_where(point)}{point.value} cannot be loaded: {_told(error)}'
+        ) from error
+
+
+def _of_one(point: EntryPoint, found: object) -> Family[Any]:
+    """The family of what gives one policy."""
     if not callable(found):
-        raise InputError(f'policy "{name}": {_package(point)}: {point.value} must be a Family, or give the policy')
+        raise InputError(f'policy "{point.name}": {_where(point)}{point.value} must be a Family, or give the policy')
     meaning = (found.__doc__ or "").strip().partition("\n")[0] or "a policy without a description"
     return Family(
         group="installed",
-        names=(Name(name=name, start=None, meaning=meaning.rstrip("."), source=_package(point)),),
+        names=(Name(name=point.name, start=None, meaning=meaning.rstrip("."), source=_package(point)),),
         build=lambda _name, _start: _built(point, found),
     )
+
+
+def _checked(point: EntryPoint, family: Family[Any]) -> Family[Any]:
+    """The family, which raises InputError where what it builds is no policy."""
+
+    def build(whole: str, start: Any) -> Policy:  # noqa: ANN401 - what a family builds from is its own
+        return _built(point, lambda: family.build(whole, start))
+
+    return replace(family, build=build)
 
 
 def _built(point: EntryPoint, make: Callable[[], Any]) -> Policy:
@@ -64,11 +108,11 @@ def _built(point: EntryPoint, make: Callable[[], Any]) -> Policy:
     except (ValueError, InputError):
         raise
     except Exception as error:
-        raise InputError(f'policy "{point.name}": {_package(point)}: {point.value}: {_told(error)}') from error
+        raise InputError(f'policy "{point.name}": {_where(point)}{point.value}: {_told(error)}') from error
     if not callable(getattr(policy, "decide", None)):
-        raise InputError(f'policy "{point.name}": {_package(point)}: {policy!r}: must have decide(snapshot)')
+        raise InputError(f'policy "{point.name}": {_where(point)}{policy!r}: must have decide(snapshot)')
     if not isinstance(traits_of(policy), Traits):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f'policy "{point.name}": {_package(point)}: {policy!r}: traits must be dfrs.Traits')
+        raise InputError(f'policy "{point.name}": {_where(point)}{policy!r}: traits must be dfrs.Traits')
     return policy
 
 
@@ -86,6 +130,11 @@ def plugin_families() -> Iterator[tuple[str, Family[Any] | InputError]]:
 
 def _package(point: EntryPoint) -> str:
     return f"package {point.dist.name} {point.dist.version}" if point.dist is not None else "a package without a name"
+
+
+def _where(point: EntryPoint) -> str:
+    """What an error says before the value: its package; nothing of `module:attribute`, which names its own."""
+    return "" if point.name == point.value else f"{_package(point)}: "
 
 
 def _told(error: Exception) -> str:

@@ -2,11 +2,10 @@
 
 import functools
 import inspect
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dfrs.live.client import Client
-    from dfrs.live.protocol.resources import Job
+    from dfrs.live.following import Patience
 
 PANEL = "Which cluster"
-PATIENCE_S = 60.0
-"""How long a verb that follows something waits for a controller that is away."""
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 JobId = Annotated[int, typer.Argument(metavar="JOB", help="Id of the job.", min=1, show_default=False)]
@@ -57,8 +54,6 @@ Authority = Annotated[
     ),
 ]
 
-_Result = TypeVar("_Result")
-
 
 @contextmanager
 def connected(server: str | None, token_file: Path | None, ca: Path | None) -> "Generator[Client]":
@@ -92,47 +87,15 @@ def live(verb: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-class Patience:
-    """Repeats questions while the controller is away for a moment: it may be starting again."""
+def patience() -> "Patience":
+    """For what a verb asks again and again; it says so when nobody answers."""
+    from dfrs.live.following import Patience
 
-    def __init__(self, limit_s: float = PATIENCE_S) -> None:
-        self._limit_s = limit_s
-        self._told = False
-
-    def ask(self, question: Callable[[], _Result]) -> _Result:
-        """Its answer; raises UnreachableError or UnavailableError only after `limit_s` seconds of silence."""
-        from dfrs.live.client import UnreachableError
-        from dfrs.live.protocol.ports import UnavailableError
-
-        since, pause_s = time.monotonic(), 0.1
-        while True:
-            try:
-                answer = question()
-            except (UnreachableError, UnavailableError):
-                if time.monotonic() - since > self._limit_s:
-                    raise
-                if not self._told and time.monotonic() - since > 1.0:
-                    self._told = True
-                    err.print(f"no answer; trying for {show_seconds(self._limit_s)}", style="dim")
-                time.sleep(pause_s)
-                pause_s = min(2.0, pause_s * 1.5)
-            else:
-                self._told = False
-                return answer
+    return Patience(tell=_tell_silence)
 
 
-def until_ended(client: "Client", jobs: "Sequence[int]", patience: Patience) -> "list[Job]":
-    """The jobs once all have ended. Asks at most twice a second, and less often the longer it takes."""
-    from dfrs.live.protocol.resources import ENDED
-
-    ended: list[Job] = []
-    for job in jobs:
-        pause_s = 0.1
-        while (seen := patience.ask(lambda job=job: client.job(job))).state not in ENDED:
-            time.sleep(pause_s)
-            pause_s = min(2.0, pause_s * 1.2)
-        ended.append(seen)
-    return ended
+def _tell_silence(limit_s: float) -> None:
+    err.print(f"no answer; trying for {show_seconds(limit_s)}", style="dim")
 
 
 def job_words(jobs: "Sequence[int]") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err, print_json
-from dfrs.cli.live.cluster import Json, Patience, live
+from dfrs.cli.live.cluster import Json, live, patience
 from dfrs.cli.live.selecting import JOB, LARGEST, parse_jobs
 from dfrs.cli.verbs import LIVE, Verb
 from dfrs.model.errors import DfrsError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dfrs.live.drivers.base import Stream
     from dfrs.live.protocol.resources import OutputPart
 
-PAUSE_S = 0.5
 INTERRUPTED = 130
 PIECE_BYTES = 1 << 18
 TAIL_BYTES = 1 << 16
@@ -99,7 +98,7 @@ class _Output:
         self.failed = ""
         """Why it could not be read."""
         self._client, self._tail, self._follow = client, tail, follow
-        self._patience = Patience()
+        self._patience = patience()
         self._offset = 0
 
     def read(self) -> str:
@@ -117,14 +116,19 @@ class _Output:
         return part.text
 
     def _is_early(self) -> bool:
+        from dfrs.live.following import asleep
         from dfrs.live.protocol.resources import JobState
 
         early = {JobState.PENDING, JobState.HELD, JobState.WAITING, JobState.STARTING}
-        return self._patience.ask(lambda: self._client.job(self.job)).state in early
+        return asleep(self._patience.ask(lambda: self._client.job(self.job))).state in early
 
     def _ask(self, offset: int, limit: int = PIECE_BYTES) -> "OutputPart":
-        return self._patience.ask(
-            lambda: self._client.output(self.job, rank=self.rank, stream=self.stream, offset=offset, limit=limit)
+        from dfrs.live.following import asleep
+
+        return asleep(
+            self._patience.ask(
+                lambda: self._client.output(self.job, rank=self.rank, stream=self.stream, offset=offset, limit=limit)
+            )
         )
 
     def _last(self, number: int) -> str:
@@ -157,7 +161,8 @@ def _pieces(outputs: Sequence[_Output], *, follow: bool, alone: bool) -> Iterato
 
     What fails of one of several does not keep the others from being read.
     """
-    from dfrs.live.client import UnreachableError
+    from dfrs.live.errors import UnreachableError
+    from dfrs.live.following import OUTPUT_PAUSE_S
 
     left = list(outputs)
     while left:
@@ -179,7 +184,7 @@ def _pieces(outputs: Sequence[_Output], *, follow: bool, alone: bool) -> Iterato
             if output.over:
                 left.remove(output)
         if not grew and follow:
-            time.sleep(PAUSE_S)
+            time.sleep(OUTPUT_PAUSE_S)
 
 
 def _lines(outputs: Sequence[_Output], *, follow: bool) -> Iterator[tuple[_Output, str]]:

@@ -1,7 +1,6 @@
 """`dfrs submit`: give the cluster a program to run."""
 
 import os
-import pwd
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 from dfrs.cli.console import err, out, print_json, warn
-from dfrs.cli.live.cluster import Json, Patience, job_words, live, until_ended
+from dfrs.cli.live.cluster import Json, job_words, live, patience
 from dfrs.cli.live.dependencies import parse_after
 from dfrs.cli.live.here import refuse_missing
 from dfrs.cli.live.script import read_script
@@ -23,16 +22,13 @@ from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
-    from dfrs.live.protocol.resources import Job, JobRequest
+    from dfrs.live.protocol.resources import Job
 
 SUBMIT = {"allow_interspersed_args": False}
 """Options end where the command begins: the rest is the program's own."""
 INTERRUPTED = 130
 WARNING_S = 60.0
 """So long before the time limit a signal comes where nothing else is said."""
-KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "SHELL")
-"""Of the submitter's environment. The rest stays behind: it may hold secrets, which would be stored with the job and
-shown to whoever may see it, and a job that depends on it runs today and fails tomorrow."""
 
 _OPTIONS = {
     "tasks": "--tasks",
@@ -77,11 +73,6 @@ _OF_JOB = {
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
 _NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
-_RULES = {
-    "name": "must be 1 to 128 printable characters",
-    "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
-    "directory": "must be an absolute path of at most 4096 characters",
-}
 
 
 class ScriptCommand(TyperCommand):
@@ -293,6 +284,8 @@ def submit(
 
         dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
     """
+    from dfrs.live.job_request import checked_request
+
     if restartable and restart == "never":
         raise InputError("--restartable: says that it may begin anew, and --restart never that it may not: give one")
     if warning is not None and limit is None:
@@ -302,26 +295,27 @@ def submit(
     script = read_script(command[0], Path.cwd())
     for note in () if script is None else script.notes:
         warn(f"{command[0]}: {note}")
-    request = _request(
-        command=tuple(command) if script is None else script.command(command[1:]),
-        name=name or Path(command[0]).name,
-        user=user,
-        tasks=tasks,
-        cpu_cores=cpu_cores,
-        memory_bytes=memory,
-        minimum_yield=min_yield,
-        estimate_s=estimate,
-        time_limit_s=limit,
+    fields: dict[str, object] = {
+        "command": tuple(command) if script is None else script.command(command[1:]),
+        "name": name or Path(command[0]).name,
+        "user": user,
+        "tasks": tasks,
+        "cpu_cores": cpu_cores,
+        "memory_bytes": memory,
+        "minimum_yield": min_yield,
+        "estimate_s": estimate,
+        "time_limit_s": limit,
         **warned,
-        start_at=at,
+        "start_at": at,
         **parse_after(after or ()),
-        array=array,
-        restart="any-time" if restartable else restart,
-        held=hold,
-        profile=profile,
-        directory=str(place),
-        environment=environment(env or (), os.environ),
-    )
+        "array": array,
+        "restart": "any-time" if restartable else restart,
+        "held": hold,
+        "profile": profile,
+        "directory": str(place),
+        "environment": environment(env or (), os.environ),
+    }
+    request = checked_request(fields, _OPTIONS, lambda value: quoted(getattr(value, "text", value)))
     refuse_missing(client, request)
     jobs = client.submit(request)
     if wait:
@@ -334,10 +328,12 @@ def submit(
 
 def _wait(client: "Client", jobs: Sequence[int], *, as_json: bool) -> int:
     """Wait until all of them have ended, and say how; the exit status that tells that."""
+    from dfrs.live.following import asleep, until_ended
+
     if not as_json:
         err.print(f"{job_words(jobs)}; waiting for the end (Ctrl-C leaves it running)", style="dim")
     try:
-        ended = until_ended(client, jobs, Patience())
+        ended = asleep(until_ended(client, jobs, patience()))
     except KeyboardInterrupt:
         # Those of an array have one number after the other.
         named = f"{jobs[0]}-{jobs[-1]}" if len(jobs) > 1 else f"{jobs[0]}"
@@ -363,33 +359,16 @@ def status_of(job: "Job") -> int:
 
 
 def environment(wanted: Sequence[str], present: Mapping[str, str]) -> dict[str, str]:
-    """What the job is given: the few variables of KEPT, then `wanted`, each NAME=VALUE or NAME. Raises InputError."""
-    account = pwd.getpwuid(os.getuid())
-    known = {"USER": account.pw_name, "LOGNAME": account.pw_name, "HOME": account.pw_dir, "SHELL": account.pw_shell}
-    chosen = known | {"PATH": os.defpath} | {name: present[name] for name in KEPT if name in present}
+    """What the job is given: a few variables of its submitter, then `wanted`: NAME=VALUE or NAME. Raises InputError."""
+    from dfrs.live.job_request import own_environment
+
+    chosen = own_environment(present)
     for text in wanted:
         name, equals, value = text.partition("=")
         if not equals and name not in present:
             raise InputError(f"--env {name}: is not set here; give a value: --env {name}=VALUE")
         chosen[name] = value if equals else present[name]
     return chosen
-
-
-def _request(**fields: object) -> "JobRequest":
-    from pydantic import ValidationError
-
-    from dfrs.live.protocol.resources import JobRequest
-
-    try:
-        return JobRequest.model_validate(fields)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = str(first["loc"][0])
-        value = (
-            "" if field in {"environment", "command"} else " " + quoted(getattr(first["input"], "text", first["input"]))
-        )
-        rule = _RULES.get(field) or first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{_OPTIONS.get(field, '--' + field)}{value}: {rule[:1].lower()}{rule[1:]}") from None
 
 
 VERBS = (Verb(submit, LIVE, 10, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)

@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.live import Live
 
 from dfrs.cli.console import out, print_json
-from dfrs.cli.live.cluster import Json, Patience, live
+from dfrs.cli.live.cluster import Json, live, patience
 from dfrs.cli.verbs import LIVE, Verb
 
 if TYPE_CHECKING:
@@ -47,11 +47,13 @@ def watch(look: Callable[[int], RenderableType], every_s: float) -> None:
     if not (out.is_terminal and sys.stdin.isatty()):
         out.print(look(1000))
         return
-    patience = Patience()
+    from dfrs.live.following import asleep
+
+    patient = patience()
     try:
         with _keys(), Live(console=out, screen=True, auto_refresh=False) as screen:
             while True:
-                screen.update(patience.ask(lambda: look(out.height)), refresh=True)
+                screen.update(asleep(patient.ask(lambda: look(out.height))), refresh=True)
                 if _pressed(every_s) in {"q", "Q", "\x1b"}:
                     return
     except KeyboardInterrupt:

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -205,7 +205,7 @@ def simulate(
         workload, settings = slurm.read(from_sacct, settings, estimates, names)
         workloads = [workload if weights is None else with_weights(workload, weights)]
     elif from_log is not None:
-        workload, settings = _recorded(from_log, settings, estimates)
+        workload, settings = _recorded(from_log, settings, estimates, names)
         workloads = [workload]
     elif from_cloud is not None:
         count = nodes if settings.capacity is None else len(settings.capacity)
@@ -257,12 +257,12 @@ def _workloads(
 
 def _compare(path: Path, *, as_json: bool) -> None:
     """Make the recorded decisions again, and say whether they are the same."""
-    from dfrs.policies.names import find_policy
+    from dfrs.policies.names import find_recorded
     from dfrs.simulator.recorded_log import decide_again
     from dfrs.workloads.live_log import read_live_log
 
     log = read_live_log(path)
-    recorded = decide_again(log, find_policy)
+    recorded = decide_again(log, find_recorded(()))
     tell_missing(recorded.missing)
     differs = recorded.mismatch
     if as_json:
@@ -278,17 +278,19 @@ def _compare(path: Path, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _recorded(path: Path, settings: "SimulationSettings", estimates: str) -> "tuple[Workload, SimulationSettings]":
-    """The jobs of a live log that ran and ended, on the nodes that it had."""
+def _recorded(
+    path: Path, settings: "SimulationSettings", estimates: str, named: Sequence[str]
+) -> "tuple[Workload, SimulationSettings]":
+    """The jobs of a live log that ran and ended, on the nodes that it had. `named`: policies, by the user."""
     import numpy as np
 
-    from dfrs.policies.names import find_policy
+    from dfrs.policies.names import find_recorded
     from dfrs.simulator.recorded_log import decide_again
     from dfrs.workloads.annotate import choose_estimates
     from dfrs.workloads.live_log import read_live_log
 
     log = read_live_log(path)
-    recorded = decide_again(log, find_policy, path.resolve().name)
+    recorded = decide_again(log, find_recorded(named), path.resolve().name)
     tell_missing(recorded.missing)
     tell_unfitted(recorded)
     work = recorded.run.workload

@@ -202,6 +202,12 @@ class Job(ApiModel):
     profile: bool = False
     """Whether its MPI programs are profiled."""
 
+    def __repr__(self) -> str:
+        part = shown_yield(self)
+        share = "" if part is None else f", yield {part:.2f}"
+        place = f" on {', '.join(dict.fromkeys(self.nodes))}" if self.nodes else ""
+        return f"<Job {self.id} {self.name!r}: {self.state}{place}{share}>"
+
 
 def shown_yield(job: Job) -> float | None:
     """What a job receives; before that is measured, what it was granted. None where it is not on nodes."""
@@ -268,6 +274,10 @@ class Node(ApiModel):
     seen_at: float
     version: str
 
+    def __repr__(self) -> str:
+        tasks = f"{len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}"
+        return f"<Node {self.name!r}: {self.state}, {self.used_cores:.2f} of {self.cpus:g} cores in use, {tasks}>"
+
 
 class Activity(ApiModel):
     """One thing that happened: to a job, a node or the cluster."""
@@ -333,6 +343,11 @@ class Cluster(ApiModel):
     """Of a pause, a resume and a move."""
     jobs_pruned_until: float | None = None
     """Jobs that ended until then, by the wall clock, are no longer kept; None: all are."""
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {state}" for state, count in self.jobs.items() if count)
+        least = "" if self.minimum_yield is None else f", minimum yield {self.minimum_yield:.2f}"
+        return f"<Cluster {self.name!r}: {self.policy}, {self.cpus:g} cores, jobs: {counts or 'none'}{least}>"
 
 
 class TimePoint(ApiModel):
