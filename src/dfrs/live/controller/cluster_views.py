@@ -92,7 +92,7 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
     able = [node for node in nodes if node.condition is not Condition.DOWN]
     if not able:
         return ""
-    free, groups = sum(node.hello.abilities.pause_frees_memory for node in able), Counter(node.island for node in able)
+    free, groups = sum(node.facts.abilities.pause_frees_memory for node in able), Counter(node.island for node in able)
     pauses = f"on {free} of {len(able)} nodes" if 0 < free < len(able) else ""
     words = [f"pauses {'free' if free else 'keep'} memory {pauses}".rstrip()]
     if len(groups) == len(able) > 1:
