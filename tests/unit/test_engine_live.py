@@ -228,6 +228,24 @@ def test_where_pauses_keep_memory_nobody_is_given_that_of_a_held_job():
     assert core.snapshot().capacity.tolist() == [[1.0, 1.0]] * 2
 
 
+def test_where_pauses_keep_memory_nobody_is_promised_what_a_held_job_was():
+    core = Core(find_policy(DFRS), NO_NODES)
+    for _ in range(2):
+        core.handle(Join(1.0, 1.0, 0, False), 0.0)
+    core.handle(Submit(1, 1, 1.0, 0.1, minimum=0.7), 0.0)
+    core.handle(Hold(1), 10.0)
+    for name in (2, 3):
+        core.handle(Submit(name, 1, 1.0, 0.1, minimum=0.5), 20.0)
+    assert [core.snapshot().placements[name].nodes for name in (2, 3)] == [(1,), (1,)]
+    core.handle(Submit(4, 1, 1.0, 0.1, minimum=0.4), 20.0)
+    assert core.target is not None
+    assert core.target.why == {4: "waits: its minimum yield has no room"}
+    core.handle(Unhold(1), 30.0)
+    assert core.snapshot().placements[1].nodes == (0,)
+    jobs = core.snapshot().jobs
+    assert (jobs["yield_"] >= jobs["minimum"] - 1e-9)[jobs["state"] == RUNNING].all()
+
+
 def test_to_an_exclusive_policy_the_node_of_a_held_job_is_closed():
     core = Core(find_policy("Delayed-LOS"), NO_NODES)
     for _ in range(2):

@@ -45,18 +45,20 @@ def guarded_case(draw):
     refused = [source.integer(0, 7) == 0 for _ in range(len(jobs))]
     fixed = [source.integer(0, 7) == 0 for _ in range(len(jobs))]
     restarts = [source.integer(0, 3) == 0 for _ in range(len(jobs))]
+    reserved = [source.pick((0.0, 0.0, 0.25)) for _ in range(nodes)]
     snapshot = replace(
         replace(case, jobs=jobs, open=is_open).snapshot(),
-        abilities=abilities(keeps, island, home, refused, several, fixed, restarts),
+        abilities=abilities(keeps, island, home, refused, several, fixed, restarts, reserved),
     )
     return snapshot, case.target()
 
 
-def abilities(keeps, island, home, refused, several=True, fixed=None, restarts=None):
+def abilities(keeps, island, home, refused, several=True, fixed=None, restarts=None, reserved=None):
     home = np.array(home) if several else np.full(len(home), -1)
     fixed = [False] * len(refused) if fixed is None else fixed
     restarts = [False] * len(refused) if restarts is None else restarts
-    return Abilities(np.array(keeps), np.array(island), home, np.array(refused), np.array(fixed), np.array(restarts))
+    reserved = [0.0] * len(keeps) if reserved is None else reserved
+    return Abilities(*map(np.array, (keeps, island, home, refused, fixed, restarts, reserved)))
 
 
 def loads(snapshot, slots, each):
@@ -88,7 +90,8 @@ def broken_rules(snapshot, target):
             if ((home >= 0) & (home != island[after[part]])).any():
                 found.add("b")
     promised = snapshot.jobs["need"] * snapshot.jobs["minimum"]
-    limit = np.maximum(snapshot.capacity[:, 0], loads(snapshot, snapshot.task_nodes, promised))
+    room = snapshot.capacity[:, 0] - snapshot.abilities.reserved
+    limit = np.maximum(room, loads(snapshot, snapshot.task_nodes, promised))
     if (loads(snapshot, target.task_nodes, promised) > limit + 1e-9).any():
         found.add("c")
     return found

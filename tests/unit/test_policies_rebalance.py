@@ -199,7 +199,15 @@ def able(shot, *, island, keeps=False, fixed=()):
     homes = np.full(len(shot.task_nodes), -1)
     return replace(
         shot,
-        abilities=Abilities(nodes, np.array(island), homes, np.zeros(rows, np.bool_), cannot, np.zeros(rows, np.bool_)),
+        abilities=Abilities(
+            nodes,
+            np.array(island),
+            homes,
+            np.zeros(rows, np.bool_),
+            cannot,
+            np.zeros(rows, np.bool_),
+            np.zeros(len(island)),
+        ),
     )
 
 

@@ -22,7 +22,7 @@ def seen(jobs, *, nodes, keeps=True, islands=None, home=(), **more):
     where[: len(home)] = home
     island = np.arange(nodes) if islands is None else np.array(islands)
     none = np.zeros(len(shot.jobs), np.bool_)
-    return replace(shot, abilities=Abilities(np.full(nodes, keeps), island, where, none, none, none))
+    return replace(shot, abilities=Abilities(np.full(nodes, keeps), island, where, none, none, none, np.zeros(nodes)))
 
 
 def newcomer(shot, row):
@@ -115,7 +115,7 @@ def test_a_cluster_that_can_do_everything_decides_as_ever():
     jobs = [SnapshotJob(nodes=(0,), need=1.0, memory=0.4, yield_=1.0), SnapshotJob(tasks=2, need=1.0, memory=0.4)]
     shot = newcomer(build_snapshot(jobs, nodes=3), 1)
     none = np.zeros(2, np.bool_)
-    can = Abilities(np.zeros(3, np.bool_), np.zeros(3, np.int64), np.full(3, -1), none, none, none)
+    can = Abilities(np.zeros(3, np.bool_), np.zeros(3, np.int64), np.full(3, -1), none, none, none, np.zeros(3))
     free = replace(shot, abilities=can)
     assert decided(shot) == decided(free) == [0, 1, 2]
 

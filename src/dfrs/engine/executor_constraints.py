@@ -7,8 +7,9 @@ Three rules:
     another comes, if memory is full. Jobs that may begin anew are ended there instead of paused.
 (b) A job that has started stays in its island: each task that moves, or resumes elsewhere, does so between nodes of
     equal island. One whose move was refused not long ago does not move at all.
-(c) On each node the minimum yields have room: need * minimum, added up over its tasks, is at most its CPU. A node that
-    has more than that now, since needs were revised, may keep what it has, but no more is promised there.
+(c) On each node the minimum yields have room: need * minimum, added up over its tasks and over those of held jobs whose
+    memory stayed there, is at most its CPU. A node that has more than that now, since needs were revised, may keep what
+    it has, but no more is promised there.
 
 A target that breaks one is repaired part by part. From the present, what can be done is done in this order: pauses;
 moves, as long as any finds room for its memory; starts and resumes, in the order of submission, on the nodes that the
@@ -52,7 +53,7 @@ def guard(snapshot: Snapshot, target: Target, traits: Traits) -> Target:
     abilities = snapshot.abilities or _everything(snapshot)
     slots = _in_their_islands(snapshot, target, abilities)
     broken = slots is None or _pauses_what_stays(snapshot, slots, abilities)
-    if slots is None or broken or (agreed and _promises_too_much(snapshot, slots, whole)):
+    if slots is None or broken or (agreed and _promises_too_much(snapshot, slots, whole, abilities)):
         return _by_parts(snapshot, target, whole, abilities, traits)
     shared = target
     if agreed and not traits.exclusive:
@@ -69,7 +70,13 @@ def _everything(snapshot: Snapshot) -> Abilities:
     nodes, slots = len(snapshot.capacity), len(snapshot.task_nodes)
     none = np.zeros(len(snapshot.jobs), np.bool_)
     return Abilities(
-        np.zeros(nodes, np.bool_), np.zeros(nodes, np.int64), np.full(slots, -1, np.int64), none, none, none
+        np.zeros(nodes, np.bool_),
+        np.zeros(nodes, np.int64),
+        np.full(slots, -1, np.int64),
+        none,
+        none,
+        none,
+        np.zeros(nodes),
     )
 
 
@@ -167,10 +174,11 @@ def _on_nodes(snapshot: Snapshot, slots: Ints, each: Floats) -> Floats:
     return np.bincount(slots[there], amounts[there], len(snapshot.capacity)).astype(np.float64)
 
 
-def _promises_too_much(snapshot: Snapshot, slots: Ints, whole: Bools) -> bool:
+def _promises_too_much(snapshot: Snapshot, slots: Ints, whole: Bools, abilities: Abilities) -> bool:
     """Whether rule (c) is broken."""
     each = snapshot.jobs["need"] * _minimum(snapshot, whole)
-    limit = np.maximum(snapshot.capacity[:, CPU], _on_nodes(snapshot, snapshot.task_nodes, each))
+    room = snapshot.capacity[:, CPU] - abilities.reserved
+    limit = np.maximum(room, _on_nodes(snapshot, snapshot.task_nodes, each))
     return bool((_on_nodes(snapshot, slots, each) > limit + MARGIN).any())
 
 
@@ -273,7 +281,7 @@ class _Room:
         self._load = _on_nodes(snapshot, slots, jobs["need"])
         cpu, memory = snapshot.capacity[:, CPU], snapshot.capacity[:, MEMORY]
         self._memory = memory + MARGIN - _on_nodes(snapshot, slots, jobs["memory"])
-        self._promise = cpu + MARGIN - _on_nodes(snapshot, slots, self._each)
+        self._promise = cpu + MARGIN - abilities.reserved - _on_nodes(snapshot, slots, self._each)
         self._cpu = cpu + MARGIN - _on_nodes(snapshot, slots, jobs["need"] * jobs["yield_"])
 
     def find(self, row: int, target: Target, *, anywhere: bool = False, unpromised: bool = False) -> Ints | None:

@@ -58,6 +58,14 @@ class Held:
                 np.add.at(used, where, job["memory"])
         return used
 
+    def promised(self, nodes: int) -> Floats:
+        """(N,) the CPU that the minimum yields of held jobs will take of `nodes` nodes when they come back there."""
+        promised = np.zeros(nodes)
+        for job, where in self._jobs.values():
+            if where[0] >= 0:
+                np.add.at(promised, where, job["need"] * job["minimum"])
+        return promised
+
     def on(self, nodes: int) -> Bools:
         """(N,) on which of `nodes` nodes held jobs are."""
         here = np.zeros(nodes, np.bool_)

@@ -100,7 +100,7 @@ class State:
     @property
     def limited(self) -> bool:
         """Whether executors cannot do all that a policy may ask for."""
-        return self.cluster.limited or bool(self.refusals or self.unmovable)
+        return self.cluster.limited or self.held.resident or bool(self.refusals or self.unmovable)
 
     def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.
@@ -145,7 +145,8 @@ class State:
                 home[first[row] : first[row + 1]] = self.last_islands.of(int(job["serial"]), int(job["tasks"]))
         refused, fixed = _frozen(self.refusals.of(jobs)), _frozen(self.unmovable.of(jobs))
         restarts = _frozen(self.restarts.of(jobs))
-        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), refused, fixed, restarts)
+        reserved = _frozen(self.held.promised(len(self.cluster)))
+        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), refused, fixed, restarts, reserved)
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""

@@ -166,6 +166,8 @@ class Abilities:
     """(R,) jobs that may not move: not long ago they could not leave their nodes."""
     restarts: Bools
     """(R,) jobs that may be ended, to begin anew, where a pause would keep their memory."""
+    reserved: Floats
+    """(N,) CPU that is promised to held jobs: they come back to the nodes where their memory stayed."""
 
     @property
     def retains(self) -> bool:

@@ -1,0 +1,189 @@
+"""An hour of a large cluster: 1,000 agents, 10,000 queued jobs, 1,000,000 past events, and a user who goes on.
+
+Agents are connected over WebSockets as real ones are; their tasks are in memory. A dashboard and scripts ask every
+route, and each second a short job comes. Shown is what the controller needs and how fast it answers, over time.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import multiprocessing
+import tempfile
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from tests.live_processes import LiveCluster, wait_until
+from websockets.asyncio.client import ClientConnection
+
+from benchmarks.common import console
+from benchmarks.live_history import ANSWER_GOAL_MS, MEMORY_GOAL_MIB, ask, ended_job, lengthen, peak_mib, queue, stop
+from benchmarks.online import table
+from dfrs.live.agent.connection import Server
+from dfrs.live.protocol.ports import Attachment, Link, Service
+from dfrs.live.protocol.wire import FromAgent, Hello, from_controller
+from dfrs.testing import InMemoryHosts
+from dfrs.testing.in_memory import GIB, InMemoryNode
+
+AGENTS = 1_000
+MEMORY = 5 * GIB // 4
+"""Of a node, in bytes: two of the jobs that wait have room, and a few short ones beside them."""
+SHORT = {"command": ["sleep", "5"], "memory_bytes": 16 << 20, "cpu_cores": 0.1}
+REPORT_S, SUBMIT_S, ASK_S = 1.0, 1.0, 10.0
+"""Seconds between two reports of an agent, two submissions, and two rounds of questions."""
+PARTS = 6
+"""The time is shown in so many."""
+PATIENCE_S = 300.0
+
+
+class _Wire:
+    """The controller at the other end of a WebSocket, as a node in memory sees it."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._out: asyncio.Queue[str] = asyncio.Queue()
+        self.link: Link | None = None
+
+    def attach(self, hello: Hello, link: Link) -> Attachment:
+        """Say hello."""
+        self.link = link
+        self.receive(hello)
+        return self
+
+    def receive(self, message: FromAgent) -> None:
+        """Send it to the controller."""
+        self._out.put_nowait(message.model_dump_json())
+
+    def detach(self) -> None:
+        """Nothing holds it."""
+
+    async def carry(self) -> None:
+        """Both ways, until it breaks."""
+        assert self.link is not None
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._send())
+            async for text in self._socket:
+                if (message := from_controller(text)) is not None:
+                    self.link.send(message)
+            raise ConnectionError(self._socket.close_reason)
+
+    async def _send(self) -> None:
+        while True:
+            await self._socket.send(await self._out.get())
+
+
+async def _keep(node: InMemoryNode, server: Server, nth: int) -> None:
+    """One agent: connect, and report each second; where the connection breaks, again."""
+    await asyncio.sleep(nth / AGENTS * 10.0)
+    while True:
+        with contextlib.suppress(OSError, ExceptionGroup):
+            async with server.connect(server.url, 60.0) as socket, asyncio.TaskGroup() as group:
+                wire = _Wire(socket)
+                node.attach(cast(Service, wire))
+                group.create_task(wire.carry())
+                while True:
+                    await asyncio.sleep(REPORT_S)
+                    node.hosts.history.clear()
+                    node.tick(REPORT_S)
+        node.cut()
+        await asyncio.sleep(1.0)
+
+
+def _crowd(url: str, token: str, end: Event) -> None:
+    """All agents, in one process."""
+
+    async def run() -> None:
+        hosts = InMemoryHosts(watched=False)
+        server = Server(url=url, token=token)
+        nodes = [hosts.node(f"m{k}", host=f"h{k}", cpus=2.0, memory=MEMORY) for k in range(AGENTS)]
+        kept = [asyncio.create_task(_keep(node, server, k)) for k, node in enumerate(nodes)]
+        await asyncio.to_thread(end.wait)
+        for each in kept:
+            each.cancel()
+
+    asyncio.run(run())
+
+
+def _now_mib(process: int) -> float:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+def _watch(cluster: LiveCluster, seconds: float) -> list[str]:
+    """A row of the table: what was seen in so many seconds."""
+    found: dict[str, list[float]] = {}
+    memory: list[float] = []
+    up: list[int] = []
+    submitted, begun = 0, time.monotonic()
+    next_ask = begun
+    while (now := time.monotonic()) - begun < seconds:
+        if now >= next_ask:
+            next_ask = now + ASK_S
+            ask(cluster, 5000, found)
+            memory.append(_now_mib(cluster.controller.pid))
+            up.append(sum(node["state"] == "up" for node in cluster.client.get("/api/v1/nodes").json()))
+        cluster.client.post("/api/v1/jobs", json=SHORT).raise_for_status()
+        submitted += 1
+        time.sleep(max(0.0, SUBMIT_S - (time.monotonic() - now)))
+    worst = {path: float(np.quantile(spent, 0.99)) * 1000 for path, spent in found.items()}
+    slowest = max(worst, key=worst.__getitem__)
+    jobs = cluster.client.get("/api/v1/cluster").json()["jobs"]
+    database = sum(path.stat().st_size for path in cluster.state.glob("dfrs.db*")) / (1 << 20)
+    return [
+        f"{np.median(memory):,.0f}",
+        f"{max(memory):,.0f}",
+        f"{database:,.0f}",
+        f"{min(up):,}",
+        f"{submitted:,}",
+        f"{jobs['waiting']:,}",
+        f"{jobs['running']:,}",
+        f"{worst[slowest]:.0f}",
+        slowest.replace("/api/v1", ""),
+    ]
+
+
+def main(minutes: float = 60.0) -> None:
+    """Make the past, start, let the agents come, and watch."""
+    end = multiprocessing.Event()
+    with tempfile.TemporaryDirectory() as name, LiveCluster(Path(name), nodes=1) as cluster:
+        final = ended_job(cluster)
+        queue(cluster)
+        stop(cluster)
+        lengthen(cluster.state / "dfrs.db", final)
+        cluster.start_controller()
+        token = (cluster.state / "agent.token").read_text().strip()
+        crowd = multiprocessing.Process(target=_crowd, args=(cluster.server, token, end))
+        crowd.start()
+        begun = time.monotonic()
+        wait_until(lambda: len(cluster.up()) == AGENTS + 1, f"{AGENTS:,} agents", PATIENCE_S)
+        console.print(f"{AGENTS:,} agents connected after {time.monotonic() - begun:.0f} s")
+        made = table(
+            f"{minutes:g} minutes with {AGENTS:,} agents; answers at most {ANSWER_GOAL_MS:g} ms and memory at most "
+            f"{MEMORY_GOAL_MIB:g} MiB are asked",
+            "until, min",
+            "memory, MiB",
+            "at most",
+            "database, MiB",
+            "nodes up, least",
+            "submitted",
+            "waiting",
+            "running",
+            "slowest route at 99 %, ms",
+            "which",
+        )
+        for part in range(PARTS):
+            row = [f"{minutes * (part + 1) / PARTS:g}", *_watch(cluster, minutes * 60 / PARTS)]
+            console.print(" ".join(row))
+            made.add_row(*row)
+        console.print(made)
+        console.print(f"Most memory of all: {peak_mib(cluster.controller.pid):,.0f} MiB")
+        end.set()
+        crowd.join()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    main(**vars(parser.parse_args()))
