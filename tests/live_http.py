@@ -16,7 +16,7 @@ def asked(test, *, page=None, settings=None):
     """Run `test(service, client)` with a client that talks to the application directly."""
     service = FakeService()
     service.add_node("node1")
-    app = create_app(service, page=page, settings=settings)
+    app = create_app(service, page=page, settings=settings, agent_door=service)
 
     async def run():
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -40,10 +40,11 @@ async def served(
     settings=None,
     limits=None,
     aside=lambda: None,
+    agent_door=None,
 ):
     """The controller on a real socket: its address, its application and the task that serves it."""
     listening, address = bind(read_address(listen))
-    app = create_app(service, page=page, settings=settings, aside=aside)
+    app = create_app(service, page=page, settings=settings, aside=aside, agent_door=agent_door or service)
     up, end = asyncio.Event(), asyncio.Event()
 
     async def started():

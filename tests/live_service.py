@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import Stream
+from dfrs.live.protocol.agent_door import Link
 from dfrs.live.protocol.durations import Durations, Measures
-from dfrs.live.protocol.ports import ConflictError, Link, NotAdmittedError, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -62,7 +63,7 @@ class Attached:
 
 
 class FakeService:
-    """Implements `ports.Service`."""
+    """Implements `ports.Service`, and `agent_door.AgentDoor`."""
 
     def __init__(self) -> None:
         self.by_id: dict[int, Job] = {}

@@ -6,8 +6,9 @@ from dfrs.live.controller.received import Measured, ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
+from dfrs.live.protocol.observed import HostUse, Sample
 from dfrs.live.protocol.resources import JobRequest, JobState
-from dfrs.live.protocol.wire import Hello, HostUse, Sample
+from dfrs.live.protocol.wire import Hello
 from dfrs.model.decisions import Prices
 from dfrs.model.nodes import Condition
 from dfrs.testing import SnapshotJob, build_snapshot, make_controller
@@ -161,7 +162,7 @@ def _place(state, rng, job, where, *, paused):
 
 
 def _put(state, rng, task, node, kind):
-    observation = state.placement._whereabouts.put(task, node)
+    observation = state.placement.whereabouts.put(task, node)
     observation.state = kind
     if rng.random() < 0.8:
         task.used_cores = round(float(rng.random()) * 1.2, 4)

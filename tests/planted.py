@@ -17,16 +17,19 @@ import structlog
 from dfrs.live.agent.agent import Agent
 from dfrs.live.agent.connection import Outbox
 from dfrs.live.agent.task_reconciler import TaskReconciler
+from dfrs.live.backends.agents.arrivals import Arrivals
+from dfrs.live.backends.agents.desired_states import DesiredStates
+from dfrs.live.backends.agents.steering import Steering
+from dfrs.live.backends.agents.transfers import Transfers
 from dfrs.live.controller import checkpoint, database_engine
-from dfrs.live.controller.arrivals import Arrivals
 from dfrs.live.controller.database import Database
-from dfrs.live.controller.desired_states import DesiredStates
+from dfrs.live.controller.node_descriptions import NodeDescriptions
 from dfrs.live.controller.node_lifecycle import NodeLifecycle
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.planner import Planner
 from dfrs.live.controller.service import Controller
 from dfrs.live.controller.state import State
-from dfrs.live.controller.transfers import Transfers
+from dfrs.live.controller.versions import Versions
 from tests.mutations import Rewrite, mutated
 from tests.storms.acts import faults_of
 from tests.storms.run import tell
@@ -185,14 +188,14 @@ BUGS = (
         "versions do not exceed what nodes have heard of a newer database",
         DesiredStates,
         "exceed",
-        "node.ahead = max(0, more)",
-        "node.ahead = 0",
+        "agent.ahead = max(0, more)",
+        "agent.ahead = 0",
         "forks",
     ),
     # Nodes that come and go.
     _bug(
         "an attempt that was lost with a reboot is started again",
-        PlacementState,
+        Steering,
         "welcome",
         "rebooted and task.at[node.number].sent",
         "False",
@@ -201,12 +204,12 @@ BUGS = (
         "nobody notices a reboot",
         Arrivals,
         "welcome",
-        "'' not in {hello.boot, node.hello.boot} and hello.boot != node.hello.boot",
+        "'' not in {facts.boot, node.facts.boot} and facts.boot != node.facts.boot",
         "False",
     ),
     _bug(
         "a reboot is recorded before what was lost by it",
-        Arrivals,
+        NodeDescriptions,
         "record",
         "any(self._unsettled(plan, name) for name in lost)",
         "False",
@@ -221,10 +224,10 @@ BUGS = (
     ),
     _bug(
         "an attempt begins before the one before is gone",
-        PlacementState,
+        Steering,
         "_steer",
-        "not others and not job.old and job.placed and not self._unsure",
-        "not others and job.placed and not self._unsure",
+        "not others and not job.old and job.placed and not self._placement.unsure",
+        "not others and job.placed and not self._placement.unsure",
     ),
     _bug(
         "a lost node's jobs are forgotten",
@@ -246,27 +249,27 @@ BUGS = (
     _bug("an exit is forgotten", Transfers, "conclude", "task.exit = found"),
     _bug(
         "records of ended tasks are not asked to be kept",
-        PlacementState,
+        Steering,
         "_keep",
         "self.desired.want(job, task, node, TaskState.RUNNING)",
         "None",
     ),
     _bug(
         "old words of nodes overtake new ones",
-        PlacementState,
+        Steering,
         "on_status",
-        "status.state is not TaskState.EXITED and order_of(status) < observation.order",
+        "status.state is not TaskState.EXITED and _order_of(status) < observation.order",
         "False",
     ),
     _bug("ended jobs stay in the core", Planner, "finish", "plan.events.append(Complete(job.id))", "None"),
     _bug(
         "tasks of cancelled jobs are not ended",
-        PlacementState,
+        Steering,
         "_remove",
         "self.desired.want(job, task, node, TaskState.ABSENT)",
         "None",
     ),
-    _bug("desired states have no versions", DesiredStates, "_next", "self._version += 1"),
+    _bug("desired states have no versions", Versions, "next", "self.last += 1"),
     # The agent.
     _bug(
         "an old share is applied after a newer one",

@@ -115,9 +115,9 @@ class StormyCluster:
     def _boot_is_known(controller, node):
         """Whether it is recorded that it was rebooted: before that, what it may have been told counts as lost by it."""
         number = controller.state.numbers.get(node.name)
-        if number is None or number in controller.engine.arrivals._hellos:
+        if number is None or not controller.engine.descriptions.is_recorded(number):
             return False
-        return controller.state.nodes[number].hello.boot == f"boot {node.boots}"
+        return controller.state.nodes[number].facts.boot == f"boot {node.boots}"
 
     # The controller.
 

@@ -215,7 +215,7 @@ class Ledger:
         if not nodes or not len(snapshot.jobs):
             return
         assert len(snapshot.capacity) <= len(nodes) == len(state.numbers), "a node is there twice"
-        whole = np.array([[node.hello.cpus / state.reference_cores, 1.0] for node in nodes])[: len(snapshot.capacity)]
+        whole = np.array([[node.facts.cpus / state.reference_cores, 1.0] for node in nodes])[: len(snapshot.capacity)]
         assert (snapshot.capacity[:, 0] <= whole[:, 0] + ROUNDING).all(), "a node has more CPU than it says"
         jobs, counts = snapshot.jobs, np.diff(snapshot.first)
         row = np.repeat(np.arange(len(jobs)), counts)
@@ -242,10 +242,11 @@ class Ledger:
             least = job.request.minimum_yield * (job.request.cpu_cores or 0.0)
             for task in job.tasks if job.placed and job.outcome is None else ():
                 assert state.placement.share_cores(job, task) >= least - ROUNDING, f"{task.id}: is promised {least}"
+        agents = controller.engine.backend.agents
         for record in state.nodes:
             node = hosts.nodes[record.name]
             for task in state.placement.on(record.number):
-                row, real = record.desired.get(task.id), node.tasks.get(task.id)
+                row, real = agents[record.number].desired.get(task.id), node.tasks.get(task.id)
                 if row is None or real is None or row.state is not real.state or row.state is not TaskState.RUNNING:
                     continue
                 if task.at[record.number].order[0] == row.version:

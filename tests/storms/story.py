@@ -250,8 +250,9 @@ class Storm(StormyCluster):
             left = [task for task in node.tasks.values() if task.state is not TaskState.ABSENT]
             assert not left, f"{node.name}: still has {left[0].id}"
         for record in controller.state.nodes:
-            assert not record.outbox, f"{record.name}: is still to be told something"
-            assert not record.desired, f"{record.name}: is still to have {next(iter(record.desired.values()))}"
+            agent = controller.engine.backend.agents[record.number]
+            assert not agent.outbox, f"{record.name}: is still to be told something"
+            assert not agent.desired, f"{record.name}: is still to have {next(iter(agent.desired.values()))}"
 
     async def story(self):
         """All of it. It fails at the first step at which anything is as it must never be."""

@@ -57,7 +57,7 @@ async def token(controller, **more):
 
 async def joined(controller, said):
     """Attach an admitted node, and wait until it is in the record."""
-    attachment = controller.attach(said, Silent())
+    attachment = controller.engine.backend.attach(said, Silent())
     await until(lambda: said.node in {node.name for node in controller.nodes()})
     return attachment
 
@@ -251,7 +251,7 @@ def test_a_stranger_is_told_why_and_gets_no_command(tmp_path):
 
     async def story():
         controller = make_controller(tmp_path)
-        async with served(controller) as (address, _, _):
+        async with served(controller, agent_door=controller.engine.backend) as (address, _, _):
             secret = await token(controller)
             server = Server(url=f"http://127.0.0.1:{address.port}", token=secret)
             admitted = asyncio.create_task(Agent(FakeDriver(), settings(server, "left")).run())

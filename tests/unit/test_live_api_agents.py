@@ -13,17 +13,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from dfrs.live.api import agents
 from dfrs.live.drivers.base import Abilities, TaskId, TaskState
 from dfrs.live.protocol import wire
+from dfrs.live.protocol.observed import Sample
 from dfrs.live.protocol.parts import texts
-from dfrs.live.protocol.wire import (
-    Desire,
-    Desired,
-    Hello,
-    ReportMessage,
-    Sample,
-    StatusMessage,
-    from_agent,
-    from_controller,
-)
+from dfrs.live.protocol.wire import Desire, Desired, Hello, ReportMessage, StatusMessage, from_agent, from_controller
 from dfrs.model.errors import InputError
 from tests.live_http import PATIENCE_S, bearer, served, until
 from tests.live_service import FakeService
@@ -107,6 +99,18 @@ def test_only_agents_come_in(role, status):
             await connect(url, additional_headers=headers)
         assert refused.value.response.status_code == status
         assert json.loads(refused.value.response.body)["detail"]
+        assert not service.attachments
+
+    on_socket(test)
+
+
+def test_where_another_engine_runs_jobs_agents_are_told_so():
+    async def test(service, url, token, app):
+        app.state.agent_door = None
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, additional_headers=bearer(token))
+        assert refused.value.response.status_code == 404
+        assert "another engine runs its jobs" in json.loads(refused.value.response.body)["detail"]
         assert not service.attachments
 
     on_socket(test)

@@ -529,7 +529,7 @@ def test_a_job_moves_between_nodes_of_a_host(tmp_path):
             assert any(verb == "hand" for verb, *_ in live.hosts.history)
             assert len(live.hosts.running()) == 3
             live.hosts.tick(1)
-            rows = [node.desired for node in live.controller.state.nodes]
+            rows = [agent.desired for agent in live.controller.engine.backend.agents.values()]
             await until(lambda: not [d for row in rows for d in row.values() if d.state in {"handed", "absent"}])
 
     run(story())

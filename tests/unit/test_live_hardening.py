@@ -145,9 +145,8 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
                 exit=Exit(kind=ExitKind.CODE, code=0, time_s=1.0),
             )
             liar.attachment.receive(ended)
-            state = live.controller.state
             record = live.controller.engine.lifecycle.find(liar.name)
-            state.placement.welcome(record, record.hello.model_copy(update={"tasks": (ended,)}))
+            live.controller.engine.backend.steering.welcome(record, record.facts.model_copy(update={"tasks": (ended,)}))
             steps = live.controller.engine.steps
             live.controller.engine.poke()
             await until(lambda: live.controller.engine.steps > steps)
@@ -160,7 +159,7 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
 def test_only_who_was_asked_answers(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path) as live:
-            reads, links = live.controller._reads, [node.link for node in live.hosts.nodes.values()]
+            reads, links = live.controller.engine.backend.reads, [node.link for node in live.hosts.nodes.values()]
 
             class Silent:
                 def send(self, message):

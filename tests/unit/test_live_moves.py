@@ -62,7 +62,7 @@ def test_a_job_moves_to_another_host_and_its_source_forgets_it(tmp_path):
             left = [t for node in live.hosts.nodes.values() for t in node.tasks.values() if t.state is TaskState.HANDED]
             await in_time(live, lambda: all(task.state is TaskState.ABSENT for task in left))
             live.hosts.tick(1)
-            rows = [node.desired for node in live.controller.state.nodes]
+            rows = [agent.desired for agent in live.controller.engine.backend.agents.values()]
             await until(lambda: not [d for row in rows for d in row.values() if d.state in {"handed", "absent"}])
             assert len(set(live.hosts.starts)) == 3
 
@@ -116,7 +116,7 @@ def test_a_job_that_cannot_be_check_pointed_goes_on_where_it_is_and_is_told(tmp_
 
 
 def test_where_no_connection_comes_about_the_job_goes_on_where_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("dfrs.live.controller.transfers.FIRST_RENEWAL_S", 0.01)
+    monkeypatch.setattr("dfrs.live.backends.agents.transfers.FIRST_RENEWAL_S", 0.01)
 
     async def story():
         async with InMemoryCluster(directory=tmp_path, nodes=0) as live:

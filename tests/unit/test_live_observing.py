@@ -6,8 +6,8 @@ import pytest
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.records import JobRecord, Observation, TaskRecord
 from dfrs.live.drivers.base import TaskId, TaskState
+from dfrs.live.protocol.observed import Sample
 from dfrs.live.protocol.resources import JobRequest
-from dfrs.live.protocol.wire import Sample
 from dfrs.model.needs import WEIGHTS, Revision
 
 CAPACITY = np.array([1.0, 2.0])

@@ -14,8 +14,8 @@ from dfrs.live.api.prometheus import Meters
 from dfrs.live.controller.prices import GAP_S, MOST_SAMPLES, PriceEstimates
 from dfrs.live.controller.records import TaskRecord
 from dfrs.live.drivers.base import TaskState
+from dfrs.live.protocol.observed import Cost
 from dfrs.live.protocol.resources import JobState, Price
-from dfrs.live.protocol.wire import Cost
 from dfrs.model.decisions import Prices
 from dfrs.model.run import Penalty
 from dfrs.policies.names import find_policy

@@ -24,6 +24,7 @@ from dfrs.live.controller.tokens import Tokens
 from dfrs.live.failover import FailoverTransport
 from dfrs.live.protocol.ports import Aside, UnavailableError
 from dfrs.live.protocol.resources import JobRequest
+from dfrs.live.protocol.wire import Hello
 from dfrs.model.errors import InputError
 from dfrs.policies.names import find_policy
 from dfrs.testing import make_controller
@@ -370,12 +371,12 @@ def test_both_have_authorities_of_their_own_and_one_file_has_them_all(tmp_path):
 def follower_of(controller, policy=None):
     name = policy or controller.settings.policy
     settings = controller.settings
-    return Follower(settings, find_policy(name), None, find_policy)
+    return Follower(settings, find_policy(name), None, find_policy, Hello)
 
 
 def restored(controller, stored):
     """What a start makes of it."""
-    state, observer = State(controller.settings, find_policy(controller.settings.policy)), Observer(None)
+    state, observer = State(controller.settings, find_policy(controller.settings.policy), Hello), Observer(None)
     missing = checkpoint.restore(state, observer, Tokens(), stored, find_policy)
     assert state.mismatches == 0
     return state, missing

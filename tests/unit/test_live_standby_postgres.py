@@ -228,7 +228,7 @@ def test_a_leader_without_a_lease_lets_go_of_its_nodes(tmp_path, database, monke
             with hung(leader):
                 await until(lambda: leader.engine.suspended)
                 assert "lease" in leader.aside().detail
-                await until(lambda: all(node.link is None for node in leader.state.nodes))
+                await until(lambda: not any(node.connected for node in leader.state.nodes))
                 steps, welcomes = leader.engine.steps, pair.world.nodes["n0"].welcomes
                 pair.world.attach_all(leader)
                 with pytest.raises(UnavailableError, match="lease"):
@@ -250,7 +250,7 @@ def test_without_a_standby_it_keeps_its_nodes_however_long_the_database_is_away(
             await until(lambda: not leader.database.lease.good)
             await asyncio.sleep(0.5)
             assert leader.aside() is None
-            assert all(node.link is not None for node in leader.state.nodes)
+            assert all(node.connected for node in leader.state.nodes)
         await leader.stop()
 
     asyncio.run(story())

@@ -14,7 +14,7 @@ from dfrs.live.controller.received import WINDOW_S, ReceivedTime
 from dfrs.live.controller.records import HostLoad
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.drivers.run_delays import RunDelays
-from dfrs.live.protocol.wire import HostUse, Sample
+from dfrs.live.protocol.observed import HostUse, Sample
 from dfrs.model.errors import InputError
 from tests.small_policies import FairShare
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from dfrs.live.backends.agents.backend import AgentsBackend
+from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.engine import Bound
 from dfrs.live.controller.service import Controller
 from dfrs.live.controller.settings import ControllerSettings
@@ -47,11 +49,13 @@ def make_controller(
     discovery: Discovery | None = None,
     shadow: Policy | None = None,
     bound: Bound | None = None,
+    backend: Backend | None = None,
     writer: Executor | None = None,
     **settings: Any,  # noqa: ANN401
 ) -> Controller:
     """A controller, not started, on a database in `directory`. `settings` are fields of `ControllerSettings`.
 
+    Its jobs run on `backend`; by default on agents, which you attach to it.
     Where only `clock` is given, the core's time goes by it, too. What the database holds was decided by `policy`, or
     by one that has a name.
     """
@@ -69,7 +73,14 @@ def make_controller(
         "steady": time.monotonic if clock is time.time else clock,
     }
     return Controller(
-        ControllerSettings(**(chosen_settings | settings)), chosen, discovery, shadow, bound, find=find, writer=writer
+        ControllerSettings(**(chosen_settings | settings)),
+        chosen,
+        discovery,
+        shadow,
+        bound,
+        backend=backend or AgentsBackend(),
+        find=find,
+        writer=writer,
     )
 
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from dfrs.live.api.certificates import Certificates
     from dfrs.live.api.server import Address, ServedController
+    from dfrs.live.controller.backend import Backend
     from dfrs.live.controller.settings import ControllerSettings
+    from dfrs.live.protocol.agent_door import AgentDoor
 
 DATABASE = "DFRS_DATABASE"
 LISTEN = "127.0.0.1:7070"
@@ -235,14 +237,16 @@ def _run(plan: "_Plan", log_level: str) -> None:
     """Serve as the only controller with that state directory, which is made if need be."""
     import asyncio
 
+    from dfrs.live.backends.agents.backend import AgentsBackend
     from dfrs.live.home import lock, make_private
 
-    controller = make_controller(plan.settings)
+    backend = AgentsBackend()
+    controller = make_controller(plan.settings, backend)
     _set_up_logs(log_level)
     make_private(plan.state)
     os.umask(0o077)
     with lock(plan.state):
-        asyncio.run(_serve(plan, controller))
+        asyncio.run(_serve(plan, controller, backend))
 
 
 def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
@@ -258,8 +262,8 @@ def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
     return found
 
 
-def make_controller(settings: "ControllerSettings") -> "ServedController":
-    """The controller with the policies and the discovery that `settings` name. Raises InputError."""
+def make_controller(settings: "ControllerSettings", backend: "Backend") -> "ServedController":
+    """The controller with the policies and the discovery that `settings` name, over `backend`. Raises InputError."""
     from dfrs.bounds.snapshot import snapshot_bound
     from dfrs.live.controller.service import Controller
     from dfrs.policies.discovery.methods import find_discovery
@@ -277,6 +281,7 @@ def make_controller(settings: "ControllerSettings") -> "ServedController":
         discovery,
         shadow=None if settings.shadow is None else find_policy(settings.shadow),
         bound=snapshot_bound,
+        backend=backend,
         find=find_policy,
     )
 
@@ -351,7 +356,7 @@ class _Plan:
         return found, self.own_certificates({str(found.getsockname()[0])}).context()
 
 
-async def _serve(plan: _Plan, controller: "ServedController") -> None:
+async def _serve(plan: _Plan, controller: "ServedController", agents: "AgentDoor") -> None:
     from dfrs.live.api.routes import ApiSettings, create_app
     from dfrs.live.api.server import bind
     from dfrs.live.api.server import serve as run
@@ -373,6 +378,7 @@ async def _serve(plan: _Plan, controller: "ServedController") -> None:
         page=PAGE,
         settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics, near=near),
         aside=controller.aside,
+        agent_door=agents,
     )
 
     async def started() -> None:

@@ -35,20 +35,17 @@ from dfrs.live.agent.transfers import Transfers, is_reachable
 from dfrs.live.drivers.base import NO_JOB, Driver, DriverError, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.addresses import ASIDE_HEADER, LEADER_HEADER
+from dfrs.live.protocol.observed import PROBLEM_CHARS, HostUse, Name, Sample
 from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
-    PROBLEM_CHARS,
     PROTOCOL,
     Desire,
     FromController,
     Hello,
-    HostUse,
-    Name,
     Output,
     Read,
     Refuse,
     ReportMessage,
-    Sample,
     TransferPort,
     Welcome,
     from_controller,

@@ -11,7 +11,8 @@ import structlog
 from dfrs.live.agent.connection import Backoff
 from dfrs.live.drivers.base import NotYetError
 from dfrs.live.drivers.self_test import StoppedError
-from dfrs.live.protocol.wire import PROBLEM_CHARS, UNDER_WAY
+from dfrs.live.protocol.observed import PROBLEM_CHARS
+from dfrs.live.protocol.wire import UNDER_WAY
 
 FIRST_AGAIN_S, LAST_AGAIN_S = 10.0, 600.0
 """A test that fails is repeated after so long, doubled each time up to the last."""

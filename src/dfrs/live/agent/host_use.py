@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from dfrs.live.protocol.wire import HostUse
+from dfrs.live.protocol.observed import HostUse
 
 PROC = Path("/proc")
 TICKS_S = 0.01

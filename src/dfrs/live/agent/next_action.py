@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.protocol.wire import CostVerb, Desired
+from dfrs.live.protocol.observed import CostVerb
+from dfrs.live.protocol.wire import Desired
 
 LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED})
 """States of a task that has processes here."""

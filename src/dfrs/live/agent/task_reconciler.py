@@ -31,7 +31,8 @@ from dfrs.live.drivers.base import (
     TaskState,
     TaskStatus,
 )
-from dfrs.live.protocol.wire import Cost, Desired, Grant, Source, StatusMessage
+from dfrs.live.protocol.observed import Cost
+from dfrs.live.protocol.wire import Desired, Grant, Source, StatusMessage
 
 POLL_S = 0.2
 """Seconds between two looks at the driver."""

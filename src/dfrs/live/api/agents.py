@@ -16,7 +16,8 @@ from dfrs.live.api.answers import problem
 from dfrs.live.api.prometheus import Meters
 from dfrs.live.api.security import AGENTS, Allow, Caller
 from dfrs.live.protocol.addresses import is_loopback
-from dfrs.live.protocol.ports import Attachment, ConflictError, NotAdmittedError, UnavailableError
+from dfrs.live.protocol.agent_door import AgentDoor, Attachment
+from dfrs.live.protocol.ports import ConflictError, NotAdmittedError, UnavailableError
 from dfrs.live.protocol.wire import (
     MESSAGE_BYTES,
     PROTOCOL,
@@ -131,9 +132,10 @@ class _Link:
 class _Session:
     """One agent's connection, from its first message to its last."""
 
-    def __init__(self, socket: WebSocket, caller: Caller, link: _Link, meters: Meters) -> None:
+    def __init__(self, socket: WebSocket, caller: Caller, door: AgentDoor, link: _Link, meters: Meters) -> None:
         self._socket = socket
         self._caller = caller
+        self._door = door
         self._link = link
         self._meters = meters
         self._malformed = 0
@@ -191,7 +193,7 @@ class _Session:
         service = self._caller.service
         try:
             admitted = await service.admit(first, self._caller.secret, here=_is_here(self._socket))
-            self._attachment = service.attach(await self._whole(admitted), self._link)
+            self._attachment = self._door.attach(await self._whole(admitted), self._link)
         except (ConflictError, UnavailableError) as error:
             self._link.send(Refuse(reason=str(error), retry=True))
             self._link.cut(LATER, str(error))
@@ -246,10 +248,15 @@ async def agent(socket: WebSocket) -> None:
     except HTTPException as error:
         await socket.send_denial_response(problem(error.status_code, error.detail, error.headers))
         return
+    door: AgentDoor | None = socket.app.state.agent_door
+    if door is None:
+        why = "agents: this controller has none: another engine runs its jobs"
+        await socket.send_denial_response(problem(404, why, None))
+        return
     await socket.accept()
     meters: Meters = socket.app.state.meters
     link = _Link(socket, meters)
-    session = _Session(socket, caller, link, meters)
+    session = _Session(socket, caller, door, link, meters)
     with meters.agents.track_inprogress():
         listening = asyncio.create_task(session.listen())
         pumping = asyncio.create_task(link.pump())

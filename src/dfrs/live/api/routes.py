@@ -27,6 +27,8 @@ from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
+from dfrs.live.protocol.agent_door import AgentDoor
+from dfrs.live.protocol.observed import Name
 from dfrs.live.protocol.ports import Aside, Instant, NotFoundError, Service
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -49,7 +51,6 @@ from dfrs.live.protocol.resources import (
     TokenInfo,
     TokenRequest,
 )
-from dfrs.live.protocol.wire import Name
 from dfrs.live.web.files import add_page
 
 PREFIX = "/api/v1"
@@ -421,8 +422,9 @@ def create_app(
     page: FilePath | None,
     settings: ApiSettings | None = None,
     aside: Callable[[], Aside | None] = lambda: None,
+    agent_door: AgentDoor | None = None,
 ) -> FastAPI:
-    """The application that serves `service`, with the dashboard in the directory `page`.
+    """The application that serves `service`, with the dashboard in the directory `page`; agents come by `agent_door`.
 
     As long as `aside` says so it serves nobody. Whoever serves it sets `app.state.stopping` before it waits for
     connections to end.
@@ -437,6 +439,7 @@ def create_app(
         generate_unique_id_function=operation,
     )
     app.state.service = service
+    app.state.agent_door = agent_door
     app.state.settings = settings or ApiSettings()
     app.state.meters = prometheus.Meters()
     app.state.pace = Pace(app.state.settings.submissions_per_s)

@@ -1,4 +1,4 @@
-"""Which node an agent's token admits, and with how much CPU and memory.
+"""Which node a token admits, and with how much CPU and memory.
 
 A token is bound to the first node that uses it: its name, its host, and what it offers. From then on it admits nothing
 else, so who steals it can be that node only. A token for the controller's machine (`agent.token`) admits any node there
@@ -7,85 +7,88 @@ and none elsewhere. Tokens from before this rule admit nodes there too, and else
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Generic
 
-from dfrs.live.protocol.ports import NotAdmittedError
+from dfrs.live.protocol.observed import NodeFacts
+from dfrs.live.protocol.ports import Facts, NotAdmittedError
 from dfrs.live.protocol.resources import TokenInfo
-from dfrs.live.protocol.wire import Hello
 
 GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Generic[Facts]):
     """How a node may take part."""
 
-    hello: Hello
+    facts: Facts
     """With no more than it was admitted with."""
     bound: TokenInfo | None = None
     """The token as it is to be recorded first; None: as it is."""
 
 
-def admit(token: TokenInfo, others: Iterable[TokenInfo], hello: Hello, known: Hello | None, *, here: bool) -> Admission:
-    """What the node that says `hello` with `token` may be. Raises NotAdmittedError.
+def admit(
+    token: TokenInfo, others: Iterable[TokenInfo], facts: Facts, known: NodeFacts | None, *, here: bool
+) -> Admission[Facts]:
+    """What the node that comes with `token` and says `facts` may be. Raises NotAdmittedError.
 
-    `others` are all tokens that are in force, `known` is the last hello on record under that name, and `here` says that
-    the agent runs on the controller's machine.
+    `others` are all tokens that are in force, `known` is what is on record under that name, and `here` says that it is
+    on the controller's machine.
     """
-    name = hello.node
+    name = facts.node
     owner = next((other for other in others if other.node == name and other.id != token.id), None)
     if owner is not None:
         raise NotAdmittedError(f"node {name}: is admitted with token {owner.id}, and this is token {token.id}")
     if here and token.local is not False:
-        return Admission(hello)
+        return Admission(facts)
     if token.local:
         raise NotAdmittedError(
             f"token {token.id}: is for nodes on the controller's machine; make one for this node: "
             f"dfrs token create {name} --role agent"
         )
     if token.node == name and token.host is not None:
-        return Admission(_as_before(token, hello))
-    if token.node is None and token.local is None and known is not None and known.host == hello.host:
-        return Admission(_within(hello, known.cpus, known.memory_bytes, f"dfrs token create {name} --role agent"))
+        return Admission(_as_before(token, facts))
+    if token.node is None and token.local is None and known is not None and known.host == facts.host:
+        return Admission(_within(facts, known.cpus, known.memory_bytes, f"dfrs token create {name} --role agent"))
     if token.node not in {None, name}:
         raise NotAdmittedError(
             f"token {token.id}: is bound to node {token.node}, and this is node {name}; make one for it: "
             f"dfrs token create {name} --role agent"
         )
-    return Admission(hello, _bound(token, hello))
+    return Admission(facts, _bound(token, facts))
 
 
-def _as_before(token: TokenInfo, hello: Hello) -> Hello:
+def _as_before(token: TokenInfo, facts: Facts) -> Facts:
     """Of a node to which the token is bound. Raises NotAdmittedError for another host."""
     assert token.cpus is not None
     assert token.memory_bytes is not None
     again = f"dfrs token rebind {token.id}"
-    if token.host != hello.host:
+    if token.host != facts.host:
         raise NotAdmittedError(
-            f"token {token.id}: is bound to node {hello.node} on host {token.host}, and this is host {hello.host}; "
+            f"token {token.id}: is bound to node {facts.node} on host {token.host}, and this is host {facts.host}; "
             f"if the node has moved: {again}"
         )
-    return _within(hello, token.cpus, token.memory_bytes, again)
+    return _within(facts, token.cpus, token.memory_bytes, again)
 
 
-def _bound(token: TokenInfo, hello: Hello) -> TokenInfo:
+def _bound(token: TokenInfo, facts: NodeFacts) -> TokenInfo:
     return token.model_copy(
         update={
-            "node": hello.node,
-            "host": hello.host,
-            "cpus": hello.cpus,
-            "memory_bytes": hello.memory_bytes,
+            "node": facts.node,
+            "host": facts.host,
+            "cpus": facts.cpus,
+            "memory_bytes": facts.memory_bytes,
         }
     )
 
 
-def _within(hello: Hello, cpus: float, memory_bytes: int, remedy: str) -> Hello:
-    """The hello with no more than this, and a note where it offered more."""
-    if hello.cpus <= cpus and hello.memory_bytes <= memory_bytes:
-        return hello
+def _within(facts: Facts, cpus: float, memory_bytes: int, remedy: str) -> Facts:
+    """The same with no more than this, and a note where it offered more."""
+    if facts.cpus <= cpus and facts.memory_bytes <= memory_bytes:
+        return facts
     note = (
-        f"offers {hello.cpus:g} cores and {hello.memory_bytes / GIB:.1f} GiB, and is admitted with {cpus:g} cores and "
+        f"offers {facts.cpus:g} cores and {facts.memory_bytes / GIB:.1f} GiB, and is admitted with {cpus:g} cores and "
         f"{memory_bytes / GIB:.1f} GiB; to admit more: {remedy}"
     )
-    abilities = hello.abilities.model_copy(update={"notes": (*hello.abilities.notes, note)})
-    least = {"cpus": min(hello.cpus, cpus), "memory_bytes": min(hello.memory_bytes, memory_bytes)}
-    return hello.model_copy(update={**least, "abilities": abilities})
+    abilities = facts.abilities.model_copy(update={"notes": (*facts.abilities.notes, note)})
+    least = {"cpus": min(facts.cpus, cpus), "memory_bytes": min(facts.memory_bytes, memory_bytes)}
+    return facts.model_copy(update={**least, "abilities": abilities})

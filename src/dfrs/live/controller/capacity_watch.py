@@ -44,7 +44,7 @@ class CapacityWatch:
             return
         now_s = state.now_s()
         for same, nodes in self._groups().items():
-            times = [node.load.last[0] for node in nodes if node.load.last is not None and node.link is not None]
+            times = [node.load.last[0] for node in nodes if node.load.last is not None and node.connected]
             if not times:
                 continue
             report_s = max(times)
@@ -68,7 +68,7 @@ class CapacityWatch:
         state = self._state
         known = node.number < len(state.core.capacity) and state.reference_cores is not None
         cores = (state.reference_cores or 0.0) * state.core.capacity[node.number, CPU] if known else 0.0
-        return cores > 0.0 and abs(cores - node.hello.cpus) <= SAME_SIZE * node.hello.cpus
+        return cores > 0.0 and abs(cores - node.facts.cpus) <= SAME_SIZE * node.facts.cpus
 
     def _estimate(
         self,
@@ -85,11 +85,11 @@ class CapacityWatch:
             least = min(in_force.values())
             estimate = self._estimates[same] = LeftEstimate(least, 1.0 if least < 1.0 else 0.0)
         own = {node.number: used.get(node.number, 0.0) for node in nodes}
-        told = [node for node in nodes if node.link is not None]
+        told = [node for node in nodes if node.connected]
         total = sum(own.values())
         use = CpuUse(
             cpus=float(len(same[1])),
-            declared=sum(node.hello.cpus for node in nodes),
+            declared=sum(node.facts.cpus for node in nodes),
             used=total,
             wanted=total,
             busy=max(node.load.busy_cores for node in told),
@@ -99,10 +99,10 @@ class CapacityWatch:
             use = replace(use, wanted=sum(self._wanted(node, own[node.number]) for node in nodes))
         part = estimate.observe(seconds, use)
         for node in told:
-            if node.hello.abilities.shares == NICE:
+            if node.facts.abilities.shares == NICE:
                 continue
             # A node that is held to its capacity gets all of it, whatever is left for those that it shares CPUs with.
-            has = max(part, min(1.0, own[node.number] / node.hello.cpus))
+            has = max(part, min(1.0, own[node.number] / node.facts.cpus))
             revisions = self._revisions.setdefault(node.number, Revisions())
             found = revisions.look(now_s, has, in_force[node.number])
             if found is None or node.condition is not Condition.UP:
@@ -114,7 +114,7 @@ class CapacityWatch:
         """What tasks of a node used and waited for, at most what it has."""
         tasks = self._state.placement.on(node.number)
         waited = sum(task.waiting_cores or 0.0 for task in tasks if views.host_of(task) == node.number)
-        return min(node.hello.cpus, used + waited)
+        return min(node.facts.cpus, used + waited)
 
     def _part(self, node: NodeRecord) -> float:
         core = self._state.core
@@ -144,7 +144,7 @@ class CapacityWatch:
         return CapacityLeft(number, min(whole, part * whole))
 
     def _words(self, node: NodeRecord, part: float) -> str:
-        cpus = node.hello.cpus
+        cpus = node.facts.cpus
         if part == 1.0:
             return f"all of {cpus:g} CPU is left for the cluster's jobs again"
         promised = sum(

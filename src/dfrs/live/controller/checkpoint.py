@@ -23,7 +23,7 @@ from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.pruned import KEY, Pruned
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
-from dfrs.live.controller.state import MOST_ENDED, State
+from dfrs.live.controller.state import ARRIVED, MOST_ENDED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.protocol.resources import (
@@ -36,7 +36,6 @@ from dfrs.live.protocol.resources import (
     TimePoint,
     TokenInfo,
 )
-from dfrs.live.protocol.wire import Hello
 from dfrs.model.decisions import JOB, Policy
 from dfrs.model.errors import InputError
 from dfrs.model.needs import TASK
@@ -259,8 +258,8 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
         state.set_reference(float(stored.meta["reference_cores"]), int(stored.meta["reference_bytes"]))
     with _reading("the table of nodes"):
         for row in stored.nodes:
-            hello = Hello.model_validate_json(row.hello)
-            node = NodeRecord(row.number, hello, row.island, Condition(row.condition), row.drained)
+            facts = state.facts.model_validate_json(row.hello)
+            node = NodeRecord(row.number, facts, row.island, Condition(row.condition), row.drained)
             state.nodes.append(node)
             state.numbers[node.name] = node.number
     with _reading("the table of jobs"):
@@ -293,6 +292,7 @@ def _reading(what: str) -> Generator[None]:
 
 def _restore_jobs(state: State, stored: Stored) -> None:
     requests: dict[int, JobRequest] = {}
+    keys = {int(value): key.removeprefix(ARRIVED) for key, value in stored.meta.items() if key.startswith(ARRIVED)}
     for row in stored.jobs:
         request = requests.get(row.request)
         if request is None:
@@ -304,6 +304,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
             row.owner,
             row.submitted_at,
             array_index=row.array_index,
+            key=keys.get(row.id, ""),
             registered=row.registered,
             held=row.held,
             outcome=JobOutcome.of(row.outcome),

@@ -96,7 +96,7 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
     able = [node for node in nodes if node.condition is not Condition.DOWN]
     if not able:
         return ""
-    free, groups = sum(node.hello.abilities.pause_frees_memory for node in able), Counter(node.island for node in able)
+    free, groups = sum(node.facts.abilities.pause_frees_memory for node in able), Counter(node.island for node in able)
     pauses = f"on {free} of {len(able)} nodes" if 0 < free < len(able) else ""
     words = [f"pauses {'free' if free else 'keep'} memory {pauses}".rstrip()]
     if len(groups) == len(able) > 1:
@@ -147,7 +147,7 @@ def cluster(
         started_at=state.started_at,
         jobs={each: counts.get(each, 0) for each in JobState},
         nodes=dict(states),
-        cpus=math.fsum(node.hello.cpus for node in there),
+        cpus=math.fsum(node.facts.cpus for node in there),
         left_cores=_cluster_left(state, there),
         used_cores=math.fsum(used),
         minimum_yield=least,
@@ -168,7 +168,7 @@ def _cluster_left(state: State, there: Sequence[NodeRecord]) -> float | None:
     left = [left_cores(state, node) for node in there]
     if all(each is None for each in left):
         return None
-    return math.fsum(node.hello.cpus if each is None else each for node, each in zip(there, left, strict=True))
+    return math.fsum(node.facts.cpus if each is None else each for node, each in zip(there, left, strict=True))
 
 
 def point(state: State, now: float, used: Mapping[int, float] | None = None) -> TimePoint:

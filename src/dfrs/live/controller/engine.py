@@ -1,6 +1,6 @@
-"""The controller's one loop: plan, record, decide, record what was decided, tell the nodes.
+"""The controller's one loop: plan, record, decide, record what was decided, have the backend bring it about.
 
-Nothing is told to the core before its event is durable, and nothing to a node before the decision's digest is. So
+Nothing is told to the core before its event is durable, and nothing to the backend before the decision's digest is. So
 whatever a node was ever told follows from the record, and a controller that comes back decides just that again.
 """
 
@@ -17,11 +17,12 @@ from dfrs.engine.codec import encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Event
 from dfrs.live.controller import cluster_views, tables, views
-from dfrs.live.controller.arrivals import Arrivals
+from dfrs.live.controller.backend import Backend, Newcomer
 from dfrs.live.controller.capacity_watch import CapacityWatch
 from dfrs.live.controller.checkpointer import Checkpointer
 from dfrs.live.controller.database import Change, Database
-from dfrs.live.controller.node_lifecycle import NodeLifecycle, PendingAgent
+from dfrs.live.controller.node_descriptions import NodeDescriptions
+from dfrs.live.controller.node_lifecycle import NodeLifecycle
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.quotas import QuotaKeeper
@@ -55,10 +56,13 @@ Bound = Callable[[Snapshot], float]
 
 
 class ControllerLoop:
-    """Changes the state, and is the only one to do so beside what nodes say."""
+    """Changes the state, and is the only one to do so beside what the backend sees."""
 
-    def __init__(self, state: State, database: Database, observer: Observer, bound: Bound | None) -> None:
+    def __init__(
+        self, state: State, database: Database, observer: Observer, bound: Bound | None, backend: Backend
+    ) -> None:
         self.state = state
+        self.backend = backend
         self.trouble: str | None = None
         """Why it does not get on; None if it does."""
         self.steps = 0
@@ -68,10 +72,10 @@ class ControllerLoop:
         self._bound = bound
         self._bounding: asyncio.Task[None] | None = None
         self.quotas = QuotaKeeper(state)
-        self._planner = Planner(state, self.quotas)
-        self.lifecycle = NodeLifecycle(state, self._planner)
+        self._planner = Planner(state, self.quotas, backend)
+        self.lifecycle = NodeLifecycle(state, self._planner, backend)
+        self.descriptions = NodeDescriptions(state, self.lifecycle)
         self._capacities = CapacityWatch(state, self._planner)
-        self.arrivals = Arrivals(state, self.lifecycle, self.poke)
         self._requests: deque[Request] = deque()
         self._poke = asyncio.Event()
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
@@ -93,11 +97,13 @@ class ControllerLoop:
         """The state is as the record says: that of the checkpoint after event `restored`, and of the events since."""
         self.checkpointer.begin(restored)
         self._stepped_at = asyncio.get_running_loop().time()
+        self.state.placement.given_up = self.backend.give_up
         self.state.placement.begin()
         # Where another controller led before, nodes may have been in contact with that one until its lease ended.
         contact_s = LEASE_S if self._database.shared else 0.0
         for node in self.state.nodes:
             node.seen_at = self.state.settings.steady() + contact_s
+        self.backend.begin()
 
     def poke(self) -> None:
         """There is something to do."""
@@ -139,26 +145,19 @@ class ControllerLoop:
         self.trouble, self.problem = str(error), error
         self.sound, self._stopping = False, True
         self._refuse_all(str(error))
-        self._let_go("the controller stops")
+        self.backend.let_go("the controller stops")
         self.stopped.set()
 
     def suspend(self, *, suspended: bool) -> None:
         """Where another controller may lead by now, let go of all nodes: they are to look for it, and may be fenced."""
         if suspended:
-            self._let_go("the controller cannot reach its database")
+            self.backend.let_go("the controller cannot reach its database")
         elif self.suspended:
             now = self.state.settings.steady()
             for node in self.state.nodes:
                 node.seen_at = max(node.seen_at, now)
             self.poke()
         self.suspended = suspended
-
-    def _let_go(self, why: str) -> None:
-        for agent in self.arrivals.pending.values():
-            agent.link.close(why)
-        for node in self.state.nodes:
-            if node.link is not None:
-                node.link.close(why)
 
     async def _pause(self, error: Exception) -> None:
         self.trouble = str(error)
@@ -193,39 +192,38 @@ class ControllerLoop:
         if state.settings.steady() >= self._tick_at:
             self._tick_at = state.settings.steady() + state.settings.report_s
             self._tick(now)
-        await self._welcome()
+        await self._take_in()
         if self._database.trouble is not None:
             # Whether it works again shows only when something is written.
             await self._database.write([])
         else:
             await self._tend_database()
         revision = await self._needs.step()
-        plan, pending = self._plan(revision)
+        plan, strangers = self._plan(revision)
         if not plan.empty:
             await self._perform(plan, revision)
-            await self._welcome()
+            await self._take_in()
         elif revision is not None:
             self._needs.take(revision)
         if plan.again:
             state.placement.inspect_again(plan.again)
             self.poke()
-        if pending:
+        if strangers:
             self.poke()
-        state.placement.sync()
-        state.placement.desired.flush()
+        self.backend.settle()
         state.changed()
         await self.checkpointer.store()
 
-    async def _welcome(self) -> None:
-        """Greet the agents that have come.
+    async def _take_in(self) -> None:
+        """Compare what nodes have that have come with what they shall have.
 
-        A greeting ends all tasks that it does not name. So it is asked after the hello whether this controller still
-        leads: then no other one has told the node anything that is not in the record.
+        What they shall not have is ended. So it is asked after they came whether this controller still leads: then no
+        other one has told the node anything that is not in the record.
         """
-        waiting = list(self.arrivals.pending.values())
-        if self._database.shared and waiting:
+        newcomers = self.backend.newcomers()
+        if self._database.shared and newcomers:
             await self._database.must_be_ours()
-        self.arrivals.welcome(waiting)
+        self.backend.take_in(newcomers)
 
     async def _tend_database(self) -> None:
         """Also where nothing is written for long, notice that another controller took over. Raises StoppedError."""
@@ -249,7 +247,7 @@ class ControllerLoop:
 
     # Plans.
 
-    def _plan(self, revision: Revision | None) -> tuple[ControllerPlan, list[PendingAgent]]:
+    def _plan(self, revision: Revision | None) -> tuple[ControllerPlan, list[Newcomer]]:
         state = self.state
         plan = ControllerPlan(state.now_s())
         rows, self._rows = self._rows, []
@@ -266,17 +264,18 @@ class ControllerLoop:
 
     def _fill(
         self, plan: ControllerPlan, requests: Sequence[Request], dirty: set[int], revision: Revision | None
-    ) -> list[PendingAgent]:
-        """Put everything into the plan that there is to do; nodes that come."""
+    ) -> list[Newcomer]:
+        """Put everything into the plan that there is to do; nodes that come for the first time."""
         planner, updates = self._planner, self._planner.updates
-        pending = self.arrivals.strangers()
-        self.lifecycle.join(plan, pending)
+        # Others that came since nodes were last taken in get the next turn.
+        strangers = [each for each in self.backend.newcomers() if self.lifecycle.known(each.facts) is None]
+        self.lifecycle.join(plan, strangers)
         self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
         self.lifecycle.watch(plan)
         self._capacities.plan(plan)
         self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))
         planner.inspect(plan, dirty)
-        self.arrivals.record(plan)
+        self.descriptions.record(plan)
         updates.submit(plan)
         if revision is not None and not self.state.exclusive:
             updates.revise(plan, revision.needs)
@@ -286,7 +285,7 @@ class ControllerLoop:
         plan.sort_events()
         if self._requests:
             self.poke()
-        return pending
+        return strangers
 
     async def _perform(self, plan: ControllerPlan, revision: Revision | None) -> None:
         """Record the plan, let the core decide, record that."""
@@ -311,7 +310,7 @@ class ControllerLoop:
         """What is durable now is done, all of it."""
         state = self.state
         state.sequence += len(plan.events)
-        state.placement.desired.advance(state.sequence)
+        state.versions.advance(state.sequence)
         for after in plan.after:
             after()
         state.changed()

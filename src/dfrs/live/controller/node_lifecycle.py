@@ -6,13 +6,14 @@ import structlog
 
 from dfrs.engine.events import Event
 from dfrs.live.controller import cluster_views, tables, views
+from dfrs.live.controller.backend import Backend, Newcomer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.starting import StartWatch, forgive, stall
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.ports import ConflictError, Link, NotFoundError
+from dfrs.live.protocol.observed import NodeFacts
+from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import JobState
-from dfrs.live.protocol.wire import Hello
 from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 TAKEOVER_S = 5.0
@@ -21,40 +22,32 @@ TAKEOVER_S = 5.0
 log = structlog.get_logger(__name__)
 
 
-class PendingAgent:
-    """An agent that has said hello and is not welcomed yet."""
-
-    def __init__(self, hello: Hello, link: Link) -> None:
-        self.hello = hello
-        self.link = link
-
-
 class NodeLifecycle:
     """Plans for nodes."""
 
-    def __init__(self, state: State, planner: Planner) -> None:
+    def __init__(self, state: State, planner: Planner, backend: Backend) -> None:
         self._state = state
         self._planner = planner
-        self.starts = StartWatch(state)
+        self.starts = StartWatch(state, backend)
         self._said = ""
-        self.hello_again = True
-        """Whether any node said hello since it was last looked which of them exchange tasks."""
+        self.described = True
+        """Whether any node was described anew since it was last looked which of them exchange tasks."""
 
-    def refuse(self, hello: Hello, now: float) -> None:
-        """Raise ConflictError where another agent is connected under that name.
+    def refuse(self, facts: NodeFacts, now: float) -> None:
+        """Raise ConflictError where another node is connected under that name.
 
-        An agent of the same host is the same node, restarted or with a broken connection: it takes the place of the
-        old one at once. One of another host does so only when the old one has been silent for some seconds, and, as it
-        may still run jobs, only when the node counts as lost.
+        One of the same host is the same node, restarted or with a broken connection: it takes the place of the old one
+        at once. One of another host does so only when the old one has been silent for some seconds, and, as it may
+        still run jobs, only when the node counts as lost.
         """
-        node = self.find(hello.node)
-        if node is None or self.known(hello) is not None:
+        node = self.find(facts.node)
+        if node is None or self.known(facts) is not None:
             return
-        if node.link is not None and now - node.seen_at < TAKEOVER_S:
-            raise ConflictError(f"node {hello.node}: an agent on host {node.hello.host} is connected under this name")
+        if node.connected and now - node.seen_at < TAKEOVER_S:
+            raise ConflictError(f"node {facts.node}: an agent on host {node.facts.host} is connected under this name")
         if node.condition is not Condition.DOWN:
             raise ConflictError(
-                f"node {hello.node}: was on host {node.hello.host}, and is not given up yet: wait, or use another name"
+                f"node {facts.node}: was on host {node.facts.host}, and is not given up yet: wait, or use another name"
             )
 
     def find(self, name: str) -> NodeRecord | None:
@@ -62,10 +55,10 @@ class NodeLifecycle:
         number = self._state.numbers.get(name)
         return None if number is None else self._state.nodes[number]
 
-    def known(self, hello: Hello) -> NodeRecord | None:
-        """The node that says hello, if it is in the record. One of the same name on another host is another node."""
-        node = self.find(hello.node)
-        return node if node is not None and node.hello.host == hello.host else None
+    def known(self, facts: NodeFacts) -> NodeRecord | None:
+        """The node that is described so, if it is in the record. One of the same name on another host is another."""
+        node = self.find(facts.node)
+        return node if node is not None and node.facts.host == facts.host else None
 
     def apply(self, plan: ControllerPlan, requests: Iterable[Request]) -> None:
         """Drain and undrain."""
@@ -80,35 +73,35 @@ class NodeLifecycle:
             plan.after.append(lambda node=node, wanted=wanted: _set_drained(node, wanted))
             plan.answered.append(request)
 
-    def join(self, plan: ControllerPlan, pending: Iterable[PendingAgent]) -> None:
+    def join(self, plan: ControllerPlan, newcomers: Iterable[Newcomer]) -> None:
         """Nodes that the core has never heard of."""
         state = self._state
         nodes = list(state.nodes)
         cores, bytes_ = state.reference_cores, state.reference_bytes
-        for agent in pending:
-            hello = agent.hello.lasting
+        for newcomer in newcomers:
+            facts = newcomer.facts
             if cores is None or bytes_ is None:
-                cores = state.settings.reference_cores or hello.cpus
-                bytes_ = state.settings.reference_bytes or hello.memory_bytes
+                cores = state.settings.reference_cores or facts.cpus
+                bytes_ = state.settings.reference_bytes or facts.memory_bytes
                 self._set_reference(plan, cores, bytes_)
             # One that is opened only to be closed would be given jobs in between.
-            condition = Condition.DRAIN if hello.problem else Condition.UP
-            node = NodeRecord(len(nodes), hello, _island(hello, nodes), condition)
+            condition = Condition.DRAIN if facts.problem else Condition.UP
+            node = NodeRecord(len(nodes), facts, _island(facts, nodes), condition)
             nodes.append(node)
-            pauses = hello.abilities.pause_frees_memory
+            pauses = facts.abilities.pause_frees_memory
             plan.events.append(
                 Join(
-                    hello.cpus / cores,
-                    hello.memory_bytes / bytes_,
+                    facts.cpus / cores,
+                    facts.memory_bytes / bytes_,
                     island=node.island,
                     pause_frees_memory=pauses,
-                    open=not hello.problem,
+                    open=not facts.problem,
                 )
             )
             plan.rows.append((tables.ADD_NODE, node.row()))
             self._planner.note(plan, "join", node=node.name)
-            if hello.problem:
-                self._planner.note(plan, "unhealthy", node=node.name, why=hello.problem)
+            if facts.problem:
+                self._planner.note(plan, "unhealthy", node=node.name, why=facts.problem)
             plan.after.append(lambda node=node: self._add(node))
 
     def _set_reference(self, plan: ControllerPlan, cores: float, bytes_: int) -> None:
@@ -126,7 +119,7 @@ class NodeLifecycle:
     def _add(self, node: NodeRecord) -> None:
         state = self._state
         node.seen_at = state.settings.steady()
-        self.hello_again = True
+        self.described = True
         state.nodes.append(node)
         state.numbers[node.name] = node.number
         self._say_abilities()
@@ -139,14 +132,14 @@ class NodeLifecycle:
             log.info("what nodes can do", policy=self._state.settings.policy, can=can)
 
     def _join_islands(self, plan: ControllerPlan) -> None:
-        """Tell the core of nodes between which tasks can go since their agents said hello anew.
+        """Tell the core of nodes between which tasks can go since they were described anew.
 
         Where they no longer can, each move is refused when it is tried.
         """
         island = {node.number: node.island for node in self._state.nodes}
         first: dict[object, int] = {}
         for node in self._state.nodes:
-            for way in _ways(node.hello) if views.is_present(self._state, node) else ():
+            for way in node.facts.ways if views.is_present(self._state, node) else ():
                 old, into = island[node.number], island[first.setdefault(way, node.number)]
                 if old != into:
                     plan.events.append(IslandsJoined(old, into))
@@ -163,8 +156,8 @@ class NodeLifecycle:
         """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
         state, now = self._state, self._state.settings.steady()
         jobs_of_lost: set[int] = set()
-        if self.hello_again:
-            self.hello_again = False
+        if self.described:
+            self.described = False
             self._join_islands(plan)
         overdue = self.starts.overdue()
         for _, task in overdue:
@@ -173,11 +166,11 @@ class NodeLifecycle:
             if state.numbers[node.name] != node.number:
                 continue
             forgive(node, now)
-            gone = node.link is None and now - node.seen_at >= state.settings.lost_s
+            gone = not node.connected and now - node.seen_at >= state.settings.lost_s
             if node.condition is Condition.DOWN and gone and state.placement.on(node.number):
                 # It came back for too short a time to be told so: what it said that it has is lost again.
                 state.placement.lose(node.number)
-            frees = node.hello.abilities.pause_frees_memory
+            frees = node.facts.abilities.pause_frees_memory
             if state.core.frees_memory[node.number] != frees:
                 plan.events.append(PauseAbility(node.number, frees))
                 plan.after.append(self._say_abilities)
@@ -197,7 +190,7 @@ class NodeLifecycle:
     def condition(self, node: NodeRecord, now: float) -> Condition:
         """What the core is to take it for."""
         settings = self._state.settings
-        if node.condition is Condition.DOWN and node.link is None:
+        if node.condition is Condition.DOWN and not node.connected:
             return Condition.DOWN
         silent_s = now - node.seen_at
         if silent_s >= settings.lost_s:
@@ -216,7 +209,7 @@ class NodeLifecycle:
         state = self._state
         if state.reference_cores is None or state.reference_bytes is None:
             return state.core.capacity[node.number].tolist()
-        return [node.hello.cpus / state.reference_cores, node.hello.memory_bytes / state.reference_bytes]
+        return [node.facts.cpus / state.reference_cores, node.facts.memory_bytes / state.reference_bytes]
 
     def _jobs_on(self, node: NodeRecord) -> list[JobRecord]:
         """Those that run there, and those that are held with their memory there."""
@@ -273,17 +266,7 @@ def _set_drained(node: NodeRecord, drained: bool) -> None:
         node.stalled, node.stalls = "", 0
 
 
-def _island(hello: Hello, nodes: Sequence[NodeRecord]) -> int:
-    """Tasks move between nodes of one host where drivers can do that; a node alone is its own island."""
-    ways = _ways(hello)
-    return next((node.island for node in nodes if ways & _ways(node.hello)), len(nodes))
-
-
-def _ways(hello: Hello) -> set[object]:
-    """How tasks come to a node and leave it: nodes that have one in common exchange them."""
-    ways = set[object]()
-    if hello.abilities.moves_on_host:
-        ways.add(hello.host)
-    if hello.abilities.images is not None and hello.transfers is not None:
-        ways.add(hello.abilities.images)
-    return ways
+def _island(facts: NodeFacts, nodes: Sequence[NodeRecord]) -> int:
+    """Tasks move between nodes that exchange them; a node that exchanges none is its own island."""
+    ways = facts.ways
+    return next((node.island for node in nodes if ways & node.facts.ways), len(nodes))

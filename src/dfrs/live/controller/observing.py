@@ -11,7 +11,7 @@ import structlog
 from dfrs.live.controller.received import LEAST_PART
 from dfrs.live.controller.records import JobRecord, TaskRecord
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.wire import Sample
+from dfrs.live.protocol.observed import Sample
 from dfrs.model.instance import Floats
 from dfrs.model.needs import TASK, UNKNOWN, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 

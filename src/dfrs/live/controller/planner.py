@@ -7,11 +7,12 @@ import numpy as np
 
 from dfrs.engine.events import Complete, Hold, MoveRefused, PauseRefused, Ready, Unhold
 from dfrs.live.controller import tables, views
+from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.controller_plan import ControllerPlan, Request
 from dfrs.live.controller.core_updates import CoreUpdates, submission
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
-from dfrs.live.controller.state import State, never_after
+from dfrs.live.controller.state import ARRIVED, State, never_after
 from dfrs.live.drivers.base import Exit, ExitKind
 from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Job, JobState, Restart
@@ -24,8 +25,9 @@ MOST_TRIED = 3
 class Planner:
     """Makes plans for a state."""
 
-    def __init__(self, state: State, quotas: QuotaKeeper) -> None:
+    def __init__(self, state: State, quotas: QuotaKeeper, backend: Backend) -> None:
         self._state = state
+        self._backend = backend
         self.updates = CoreUpdates(state, quotas, self.end)
         """What goes into plans by itself."""
 
@@ -141,12 +143,15 @@ class Planner:
         if job.registered:
             plan.events.append(Complete(job.id))
         plan.rows.append((tables.SET_JOB, {**job.columns(ended_at=now, final=final), "b_outcome": outcome.text()}))
+        if job.key:
+            plan.rows.append((tables.DROP_META, {"b_key": ARRIVED + job.key}))
         if action is not None:
             self.note(plan, action, job=job, why=outcome.exit, by=by, nodes=final.nodes[:64])
         plan.after.append(lambda: self._forget(job, final, now))
 
     def _forget(self, job: JobRecord, final: Job, now: float) -> None:
         state = self._state
+        self._backend.forget(job)
         state.placement.forget(job)
         state.leave(job)
         state.add_ended(final)

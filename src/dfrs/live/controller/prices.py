@@ -1,4 +1,4 @@
-"""What pauses, resumes and moves cost on this cluster: medians of what its agents measured."""
+"""What pauses, resumes and moves cost on this cluster: medians of what was measured."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from statistics import median
 from typing import get_args
 
 from dfrs.live.controller.records import TaskRecord
-from dfrs.live.protocol.wire import Cost, CostVerb
+from dfrs.live.protocol.observed import Cost, CostVerb
 from dfrs.model.decisions import Prices
 
 MOST_SAMPLES, LEAST_SAMPLES = 50, 3

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from dfrs.live.protocol.wire import Sample
+from dfrs.live.protocol.observed import Sample
 
 WINDOW_S = 10.0
 """The yield received now is that of so long."""

@@ -1,4 +1,8 @@
-"""What the controller keeps of jobs, their tasks and nodes: plain records, changed by the engine only."""
+"""What the controller keeps of jobs, their tasks and nodes: plain records.
+
+What a job shall be is written by the controller alone: `JobRecord`, `TaskRecord.target`. What is seen of it is written
+by the backend that runs it: `TaskRecord.at`, `started` and `exit` (see `backend.py`).
+"""
 
 import json
 import signal
@@ -10,9 +14,8 @@ import numpy as np
 
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
-from dfrs.live.protocol.ports import Link
+from dfrs.live.protocol.observed import HostUse, NodeFacts, Sample
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
-from dfrs.live.protocol.wire import Desired, Hello, HostUse, Sample, StatusMessage
 from dfrs.model.nodes import Condition
 from dfrs.model.text import visible
 
@@ -181,6 +184,8 @@ class JobRecord:
     user: str
     submitted_at: float
     array_index: int | None = None
+    key: str = ""
+    """Its name in the backend's own queue, where it came to that first."""
     registered: bool = False
     """The core knows it."""
     held: bool = False
@@ -299,8 +304,8 @@ class NodeRecord:
 
     number: int
     """Its index in the core."""
-    hello: Hello
-    """The last one, without tasks."""
+    facts: NodeFacts
+    """As it was last described."""
     island: int
     condition: Condition
     """As the core was told."""
@@ -314,23 +319,19 @@ class NodeRecord:
     """When it may try again, by the steady clock."""
     stalls: int = 0
     """How often that was since it last started a task."""
-    ahead: int = 0
-    """Added to versions for this node: it has heard higher ones than are in the record."""
-    link: Link | None = None
-    """There, once it has been welcomed."""
+    connected: bool = False
+    """What is said to it arrives, as far as its backend knows."""
     load: HostLoad = field(default_factory=HostLoad)
-    desired: dict[TaskId, Desired] = field(default_factory=dict[TaskId, Desired])
-    outbox: dict[TaskId, Desired] = field(default_factory=dict[TaskId, Desired])
 
     @property
     def name(self) -> str:
         """Its name."""
-        return self.hello.node
+        return self.facts.node
 
     @property
     def problem(self) -> str:
         """Why it cannot do its work, by its own word, or by what it did not do; empty if it can."""
-        return self.hello.problem or self.stalled
+        return self.facts.problem or self.stalled
 
     def row(self) -> Mapping[str, Any]:
         """As a row of the database."""
@@ -340,13 +341,8 @@ class NodeRecord:
             "island": self.island,
             "condition": self.condition.value,
             "drained": self.drained,
-            "hello": self.hello.model_dump_json(),
+            "hello": self.facts.model_dump_json(),
         }
-
-
-def order_of(status: StatusMessage) -> tuple[int, float]:
-    """By which the words of one node on one task are ordered."""
-    return status.version, status.since_s
 
 
 def in_words(rank: int, tasks: int, exit_: Exit, request: JobRequest, memory_bytes: int) -> str:

@@ -1,7 +1,6 @@
 """The controller: what `dfrs.live.protocol.ports.Service` promises, kept by an engine, a state and a database."""
 
 import asyncio
-import base64
 import contextlib
 import hashlib
 import json
@@ -12,14 +11,14 @@ from typing import TypeVar
 
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.admissions import GIB
-from dfrs.live.controller.attachments import AgentAttachment, Reads
+from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
+from dfrs.live.controller.control import Control
 from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import DOUBTFUL, REPLACED, Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
 from dfrs.live.controller.export import lines
 from dfrs.live.controller.job_queries import JobQueries
-from dfrs.live.controller.node_lifecycle import PendingAgent
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.pruned import KEY
 from dfrs.live.controller.retention import Retention
@@ -33,15 +32,7 @@ from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.protocol.durations import Measures
-from dfrs.live.protocol.ports import (
-    Aside,
-    Attachment,
-    ConflictError,
-    Instant,
-    Link,
-    NotFoundError,
-    UnavailableError,
-)
+from dfrs.live.protocol.ports import Aside, ConflictError, Facts, Instant, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -60,7 +51,6 @@ from dfrs.live.protocol.resources import (
     TokenInfo,
     TokenRequest,
 )
-from dfrs.live.protocol.wire import Hello
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import DfrsError, InputError, ReplacedError
 from dfrs.model.needs import Discovery
@@ -75,7 +65,7 @@ T = TypeVar("T")
 
 
 class Controller:
-    """A `Service`. Between `start` and `stop` it schedules real jobs on the nodes whose agents are attached.
+    """A `Service`. Between `start` and `stop` it schedules real jobs, which `backend` runs: it belongs to this one.
 
     `find` gives policies by the names of earlier starts: what they decided is decided again by them. `writer` runs the
     transactions of the database, one after the other; by default it is a thread.
@@ -89,33 +79,32 @@ class Controller:
         shadow: Policy | None = None,
         bound: Bound | None = None,
         *,
+        backend: Backend,
         find: checkpoint.Find,
         writer: Executor | None = None,
     ) -> None:
         self.settings = settings
         self.database = Database(settings.database, writer)
-        self.rejected = 0
-        """Messages of agents that cannot be."""
         self._shadowed = None if shadow is None else Shadowed(policy, shadow, self._node_name, settings.clock)
-        self.state = State(settings, policy if self._shadowed is None else self._shadowed)
+        self.state = State(settings, policy if self._shadowed is None else self._shadowed, backend.facts)
         observed = None if discovery is None or discovery.name == "NONE" else discovery
         self._observer = Observer(observed)
-        self.engine = ControllerLoop(self.state, self.database, self._observer, bound)
+        self.engine = ControllerLoop(self.state, self.database, self._observer, bound, backend)
         self._find = find
         self.retention = Retention(self.state, self.database, self.engine.checkpointer)
         self._submissions = Submissions(
             self.state, self.database, self.engine.quotas, self.retention.lock, self.engine.poke
         )
+        backend.open(Control(self.state, self.engine, self._submissions))
         self._url = ""
         self._standby: Standby | None = None
         if settings.standby:
-            follower = Follower(settings, self.state.policy, observed, find)
+            follower = Follower(settings, self.state.policy, observed, find, backend.facts)
             self._standby = Standby(self.database, follower, settings)
         self._watching: asyncio.Task[None] | None = None
         self.snapshots = ClusterSnapshots(self.state, self._counters)
         self._queries = JobQueries(self.state, self.database, self.snapshots.make)
         self._tokens = Tokens()
-        self._reads = Reads()
         self._running: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
@@ -203,7 +192,7 @@ class Controller:
         await self.database.write(changes)
         state.sequence = sequence
         state.placement.generation = generation
-        state.placement.desired.advance(sequence)
+        state.versions.advance(sequence)
         # What a standby began with is in no database: pruning counts on what is.
         known = 0 if stored.checkpoint is None else stored.last_checkpoint
         self.engine.begin(known or None)
@@ -213,6 +202,7 @@ class Controller:
         if self._watching is not None:
             self._watching.cancel()
         if self._running is not None:
+            await self.engine.backend.end()
             self.engine.stop()
             await asyncio.wait({self._running}, timeout=STOP_S)
             # In the middle of a step, the state in memory is of no one moment: the record has all of it.
@@ -321,21 +311,17 @@ class Controller:
         node = self.engine.lifecycle.find(found.nodes[rank])
         if node is not None and task is not None and task.at and node.number not in task.at:
             node = self.state.nodes[next(iter(task.at))]
-        if node is None or node.link is None:
+        if node is None or not node.connected:
             raise UnavailableError(f"node {found.nodes[rank]}: is away: its output can be read when it is back")
         name = TaskId(job=job, rank=rank, attempt=found.attempt, generation=found.generation)
-        answer = await self._reads.read(node.link, name, stream, offset, min(limit, MOST_READ))
+        answer = await self.engine.backend.read(node, name, stream, offset, min(limit, MOST_READ))
         over = record is None or (task is not None and task.exit is not None)
         if answer.error:
             if not over:
                 return OutputPart(text="", offset=offset, next_offset=offset, ended=False)
             raise NotFoundError(f"job {job}: task {rank}: {answer.error}")
-        try:
-            data = base64.b64decode(answer.data, validate=True)
-        except ValueError:
-            raise UnavailableError(f"node {node.name}: gave no output that can be read") from None
-        end = answer.offset + len(data)
-        text = data.decode("utf-8", "replace")
+        end = answer.offset + len(answer.data)
+        text = answer.data.decode("utf-8", "replace")
         ended = over and end >= answer.end
         return OutputPart(text=text, offset=answer.offset, next_offset=end, end_offset=answer.end, ended=ended)
 
@@ -353,18 +339,18 @@ class Controller:
         """Of a snapshot made now."""
         return self.snapshots.make().nodes
 
-    async def admit(self, hello: Hello, secret: str, *, here: bool) -> Hello:
+    async def admit(self, facts: Facts, secret: str, *, here: bool) -> Facts:
         """As `Service.admit`."""
-        self.engine.lifecycle.refuse(hello, self.settings.steady())
-        node = self.engine.lifecycle.find(hello.node)
-        known = None if node is None else node.hello
-        admission = self._tokens.admit(secret, hello, known, self.settings.clock(), here=here)
+        self.engine.lifecycle.refuse(facts, self.settings.steady())
+        node = self.engine.lifecycle.find(facts.node)
+        known = None if node is None else node.facts
+        admission = self._tokens.admit(secret, facts, known, self.settings.clock(), here=here)
         if admission.bound is not None:
             before = self._tokens.check(admission.bound.id)
             # Before it is written: another node may come with it meanwhile.
             self._tokens.bind(admission.bound)
             await self._submissions.anyway(self._record_binding(before, admission.bound))
-        return admission.hello
+        return admission.facts
 
     async def _record_binding(self, before: TokenInfo, bound: TokenInfo) -> None:
         what = f"token {bound.id}: {bound.cpus:g} cores, {(bound.memory_bytes or 0) / GIB:.1f} GiB, host {bound.host}"
@@ -375,20 +361,6 @@ class Controller:
             self._tokens.bind(before)
             raise
         self.state.activity.show(noted[0])
-
-    def attach(self, hello: Hello, link: Link) -> Attachment:
-        """As `Service.attach`. The agent is welcomed by the engine, when its node is in the record."""
-        self.engine.lifecycle.refuse(hello, self.settings.steady())
-        before = self.engine.arrivals.pending.get(hello.node)
-        if before is not None:
-            before.link.close("its agent has come anew")
-        agent = PendingAgent(hello, link)
-        self.engine.arrivals.pending[hello.node] = agent
-        self.engine.poke()
-        return AgentAttachment(self.state, self.engine, self._reads, agent, self._reject)
-
-    def _reject(self) -> None:
-        self.rejected += 1
 
     def _node_name(self, number: int) -> str:
         return self.state.nodes[number].name

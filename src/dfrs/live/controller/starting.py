@@ -1,8 +1,9 @@
 """How long nodes take to start what they are told to start: one that never does must not keep jobs for ever."""
 
+from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.state import State
-from dfrs.live.drivers.base import TaskId, TaskState
+from dfrs.live.drivers.base import TaskId
 
 MOST_STEP_REPORTS = 5
 """Between two looks no more time counts than so many reports take: a controller that was away has heard nothing."""
@@ -15,8 +16,9 @@ FORGIVEN_S = 600.0
 class StartWatch:
     """Counts the time for which each task could have been started on its node, and was not."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, backend: Backend) -> None:
         self._state = state
+        self._backend = backend
         self._seconds: dict[tuple[TaskId, int], float] = {}
         self._looked_at = state.settings.steady()
 
@@ -48,17 +50,11 @@ class StartWatch:
         """Whether only its node keeps it from running: it was told, is heard, and waits for nothing else."""
         if job.outcome is not None or not job.placed or task.exit is not None or set(task.at) != {task.target}:
             return False
-        node, observation = self._state.nodes[task.target], task.at[task.target]
-        row = node.desired.get(task.id)
-        if node.link is None or row is None or row.state is not TaskState.RUNNING or observation.waits:
-            return False
-        settings = self._state.settings
-        if settings.steady() - node.seen_at >= settings.silent_s:
+        node, settings = self._state.nodes[task.target], self._state.settings
+        if not node.connected or settings.steady() - node.seen_at >= settings.silent_s:
             # A connection may be cut without its end being told: it may well have started it.
             return False
-        if observation.state is TaskState.STARTING:
-            return True
-        return observation.state is None and observation.sent and not row.take
+        return self._backend.starts(task)
 
 
 def stall(node: NodeRecord, why: str, now: float) -> None:

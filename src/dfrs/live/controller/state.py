@@ -24,13 +24,17 @@ from dfrs.live.controller.pruned import Pruned
 from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
+from dfrs.live.controller.versions import Versions
 from dfrs.live.drivers.base import TaskSpec
 from dfrs.live.protocol.durations import Durations
+from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
 from dfrs.model.decisions import PAUSED, RUNNING, Policy, PolicyError, traits_of
 from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition, NodeChange
 
+ARRIVED = "arrived "
+"""Begins the key of what the database says of a job that came to the backend's own queue: its number, by its name."""
 MOST_ENDED = 5000
 """Ended jobs that stay in memory."""
 
@@ -50,8 +54,10 @@ class Decided:
 class State:
     """Shared by the engine, which changes it, and the views, which read it. One event loop only."""
 
-    def __init__(self, settings: ControllerSettings, policy: Policy) -> None:
+    def __init__(self, settings: ControllerSettings, policy: Policy, facts: type[NodeFacts] = NodeFacts) -> None:
         self.settings = settings
+        self.facts = facts
+        """The class of what is recorded of nodes."""
         self.policy = policy
         self.core = Core(policy, np.zeros((0, 2)), settings.command_limit)
         self.picture: SnapshotCopy = copy_snapshot(self.core)
@@ -59,11 +65,14 @@ class State:
         """By `enter` and `leave` alone."""
         self.open_of: Counter[str] = Counter()
         """How many of them each user has."""
+        self.arrived: dict[str, int] = {}
+        """Those of them that came to the backend's own queue, by their names there."""
         self.ended: OrderedDict[int, Job] = OrderedDict()
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
-        self.placement = PlacementState(self.jobs, self.nodes, self.spec, settings.steady)
+        self.placement = PlacementState(self.jobs, self.nodes)
+        self.versions = Versions()
         self.prices = PriceEstimates()
         self.activity = ActivityFeed()
         self.dependents: dict[int, set[int]] = {}
@@ -167,7 +176,7 @@ class State:
             directory=request.directory,
             environment=environment,
             tasks=request.tasks,
-            peers=tuple(self.nodes[task.target].hello.address for task in job.tasks),
+            peers=tuple(self.nodes[task.target].facts.address for task in job.tasks),
             memory_bytes=self.memory_bytes(request),
             account=job.user,
             time_limit_s=request.time_limit_s,
@@ -183,11 +192,14 @@ class State:
     def enter(self, job: JobRecord) -> None:
         """It is there from now on."""
         self.jobs[job.id] = job
+        if job.key:
+            self.arrived[job.key] = job.id
         self.open_of[job.user] += 1
 
     def leave(self, job: JobRecord) -> None:
         """It has ended."""
         del self.jobs[job.id]
+        self.arrived.pop(job.key, None)
         self.open_of[job.user] -= 1
         if not self.open_of[job.user]:
             del self.open_of[job.user]

@@ -9,7 +9,7 @@ from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobRecord
-from dfrs.live.controller.state import State
+from dfrs.live.controller.state import ARRIVED, State
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import InputError
 
@@ -35,30 +35,30 @@ class Submissions:
         self._poke = poke
         self._accepting: set[asyncio.Task[Any]] = set()
 
-    async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
-        """As `Service.submit`."""
+    async def submit(self, request: JobRequest, user: str, by: str, key: str = "") -> Sequence[int]:
+        """As `Service.submit`. `key`: the name of a job that came to the backend's own queue."""
         views.check_fits(self._state, request)
         size = sum(len(text.encode()) for text in (*request.command, *request.environment.values()))
         if size > MOST_PROGRAM_BYTES:
             raise InputError(f"command and environment: {size} bytes: must be at most {MOST_PROGRAM_BYTES}")
         # Who asked may go away while it is written: it is taken in all the same.
-        return await self.anyway(self._accept(request, user, by))
+        return await self.anyway(self._accept(request, user, by, key))
 
-    async def _accept(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+    async def _accept(self, request: JobRequest, user: str, by: str, key: str) -> Sequence[int]:
         count = self._quotas.admit(request, user)
         try:
-            return await self._take_alone(request, user, by)
+            return await self._take_alone(request, user, by, key)
         finally:
             self._quotas.entered(user, count)
 
-    async def _take_alone(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+    async def _take_alone(self, request: JobRequest, user: str, by: str, key: str) -> Sequence[int]:
         """Where it waits for others, while none is pruned."""
         async with AsyncExitStack() as held:
             if request.dependencies:
                 await held.enter_async_context(self._lock)
-            return await self._take(request, user, by)
+            return await self._take(request, user, by, key)
 
-    async def _take(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
+    async def _take(self, request: JobRequest, user: str, by: str, key: str) -> Sequence[int]:
         state = self._state
         ended = await self._ended_dependencies(request)
         count = request.array or 1
@@ -67,7 +67,7 @@ class Submissions:
         now = state.settings.clock()
         index: Sequence[int | None] = (None,) if request.array is None else range(count)
         jobs = [
-            JobRecord(name, names[0], request, user, now, array_index=k, held=request.held)
+            JobRecord(name, names[0], request, user, now, array_index=k, held=request.held, key=key)
             for name, k in zip(names, index, strict=True)
         ]
         noted = [
@@ -79,6 +79,7 @@ class Submissions:
                 (tables.ADD_REQUEST, [{"id": names[0], "body": request.model_dump_json(exclude_defaults=True)}]),
                 (tables.ADD_JOB, [job.new_row() for job in jobs]),
                 (tables.ADD_ACTIVITY, [state.activity.row(each) for each in noted]),
+                (tables.ADD_META, [{"key": ARRIVED + job.key, "value": str(job.id)} for job in jobs if job.key]),
             ]
         )
         for job in jobs:

@@ -143,6 +143,7 @@ BIND_TOKEN = (
 )
 ADD_META = meta.insert()
 SET_META = meta.update().where(meta.c.key == bindparam("b_key")).values(value=bindparam("b_value"))
+DROP_META = meta.delete().where(meta.c.key == bindparam("b_key"))
 DROP_EVENTS = events.delete().where(events.c.sequence <= bindparam("b_until"))
 DROP_ACTIVITY = activity.delete().where(activity.c.sequence <= bindparam("b_until"))
 DROP_POINTS = points.delete().where(points.c.time <= bindparam("b_until"))

@@ -7,9 +7,9 @@ from secrets import token_urlsafe
 from typing import Any
 
 from dfrs.live.controller.admissions import Admission, admit
-from dfrs.live.protocol.ports import NotAdmittedError, NotFoundError
+from dfrs.live.protocol.observed import NodeFacts
+from dfrs.live.protocol.ports import Facts, NotAdmittedError, NotFoundError
 from dfrs.live.protocol.resources import NewToken, Role, TokenInfo, TokenRequest
-from dfrs.live.protocol.wire import Hello
 
 PREFIX = "dfrs_"
 DAY_S = 86400.0
@@ -101,13 +101,13 @@ class Tokens:
         info = self.find(secret, now)
         return None if info is None else Who(info.user, info.role)
 
-    def admit(self, secret: str, hello: Hello, known: Hello | None, now: float, *, here: bool) -> Admission:
+    def admit(self, secret: str, facts: Facts, known: NodeFacts | None, now: float, *, here: bool) -> Admission[Facts]:
         """As `admissions.admit`, by the tokens in force. Raises NotAdmittedError."""
         token = self.find(secret, now)
         if token is None or token.role != "agent":
             raise NotAdmittedError("token: expired or revoked")
         others = (info for info in self._by_hash.values() if _in_force(info, now))
-        return admit(token, others, hello, known, here=here)
+        return admit(token, others, facts, known, here=here)
 
 
 def _in_force(info: TokenInfo, now: float) -> bool:

@@ -70,13 +70,13 @@ def too_large(state: State, request: JobRequest) -> str:
         return f"cpu_cores: {request.cpu_cores:g}: a task can need at most {state.reference_cores:g} cores here"
     nodes = [node for node in present_nodes(state) if _counts(state, node)]
     reference = state.reference_bytes
-    largest = min(reference, max((node.hello.memory_bytes for node in nodes), default=reference))
+    largest = min(reference, max((node.facts.memory_bytes for node in nodes), default=reference))
     if memory > 1 or state.memory_bytes(request) > largest:
         mib = largest / (1 << 20)
         return (
             f"memory_bytes: {state.memory_bytes(request)}: a task can have at most {largest} bytes ({mib:.0f} MiB) here"
         )
-    sizes = [(node.hello.cpus, node.hello.memory_bytes) for node in nodes]
+    sizes = [(node.facts.cpus, node.facts.memory_bytes) for node in nodes]
     capacity = np.array(sizes).reshape(-1, 2) / (state.reference_cores, state.reference_bytes)
     most = most_tasks(capacity, cpu, memory, exclusive=state.exclusive)
     if nodes and request.tasks > most:
@@ -352,13 +352,13 @@ def outside_cores(state: State) -> Mapping[int, float]:
 
 def processors(node: NodeRecord) -> Processors:
     """Host and CPUs, by which nodes that have the same are known."""
-    return node.hello.host, node.load.cpus
+    return node.facts.host, node.load.cpus
 
 
 def left_cores(state: State, node: NodeRecord) -> float | None:
     """What is left of a node's CPUs for tasks, as the policy sees it; None where that is all of them."""
     part = state.picture.part_left(node.number)
-    return None if part >= 1.0 else part * node.hello.cpus
+    return None if part >= 1.0 else part * node.facts.cpus
 
 
 def who_else(state: State, node: NodeRecord) -> str:
@@ -371,9 +371,9 @@ def _why_less(node: NodeRecord, others: float) -> str:
     """What keeps tasks of a node from what they were granted. `others`: cores that other programs use."""
     stolen = node.load.steal_cores
     words: list[str] = []
-    if others > APART * node.hello.cpus:
+    if others > APART * node.facts.cpus:
         words.append(f"programs beside the cluster's use {others:.2f} cores of its host")
-    if stolen > APART * node.hello.cpus:
+    if stolen > APART * node.facts.cpus:
         words.append(f"{stolen:.2f} cores are taken by other virtual machines")
     return "; ".join(words) or "its CPUs are not shared as exactly as that, or the shares are new"
 
@@ -428,28 +428,28 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
                 attempt=task.id.attempt,
             )
         )
-    hello = record.hello
+    facts = record.facts
     seen_at = state.settings.clock() - (state.settings.steady() - record.seen_at)
     return Node(
         name=record.name,
-        host=hello.host,
+        host=facts.host,
         state=node_state(state, record),
-        cpus=hello.cpus,
-        memory_bytes=hello.memory_bytes,
-        memory_free_bytes=max(0, hello.memory_bytes - held_bytes),
+        cpus=facts.cpus,
+        memory_bytes=facts.memory_bytes,
+        memory_free_bytes=max(0, facts.memory_bytes - held_bytes),
         used_cores=math.fsum(task.used_cores or 0.0 for task in tasks),
         granted_cores=math.fsum(task.share_cores for task in tasks),
         outside_cores=present.outside.get(record.number),
         left_cores=left_cores(state, record),
         tasks=tuple(tasks),
-        shares=hello.abilities.shares,
-        caps=hello.abilities.caps,
-        pause_frees_memory=hello.abilities.pause_frees_memory,
-        notes=hello.abilities.notes,
+        shares=facts.abilities.shares,
+        caps=facts.abilities.caps,
+        pause_frees_memory=facts.abilities.pause_frees_memory,
+        notes=facts.abilities.notes,
         problem=record.problem,
-        connected=record.link is not None,
+        connected=record.connected,
         seen_at=seen_at,
-        version=hello.version,
+        version=facts.version,
     )
 
 

@@ -1,6 +1,6 @@
 """The books of where tasks are: by task and by node, and the jobs to which something has happened since.
 
-They say what is known and decide nothing. `placement_state.py` and `transfers.py` keep them.
+They say what is known and decide nothing. The controller keeps them, and whoever runs the tasks.
 """
 
 from collections.abc import Mapping

@@ -1,14 +1,15 @@
-"""What the controller offers to those who serve it: the API on one side, connections of agents on the other.
+"""What the controller offers to the API. Where agents come in is in `agent_door.py`.
 
 Everything runs on one event loop. Reads answer from memory at once; what changes something returns when it is durable.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.durations import Measures
+from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import (
     Activity,
     Cluster,
@@ -26,8 +27,9 @@ from dfrs.live.protocol.resources import (
     TokenInfo,
     TokenRequest,
 )
-from dfrs.live.protocol.wire import FromAgent, FromController, Hello
 from dfrs.model.errors import DfrsError, InputError
+
+Facts = TypeVar("Facts", bound=NodeFacts)
 
 
 class NotFoundError(DfrsError):
@@ -260,38 +262,10 @@ class Service(Protocol):
         """Whose token this is, in constant time; None if it is unknown, expired or revoked."""
         ...
 
-    async def admit(self, hello: Hello, secret: str, *, here: bool) -> Hello:
-        """The hello of an agent that has come with a token, as far as that admits its node: what `attach` may get.
+    async def admit(self, facts: Facts, secret: str, *, here: bool) -> Facts:
+        """What may be told of a node that has come with a token, as far as that admits it.
 
-        `here`: it runs on the controller's machine. Returns when it is on record which node the token admits. Raises
+        `here`: it is on the controller's machine. Returns when it is on record which node the token admits. Raises
         NotAdmittedError; ConflictError if another live connection has its name; UnavailableError.
         """
-        ...
-
-    def attach(self, hello: Hello, link: "Link") -> "Attachment":
-        """An admitted node's agent has come. Raises ConflictError if another live connection has its name."""
-        ...
-
-
-class Link(Protocol):
-    """The way to one agent."""
-
-    def send(self, message: FromController) -> None:
-        """Queue a message; never blocks. After close: nothing happens."""
-        ...
-
-    def close(self, reason: str) -> None:
-        """End the connection."""
-        ...
-
-
-class Attachment(Protocol):
-    """The controller's side of one agent's connection."""
-
-    def receive(self, message: FromAgent) -> None:
-        """Take a message. InputError where it contradicts what is known: the connection is then closed."""
-        ...
-
-    def detach(self) -> None:
-        """The connection is gone. May be called more than once."""
         ...

@@ -13,8 +13,19 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
-from dfrs.live.drivers.base import Abilities, Exit, Stream, TaskId, TaskSpec, TaskState, Wire
+from dfrs.live.drivers.base import Exit, Stream, TaskId, TaskSpec, TaskState, Wire
 from dfrs.live.protocol.marks import Marks
+from dfrs.live.protocol.observed import (
+    PROBLEM_CHARS,
+    Bytes,
+    Cores,
+    Cost,
+    HostUse,
+    NodeFacts,
+    Sample,
+    Seconds,
+    Version,
+)
 from dfrs.model.errors import InputError
 
 PROTOCOL = 3
@@ -24,18 +35,10 @@ AGENT_BYTES, AGENT_MARKS = 1 << 20, 20_000
 """The longest message that a controller accepts, and its most `Marks`: while one is parsed, all others wait."""
 PARTS = 256
 """So many messages may follow a Hello with the rest of its tasks."""
-PROBLEM_CHARS = 1000
 UNDER_WAY = "its self-test is under way"
 """Problem of a node whose agent has just started, for as long as it is not known whether it can do its work."""
 GRACE_S = 10.0
 """How long a task may take to end by itself, unless it is told otherwise."""
-
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-Seconds = Annotated[float, Field(ge=0, le=1e15)]
-Cores = Annotated[float, Field(ge=0, le=1e15)]
-Bytes = Annotated[int, Field(ge=0, le=1 << 60)]
-Version = Annotated[int, Field(ge=0, lt=1 << 63)]
-
 
 Certificate = Annotated[str, Field(max_length=4096)]
 """PEM."""
@@ -64,50 +67,32 @@ class Source(TransferPort):
     token: Token
 
 
-class Hello(Wire):
-    """First message of an agent."""
+class Hello(NodeFacts):
+    """First message of an agent: what its node is, and what it has."""
 
     kind: Literal["hello"] = "hello"
     protocol: int
-    node: Name
-    host: Name
-    """Nodes of one host can hand tasks to each other."""
-    boot: str = Field(default="", max_length=255)
-    """Another one than before: all processes of the host have ended since, and what it knew of them may be gone."""
-    address: str = Field(max_length=255)
-    """Under which tasks on other nodes reach this one."""
-    cpus: float = Field(gt=0, le=65536)
-    memory_bytes: int = Field(gt=0, le=1 << 60)
-    abilities: Abilities
     transfers: TransferPort | None = None
     """None: its tasks do not go to other hosts, and it takes none from there."""
     tasks: Annotated[tuple["StatusMessage", ...], FailFast()] = ()
     """All tasks that it has; absent ones are those that it may yet start or take, as it was told before."""
     parts: int = Field(default=0, ge=0, le=PARTS)
     """So many MoreTasks follow at once, with the rest of them."""
-    problem: str = Field(default="", max_length=PROBLEM_CHARS)
-    """Why it is to get no jobs, in words; empty if it may."""
     told: Version = 0
     """The highest version of a Desired that this agent has heard: a controller whose database was restored from a
     backup has given out less."""
-    version: str
+
+    @property
+    def ways(self) -> frozenset[object]:
+        """As there; and to other hosts on which its images can go on."""
+        if self.abilities.images is None or self.transfers is None:
+            return super().ways
+        return super().ways.union((self.abilities.images,))
 
     @property
     def lasting(self) -> "Hello":
         """What it says of the node; not of its tasks now."""
         return self.model_copy(update={"tasks": (), "parts": 0, "told": 0})
-
-
-CostVerb = Literal["pause", "resume", "move"]
-
-
-class Cost(Wire):
-    """How long the driver took for the last pause, resume or move of a task. It may be told again and again."""
-
-    verb: CostVerb
-    version: Version
-    """Of the Desired for which that was done."""
-    seconds: Seconds
 
 
 class StatusMessage(Wire):
@@ -130,31 +115,6 @@ class StatusMessage(Wire):
     transfers: int = Field(default=0, ge=0, lt=1 << 31)
     """How often it has gone from host to host: of two copies, the one with less is out of date."""
     cost: Cost | None = None
-
-
-class Sample(Wire):
-    """One task's use over one second or so. Counters as in `drivers.base.Usage`."""
-
-    task: TaskId
-    cpu_s: Seconds
-    memory_bytes: Bytes
-    swap_bytes: Bytes | None = None
-    read_bytes: Bytes | None = None
-    written_bytes: Bytes | None = None
-    throttled_s: Seconds | None = None
-    waiting_s: Seconds | None = None
-    watched_s: Seconds | None = None
-    delayed_s: Seconds | None = None
-
-
-class HostUse(Wire):
-    """What the CPUs of a node have done since its host started, for tasks and for all else, in CPU seconds."""
-
-    cpus: tuple[Annotated[int, Field(ge=0, lt=65536)], ...] = Field(max_length=65536)
-    """Their numbers: nodes of a host may have the same ones."""
-    busy_s: Seconds
-    steal_s: Seconds
-    """Wanted by this host, and given to another virtual machine."""
 
 
 class ReportMessage(Wire):

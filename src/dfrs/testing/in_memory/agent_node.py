@@ -18,6 +18,7 @@ from dfrs.live.agent import connection, task_reconciler
 from dfrs.live.agent.agent import Agent, AgentSettings
 from dfrs.live.agent.connection import Server
 from dfrs.live.agent.next_action import LIVE, TaskAction, Verb
+from dfrs.live.controller.service import Controller
 from dfrs.live.drivers.base import (
     Abilities,
     DriverError,
@@ -30,9 +31,10 @@ from dfrs.live.drivers.base import (
     TaskStatus,
     Usage,
 )
-from dfrs.live.protocol.ports import Attachment, ConflictError, Service
+from dfrs.live.protocol.agent_door import Attachment
+from dfrs.live.protocol.ports import ConflictError
 from dfrs.live.protocol.wire import Desire, Desired, FromController, Hello, Refuse, StatusMessage, from_agent
-from dfrs.testing.in_memory.link import LATE_S
+from dfrs.testing.in_memory.link import LATE_S, door_of
 from dfrs.testing.in_memory.node import InMemoryNode
 from dfrs.testing.in_memory.tasks import InMemoryTask
 from dfrs.testing.virtual_loop import VirtualLoop
@@ -50,13 +52,13 @@ class AgentNode(InMemoryNode):
         self, hosts: "InMemoryHosts", name: str, host: str, cpus: float, memory: int, abilities: Abilities
     ) -> None:
         super().__init__(hosts, name, host, cpus, memory, abilities)
-        self.controller: Service | None = None
+        self.controller: Controller | None = None
         """The one that it can reach."""
         self.socket: _Socket | None = None
         self._agent: Agent | None = None
         self._running: asyncio.Task[None] | None = None
 
-    def attach(self, controller: Service) -> None:
+    def attach(self, controller: Controller) -> None:
         """Let its agent reach the controller, over a new connection."""
         self.cut()
         self.cut_off = ""
@@ -161,7 +163,7 @@ class _Socket:
     local_address = ("127.0.0.1", 1)
     close_reason = "it broke"
 
-    def __init__(self, node: AgentNode, controller: Service) -> None:
+    def __init__(self, node: AgentNode, controller: Controller) -> None:
         self._node, self._controller = node, controller
         self._loop = asyncio.get_running_loop()
         self._open = True
@@ -266,7 +268,7 @@ class _Socket:
             self._attachment.receive(message)
         elif isinstance(message, Hello):
             try:
-                self._attachment = self._controller.attach(message, _Link(self))
+                self._attachment = door_of(self._controller).attach(message, _Link(self))
             except ConflictError as error:
                 self.put(Refuse(reason=str(error), retry=True))
                 self.end_in_order()

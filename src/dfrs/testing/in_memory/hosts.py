@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dfrs.live.controller.service import Controller
 from dfrs.live.drivers.base import Abilities, Exit, TaskId, TaskState
-from dfrs.live.protocol.ports import Service
 from dfrs.testing.in_memory.cpus import share_cpus
 from dfrs.testing.in_memory.node import InMemoryNode
 from dfrs.testing.in_memory.tasks import LIVE, InMemoryTask
@@ -119,7 +119,7 @@ class InMemoryHosts:
         for node in self.nodes.values():
             node.tick(seconds)
 
-    def attach_all(self, controller: Service) -> None:
+    def attach_all(self, controller: Controller) -> None:
         """Connect every node that is alive."""
         for node in self.nodes.values():
             if not node.dead:

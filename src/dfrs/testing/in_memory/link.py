@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dfrs.live.backends.agents.backend import AgentsBackend
+from dfrs.live.controller.service import Controller
 from dfrs.live.protocol.wire import Desire, FromController
 
 if TYPE_CHECKING:
@@ -11,6 +13,13 @@ if TYPE_CHECKING:
 
 LATE_S = 0.05
 """No message is later than this."""
+
+
+def door_of(controller: Controller) -> AgentsBackend:
+    """Where agents come in to a controller."""
+    backend = controller.engine.backend
+    assert isinstance(backend, AgentsBackend), "this controller has no agents"
+    return backend
 
 
 class InMemoryLink:

@@ -7,28 +7,26 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dfrs.live.agent.next_action import COSTS, plan, plan_fenced
+from dfrs.live.controller.service import Controller
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
-from dfrs.live.protocol.ports import Attachment, Service
+from dfrs.live.protocol.agent_door import Attachment
+from dfrs.live.protocol.observed import Cost, CostVerb, HostUse, Sample
 from dfrs.live.protocol.wire import (
     PROTOCOL,
-    Cost,
-    CostVerb,
     Desire,
     Desired,
     FromAgent,
     FromController,
     Hello,
-    HostUse,
     Output,
     Read,
     ReportMessage,
-    Sample,
     StatusMessage,
     TransferPort,
     Welcome,
 )
 from dfrs.testing.in_memory.driver import InMemoryDriver
-from dfrs.testing.in_memory.link import LATE_S, InMemoryLink
+from dfrs.testing.in_memory.link import LATE_S, InMemoryLink, door_of
 from dfrs.testing.in_memory.tasks import LIVE, InMemoryTask
 
 if TYPE_CHECKING:
@@ -104,7 +102,7 @@ class InMemoryNode:
 
     # Connection.
 
-    def attach(self, controller: Service) -> None:
+    def attach(self, controller: Controller) -> None:
         """Say hello over a new connection."""
         self.cut()
         self.cut_off = ""
@@ -126,7 +124,7 @@ class InMemoryNode:
             version="test",
         )
         self.link = InMemoryLink(self)
-        self.attachment = controller.attach(hello, self.link)
+        self.attachment = door_of(controller).attach(hello, self.link)
         self.closed = ""
 
     def cut(self) -> None:

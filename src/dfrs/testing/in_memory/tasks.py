@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from dfrs.live.agent.next_action import may_come
 from dfrs.live.drivers.base import Exit, TaskId, TaskState
-from dfrs.live.protocol.wire import Cost, Desired
+from dfrs.live.protocol.observed import Cost
+from dfrs.live.protocol.wire import Desired
 
 LIVE = (TaskState.RUNNING, TaskState.PAUSED, TaskState.HANDED)
 

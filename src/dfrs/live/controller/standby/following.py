@@ -21,6 +21,7 @@ from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.state import State
 from dfrs.live.controller.tokens import Tokens
+from dfrs.live.protocol.observed import NodeFacts
 from dfrs.model.decisions import Policy
 from dfrs.model.needs import Discovery
 
@@ -34,7 +35,12 @@ class Follower:
     """Makes the copy anew, round by round, from a database that another controller writes."""
 
     def __init__(
-        self, settings: ControllerSettings, policy: Policy, discovery: Discovery | None, find: checkpoint.Find
+        self,
+        settings: ControllerSettings,
+        policy: Policy,
+        discovery: Discovery | None,
+        find: checkpoint.Find,
+        facts: type[NodeFacts],
     ) -> None:
         self.warm: WarmState | None = None
         """The latest copy; None: there is none that is good."""
@@ -42,6 +48,7 @@ class Follower:
         self._policy = policy
         self._discovery = discovery
         self._find = find
+        self._facts = facts
         self._complained = ""
 
     def follow(self, database: Database) -> None:
@@ -75,7 +82,7 @@ class Follower:
             self.warm = None
             self._complain(f"the leader decides by another policy: {deciding}")
             return
-        state, observer = State(self._settings, self._policy), Observer(self._discovery)
+        state, observer = State(self._settings, self._policy, self._facts), Observer(self._discovery)
         missing = checkpoint.restore(state, observer, Tokens(), stored, self._find)
         if state.mismatches:
             self.warm = None

@@ -1,19 +1,18 @@
 """Tasks that go from one host to another: who holds the task, who fetches it, and which copies are out of date.
 
 This decides about a task as long as nodes of more than one host have it, may have it, or are to have it; where one host
-has all of that, `placement_state.py` does. The target fetches the task from the node that holds it, where it goes on
+has all of that, `steering.py` does. The target fetches the task from the node that holds it, where it goes on
 until then, by a grant that is used up. Each of the two counts how often the task has gone from host to host, and a copy
 with a lower count than another is never run again: it is only forgotten.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
 
-from dfrs.live.controller.desired_states import DesiredStates
+from dfrs.live.backends.agents.desired_states import DesiredStates
+from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord, Transfer
-from dfrs.live.controller.whereabouts import Whereabouts
 from dfrs.live.drivers.base import ExitKind, TaskState
-from dfrs.live.protocol.wire import Grant, Source, TransferPort
+from dfrs.live.protocol.wire import Grant, Hello, Source, TransferPort
 
 FIRST_RENEWAL_S, MOST_FAILURES = 1.0, 6
 """A failed transfer is tried again after so long, doubled each time; after so many the task stays where it is."""
@@ -22,17 +21,12 @@ FIRST_RENEWAL_S, MOST_FAILURES = 1.0, 6
 class Transfers:
     """Decides about tasks between hosts; what it wants goes to `desired`, and is sent from there."""
 
-    def __init__(
-        self,
-        nodes: Sequence[NodeRecord],
-        whereabouts: Whereabouts,
-        desired: DesiredStates,
-        steady: Callable[[], float],
-    ) -> None:
-        self._nodes = nodes
-        self._whereabouts = whereabouts
+    def __init__(self, control: Control, desired: DesiredStates) -> None:
+        self._nodes = control.nodes
+        self._whereabouts = control.placement.whereabouts
         self._desired = desired
-        self._steady = steady
+        self._agents = desired.agents
+        self._steady = control.settings.steady
 
     def conclude(self, task: TaskRecord) -> None:
         """Take over how it ended, unless it may have gone on elsewhere: a copy that was given up is lost or stopped."""
@@ -88,8 +82,9 @@ class Transfers:
     def _have_fetched(self, job: JobRecord, task: TaskRecord, holder: int) -> None:
         """Have the target fetch it from the node that has it, where it goes on until then."""
         source, target = self._nodes[holder], self._nodes[task.target]
-        if source.hello.transfers is None or target.hello.transfers is None:
-            who = source if source.hello.transfers is None else target
+        gives, takes = _port(source), _port(target)
+        if gives is None or takes is None:
+            who = source if gives is None else target
             self._fix(task, holder, f"node {who.name}: tasks cannot go to other hosts, or come from there")
             return
         transfer = self._attempt(task, holder)
@@ -98,10 +93,10 @@ class Transfers:
         observation = task.at.get(task.target)
         if observation is not None and observation.error:
             self._whereabouts.unsettled.add(job.id)
-        self._offer(task, holder, Grant(token=transfer.token, certificate=target.hello.transfers.certificate))
+        self._offer(task, holder, Grant(token=transfer.token, certificate=takes.certificate))
         if observation is None:
             self._whereabouts.put(task, task.target).sent = False
-        port = TransferPort.model_dump(source.hello.transfers)
+        port = TransferPort.model_dump(gives)
         state = TaskState.PAUSED if job.paused else TaskState.RUNNING
         self._desired.want(job, task, task.target, state, Source(token=transfer.token, **port))
 
@@ -129,7 +124,7 @@ class Transfers:
     def _offer(self, task: TaskRecord, holder: int, grant: Grant | None) -> None:
         """Have it go on where it is until it is fetched. Without a grant: as it is, or by nobody."""
         node = self._nodes[holder]
-        row = node.desired.get(task.id)
+        row = self._agents[holder].desired.get(task.id)
         held = row is not None and row.state is TaskState.HANDED and row.grant is not None
         if held and row is not None and grant in (None, row.grant):
             return
@@ -142,4 +137,9 @@ class Transfers:
         return {node for node, each in task.at.items() if each.state is None and self._host(node) != host}
 
     def _host(self, number: int) -> str:
-        return self._nodes[number].hello.host
+        return self._nodes[number].facts.host
+
+
+def _port(node: NodeRecord) -> TransferPort | None:
+    """Where it gives tasks to other hosts; None where it does not."""
+    return node.facts.transfers if isinstance(node.facts, Hello) else None

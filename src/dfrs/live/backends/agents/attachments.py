@@ -2,14 +2,15 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
 
-from dfrs.live.controller.engine import ControllerLoop
-from dfrs.live.controller.node_lifecycle import PendingAgent
+from dfrs.live.backends.agents.arrivals import Arrivals
+from dfrs.live.backends.agents.records import AgentRecords, PendingAgent
+from dfrs.live.backends.agents.steering import Steering
+from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import NodeRecord
-from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Stream, TaskId
-from dfrs.live.protocol.ports import Link, UnavailableError
+from dfrs.live.protocol.agent_door import Link
+from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.wire import FromAgent, Hello, MoreTasks, Output, Read, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 
@@ -48,30 +49,36 @@ class AgentAttachment:
     """One connection. After a newer one of the same node has come, it is deaf."""
 
     def __init__(
-        self, state: State, engine: ControllerLoop, reads: Reads, agent: PendingAgent, reject: Callable[[], None]
+        self,
+        control: Control,
+        agents: AgentRecords,
+        arrivals: Arrivals,
+        steering: Steering,
+        reads: Reads,
+        agent: PendingAgent,
     ) -> None:
-        self._state = state
-        self._engine = engine
+        self._control = control
+        self._agents = agents
+        self._arrivals = arrivals
+        self._steering = steering
         self._reads = reads
         self._pending = agent
         self._link: Link = agent.link
-        self._reject = reject
 
     @property
     def _node(self) -> NodeRecord | None:
         """Its node, while this is its connection."""
-        node = self._engine.lifecycle.find(self._pending.hello.node)
-        return node if node is not None and node.link is self._link else None
+        node = self._control.node(self._pending.hello.node)
+        return node if node is not None and self._agents[node.number].link is self._link else None
 
     @property
     def _waits(self) -> bool:
         """Whether it has not been welcomed yet."""
-        return self._engine.arrivals.pending.get(self._pending.hello.node) is self._pending
+        return self._arrivals.pending.get(self._pending.hello.node) is self._pending
 
     def receive(self, message: FromAgent) -> None:
         """Take a message. Raises InputError where it cannot be."""
         if isinstance(message, Hello | MoreTasks):
-            self._reject()
             raise InputError("hello: said already")
         if isinstance(message, Output):
             self._reads.answer(self._link, message)
@@ -81,15 +88,15 @@ class AgentAttachment:
             if isinstance(message, StatusMessage) and self._waits:
                 self._amend(message)
             return
-        node.seen_at = self._state.settings.steady()
-        self._state.changed()
+        self._control.heard(node)
         if isinstance(message, ReportMessage):
-            self._observe(node, message)
-            self._engine.arrivals.hear_problem(node, message.problem)
+            self._control.used(node, message.time_s, message.samples, message.host)
+            self._control.problem(node, message.problem)
         else:
-            self._price(message)
-            self._state.placement.on_status(node, message)
-            self._engine.poke()
+            if message.cost is not None:
+                self._control.took(message.task, message.cost)
+            self._steering.on_status(node, message)
+            self._control.poke()
 
     def _amend(self, status: StatusMessage) -> None:
         """What it said of a task in its hello has changed since."""
@@ -97,25 +104,11 @@ class AgentAttachment:
         others = tuple(each for each in hello.tasks if each.task != status.task)
         self._pending.hello = hello.model_copy(update={"tasks": (*others, status)})
 
-    def _price(self, status: StatusMessage) -> None:
-        task = self._state.placement.find(status.task)
-        if status.cost is not None and task is not None:
-            self._state.prices.observe(task, status.cost)
-
-    def _observe(self, node: NodeRecord, report: ReportMessage) -> None:
-        node.load.report(report.time_s, report.host)
-        for sample in report.samples:
-            task = self._state.placement.find(sample.task)
-            job = self._state.jobs.get(sample.task.job)
-            if task is not None and job is not None and node.number in task.at:
-                declared = job.request.cpu_cores
-                task.observe(report.time_s, sample, node.hello.cpus if declared is None else declared)
-
     def detach(self) -> None:
         """The connection is gone; the node is silent from now on, and others have time to notice."""
         if self._waits:
-            del self._engine.arrivals.pending[self._pending.hello.node]
+            del self._arrivals.pending[self._pending.hello.node]
         node = self._node
         if node is not None:
-            node.link = None
-            self._state.changed()
+            self._agents[node.number].link = None
+            self._control.left(node)

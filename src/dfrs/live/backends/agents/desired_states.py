@@ -4,17 +4,16 @@ This decides nothing: it is told what a task shall be on a node, makes a new row
 already, and sends rows in messages that are not too long. So whoever decides may say the same again at any time.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import structlog
 
+from dfrs.live.backends.agents.records import AgentRecords
+from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
-from dfrs.live.controller.whereabouts import Whereabouts
-from dfrs.live.drivers.base import TaskSpec, TaskState
+from dfrs.live.drivers.base import TaskState
 from dfrs.live.protocol.wire import GRACE_S, MESSAGE_BYTES, Desire, Desired, Grant, Source, Welcome
 
-MINOR_BITS = 32
-"""Versions are the number of the last event times two to the power of this, and a count."""
 MOST_BYTES = MESSAGE_BYTES // 2
 """A message with more than about this is sent in parts."""
 SHARE_STEP = 1e-6
@@ -25,33 +24,23 @@ log = structlog.get_logger(__name__)
 
 
 class DesiredStates:
-    """The desired states of all `nodes`. Sends nothing before `flush` or `greet`."""
+    """The desired states of all nodes. Sends nothing before `flush` or `greet`."""
 
-    def __init__(
-        self,
-        nodes: Sequence[NodeRecord],
-        whereabouts: Whereabouts,
-        spec_of: Callable[[JobRecord], TaskSpec],
-        share_of: Callable[[JobRecord, TaskRecord], float],
-    ) -> None:
-        self._nodes = nodes
-        self._whereabouts = whereabouts
-        self._spec_of = spec_of
-        self._share_of = share_of
-        self._version = 0
-
-    def advance(self, sequence: int) -> None:
-        """Versions from now on are higher than all that were given out before the event of that number."""
-        self._version = max(self._version, sequence << MINOR_BITS)
+    def __init__(self, control: Control, agents: AgentRecords) -> None:
+        self._control = control
+        self._nodes, self.agents = control.nodes, agents
+        self._whereabouts = control.placement.whereabouts
+        self._versions = control.versions
 
     def exceed(self, node: NodeRecord, told: int) -> bool:
         """Versions for the node are higher than `told` from now on, which it has heard; whether that is news.
 
         If so, a controller told it that knew more than the record has.
         """
-        more = told - self._version
-        known = more <= node.ahead
-        node.ahead = max(0, more)
+        agent = self.agents[node.number]
+        more = told - self._versions.last
+        known = more <= agent.ahead
+        agent.ahead = max(0, more)
         if not known:
             log.warning("a node has heard more than the database has: it is an older copy", node=node.name)
         return not known
@@ -63,14 +52,14 @@ class DesiredStates:
     ) -> None:
         """The task shall be in that state on the node; `source` is a node of another host that has it."""
         node = self._nodes[number]
-        row = node.desired.get(task.id)
+        row = self.agents[number].desired.get(task.id)
         same = row is not None and row.state is state and row.grant is None
         if state not in _UP:
             if not same:
                 # A copy that is out of date has nothing to end.
                 self.tell(node, task, state, grace_s=0.0 if task.out_of_date(number) else GRACE_S)
             return
-        share = self._share_of(job, task)
+        share = self._control.placement.share_cores(job, task)
         keep = job.held and state is TaskState.PAUSED
         same = same and row is not None and (row.keep, row.source) == (keep, source)
         if same and row is not None and abs(row.share_cores - share) < SHARE_STEP:
@@ -82,7 +71,7 @@ class DesiredStates:
                 version=self._next(node),
                 state=state,
                 share_cores=share,
-                spec=self._spec(job),
+                spec=self._control.spec(job),
                 take=task.started,
                 source=source,
                 keep=keep,
@@ -106,44 +95,40 @@ class DesiredStates:
 
         It is then to hand it over itself: if it has it after all it says so and gets it back; if not, the task is lost.
         """
-        observation, row = task.at[number], self._nodes[number].desired.get(task.id)
+        observation, row = task.at[number], self.agents[number].desired.get(task.id)
         if observation.state is not None or row is None:
             return False
         return row.state is TaskState.HANDED or (row.take and observation.error != "")
 
-    def _spec(self, job: JobRecord) -> TaskSpec:
-        if job.spec is None:
-            job.spec = self._spec_of(job)
-        return job.spec
-
     def _add(self, node: NodeRecord, desired: Desired) -> None:
-        node.desired[desired.task] = desired
-        node.outbox[desired.task] = desired
+        agent = self.agents[node.number]
+        agent.desired[desired.task] = agent.outbox[desired.task] = desired
 
     def _next(self, node: NodeRecord) -> int:
-        self._version += 1
-        return self._version + node.ahead
+        return self._versions.next() + self.agents[node.number].ahead
 
     # Messages.
 
     def flush(self) -> None:
         """Send what changed to nodes that are connected; others hear it when they are."""
         for node in self._nodes:
-            if not node.outbox:
+            agent = self.agents[node.number]
+            if not agent.outbox:
                 continue
-            if node.link is not None:
-                self._send(node, list(node.outbox.values()))
-            node.outbox.clear()
+            if agent.link is not None:
+                self._send(node, list(agent.outbox.values()))
+            agent.outbox.clear()
 
     def greet(self, node: NodeRecord, report_s: float) -> None:
         """Tell a node that has just come all that it shall have; what it has to start follows."""
-        if node.link is None:
+        agent = self.agents[node.number]
+        if agent.link is None:
             return
         here = self._whereabouts.on(node.number)
         known: list[Desired] = []
         fresh: list[Desired] = []
         size = 0
-        for desired in list(node.desired.values()):
+        for desired in list(agent.desired.values()):
             observation = here[desired.task].at[node.number] if desired.task in here else None
             if observation is not None and not observation.sent:
                 fresh.append(desired)
@@ -156,10 +141,10 @@ class DesiredStates:
             known.append(desired.model_copy(update={"spec": None}))
             if observation is not None and observation.state is None:
                 fresh.append(desired.model_copy(update={"version": self._next(node)}))
-                node.desired[desired.task] = fresh[-1]
-        node.link.send(Welcome(report_s=report_s, desired=tuple(known)))
+                agent.desired[desired.task] = fresh[-1]
+        agent.link.send(Welcome(report_s=report_s, desired=tuple(known)))
         self._send(node, fresh)
-        node.outbox.clear()
+        agent.outbox.clear()
 
     def _send(self, node: NodeRecord, desired: Sequence[Desired]) -> None:
         here = self._whereabouts.on(node.number)
@@ -167,8 +152,9 @@ class DesiredStates:
             if one.task in here:
                 here[one.task].at[node.number].sent = True
         for part in _parts(desired):
-            if node.link is not None:
-                node.link.send(Desire(tasks=part))
+            link = self.agents[node.number].link
+            if link is not None:
+                link.send(Desire(tasks=part))
 
 
 def _parts(desired: Sequence[Desired]) -> Iterable[tuple[Desired, ...]]:

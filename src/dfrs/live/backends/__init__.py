@@ -1,0 +1,1 @@
+"""Who runs jobs for the controller: one folder for each, behind the port `controller/backend.py`."""
