@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import Stream
 from dfrs.live.protocol.durations import Durations, Measures
-from dfrs.live.protocol.ports import ConflictError, Link, NotAdmittedError, NotFoundError, UnavailableError
+from dfrs.live.protocol.errors import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import Link
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,

@@ -22,7 +22,8 @@ from dfrs.live.controller.standby.lease import GRACE_S, LEASE_S, TAKE_OVER_S, Le
 from dfrs.live.controller.state import State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.failover import FailoverTransport
-from dfrs.live.protocol.ports import Aside, UnavailableError
+from dfrs.live.protocol.errors import UnavailableError
+from dfrs.live.protocol.ports import Aside
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import InputError
 from dfrs.policies.names import find_policy

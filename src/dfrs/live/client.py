@@ -23,7 +23,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from dfrs.live.drivers.base import Stream
 from dfrs.live.failover import FailoverTransport
 from dfrs.live.protocol.addresses import addresses, must_be_secret
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
+from dfrs.live.protocol.errors import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import (
     Activity,
     Cluster,

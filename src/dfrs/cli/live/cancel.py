@@ -7,7 +7,7 @@ import typer
 
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Jobs, Json, job_words, live
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
 from dfrs.model.text import visible
 
@@ -66,8 +66,4 @@ def _each(jobs: Sequence[int], act: Callable[[int], None], done_word: str, as_js
         raise typer.Exit(1)
 
 
-VERBS = (
-    Verb(cancel, LIVE, 60),
-    Verb(hold, LIVE, 70),
-    Verb(release, LIVE, 80),
-)
+VERBS = (Verb(cancel), Verb(hold), Verb(release))

@@ -103,7 +103,7 @@ class Patience:
     def ask(self, question: Callable[[], _Result]) -> _Result:
         """Its answer; raises UnreachableError or UnavailableError only after `limit_s` seconds of silence."""
         from dfrs.live.client import UnreachableError
-        from dfrs.live.protocol.ports import UnavailableError
+        from dfrs.live.protocol.errors import UnavailableError
 
         since, pause_s = time.monotonic(), 0.1
         while True:

@@ -7,7 +7,7 @@ import typer
 from dfrs.cli.console import out, print_json, warn
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import parse_seconds, show_instant
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -53,4 +53,4 @@ def ended_since(client: "Client", since: float, user: str | None = None) -> "lis
     return sorted(found, key=lambda job: (job.ended_at or 0.0, job.id))
 
 
-VERBS = (Verb(history, LIVE, 100),)
+VERBS = (Verb(history),)

@@ -7,7 +7,7 @@ import typer
 
 from dfrs.cli.console import err, print_json
 from dfrs.cli.live.cluster import JobId, Json, Patience, live
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -64,4 +64,4 @@ def _parts(client: "Client", job: int, rank: int, stream: "Stream", *, follow: b
             time.sleep(PAUSE_S)
 
 
-VERBS = (Verb(logs, LIVE, 50),)
+VERBS = (Verb(logs),)

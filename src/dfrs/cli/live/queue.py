@@ -6,7 +6,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -45,4 +45,4 @@ def queue(
     out.print(yields_words(seen.cluster), style="dim")
 
 
-VERBS = (Verb(queue, LIVE, 20),)
+VERBS = (Verb(queue),)

@@ -14,7 +14,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, Patience, job_words, live, until_ended
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.text import visible
 
@@ -336,4 +336,4 @@ def _request(**fields: object) -> "JobRequest":
         raise InputError(f"{_OPTIONS.get(field, '--' + field)}{value}: {rule[:1].lower()}{rule[1:]}") from None
 
 
-VERBS = (Verb(submit, LIVE, 10, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)
+VERBS = (Verb(submit, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dfrs.cli.console import out, out_of, print_json
-from dfrs.cli.verbs import REPLAY, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 Runs = list[dict[str, Any]]
@@ -185,4 +185,4 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-VERBS = (Verb(compare, REPLAY, 50),)
+VERBS = (Verb(compare),)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import out, print_json, progress, tell_missing, tell_odd, tell_unfitted, warn
+from dfrs.cli.console import out, print_json, tell_missing, tell_odd, tell_unfitted, warn
+from dfrs.cli.progress import progress
 from dfrs.cli.simulate.compare import show_runs
 from dfrs.cli.simulate.policies import complete
-from dfrs.cli.verbs import REPLAY, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -337,4 +338,4 @@ def _show(rows: list[dict[str, Any]]) -> None:
     show_runs(rows)
 
 
-VERBS = (Verb(simulate, REPLAY, 10),)
+VERBS = (Verb(simulate),)

@@ -16,7 +16,8 @@ from dfrs.live.api.answers import problem
 from dfrs.live.api.prometheus import Meters
 from dfrs.live.api.security import AGENTS, Allow, Caller
 from dfrs.live.protocol.addresses import is_loopback
-from dfrs.live.protocol.ports import Attachment, ConflictError, NotAdmittedError, UnavailableError
+from dfrs.live.protocol.errors import ConflictError, NotAdmittedError, UnavailableError
+from dfrs.live.protocol.ports import Attachment
 from dfrs.live.protocol.wire import (
     MESSAGE_BYTES,
     PROTOCOL,

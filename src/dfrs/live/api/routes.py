@@ -27,7 +27,8 @@ from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
-from dfrs.live.protocol.ports import Aside, Instant, NotFoundError, Service
+from dfrs.live.protocol.errors import NotFoundError
+from dfrs.live.protocol.ports import Aside, Instant, Service
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,

@@ -8,7 +8,7 @@ and none elsewhere. Tokens from before this rule admit nodes there too, and else
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dfrs.live.protocol.ports import NotAdmittedError
+from dfrs.live.protocol.errors import NotAdmittedError
 from dfrs.live.protocol.resources import TokenInfo
 from dfrs.live.protocol.wire import Hello
 

@@ -9,7 +9,8 @@ from dfrs.live.controller.node_lifecycle import PendingAgent
 from dfrs.live.controller.records import NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Stream, TaskId
-from dfrs.live.protocol.ports import Link, UnavailableError
+from dfrs.live.protocol.errors import UnavailableError
+from dfrs.live.protocol.ports import Link
 from dfrs.live.protocol.wire import FromAgent, Hello, MoreTasks, Output, Read, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 

@@ -33,15 +33,8 @@ from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.protocol.durations import Measures
-from dfrs.live.protocol.ports import (
-    Aside,
-    Attachment,
-    ConflictError,
-    Instant,
-    Link,
-    NotFoundError,
-    UnavailableError,
-)
+from dfrs.live.protocol.errors import ConflictError, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import Aside, Attachment, Instant, Link
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,

@@ -7,7 +7,7 @@ from secrets import token_urlsafe
 from typing import Any
 
 from dfrs.live.controller.admissions import Admission, admit
-from dfrs.live.protocol.ports import NotAdmittedError, NotFoundError
+from dfrs.live.protocol.errors import NotAdmittedError, NotFoundError
 from dfrs.live.protocol.resources import NewToken, Role, TokenInfo, TokenRequest
 from dfrs.live.protocol.wire import Hello
 

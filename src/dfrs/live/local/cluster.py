@@ -23,7 +23,7 @@ from dfrs.live.local import hosts
 from dfrs.live.local.children import ChildProcesses
 from dfrs.live.local.hosts import LocalHosts
 from dfrs.live.local.machine import Part, partition
-from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.protocol.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Node, NodeState
 from dfrs.live.protocol.wire import UNDER_WAY
 from dfrs.model.errors import DfrsError, InputError

@@ -30,7 +30,8 @@ from dfrs.live.drivers.base import (
     TaskStatus,
     Usage,
 )
-from dfrs.live.protocol.ports import Attachment, ConflictError, Service
+from dfrs.live.protocol.errors import ConflictError
+from dfrs.live.protocol.ports import Attachment, Service
 from dfrs.live.protocol.wire import Desire, Desired, FromController, Hello, Refuse, StatusMessage, from_agent
 from dfrs.testing.in_memory.link import LATE_S
 from dfrs.testing.in_memory.node import InMemoryNode
