@@ -150,7 +150,7 @@ def test_what_calls_no_kernel_does_not_load_numba(tmp_path):
     (tmp_path / "c.toml").write_text(CAMPAIGN)
     python(VERB, "campaign", "run", tmp_path / "c.toml", "--workers", 1)
     for verb in (("policies",), ("algorithms",), ("campaign", "results", tmp_path / "c.toml")):
-        assert not {"numba", "llvmlite", "highspy"} & loaded_by(*verb), verb
+        assert not {"numba", "llvmlite", "highspy", "matplotlib"} & loaded_by(*verb), verb
 
 
 def test_agents_and_users_verbs_load_nothing_that_computes(tmp_path, monkeypatch):

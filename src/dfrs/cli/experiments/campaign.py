@@ -246,8 +246,8 @@ def show(
     Example: dfrs campaign show loads.toml 3f9a
     """
     from dfrs.experiments.planned_runs import FAILED, Work, perform, source_digest
-    from dfrs.experiments.saved_runs import front
     from dfrs.experiments.spec import read_campaign
+    from dfrs.experiments.store import front
 
     require("plot")
     campaign = read_campaign(file)
