@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 def _show(chosen: dict[str, Command], trees: Sequence[Tree]) -> None:
     columns = ["command", "goal", "wall", "CPU"] + (["wall before", "CPU before"] if len(trees) > 1 else [])
-    made = table(f"Medians of {STARTS} starts, seconds. {machine()}", *columns)
+    made = table(f"Medians of {STARTS} starts, seconds. {machine().removeprefix('One core of ')}", *columns)
     for name, command in chosen.items():
         found = medians(trees, command)
         made.add_row(name, command.goal, *(f"{seconds:.2f}" for pair in found for seconds in pair))
