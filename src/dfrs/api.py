@@ -18,10 +18,8 @@ from dfrs.placement.outcome import infeasible
 from dfrs.placement.registry import Options, find
 from dfrs.placement.rule_report import under_rules
 from dfrs.placement.second_phase import SecondPhase, maximize
-from dfrs.policies.names import find_policy
 from dfrs.simulator.clock import Order
 from dfrs.simulator.limits import Pauses
-from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads import files
 from dfrs.workloads.load import load_workload
 from dfrs.workloads.machines import MachineScenario, machine_instance
@@ -154,6 +152,10 @@ def simulate(
     Raises InputError for a name that does not exist, StoppedError (a DfrsError, with the log so far) where the policy
     does something that cannot be.
     """
+    # All policies and the engine: who allocates needs neither.
+    from dfrs.policies.names import find_policy  # noqa: PLC0415
+    from dfrs.simulator.simulation import Simulation, SimulationSettings  # noqa: PLC0415
+
     settings = SimulationSettings(
         capacity=capacity,
         penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),

@@ -144,6 +144,7 @@ def test_what_is_compiled_once_is_only_loaded_the_next_time_and_the_compiler_is_
         assert compiled_by(*verb) == 0
         # numba imports this to compile, with some hundred others.
         assert "numba.np.linalg" not in loaded_by(*verb)
+    assert not {"dfrs.policies.names", "dfrs.engine.core", "polars"} & loaded_by("allocate", services)
 
 
 def test_what_calls_no_kernel_does_not_load_numba(tmp_path):
