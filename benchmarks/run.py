@@ -2,7 +2,8 @@
 cluster on all.
 
 `python -m benchmarks.run PART...` runs some of offline, adapt, online, elastic, cloud_traces, campaign, live_sharing,
-live_submissions, live_load, live_connections, live_history, live_discovery, live_images and live_standby.
+live_submissions, live_load, live_connections, live_history, live_discovery, live_images, live_standby
+and starts.
 """
 
 import os
@@ -22,6 +23,7 @@ ON_ALL_CORES = (
     "live_discovery",
     "live_images",
     "live_standby",
+    "starts",
 )
 
 

@@ -11,7 +11,7 @@ from statistics import median
 import uvicorn
 
 from dfrs.live.api.routes import create_app
-from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,

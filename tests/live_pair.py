@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from dfrs.live.client import Client, Endpoint, UnreachableError
-from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import DfrsError
 from tests.live_processes import DFRS, LiveCluster, wait_until

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import Stream
+from dfrs.live.errors import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.agent_door import Link
 from dfrs.live.protocol.durations import Durations, Measures
-from dfrs.live.protocol.ports import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba.core.registry import CPUDispatcher
 
+from dfrs.kernels import jit
 from tests import cases
 from tests.naive import compare
 
@@ -440,7 +440,7 @@ class Subject:
         """`source` as plain Python; what it calls of its own module is plain Python too."""
         namespace: dict[str, Any] = {**vars(self.module), "kernel": lambda function: function}
         for name, value in vars(self.module).items():
-            if isinstance(value, CPUDispatcher) and value.py_func.__module__ == self.module.__name__:
+            if isinstance(value, jit.Kernel) and value.py_func.__module__ == self.module.__name__:
                 namespace[name] = FunctionType(value.py_func.__code__, namespace, name)
         exec(source, namespace)
         return namespace[self.name]
@@ -483,5 +483,5 @@ def kernels_of(module):
     return {
         name
         for name, value in vars(module).items()
-        if isinstance(value, CPUDispatcher) and value.py_func.__module__ == module.__name__
+        if isinstance(value, jit.Kernel) and value.py_func.__module__ == module.__name__
     }

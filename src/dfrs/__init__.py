@@ -26,8 +26,17 @@ if TYPE_CHECKING:
     from dfrs.bounds.stretch import stretch_bound
     from dfrs.live.async_client import AsyncClient
     from dfrs.live.client import Client
-    from dfrs.live.errors import DeniedError, JobFailedError, NotEndedError, TooLargeError, UnreachableError
-    from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
+    from dfrs.live.errors import (
+        ConflictError,
+        DeniedError,
+        JobFailedError,
+        NotEndedError,
+        NotFoundError,
+        TooLargeError,
+        TooManyError,
+        UnavailableError,
+        UnreachableError,
+    )
     from dfrs.live.protocol.resources import Job, JobRequest, JobState
     from dfrs.model.allocation import Allocation, Outcome, Status
     from dfrs.model.decisions import Placement, Policy, Snapshot, Target, Traits
@@ -140,8 +149,17 @@ _HOMES = {
     "dfrs.bounds.stretch": ("stretch_bound",),
     "dfrs.live.async_client": ("AsyncClient",),
     "dfrs.live.client": ("Client",),
-    "dfrs.live.errors": ("DeniedError", "JobFailedError", "NotEndedError", "TooLargeError", "UnreachableError"),
-    "dfrs.live.protocol.ports": ("ConflictError", "NotFoundError", "TooManyError", "UnavailableError"),
+    "dfrs.live.errors": (
+        "ConflictError",
+        "DeniedError",
+        "JobFailedError",
+        "NotEndedError",
+        "NotFoundError",
+        "TooLargeError",
+        "TooManyError",
+        "UnavailableError",
+        "UnreachableError",
+    ),
     "dfrs.live.protocol.resources": ("Job", "JobRequest", "JobState"),
     "dfrs.placement.bounds": ("lp_bound", "upper_bound"),
     "dfrs.placement.budget": ("Budget",),

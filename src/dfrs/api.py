@@ -1,11 +1,11 @@
 """The library's front door: the same names as the command line's verbs."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from dfrs.kernels.compiling import compilation
 from dfrs.model.allocation import Outcome
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import InfeasibleError
@@ -18,11 +18,9 @@ from dfrs.placement.outcome import infeasible
 from dfrs.placement.registry import Options, find
 from dfrs.placement.rule_report import under_rules
 from dfrs.placement.second_phase import SecondPhase, maximize
-from dfrs.policies.names import find_policy
 from dfrs.runs import directory
 from dfrs.simulator.clock import Order
 from dfrs.simulator.limits import Pauses
-from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads import files
 from dfrs.workloads.load import load_workload
 from dfrs.workloads.machines import MachineScenario, machine_instance
@@ -49,7 +47,7 @@ def allocate(
     error: the outcome's status says so.
     """
     run = find(algorithm).build(options or Options())
-    started = time.perf_counter()
+    started_s = compilation.clock_s()
     try:
         upper_bound(instance)
         outcome = run(instance, np.random.default_rng(seed))
@@ -59,7 +57,7 @@ def allocate(
         outcome = under_rules(instance, outcome)
     if outcome.allocation is not None:
         outcome = outcome.with_allocation(maximize(instance, outcome.allocation, second_phase))
-    return outcome.named(algorithm, time.perf_counter() - started)
+    return outcome.named(algorithm, compilation.clock_s() - started_s)
 
 
 def read_instance(path: str | Path, *, nodes: int | None = None) -> Instance:
@@ -155,6 +153,10 @@ def simulate(
     Raises InputError for a name that does not exist, StoppedError (a DfrsError, with the log so far) where the policy
     does something that cannot be.
     """
+    # All policies and the engine: who allocates needs neither.
+    from dfrs.policies.names import find_policy  # noqa: PLC0415
+    from dfrs.simulator.simulation import Simulation, SimulationSettings  # noqa: PLC0415
+
     settings = SimulationSettings(
         capacity=capacity,
         penalty=penalty if isinstance(penalty, Penalty) else Penalty(seconds=penalty),

@@ -132,7 +132,8 @@ def test_each_module_on_the_walk_of_one_value_names_it():
 
 def verbs(group, before=""):
     """All verbs, those of groups with the group's name before them."""
-    for name, command in group.commands.items():
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
         if hasattr(command, "commands"):
             yield from verbs(command, f"{before}{name} ")
         else:

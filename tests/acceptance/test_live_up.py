@@ -11,8 +11,8 @@ import pytest
 from dfrs.cli.live import down
 from dfrs.cli.quantities import show_cores
 from dfrs.live import home
+from dfrs.live.errors import UnavailableError
 from dfrs.live.local import cluster
-from dfrs.live.protocol.ports import UnavailableError
 from tests.live_processes import processes_with
 from tests.live_user import DFRS, at_the_command_line, patiently
 from tests.processes import alive

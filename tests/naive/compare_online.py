@@ -4,9 +4,9 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba.core.registry import CPUDispatcher
 
 from dfrs.engine.commands import DETACH
+from dfrs.kernels import jit
 from dfrs.model import tolerances
 from dfrs.simulator.world import JOB as WORLD_JOB
 from tests.naive import ledger, progress, reconcile
@@ -24,7 +24,7 @@ SPEEDS = (0.25, 1.0, 1 / 3, 0.5)
 def records(kernel: Kernel, jobs: Any) -> Any:
     """A copy of a record array whose rows have attributes in plain Python too."""
     table = jobs.copy()
-    return table if isinstance(kernel, CPUDispatcher) else table.view(np.recarray)
+    return table if isinstance(kernel, jit.Kernel) else table.view(np.recarray)
 
 
 def rows_of(jobs: Any) -> list[dict[str, Any]]:

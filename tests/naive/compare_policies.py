@@ -4,8 +4,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numba.core.registry import CPUDispatcher
 
+from dfrs.kernels import jit
 from dfrs.kernels import repack as repack_kernels
 from tests.naive import policies
 from tests.naive import rebalance as moves
@@ -252,7 +252,7 @@ def rebalance(kernel: Kernel, case: RebalanceCase) -> Pair:
     """Nodes and reasons exactly; seconds, infinite ones too, to twelve digits."""
     slots, reasons = case.after.copy(), case.reasons.copy()
     again_s = kernel(
-        case.jobs if isinstance(kernel, CPUDispatcher) else records(kernel, case.jobs),
+        case.jobs if isinstance(kernel, jit.Kernel) else records(kernel, case.jobs),
         case.first,
         case.before,
         case.capacity,
@@ -282,7 +282,7 @@ def rebalance(kernel: Kernel, case: RebalanceCase) -> Pair:
 
 
 def least_pressure(kernel: Kernel, case: RebalanceCase) -> Pair:
-    table = case.jobs if isinstance(kernel, CPUDispatcher) else records(kernel, case.jobs)
+    table = case.jobs if isinstance(kernel, jit.Kernel) else records(kernel, case.jobs)
     got = kernel(table, case.first, case.after, case.slope, case.capacity, case.open)
     owner = [r for r, nodes in enumerate(lists(case, case.after)) for _ in nodes]
     there = [np.flatnonzero(case.after == n).tolist() for n in range(len(case.capacity))]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dfrs.live.drivers.base import TaskId, TaskState
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, UnavailableError
+from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import ENDED, JobState
 from dfrs.model.decisions import RUNNING
 from dfrs.model.errors import DfrsError, InputError

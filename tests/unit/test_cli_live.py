@@ -20,8 +20,8 @@ from dfrs.live import client as clients
 from dfrs.live.agent.agent import host_name
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
+from dfrs.live.errors import ConflictError
 from dfrs.live.following import Patience, asleep
-from dfrs.live.protocol.ports import ConflictError
 from dfrs.live.protocol.resources import Activity, JobRequest, JobState, NodeTask, OutputPart
 from dfrs.model.errors import InputError
 from dfrs.model.text import has_controls

@@ -1,7 +1,10 @@
 """What loading costs: the library and the verbs of a live cluster load nothing heavy that they do not use."""
 
+import pkgutil
 import subprocess
 import sys
+import time
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,11 +12,21 @@ import pytest
 
 import dfrs
 from dfrs import api
+from dfrs.cli.verbs import FILES
 from dfrs.kernels.compiling import Compilation
 from tests.live_processes import LiveCluster
 
 HEAVY = {"highspy", "llvmlite", "matplotlib", "numba", "numpy", "polars", "scipy"}
 
+CAMPAIGN = """
+name = "small"
+policies = ["EASY", "FCFS"]
+
+[[workloads]]
+model = "lublin"
+seeds = "1-2"
+jobs = 10
+"""
 VERB = """
 import sys
 from dfrs.cli.main import main
@@ -22,7 +35,8 @@ try:
 except SystemExit as end:
     assert not end.code, end.code
 finally:
-    sys.stderr.write("loaded: " + " ".join(name for name in sys.modules if "." not in name))
+    from dfrs.kernels.compiling import compilation
+    sys.stderr.write(f"compiled: {compilation.compiled} loaded: " + " ".join(sys.modules))
 """
 
 
@@ -34,8 +48,13 @@ def python(code, *arguments):
 
 
 def loaded_by(*arguments):
-    """Top packages that a verb loads."""
+    """Modules that a verb loads."""
     return set(python(VERB, *arguments)[1].rpartition("loaded: ")[2].split())
+
+
+def compiled_by(*arguments):
+    """How many kernels a verb compiles."""
+    return int(python(VERB, *arguments)[1].rpartition("compiled: ")[2].partition(" ")[0])
 
 
 def test_the_library_loads_when_it_is_used():
@@ -96,6 +115,46 @@ def test_help_loads_nothing_that_computes(arguments):
     assert not HEAVY & loaded_by(*arguments)
 
 
+def test_a_verb_does_not_load_the_others():
+    files = {f"dfrs.cli.{file}" for file in FILES.values()}
+    assert files & loaded_by("queue", "--help") == {"dfrs.cli.live.queue"}
+
+
+def test_every_verb_is_in_the_file_that_the_table_names():
+    found = {
+        (verb.name or verb.run.__name__, f"{area}.{each.name}")
+        for area in ("live", "simulate", "experiments", "heterogeneous")
+        for each in pkgutil.iter_modules(import_module(f"dfrs.cli.{area}").__path__)
+        for verb in getattr(import_module(f"dfrs.cli.{area}.{each.name}"), "VERBS", ())
+    }
+    assert found == set(FILES.items())
+
+
+def test_the_nearest_verb_is_suggested(dfrs):
+    code, _, told = dfrs("sumbit")
+    assert (code, told) == (2, "dfrs: No such command 'sumbit'. Did you mean 'submit'?\n")
+
+
+def test_what_is_compiled_once_is_only_loaded_the_next_time_and_the_compiler_is_not(tmp_path):
+    trace, services = tmp_path / "t.swf", tmp_path / "s.json"
+    python(VERB, "generate", "lublin", "--jobs", 10, "-o", trace)
+    python(VERB, "generate", "services", "--nodes", 4, "--services", 7, "-o", services)
+    # By seconds a slow first run would end before it has called all that the second one calls.
+    for verb in (("simulate", trace, "-o", tmp_path / "runs"), ("allocate", services, "--rounds", 5)):
+        python(VERB, *verb)
+        assert compiled_by(*verb) == 0
+        # numba imports this to compile, with some hundred others.
+        assert "numba.np.linalg" not in loaded_by(*verb)
+    assert not {"dfrs.policies.names", "dfrs.engine.core", "polars"} & loaded_by("allocate", services)
+
+
+def test_what_calls_no_kernel_does_not_load_numba(tmp_path):
+    (tmp_path / "c.toml").write_text(CAMPAIGN)
+    python(VERB, "campaign", "run", tmp_path / "c.toml", "--workers", 1)
+    for verb in (("policies",), ("algorithms",), ("campaign", "results", tmp_path / "c.toml")):
+        assert not {"numba", "llvmlite", "highspy", "matplotlib"} & loaded_by(*verb), verb
+
+
 def test_agents_and_users_verbs_load_nothing_that_computes(tmp_path, monkeypatch):
     monkeypatch.setenv("DFRS_STATE", str(tmp_path / "state"))
     for name in ("DFRS_SERVER", "DFRS_TOKEN_FILE", "DFRS_CA"):
@@ -136,3 +195,17 @@ def test_compilation_is_announced_once_and_timed():
         compilation.end()
         assert compilation.spent_s > before_s
     assert told == ["now"]
+    assert compilation.compiled == 4
+
+
+def test_the_clock_stands_still_while_kernels_are_made_ready():
+    told = []
+    compilation = Compilation(announce=lambda: told.append("now"))
+    with compilation.loading():
+        begun_s = compilation.clock_s()
+        time.sleep(0.01)
+        assert compilation.clock_s() == begun_s
+    assert compilation.spent_s >= 0.01
+    time.sleep(0.01)
+    assert compilation.clock_s() - begun_s > 0.009
+    assert (told, compilation.compiled) == ([], 0)

@@ -32,17 +32,54 @@ def twice(x: float) -> float:
 RUN = """
 from dfrs.kernels.caller import caller
 from dfrs.kernels.compiling import compilation
-print(caller(1.0), compilation.spent_s > 0)
+print(caller(1.0), compilation.compiled > 0)
 """
 
 TOGETHER = """
-import sys, time
-from pathlib import Path
+import sys
 from dfrs.kernels.caller import caller
-from dfrs.kernels.callee import twice
+from dfrs.kernels.compiling import compilation
+caller.dispatcher
 print("ready", flush=True)
 sys.stdin.readline()
-print(caller(1.0), sum((caller.stats.cache_misses + twice.stats.cache_misses).values()))
+print(caller(1.0), compilation.compiled)
+"""
+HOLD = """
+from dfrs.kernels.callee import twice
+with twice.dispatcher._cache.alone():
+    print("mine", flush=True)
+    input()
+"""
+
+SORTING = """
+import numpy as np
+from dfrs.kernels.jit import kernel
+
+
+@kernel
+def checked(x: np.ndarray) -> float:
+    if x.sum() > 5.0:
+        raise ValueError("above five", x.size)
+    return x[np.argsort(x)][-1]
+
+
+@kernel
+def largest(x: np.ndarray) -> float:
+    return checked(x * x)
+"""
+USE_NUMPY = """
+import sys
+import numpy as np
+from dfrs.kernels.compiling import compilation
+from dfrs.kernels.sorting import largest
+value = largest(np.array([1.0, 2.0]))
+try:
+    largest(np.array([3.0]))
+except ValueError as error:
+    assert error.args == ("above five", 1)
+else:
+    sys.exit("no error")
+print(value, compilation.compiled > 0 or "numba.np.arraymath" in sys.modules)
 """
 
 
@@ -54,7 +91,7 @@ class Package:
         self.kernels = root / "dfrs" / "kernels"
         self.kernels.mkdir(parents=True)
         (root / "dfrs" / "__init__.py").touch()
-        for name in ("__init__", "cache", "compiling", "jit"):
+        for name in ("__init__", "cache", "compiling", "dispatcher", "jit", "sources"):
             shutil.copy(Path(dfrs.kernels.__path__[0]) / f"{name}.py", self.kernels)
         self.write("caller", CALLER)
         self.write("callee", CALLEE)
@@ -101,6 +138,12 @@ def test_what_is_compiled_once_is_found_by_the_next_process(package):
     assert package.run() == (20.0, False)
 
 
+def test_what_is_found_runs_and_fails_as_it_was_compiled_without_what_compiled_it(package):
+    package.write("sorting", SORTING)
+    assert package.run(USE_NUMPY) == (4.0, True)
+    assert package.run(USE_NUMPY) == (4.0, False)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "value"), [("x + x", "x + x + x", 30.0), ("10.0", "70.0", 140.0)], ids=["callee", "constant"]
 )
@@ -138,10 +181,7 @@ def test_a_process_that_stands_still_while_it_compiles_does_not_stop_others(pack
     package.write(
         "cache", (package.kernels / "cache.py").read_text().replace("_PATIENCE_S = 60.0", "_PATIENCE_S = 0.1")
     )
-    hold = (
-        "from dfrs.kernels.callee import twice\nwith twice._cache.alone():\n    print('mine', flush=True)\n    input()"
-    )
-    holder = package.start(hold)
+    holder = package.start(HOLD)
     assert package.run() == (20.0, True)
     assert holder.poll() is None
     holder.communicate("go\n")

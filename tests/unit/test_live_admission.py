@@ -13,7 +13,7 @@ from dfrs.live.agent.agent import Agent, AgentRefusedError, AgentSettings
 from dfrs.live.agent.connection import Server
 from dfrs.live.api import agents
 from dfrs.live.controller.revisions import migrate
-from dfrs.live.protocol.ports import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
+from dfrs.live.errors import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import JobRequest, TokenInfo, TokenRequest
 from dfrs.live.protocol.wire import Hello, from_controller
 from dfrs.testing import InMemoryHosts, make_controller, until

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 
 from dfrs.live.controller import tables
 from dfrs.live.controller.database import Database, ReplacedError, migrate
-from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.model.errors import InputError
 from dfrs.testing import InMemoryHosts, abandon, make_controller, until

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dfrs.live.drivers.base import TaskState
-from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import JobRequest, JobState, NodeState
 from dfrs.live.protocol.wire import Desire, Welcome
 from dfrs.model.errors import InputError

@@ -23,6 +23,7 @@ from starlette.testclient import TestClient
 import dfrs
 from dfrs.live.api.routes import create_app
 from dfrs.live.client import Client, Endpoint
+from dfrs.live.errors import TooManyError, UnavailableError
 from dfrs.live.executor.remote_call import (
     MOST_OUTCOME,
     Outcome,
@@ -31,7 +32,6 @@ from dfrs.live.executor.remote_call import (
     read_outcome,
     taken_call,
 )
-from dfrs.live.protocol.ports import TooManyError, UnavailableError
 from dfrs.live.protocol.resources import JobState, OutputPart
 from tests.live_processes import PATIENCE_S, LiveCluster, wait_until
 from tests.live_service import FakeService

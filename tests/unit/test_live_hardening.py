@@ -12,7 +12,7 @@ from dfrs.engine.events import Submit, Wake
 from dfrs.live.agent.agent import host_identity
 from dfrs.live.controller.records import TaskRecord
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
-from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobState, NodeState
 from dfrs.live.protocol.wire import Output, StatusMessage, from_agent
 from dfrs.model.decisions import PolicyError

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dfrs.live.protocol.ports import NotFoundError
+from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.resources import JobState, NodeState
 from dfrs.testing import InMemoryCluster, run_virtually, until
 

@@ -11,7 +11,7 @@ from dfrs.cli.live.quota_file import read_quotas
 from dfrs.live import client as clients
 from dfrs.live.api.routes import create_app
 from dfrs.live.controller.quotas import Pace
-from dfrs.live.protocol.ports import TooManyError
+from dfrs.live.errors import TooManyError
 from dfrs.live.protocol.quotas import Quota, Quotas
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import InputError

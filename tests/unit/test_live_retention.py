@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from dfrs.live.controller import retention, revisions
 from dfrs.live.controller.archive import Archive
 from dfrs.live.controller.pruned import KEY, Pruned
-from dfrs.live.protocol.ports import NotFoundError
+from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.policies.names import find_policy

@@ -21,8 +21,9 @@ from dfrs.live.controller.standby.following import Follower
 from dfrs.live.controller.standby.lease import GRACE_S, LEASE_S, TAKE_OVER_S, Lease, LeaseWatch, Seen
 from dfrs.live.controller.state import State
 from dfrs.live.controller.tokens import Tokens
+from dfrs.live.errors import UnavailableError
 from dfrs.live.failover import FailoverTransport
-from dfrs.live.protocol.ports import Aside, UnavailableError
+from dfrs.live.protocol.ports import Aside
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.live.protocol.wire import Hello
 from dfrs.model.errors import InputError

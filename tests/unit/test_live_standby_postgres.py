@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from dfrs.live.controller.standby import lease
 from dfrs.live.controller.standby import waiting as waiting_module
 from dfrs.live.controller.standby.lease import LeaseKeeper
-from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import ReplacedError
 from dfrs.policies.names import find_policy

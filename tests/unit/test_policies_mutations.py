@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba.core.registry import CPUDispatcher
 
-from dfrs.kernels import admission, group_packing, loads, rebalance, relief, repack, shares
+from dfrs.kernels import admission, group_packing, jit, loads, rebalance, relief, repack, shares
 from tests import policy_cases as cases
 from tests.cases import Seeded
 from tests.mutations import (
@@ -55,7 +54,7 @@ class Inner(Subject):
         namespace["kernel"] = lambda function: function
         own = {module.__name__ for module in modules}
         for name, value in tuple(namespace.items()):
-            if isinstance(value, CPUDispatcher):
+            if isinstance(value, jit.Kernel):
                 space = namespace if value.py_func.__module__ in own else value.py_func.__globals__
                 namespace[name] = FunctionType(value.py_func.__code__, _plain(space, namespace), name)
         exec(source, namespace)
@@ -67,7 +66,7 @@ def _plain(space: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]:
         return namespace
     plain = dict(space)
     for name, value in space.items():
-        if isinstance(value, CPUDispatcher):
+        if isinstance(value, jit.Kernel):
             plain[name] = FunctionType(value.py_func.__code__, plain, name)
     return plain
 

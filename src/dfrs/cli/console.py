@@ -1,26 +1,12 @@
-"""What every verb shares: consoles, JSON output, the note about compilation, progress."""
+"""What every verb shares: consoles, JSON output, the note about compilation."""
 
 import json
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.segment import Segment
-from rich.text import Text
 
 from dfrs.kernels.compiling import compilation
 from dfrs.model.text import has_controls, visible
@@ -107,31 +93,3 @@ def tell_annotation(annotate: str, node_bytes: float) -> None:
     meaning = Annotation.parse(annotate).meaning
     note = f"annotate {annotate}: {meaning}; node memory {node_bytes / 1e9:.4g} GB"
     err.print(note, style="dim", markup=False, soft_wrap=True)
-
-
-class _Rate(ProgressColumn):
-    """How many steps a second lately."""
-
-    def render(self, task: Task) -> Text:
-        """Nothing as long as it is not known."""
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.1f}/s", style="progress.data.speed")
-
-
-@contextmanager
-def progress(total: float, *, visible: bool = True, counted: bool = False) -> Generator[tuple[Progress, TaskID]]:
-    """A bar on standard error, gone when done; nothing where standard error is not a terminal.
-
-    `counted` shows how many of how many, how many a second, and the time that is left.
-    """
-    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
-    columns += (
-        [MofNCompleteColumn(), _Rate(), TimeRemainingColumn(elapsed_when_finished=True)]
-        if counted
-        else [TaskProgressColumn(), TimeElapsedColumn()]
-    )
-    bar = Progress(
-        *columns, console=err, transient=True, disable=not (visible and err.is_terminal), speed_estimate_period=60.0
-    )
-    with bar:
-        yield bar, bar.add_task("", total=total)

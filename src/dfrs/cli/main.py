@@ -8,8 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from dfrs.cli.console import err, out, tell_about_compilation
-from dfrs.cli.extras import missing
-from dfrs.cli.verbs import add_verbs
+from dfrs.cli.verbs import LazyVerbs
 from dfrs.model.errors import DfrsError, InfeasibleError, InputError, ReplacedError
 from dfrs.model.text import visible
 
@@ -17,6 +16,7 @@ BAD_INPUT, INFEASIBLE, FAILED, INTERRUPTED = 2, 3, 1, 130
 
 app = typer.Typer(
     name="dfrs",
+    cls=LazyVerbs,
     help="""[bold]Dynamic Fractional Resource Scheduling[/bold]: share a cluster in fractions,
 maximise the minimum yield.
 
@@ -61,9 +61,6 @@ def _root(
     tell_about_compilation()
 
 
-add_verbs(app)
-
-
 def main() -> None:
     """Run the command line; never shows a traceback for what the user gave."""
     try:
@@ -79,6 +76,8 @@ def main() -> None:
     except TyperException as error:
         _fail(_one_line(error), BAD_INPUT)
     except ModuleNotFoundError as error:
+        from dfrs.cli.extras import missing
+
         found = missing(error)
         if found is None:
             raise

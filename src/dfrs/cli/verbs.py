@@ -1,26 +1,73 @@
-"""What a verb is, and where verbs are found: a file in one of the folders of `AREAS` that has `VERBS`."""
+"""The verbs: what a verb is, and in which file each is found. A file is imported when one of its verbs is asked for."""
 
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
-AREAS = ("live", "simulate", "experiments", "heterogeneous")
-"""Folders of verbs. Their files are all imported for `dfrs --help`: slow libraries are imported inside functions."""
-
-LIVE, CLUSTER, ALLOCATE, REPLAY, LOOK, MAKE, MANY = PANELS = (
-    "Run jobs on a live cluster",
-    "Keep a live cluster",
-    "Place services on nodes",
-    "Replay traces under policies",
-    "Look and check",
-    "Generate workloads",
-    "Run many, and repeat published results",
-)
-"""Parts of the help, in their order."""
+PANELS: Mapping[str, Mapping[str, str]] = {
+    "Run jobs on a live cluster": {
+        "submit": "live.submit",
+        "queue": "live.queue",
+        "show": "live.show",
+        "explain": "live.explain",
+        "logs": "live.logs",
+        "cancel": "live.cancel",
+        "hold": "live.cancel",
+        "release": "live.cancel",
+        "requeue": "live.cancel",
+        "top": "live.top",
+        "history": "live.history",
+        "export": "live.export",
+    },
+    "Keep a live cluster": {
+        "up": "live.up",
+        "down": "live.down",
+        "serve": "live.serve",
+        "agent": "live.agent",
+        "token": "live.token",
+        "nodes": "live.nodes",
+        "drain": "live.nodes",
+        "undrain": "live.nodes",
+        "doctor": "live.doctor",
+        "backup": "live.backup",
+        "restore": "live.backup",
+    },
+    "Place services on nodes": {
+        "allocate": "simulate.allocate",
+        "rebalance": "simulate.rebalance",
+        "algorithms": "simulate.algorithms",
+        "reassign": "simulate.reassign",
+    },
+    "Replay traces under policies": {
+        "simulate": "simulate.simulate",
+        "farm": "heterogeneous.farm",
+        "policies": "simulate.policies",
+        "bound": "simulate.bound",
+        "compare": "simulate.compare",
+    },
+    "Look and check": {
+        "plot": "simulate.plot",
+        "convert": "simulate.convert",
+        "validate": "simulate.validate",
+    },
+    "Generate workloads": {
+        "generate": "simulate.generate",
+        "workload": "simulate.workload",
+    },
+    "Run many, and repeat published results": {
+        "campaign": "experiments.campaign",
+        "reproduce": "experiments.reproduce",
+    },
+}
+"""Parts of the help in their order, the verbs of each in theirs, and the file below this folder that has a verb in its
+`VERBS`."""
+FILES = {name: file for verbs in PANELS.values() for name, file in verbs.items()}
+_PANEL_OF = {name: panel for panel, verbs in PANELS.items() for name in verbs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +75,33 @@ class Verb:
     """A verb, or with a Typer application a group of them."""
 
     run: Callable[..., Any] | typer.Typer
-    panel: str
-    place: int
-    """Among the verbs of its panel, the smallest first."""
     name: str = ""
     """Default: the function's."""
     command: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """More for `Typer.command`."""
 
 
-def verbs() -> Iterator[Verb]:
-    """All verbs, in the order of the help."""
-    found: list[Verb] = []
-    for area in AREAS:
-        folder = import_module(f"dfrs.cli.{area}")
-        for each in pkgutil.iter_modules(folder.__path__):
-            found += getattr(import_module(f"{folder.__name__}.{each.name}"), "VERBS", ())
-    yield from sorted(found, key=lambda verb: (PANELS.index(verb.panel), verb.place))
+class LazyVerbs(TyperGroup):
+    """The command `dfrs`: who asks for one verb does not wait for the files and options of the others."""
 
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401
+        """All names, in the order of the help."""
+        return list(FILES)
 
-def add_verbs(app: typer.Typer) -> None:
-    """Give the application all verbs."""
-    for verb in verbs():
-        if isinstance(verb.run, typer.Typer):
-            app.add_typer(verb.run, name=verb.name, rich_help_panel=verb.panel)
-        else:
-            app.command(verb.name or verb.run.__name__, rich_help_panel=verb.panel, **verb.command)(verb.run)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+        """The verb of this name. If there is none, all are loaded, as Typer suggests the nearest of what is there."""
+        for file in (FILES[cmd_name],) if cmd_name in FILES else dict.fromkeys(FILES.values()):
+            if cmd_name not in self.commands:
+                self._load(file)
+        return super().get_command(ctx, cmd_name)
+
+    def _load(self, file: str) -> None:
+        found: tuple[Verb, ...] = import_module(f"dfrs.cli.{file}").VERBS
+        app = typer.Typer(rich_markup_mode=self.rich_markup_mode)
+        for verb in found:
+            if isinstance(verb.run, typer.Typer):
+                app.add_typer(verb.run, name=verb.name, rich_help_panel=_PANEL_OF[verb.name])
+            else:
+                name = verb.name or verb.run.__name__
+                app.command(name, rich_help_panel=_PANEL_OF[name], **verb.command)(verb.run)
+        self.commands.update(get_group(app).commands)

@@ -9,6 +9,7 @@ time limit allows.
 
 import ast
 import hashlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ import polars as pl
 
 import dfrs
 from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.user_cache import remembered
 
 Row = dict[str, object]
 Schema = Mapping[str, type[pl.DataType]]
@@ -216,14 +218,16 @@ def warm(runs: Sequence[PlannedRun]) -> None:
 def code_digest(parts: tuple[str, ...]) -> str:
     """Changes with the source files `parts`, relative to the package, and with the libraries that compute.
 
-    Comments, docstrings and layout do not count: results that took hours outlive a better sentence.
+    Comments, docstrings and layout do not count: results that took hours outlive a better sentence. To tell what does
+    takes seconds: it is done once for each state of the files.
     """
-    return _digest(parts, _meaning)
+    told = hashlib.sha256(f"{sys.version} {_digest(parts, bytes)}".encode() + Path(__file__).read_bytes())
+    return remembered("code-digests", told.hexdigest(), lambda: _digest(parts, _meaning))
 
 
 @cache
 def source_digest(parts: tuple[str, ...]) -> str:
-    """As `code_digest`, but changes with whatever is written: known in a moment, where meaning takes half a second."""
+    """As `code_digest`, but changes with whatever is written: known in a moment wherever a worker runs."""
     return _digest(parts, bytes)
 
 

@@ -20,9 +20,6 @@ from dfrs.report.run_page import fits_a_page, write_page
 from dfrs.runs.directory import write_run
 from dfrs.workloads.files import instance_document
 
-FRONTS = ("page.html", "allocation.png", "summary.json", "instance.json")
-"""What to open first of a saved run: the first of these that is there."""
-
 
 def save_run(run: Run, metrics: Mapping[str, object], directory: Path) -> None:
     """A run directory, with a page to explore unless the run is too large for one. Raises NotSavedError."""
@@ -58,8 +55,3 @@ def _whole(directory: Path) -> Generator[Path]:
     except (OSError, InputError) as error:
         cause = error.strerror if isinstance(error, OSError) else str(error).rpartition(": ")[2]
         raise NotSavedError(f"{directory}: cannot keep the run: {cause}; what is done is kept: run again") from None
-
-
-def front(directory: Path) -> Path | None:
-    """What to open first of a saved run; None where nothing is saved."""
-    return next((path for name in FRONTS if (path := directory / name).is_file()), None)

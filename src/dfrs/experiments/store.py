@@ -28,6 +28,8 @@ FORMAT = "dfrs-store/1"
 _MARK, _LOCK, _RUNS = "store.json", "lock", "runs"
 _MANY = 32
 """Files from which on merging them is worth while."""
+FRONTS = ("page.html", "allocation.png", "summary.json", "instance.json")
+"""What to open first of a saved run: the first of these that is there."""
 
 
 class Store:
@@ -205,6 +207,11 @@ class Store:
             del self._read[path]
             path.unlink(missing_ok=True)
         self._read[merged] = whole
+
+
+def front(saved: Path) -> Path | None:
+    """What to open first of a saved run, by its directory; None where nothing is saved."""
+    return next((path for name in FRONTS if (path := saved / name).is_file()), None)
 
 
 def _frame(kind: RunKind, rows: list[Row]) -> pl.DataFrame:

@@ -14,9 +14,8 @@ import dfrs
 from dfrs.experiments.kinds import experiments
 from dfrs.experiments.planned_runs import FAILED, PlannedRun
 from dfrs.experiments.results import study_frame
-from dfrs.experiments.saved_runs import front
 from dfrs.experiments.spec import Campaign, Study
-from dfrs.experiments.store import Store
+from dfrs.experiments.store import Store, front
 from dfrs.model.instance import Floats, Ints
 from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Metric, PagePoint, PageRun, Summary
 from dfrs.runs.metrics.statistics import Interval, Paired, mean_interval, paired

@@ -20,7 +20,6 @@ import time
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,10 @@ import llvmlite
 import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.environment import Environment, lookup_environment
+from numba.core.runtime.nrt import rtsys
 
+from dfrs.kernels import sources
 from dfrs.kernels.compiling import compilation
 
 _PREFIX = "kernels-"
@@ -36,19 +38,10 @@ _PATIENCE_S = 60.0
 _LOOK_S = 0.05
 _KEPT = 4
 """Directories of other sources: who goes back to the branch before need not compile again."""
-
-
-def sources_digest() -> str:
-    """Of the kernels' sources as they are on disk now, and of what compiles them."""
-    state = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__} {np.__version__}".encode())
-    for file in sorted(files("dfrs.kernels").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".py"):
-            state.update(f"\n{file.name}\n".encode() + file.read_bytes())
-    return state.hexdigest()[:16]
-
-
-DIGEST = sources_digest()
-"""Of the sources that this process has loaded."""
+DIGEST = hashlib.sha256(
+    f"{sources.DIGEST} {numba.__version__} {llvmlite.__version__} {np.__version__}".encode()
+).hexdigest()[:16]
+"""Of the sources that this process has loaded, and of what compiles them."""
 
 
 class _Locator:
@@ -86,13 +79,44 @@ class _Entries(CompileResultCacheImpl):
 
     def check_cachable(self, cres: Any) -> bool:
         """Not what was compiled while the sources changed: it may be of neither state."""
-        return sources_digest() == DIGEST and super().check_cachable(cres)
+        return sources.sources_digest() == sources.DIGEST and super().check_cachable(cres)
+
+    def reduce(self, cres: Any) -> Any:
+        *parts, environments = super().reduce(cres)
+        return *parts, [environment.__reduce__()[1] for environment in environments]
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        *parts, environments = payload
+        return super().rebuild(target_context, (*parts, [_environment(*each) for each in environments]))
+
+
+def _environment(module: str, constants: list[Any], name: str) -> Environment:
+    """What code of another function that was compiled into a kernel refers to.
+
+    numba would import the function's module, as interpreted code needs it, and with it most of what compiles.
+    """
+    found = lookup_environment(name)
+    if found is None:
+        found = Environment({"__name__": module})
+        found.consts[:] = constants
+        found.env_name = name
+        Environment._memo[name] = found  # pyright: ignore[reportPrivateUsage]
+    return found
 
 
 class KernelCache(FunctionCache):
     """The cache of one kernel."""
 
     _impl_class = _Entries
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What is kept for these types, or None.
+
+        numba would first import all that it may need to compile, which takes as long as loading some dozens of kernels.
+        """
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     @contextmanager
     def alone(self) -> Generator[None]:

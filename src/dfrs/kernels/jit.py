@@ -1,15 +1,14 @@
 """One way to compile a kernel: kept on disk, exact arithmetic, free of the interpreter lock."""
 
+import functools
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.core import event, types
-from numba.core.compiler_lock import global_compiler_lock
 from numpy.typing import NDArray
 
-from dfrs.kernels.cache import KernelCache
+# Takes its digest before the kernels' files are read.
+from dfrs.kernels import sources  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from dfrs.kernels.compiling import compilation
 
 Floats = NDArray[np.float64]
@@ -22,36 +21,32 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Kernel(Generic[P, R]):
+    """A function that numba compiles on first use: numba is imported then, and only what is called is loaded."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func = function
+        """As it is written, for Python."""
+
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
+        """The compiled function's result."""
+        return self.dispatcher(*arguments, **named)
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """What numba makes of the function."""
+        with compilation.loading():
+            from dfrs.kernels.dispatcher import dispatcher_of  # noqa: PLC0415 - loads numba
+
+            return dispatcher_of(self.py_func)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """By this name numba asks what a kernel is that another one calls."""
+        return self.dispatcher._numba_type_
+
+
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile `function` by numba on first use; the machine code is kept on disk."""
-    compiled: Any = numba.njit(nogil=True)(function)
-    compiled._cache = KernelCache(function)
-    compile_or_load = compiled.compile
-
-    def compile_once(signature: object) -> object:
-        if signature in compiled.overloads:
-            return compile_or_load(signature)
-        # Threads first, then processes, as numba would take the lock of threads inside the other.
-        with global_compiler_lock, compiled._cache.alone():
-            return compile_or_load(signature)
-
-    compiled.compile = compile_once
-    template = compiled.get_call_template
-
-    def for_any_value(args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> object:
-        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(kws[name]) for name in kws})
-
-    # Of a kernel that is called with a constant, numba would compile a copy for that value alone.
-    compiled.get_call_template = for_any_value
-    return cast("Callable[P, R]", compiled)
-
-
-class _Listener(event.Listener):
-    def on_start(self, event: event.Event) -> None:
-        compilation.start()
-
-    def on_end(self, event: event.Event) -> None:
-        compilation.end()
-
-
-event.register("numba:compile", _Listener())
+    return cast("Callable[P, R]", Kernel(function))

@@ -69,6 +69,7 @@ class AsyncClient:
     cancel = _awaited(Client.cancel)
     hold = _awaited(Client.hold)
     release = _awaited(Client.release)
+    requeue = _awaited(Client.requeue)
     explain = _awaited(Client.explain)
     output = _awaited(Client.output)
     nodes = _awaited(Client.nodes)

@@ -22,12 +22,11 @@ import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dfrs.live.drivers.base import Stream
-from dfrs.live.errors import DeniedError, UnreachableError
+from dfrs.live.errors import ConflictError, DeniedError, NotFoundError, TooManyError, UnavailableError, UnreachableError
 from dfrs.live.failover import FailoverTransport
 from dfrs.live.following import PATIENCE_S, Patience, asleep, asleep_between, output_parts, until_ended
 from dfrs.live.job_request import job_request
 from dfrs.live.protocol.addresses import addresses, must_be_secret
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import (
     Activity,
     Cluster,

@@ -8,8 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from dfrs.live.drivers.base import Stream
-from dfrs.live.errors import NotEndedError, UnreachableError
-from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.errors import NotEndedError, UnavailableError, UnreachableError
 from dfrs.live.protocol.resources import ENDED, Job, JobState, OutputPart
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ places each where it fits best; it aims first at the bound for the budget, so th
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -17,7 +16,6 @@ from dfrs.kernels.rules import RuleArrays, no_rules
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.errors import InfeasibleError, InputError
 from dfrs.model.instance import Instance, Ints
-from dfrs.model.resources import Kind, Resource
 from dfrs.model.rules import Rules
 from dfrs.placement.adapt_search import AdaptSearch, Clock
 from dfrs.placement.bounds import upper_bound
@@ -61,7 +59,6 @@ class Adapt:
 
         INFEASIBLE where it is proven that none is valid; NOT_FOUND where none was found.
         """
-        warm()
         clock = Clock(time_limit_s=self.time_limit_s, rounds=self.rounds)
         seed = int(rng.integers(2**62))
         present = _checked(instance, self.present)
@@ -156,43 +153,6 @@ class Adapt:
             reason = f"exact search: no placement within the budget; {tightest(instance)}"
             return replace(outcome, status=Status.INFEASIBLE, details=details | {"reason": reason})
         return outcome
-
-
-@cache
-def warm() -> None:
-    """Load or compile the kernels, so that a time limit is spent on the search."""
-    instance = Instance(
-        resources=(Resource(name="cpu", kind=Kind.FLUID),),
-        nodes=("n0", "n1"),
-        capacity=np.ones((2, 1)),
-        services=("s0", "s1"),
-        minimum_yield=np.zeros(2),
-        service_of=np.arange(2),
-        need=np.full((2, 1), 2.0),
-        rigid=np.zeros((2, 1), dtype=np.bool_),
-        move_cost=np.ones(2),
-    )
-    budget = Budget(moves=2)
-    present = np.zeros(2, dtype=np.int64)
-    clock = Clock(time_limit_s=1.0, rounds=1)
-    departures = Departures(
-        instance=instance,
-        present=present,
-        leaving=np.zeros(2, dtype=np.bool_),
-        costs=budget.costs(instance),
-        amounts=budget.amounts,
-    )
-    departures.highest(1.0)
-    search = AdaptSearch(
-        instance, present, departures.costs, departures.amounts, _arrays(instance, None), 1.0, clock,
-        np.random.default_rng(0),
-    )  # fmt: skip
-    search.offer(present, "staying")
-    search.aim(present, 0.5, "relief")
-    search.cool()
-    search.exact(10)
-    search.anneal(HEATS[0], 1, np.ones(1, dtype=np.uint64))
-    search.give_back()
 
 
 def _improve(search: AdaptSearch, seed: int) -> None:

@@ -4,7 +4,6 @@ Work is cut in slices of a fixed size, and the clock is looked at between them: 
 sequence, so no result is worse with more time, and a number of rounds gives the same bits each time.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -45,7 +44,7 @@ class Clock:
     time_limit_s: float
     rounds: int | None
     work: float = 0.0
-    started_s: float = field(default_factory=lambda: time.perf_counter() - compilation.spent_s)
+    started_s: float = field(default_factory=compilation.clock_s)
 
     def spend(self, work: float) -> None:
         """Count elementary steps."""
@@ -69,7 +68,7 @@ class Clock:
     @property
     def left_s(self) -> float:
         """Seconds left, where they count."""
-        return max(0.0, self.started_s + self.time_limit_s - (time.perf_counter() - compilation.spent_s))
+        return max(0.0, self.started_s + self.time_limit_s - compilation.clock_s())
 
 
 class AdaptSearch:

@@ -6,12 +6,12 @@ its end. Where an instance has placement rules, the search starts from a placeme
 is no candidate.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfrs.kernels.compiling import compilation
 from dfrs.kernels.packing import SUM, pack_first_fit, sort_order
 from dfrs.model import tolerances
 from dfrs.model.allocation import Outcome, Status
@@ -19,7 +19,7 @@ from dfrs.model.instance import Instance, Ints
 from dfrs.placement.bounds import upper_bound
 from dfrs.placement.constructive import construct
 from dfrs.placement.greedy import greedy_best
-from dfrs.placement.improve import WARM, Effort, Search, warm
+from dfrs.placement.improve import WARM, Effort, Search
 from dfrs.placement.outcome import found, tightest
 from dfrs.placement.packing import VECTOR_PACKINGS
 from dfrs.placement.set_bound import LONGEST_S, MOST_FAILURES, SetPacking
@@ -59,7 +59,6 @@ class Best:
 
     def __call__(self, instance: Instance, rng: np.random.Generator, /) -> Outcome:
         """The best placement found within the limit."""
-        warm()
         effort = Effort(time_limit_s=self.time_limit_s, rounds=self.rounds)
         search = Search(instance, upper_bound(instance), effort, int(rng.integers(2**62)))
         search.on_improvement = self.on_improvement
@@ -121,7 +120,7 @@ def search_first(search: Search, rng: np.random.Generator, share: float) -> None
 
 def dive_part(search: Search, part: Instance, tasks: Ints, share: float, word: int) -> None:
     """Place `part`, which consists of some `tasks`, by sets of tasks, and then the others, within that much time."""
-    deadline = Deadline(at_s=time.perf_counter() + share * search.effort.left_s())
+    deadline = Deadline(at_s=compilation.clock_s() + share * search.effort.left_s())
     sets = SetPacking(instance=part, bound=1.0, deadline=deadline)
     inner = dive(sets, 0.0, np.random.default_rng(word), deadline)
     place = None if inner is None else completed(search.instance, tasks, inner)
@@ -182,7 +181,7 @@ def few_tasks_per_node(instance: Instance, effort: Effort) -> bool:
 
 def pack_sets(search: Search, rng: np.random.Generator) -> None:
     """Where nodes hold few tasks and there is time: a tighter bound, and placements near it, out of sets of tasks."""
-    deadline = Deadline(at_s=time.perf_counter() + SETS_SHARE * search.effort.left_s())
+    deadline = Deadline(at_s=compilation.clock_s() + SETS_SHARE * search.effort.left_s())
     sets = SetPacking(instance=search.instance, bound=search.upper, deadline=deadline)
     if search.place is not None:
         sets.offer(search.place)

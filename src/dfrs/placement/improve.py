@@ -1,27 +1,23 @@
 """The parts of BEST: a deadline, the incumbent, annealing in rounds, and exact search where small."""
 
 import math
-import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from threading import Lock
 
 import numpy as np
 
+from dfrs.kernels.compiling import compilation
 from dfrs.kernels.exact import branch_and_bound, which_stay_broken
 from dfrs.kernels.local_search import LEAST_RISE, aim_at, climb, start_descent
 from dfrs.kernels.rules import broken
 from dfrs.kernels.sorting import stable_order
 from dfrs.model import tolerances
 from dfrs.model.instance import Instance, Ints
-from dfrs.model.resources import Kind, Resource
 from dfrs.model.rule_arrays import no_rules
 from dfrs.placement.outcome import placement_yield
-from dfrs.placement.packing import VECTOR_PACKINGS
-from dfrs.placement.set_bound import SetPacking
 
 HEAT = (0.02, 3e-4)
 """First and last temperature, in node capacities of overload."""
@@ -46,23 +42,23 @@ SMALL = 1e12
 
 @dataclass(kw_only=True)
 class Effort:
-    """How long to search: seconds of wall clock, or a number of rounds, which repeats bit for bit."""
+    """How long to search: seconds of wall clock without compilation, or rounds, which repeat bit for bit."""
 
     time_limit_s: float = 1.0
     rounds: int | None = None
-    started_s: float = field(default_factory=time.perf_counter)
+    started_s: float = field(default_factory=compilation.clock_s)
 
     def used(self) -> float:
         """Fraction of the time used; 0 where rounds count."""
         if self.rounds is not None:
             return 0.0
-        return min(1.0, (time.perf_counter() - self.started_s) / self.time_limit_s)
+        return min(1.0, (compilation.clock_s() - self.started_s) / self.time_limit_s)
 
     def left_s(self) -> float:
         """Seconds left; infinite where rounds count."""
         if self.rounds is not None:
             return math.inf
-        return max(0.0, self.started_s + self.time_limit_s - time.perf_counter())
+        return max(0.0, self.started_s + self.time_limit_s - compilation.clock_s())
 
 
 class Search:
@@ -160,7 +156,7 @@ class Search:
         instance, effort = self.instance, self.effort
         value = max(placement_yield(instance, start), -1.0)
         target = 0.0 if value < 0 else value + RISE * (self.upper - value)
-        begun, length = time.perf_counter(), effort.left_s() * share
+        begun, length = compilation.clock_s(), effort.left_s() * share
         rounds = max(1, round(share * effort.rounds)) if effort.rounds is not None else 0
         steps, done = ROUND_STEPS, 0
         descent = start_descent(
@@ -180,18 +176,18 @@ class Search:
                     break
                 now, then = done / rounds, (done + 1) / rounds
             else:
-                now = (time.perf_counter() - begun) / length if length > 0 else 1.0
+                now = (compilation.clock_s() - begun) / length if length > 0 else 1.0
                 if now >= 1.0:
                     break
                 then = min(1.0, now + ROUND_S / length)
             falling = (heat[0] * (heat[1] / heat[0]) ** now, heat[0] * (heat[1] / heat[0]) ** then)
-            before = time.perf_counter()
+            before = compilation.clock_s()
             if self.value >= descent.aim[0]:
                 aim_at(descent, min(self.upper, self.value + max(RISE * (self.upper - self.value), LEAST_RISE)))
             going = climb(descent, tolerances.CAPACITY, (RISE, self.upper), steps, falling)
             done += 1
             if effort.rounds is None:
-                pace = steps / max(time.perf_counter() - before, 1e-6)
+                pace = steps / max(compilation.clock_s() - before, 1e-6)
                 steps = int(np.clip(pace * min(ROUND_S, effort.left_s()), 500, 1e7))
             if descent.aim[1] > self.value:
                 self.offer(descent.best, "annealing")
@@ -234,25 +230,3 @@ class Search:
         if found >= 0:
             self.offer(best, "exact search")
         self.proven = complete
-
-
-@cache
-def warm() -> None:
-    """Load or compile the kernels used in searching, so that a time limit is spent on the search."""
-    instance = Instance(
-        resources=(Resource(name="cpu", kind=Kind.FLUID),),
-        nodes=("n0",),
-        capacity=np.ones((1, 1)),
-        services=("s0",),
-        minimum_yield=np.zeros(1),
-        service_of=np.zeros(1, dtype=np.int64),
-        need=np.full((1, 1), 2.0),
-        rigid=np.zeros((1, 1), dtype=np.bool_),
-        move_cost=np.ones(1),
-    )
-    search = Search(instance, 1.0, Effort(rounds=1), 0)
-    place = np.zeros(1, dtype=np.int64)
-    VECTOR_PACKINGS["VP_CPSUM"].search(instance, place, 1.0)
-    search.anneal(place)
-    search.exact()
-    SetPacking(instance=instance, bound=1.0).tighten(0.0)

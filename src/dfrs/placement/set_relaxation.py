@@ -12,12 +12,12 @@ The program solved is the dual one, over the sets known so far: its columns are 
 of the best set of each kind; the duals of its rows, one for each set, are the x.
 """
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from dfrs.kernels.compiling import compilation
 from dfrs.kernels.set_pricing import price_sets
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.placement.solver import LinearProgram
@@ -39,23 +39,23 @@ NodeSet = tuple[int, Ints]
 
 @dataclass(kw_only=True, eq=False)
 class Deadline:
-    """On the clock of `time.perf_counter`."""
+    """By `compilation.clock_s`."""
 
     at_s: float = np.inf
 
     @property
     def over(self) -> bool:
         """Whether time is over."""
-        return time.perf_counter() >= self.at_s
+        return compilation.clock_s() >= self.at_s
 
     def part(self, share: float, most_s: float) -> "Deadline":
         """An earlier one, after so much of the time left, and no later than in `most_s`."""
-        return Deadline(at_s=time.perf_counter() + min(share * self.left_s, most_s))
+        return Deadline(at_s=compilation.clock_s() + min(share * self.left_s, most_s))
 
     @property
     def left_s(self) -> float:
         """Seconds left."""
-        return max(0.0, self.at_s - time.perf_counter())
+        return max(0.0, self.at_s - compilation.clock_s())
 
 
 class Relaxation:

@@ -8,14 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Event, Thread
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import highspy
 import numpy as np
 
+from dfrs.kernels.compiling import compilation
 from dfrs.model import tolerances
 from dfrs.model.errors import DfrsError
 from dfrs.model.instance import Floats, Ints
+
+if TYPE_CHECKING:
+    import highspy
 
 Method = Literal["dual", "primal", "interior"]
 
@@ -187,7 +190,10 @@ class LinearProgram:
             )
         return solution
 
-    def _open(self) -> highspy.Highs:
+    def _open(self) -> "highspy.Highs":
+        with compilation.loading():
+            import highspy  # noqa: PLC0415 - most algorithms and policies solve no program, or only sometimes
+
         highs = highspy.Highs()
         for option, value in (
             ("output_flag", False),
@@ -204,7 +210,7 @@ class LinearProgram:
         # The callback must not refer to the solver: HiGHS keeps it where the garbage collector cannot see.
         stop = self._stop
 
-        def check(event: highspy.HighsCallbackEvent) -> None:
+        def check(event: "highspy.HighsCallbackEvent") -> None:
             if stop.is_set():
                 event.interrupt()
 
@@ -213,7 +219,7 @@ class LinearProgram:
         highs.cbMipInterrupt.subscribe(check)
         return highs
 
-    def _flush(self) -> highspy.Highs:
+    def _flush(self) -> "highspy.Highs":
         """Hand over what was added since the last solve, all at once: HiGHS copies its matrix on every addition."""
         if self._highs is None:
             self._highs = self._open()
@@ -235,8 +241,10 @@ class LinearProgram:
             self._new_rows = _Rows()
         return highs
 
-    def _read(self, highs: highspy.Highs) -> Solution | None:
+    def _read(self, highs: "highspy.Highs") -> Solution | None:
         """The solution as HiGHS left it, or None where it has no answer."""
+        import highspy  # noqa: PLC0415 - as above
+
         status, info = highs.getModelStatus(), highs.getInfo()
         kinds = highspy.HighsModelStatus
         if status in (kinds.kInfeasible, kinds.kUnboundedOrInfeasible):
@@ -267,7 +275,7 @@ class LinearProgram:
         )
 
 
-def _run(highs: highspy.Highs, stop: Event) -> None:
+def _run(highs: "highspy.Highs", stop: Event) -> None:
     """Solve in a second thread, so that Ctrl-C reaches this one; it sets `stop`, which HiGHS looks at now and then."""
     done = Event()
 

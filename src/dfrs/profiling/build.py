@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.user_cache import user_cache
 
 LAUNCHERS = frozenset({"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"})
 _SOURCES = ("recorder.h", "weak.h", "recorder.c", "pmpi.c", "fortran.c", "pingpong.c", "rates.c")
@@ -78,9 +79,8 @@ def rates() -> Path:
 
 
 def cache_directory() -> Path:
-    """Where built files are kept: XDG_CACHE_HOME, else ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser() / "dfrs" / "mpi"
+    """Where built files are kept."""
+    return user_cache() / "mpi"
 
 
 def source_directory() -> Path:

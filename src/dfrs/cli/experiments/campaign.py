@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import err, out, print_json, progress, warn
+from dfrs.cli.console import err, out, print_json, warn
 from dfrs.cli.experiments.campaign_tables import duration, results_document, show_results, show_status
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.cli.extras import require
-from dfrs.cli.verbs import MANY, Verb
+from dfrs.cli.progress import progress
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.writing import write_bytes
 
@@ -245,8 +246,8 @@ def show(
     Example: dfrs campaign show loads.toml 3f9a
     """
     from dfrs.experiments.planned_runs import FAILED, Work, perform, source_digest
-    from dfrs.experiments.saved_runs import front
     from dfrs.experiments.spec import read_campaign
+    from dfrs.experiments.store import front
 
     require("plot")
     campaign = read_campaign(file)
@@ -353,4 +354,4 @@ def _table_bytes(frame: "pl.DataFrame", ending: str) -> bytes:
     return buffer.getvalue()
 
 
-VERBS = (Verb(app, MANY, 10, name="campaign"),)
+VERBS = (Verb(app, name="campaign"),)

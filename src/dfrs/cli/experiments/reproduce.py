@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from dfrs.cli.console import err, out, print_json, progress, warn
+from dfrs.cli.console import err, out, print_json, warn
 from dfrs.cli.experiments.running import Dask, DaskLocal, RetryFailed, Workers, opened_runner
 from dfrs.cli.extras import require
+from dfrs.cli.progress import progress
 from dfrs.cli.quantities import show_count
-from dfrs.cli.verbs import MANY, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.writing import write_text
 
@@ -219,4 +220,4 @@ def _summary(reports: "list[TableReport]", output: Path) -> None:
     )
 
 
-VERBS = (Verb(reproduce, MANY, 20),)
+VERBS = (Verb(reproduce),)

@@ -7,7 +7,7 @@ from dfrs.cli.heterogeneous import predict as farm_predict
 from dfrs.cli.heterogeneous import profile as farm_profile
 from dfrs.cli.heterogeneous import profile_job as farm_profile_job
 from dfrs.cli.heterogeneous import simulate as farm_simulate
-from dfrs.cli.verbs import REPLAY, Verb
+from dfrs.cli.verbs import Verb
 
 app = typer.Typer(
     help="""A farm: clusters of different hardware, managed as one. Predict speeds, simulate, measure.
@@ -26,4 +26,4 @@ app.command("profile-job")(farm_profile_job.profile_job)
 app.command("calibrate")(farm_calibrate.calibrate)
 
 
-VERBS = (Verb(app, REPLAY, 20, name="farm"),)
+VERBS = (Verb(app, name="farm"),)

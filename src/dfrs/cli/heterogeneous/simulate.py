@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import err, print_json, progress
+from dfrs.cli.console import err, print_json
 from dfrs.cli.heterogeneous.files import check_writable, write_pictures, write_runs
+from dfrs.cli.progress import progress
 from dfrs.cli.simulate.plot import PICTURES
 from dfrs.model.errors import InputError
 

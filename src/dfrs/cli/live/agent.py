@@ -11,7 +11,7 @@ import typer
 
 from dfrs.cli.console import out
 from dfrs.cli.quantities import parse_bytes, parse_seconds, parse_swap
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -245,4 +245,4 @@ async def _until_signal(agent: "Agent") -> None:
     await agent.run()
 
 
-VERBS = (Verb(agent, CLUSTER, 40),)
+VERBS = (Verb(agent),)

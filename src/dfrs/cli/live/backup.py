@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from dfrs.cli.console import out, print_json, progress
+from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.live.serve import DATABASE, database_url
+from dfrs.cli.progress import progress
 from dfrs.cli.quantities import show_bytes, show_count, show_instant
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,4 +148,4 @@ def _words(found: "Contents") -> str:
     return f"{show_count(found.last_event, 'event')}{until}, {', '.join(counts)}"
 
 
-VERBS = (Verb(backup, CLUSTER, 90), Verb(restore, CLUSTER, 100))
+VERBS = (Verb(backup), Verb(restore))

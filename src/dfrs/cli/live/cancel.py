@@ -8,7 +8,7 @@ import typer
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, job_words, live
 from dfrs.cli.live.selecting import All, Name, Selection, States, User, Words, Yes
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
 from dfrs.model.text import visible
 
@@ -126,7 +126,7 @@ def _each(jobs: Mapping[int, bool], act: Callable[[int], None], done_word: str, 
     One that was not written by itself may have come to an end since it was chosen: then nothing is left to do.
     """
     from dfrs.live.client import UnreachableError
-    from dfrs.live.protocol.ports import ConflictError, NotFoundError
+    from dfrs.live.errors import ConflictError, NotFoundError
 
     done: list[int] = []
     failed: dict[int, str] = {}
@@ -152,8 +152,8 @@ def _each(jobs: Mapping[int, bool], act: Callable[[int], None], done_word: str, 
 
 
 VERBS = (
-    Verb(cancel, LIVE, 60),
-    Verb(hold, LIVE, 70),
-    Verb(release, LIVE, 80),
-    Verb(requeue, LIVE, 85),
+    Verb(cancel),
+    Verb(hold),
+    Verb(release),
+    Verb(requeue),
 )

@@ -12,7 +12,7 @@ import typer
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Authority, Json, Server, TokenFile
 from dfrs.cli.live.serve import DATABASE, database_url
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
 
 if TYPE_CHECKING:
@@ -109,4 +109,4 @@ def _show(each: "Finding") -> None:
     out.print(f"{each.check}: {each.found}{mend}", markup=False, soft_wrap=True, highlight=False)
 
 
-VERBS = (Verb(doctor, CLUSTER, 80),)
+VERBS = (Verb(doctor),)

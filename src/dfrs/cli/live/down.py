@@ -12,7 +12,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.live.up import State
 from dfrs.cli.quantities import show_count
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
 
 END_S = 40.0
@@ -129,4 +129,4 @@ def _end_process(place: Path) -> None:
         time.sleep(_PAUSE_S)
 
 
-VERBS = (Verb(down, CLUSTER, 20),)
+VERBS = (Verb(down),)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Authority, Json, Server, TokenFile, connected
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.text import visible
 from dfrs.report.clock import clock, parse_time
@@ -155,4 +155,4 @@ def _show_story(story: "Story") -> None:
     out.print(story.summary, markup=False)
 
 
-VERBS = (Verb(explain, LIVE, 40),)
+VERBS = (Verb(explain),)

@@ -11,7 +11,7 @@ import dfrs
 from dfrs.cli.console import out, print_json, tell_missing, tell_unfitted, warn
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import show_count
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -115,4 +115,4 @@ def _tell_gone(output: Path, gone: str, *, as_json: bool) -> None:
     warn(f"{gone}: only the log was written; with --archive DIR they are put back")
 
 
-VERBS = (Verb(export, LIVE, 110),)
+VERBS = (Verb(export),)

@@ -11,7 +11,7 @@ import typer
 from dfrs.cli.console import out, print_json, warn
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import parse_seconds, quoted, show_instant
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.text import visible
 
@@ -126,4 +126,4 @@ def ended_since(client: "Client", since: float, user: str | None = None) -> "lis
     return sorted(found, key=lambda job: (job.ended_at or 0.0, job.id))
 
 
-VERBS = (Verb(history, LIVE, 100),)
+VERBS = (Verb(history),)

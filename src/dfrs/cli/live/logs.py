@@ -9,7 +9,7 @@ import typer
 from dfrs.cli.console import err, print_json
 from dfrs.cli.live.cluster import Json, live, patience
 from dfrs.cli.live.selecting import JOB, LARGEST, parse_jobs
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
 from dfrs.model.text import visible
 
@@ -210,4 +210,4 @@ def _document(outputs: Sequence[_Output], *, follow: bool, alone: bool) -> None:
     print_json(made[0] if alone else made)
 
 
-VERBS = (Verb(logs, LIVE, 50),)
+VERBS = (Verb(logs),)

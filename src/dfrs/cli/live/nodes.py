@@ -6,7 +6,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -69,8 +69,4 @@ def _told(word: str, names: list[str], as_json: bool) -> None:
         out.print(f"{word} {', '.join(names)}", markup=False)
 
 
-VERBS = (
-    Verb(nodes, CLUSTER, 60),
-    Verb(drain, CLUSTER, 70),
-    Verb(undrain, CLUSTER, 80),
-)
+VERBS = (Verb(nodes), Verb(drain), Verb(undrain))

@@ -9,7 +9,7 @@ from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.live.selecting import States, parse_states
 from dfrs.cli.quantities import quoted
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -120,4 +120,4 @@ def _keys(sort: str | None) -> "list[tuple[Callable[[Job], Any], bool]]":
     return found
 
 
-VERBS = (Verb(queue, LIVE, 20),)
+VERBS = (Verb(queue),)

@@ -18,7 +18,7 @@ from dfrs.cli.extras import require
 from dfrs.cli.live.quota_file import read_quotas
 from dfrs.cli.quantities import parse_bytes, parse_seconds, quoted
 from dfrs.cli.simulate.policies import complete
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.text import has_controls
 
@@ -264,11 +264,15 @@ def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
 
 def make_controller(settings: "ControllerSettings", backend: "Backend") -> "ServedController":
     """The controller with the policies and the discovery that `settings` name, over `backend`. Raises InputError."""
+    from importlib import import_module
+
     from dfrs.bounds.snapshot import snapshot_bound
     from dfrs.live.controller.service import Controller
     from dfrs.policies.discovery.methods import find_discovery
     from dfrs.policies.names import find_policy
 
+    # Loads numba now: a controller that stands by is not to do so when it takes over.
+    import_module("dfrs.kernels.dispatcher")
     discovery = find_discovery(settings.discovery, **settings.discovery_settings)
     step_s = getattr(discovery, "step_s", math.inf)
     if settings.report_s > step_s / 2:
@@ -475,4 +479,4 @@ def _set_up_logs(level: str) -> None:
     quiet_libraries()
 
 
-VERBS = (Verb(serve, CLUSTER, 30),)
+VERBS = (Verb(serve),)

@@ -10,7 +10,7 @@ from rich.text import Text
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import JobId, Json, live
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.text import visible
 
 if TYPE_CHECKING:
@@ -88,4 +88,4 @@ def after_words(job: "Job") -> str:
     return ", ".join(f"{name}{kind}" for kind, names in kinds for name in names)
 
 
-VERBS = (Verb(show, LIVE, 30),)
+VERBS = (Verb(show),)

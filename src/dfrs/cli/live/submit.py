@@ -16,7 +16,7 @@ from dfrs.cli.live.dependencies import parse_after
 from dfrs.cli.live.here import refuse_missing
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.text import visible
 
@@ -371,4 +371,4 @@ def environment(wanted: Sequence[str], present: Mapping[str, str]) -> dict[str, 
     return chosen
 
 
-VERBS = (Verb(submit, LIVE, 10, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)
+VERBS = (Verb(submit, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)

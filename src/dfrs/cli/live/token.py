@@ -10,7 +10,7 @@ from rich.table import Table
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import parse_seconds, show_instant
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
@@ -157,4 +157,4 @@ def _bound(token: "TokenInfo") -> str:
     return f"{token.node} on {token.host or 'the next host'}" if token.node else ""
 
 
-VERBS = (Verb(app, CLUSTER, 50, name="token"),)
+VERBS = (Verb(app, name="token"),)

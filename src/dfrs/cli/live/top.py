@@ -16,7 +16,7 @@ from rich.live import Live
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live, patience
-from dfrs.cli.verbs import LIVE, Verb
+from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -100,4 +100,4 @@ def _pressed(seconds: float) -> str:
     return ""
 
 
-VERBS = (Verb(top, LIVE, 90),)
+VERBS = (Verb(top),)

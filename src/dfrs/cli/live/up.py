@@ -14,7 +14,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.quantities import parse_bytes, parse_swap, show_bytes, show_cores, show_count
 from dfrs.cli.simulate.policies import complete
-from dfrs.cli.verbs import CLUSTER, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
@@ -322,4 +322,4 @@ def _tell(place: Path, *, show_token: bool, as_json: bool, detached: bool) -> No
     sys.stdout.flush()
 
 
-VERBS = (Verb(up, CLUSTER, 10),)
+VERBS = (Verb(up),)

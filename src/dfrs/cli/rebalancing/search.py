@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dfrs.cli.console import progress
+from dfrs.cli.progress import progress
 from dfrs.model.instance import Instance, Ints
 from dfrs.model.move_limits import MoveLimits
 from dfrs.placement.budget import Budget

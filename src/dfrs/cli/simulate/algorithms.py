@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dfrs.cli.console import out, print_json
-from dfrs.cli.verbs import ALLOCATE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 
@@ -60,4 +60,4 @@ def algorithms(
     out.print(table)
 
 
-VERBS = (Verb(algorithms, ALLOCATE, 20),)
+VERBS = (Verb(algorithms),)

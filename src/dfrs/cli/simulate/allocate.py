@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from dfrs.cli.console import err, out, print_json, progress
+from dfrs.cli.console import err, out, print_json
 from dfrs.cli.extras import require
-from dfrs.cli.verbs import ALLOCATE, Verb
-from dfrs.kernels.compiling import compilation
+from dfrs.cli.progress import progress
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError, UnsupportedError
 from dfrs.model.writing import write_text
 
@@ -142,10 +142,8 @@ def _run(instance: "Instance", names: list[str], options: "Options", phase: Seco
                 bar.update(task, description=f"{name}: minimum yield {value:.4f}")
 
             chosen = replace(options, on_improvement=improved)
-            compiled_s = compilation.spent_s
             try:
-                outcome = run(instance, name, options=chosen, second_phase=phase, seed=seed)
-                outcomes.append(outcome.named(name, outcome.runtime_s - (compilation.spent_s - compiled_s)))
+                outcomes.append(run(instance, name, options=chosen, second_phase=phase, seed=seed))
             except UnsupportedError as error:
                 if len(names) == 1:
                     raise
@@ -281,4 +279,4 @@ def _shrink(instance: "Instance", names: list[str], options: "Options", loss: fl
     )
 
 
-VERBS = (Verb(allocate, ALLOCATE, 10),)
+VERBS = (Verb(allocate),)

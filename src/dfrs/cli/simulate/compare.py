@@ -11,7 +11,7 @@ from rich.table import Table
 
 from dfrs.cli.console import out, out_of, print_json
 from dfrs.cli.simulate.requested_metrics import Requested, add_metrics, parse_limits, show_metrics, show_trim
-from dfrs.cli.verbs import REPLAY, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 Runs = list[dict[str, Any]]
@@ -282,4 +282,4 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-VERBS = (Verb(compare, REPLAY, 50),)
+VERBS = (Verb(compare),)

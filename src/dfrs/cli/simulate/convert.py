@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dfrs.cli.console import err, warn
-from dfrs.cli.verbs import LOOK, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 PERFETTO = (".json", ".json.gz")
@@ -51,4 +51,4 @@ def convert(
     err.print(f"{output}", markup=False, style="dim", soft_wrap=True)
 
 
-VERBS = (Verb(convert, LOOK, 15),)
+VERBS = (Verb(convert),)

@@ -9,7 +9,7 @@ import typer
 from dfrs.cli.console import err, print_json
 from dfrs.cli.simulate.generate_cwf import cwf
 from dfrs.cli.simulate.generate_lublin import lublin
-from dfrs.cli.verbs import MAKE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.writing import write_text
 
@@ -123,4 +123,4 @@ def _write(instance: "Instance", output: Path | None) -> None:
     )
 
 
-VERBS = (Verb(app, MAKE, 10, name="generate"),)
+VERBS = (Verb(app, name="generate"),)

@@ -7,7 +7,7 @@ import typer
 
 from dfrs.cli.console import err
 from dfrs.cli.extras import require
-from dfrs.cli.verbs import LOOK, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.report.clock import parse_time
 
@@ -140,4 +140,4 @@ def _say(path: Path) -> None:
     err.print(f"{path}", markup=False, style="dim", soft_wrap=True)
 
 
-VERBS = (Verb(plot, LOOK, 10),)
+VERBS = (Verb(plot),)

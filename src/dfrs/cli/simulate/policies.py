@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json
-from dfrs.cli.verbs import REPLAY, Verb
+from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.policies.declaration import Entry
@@ -77,4 +77,4 @@ def _meaning(entry: "Entry") -> str:
     return f"{whose}{entry.meaning}{value and f' ({value})'}"
 
 
-VERBS = (Verb(policies, REPLAY, 30),)
+VERBS = (Verb(policies),)

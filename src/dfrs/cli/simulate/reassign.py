@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from dfrs.cli.console import err, out, print_json, progress, warn
-from dfrs.cli.verbs import ALLOCATE, Verb
+from dfrs.cli.console import err, out, print_json, warn
+from dfrs.cli.progress import progress
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -127,4 +128,4 @@ def _show(instance: "Reassignment", result: "Reassigned", known: int | None) -> 
     out.print(table)
 
 
-VERBS = (Verb(reassign, ALLOCATE, 30),)
+VERBS = (Verb(reassign),)

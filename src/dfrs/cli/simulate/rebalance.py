@@ -10,7 +10,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.extras import require
 from dfrs.cli.live.cluster import Authority, Server, TokenFile, connected
 from dfrs.cli.quantities import parse_bytes, parse_seconds
-from dfrs.cli.verbs import ALLOCATE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.writing import write_text
 
@@ -313,4 +313,4 @@ def _finish(state: "ClusterState", path: Path, mover: "VirshMover", shown: Forma
     raise_for(execution)
 
 
-VERBS = (Verb(rebalance, ALLOCATE, 15),)
+VERBS = (Verb(rebalance),)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfrs.cli.console import out, print_json, progress, tell_annotation, tell_missing, tell_odd, tell_unfitted, warn
+from dfrs.cli.console import out, print_json, tell_annotation, tell_missing, tell_odd, tell_unfitted, warn
+from dfrs.cli.progress import progress
 from dfrs.cli.simulate.clouds import CutOff, FromCloud, Machine, Window, check_cloud_options, read_cloud
 from dfrs.cli.simulate.compare import BESIDE_TRUTH, COLUMNS, Columns, show_runs
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.simulate.slurm import SlurmSource
-from dfrs.cli.verbs import REPLAY, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -425,4 +426,4 @@ def _show(rows: list[dict[str, Any]], columns: Columns) -> None:
     show_runs(rows, columns)
 
 
-VERBS = (Verb(simulate, REPLAY, 10),)
+VERBS = (Verb(simulate),)

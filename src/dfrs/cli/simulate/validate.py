@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import out, print_json
-from dfrs.cli.verbs import LOOK, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,4 +87,4 @@ def _show(report: "ValidationReport") -> None:
         out.print(f"and {len(report.problems) - SHOWN} more; --json shows all")
 
 
-VERBS = (Verb(validate, LOOK, 20),)
+VERBS = (Verb(validate),)

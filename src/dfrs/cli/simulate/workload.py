@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, tell_odd
-from dfrs.cli.verbs import MAKE, Verb
+from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -287,4 +287,4 @@ def _show_odd(report: "TraceReport") -> None:
     out.print("\n" + "\n".join(lines), markup=False, soft_wrap=True)
 
 
-VERBS = (Verb(app, MAKE, 20, name="workload"),)
+VERBS = (Verb(app, name="workload"),)

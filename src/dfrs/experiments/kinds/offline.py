@@ -3,7 +3,6 @@
 A study in a campaign file has `instances` and `algorithms`.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,6 +17,7 @@ from dfrs.experiments.experiment import Experiment, StudyModel, combined
 from dfrs.experiments.fields import Count, Positive, Strict, named, one_or_several
 from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.experiments.sources.instances import InstanceFile, Instances, RandomInstance
+from dfrs.kernels.compiling import compilation
 from dfrs.model.allocation import Outcome, Status
 from dfrs.model.errors import DfrsError, InfeasibleError
 from dfrs.model.instance import Instance
@@ -131,10 +131,10 @@ def run(prepared: BoundedInstance, configuration: OfflineConfiguration, seed: in
         # The campaign's processes have the CPUs.
         algorithm = find(configuration.algorithm).build(replace(configuration.options, threads=1))
         rng = np.random.default_rng(seed)
-        started = time.perf_counter()
+        started_s = compilation.clock_s()
         try:
             outcome = algorithm(instance, rng)
-            seconds = time.perf_counter() - started
+            seconds = compilation.clock_s() - started_s
         except InfeasibleError:
             pass
     if save_in is not None:

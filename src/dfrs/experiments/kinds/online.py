@@ -3,7 +3,6 @@
 A study in a campaign file has `workloads` and `policies`.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from dfrs.experiments.fields import Limit, Positive, Seconds, Strict, known_poli
 from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S, measured
 from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
+from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty, Run
@@ -189,9 +189,9 @@ def run(workload: Workload, configuration: OnlineConfiguration, seed: int, save_
     """Simulate and measure. Raises what the policy raises, StoppedError among it."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
     simulation = Simulation(workload, find_policy(configuration.policy), configuration.policy, configuration.settings)
-    started = time.perf_counter()
+    started_s = compilation.clock_s()
     result = simulation.run()
-    seconds = time.perf_counter() - started
+    seconds = compilation.clock_s() - started_s
     metrics = _metrics(result, configuration.trim)
     if save_in is not None:
         from dfrs.experiments.saved_runs import save_run  # noqa: PLC0415 - most runs are not saved, and need no pictures

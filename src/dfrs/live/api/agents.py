@@ -15,9 +15,9 @@ from fastapi.websockets import WebSocket, WebSocketDisconnect
 from dfrs.live.api.answers import problem
 from dfrs.live.api.prometheus import Meters
 from dfrs.live.api.security import AGENTS, Allow, Caller
+from dfrs.live.errors import ConflictError, NotAdmittedError, UnavailableError
 from dfrs.live.protocol.addresses import is_loopback
 from dfrs.live.protocol.agent_door import AgentDoor, Attachment
-from dfrs.live.protocol.ports import ConflictError, NotAdmittedError, UnavailableError
 from dfrs.live.protocol.wire import (
     MESSAGE_BYTES,
     PROTOCOL,

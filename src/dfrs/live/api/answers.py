@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError, UnavailableError
+from dfrs.live.errors import ConflictError, NotFoundError, TooManyError, UnavailableError
 from dfrs.live.protocol.resources import ApiModel, Problem
 from dfrs.model.errors import DfrsError, InputError, StoppedError
 from dfrs.model.text import visible

@@ -27,9 +27,10 @@ from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
 from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import Stream
+from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.agent_door import AgentDoor
 from dfrs.live.protocol.observed import Name
-from dfrs.live.protocol.ports import Aside, Instant, NotFoundError, Service
+from dfrs.live.protocol.ports import Aside, Instant, Service
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,

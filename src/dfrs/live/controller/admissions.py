@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic
 
+from dfrs.live.errors import NotAdmittedError
 from dfrs.live.protocol.observed import NodeFacts
-from dfrs.live.protocol.ports import Facts, NotAdmittedError
+from dfrs.live.protocol.ports import Facts
 from dfrs.live.protocol.resources import TokenInfo
 
 GIB = 1 << 30

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.errors import UnavailableError
 
 _CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _NO_TEXT = "Could not decode to UTF-8"

@@ -44,8 +44,8 @@ from dfrs.live.controller.last_transaction import LastTransactionFile
 from dfrs.live.controller.revisions import migrate, refuse_newer
 from dfrs.live.controller.standby import lease
 from dfrs.live.controller.standby.lease import Lease, LeaseKeeper, Seen
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.durations import Durations
-from dfrs.live.protocol.ports import UnavailableError
 from dfrs.model.errors import DfrsError, InputError, ReplacedError, StoppedError
 from dfrs.version import __version__
 

@@ -29,7 +29,7 @@ from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.standby.lease import LEASE_S
 from dfrs.live.controller.state import Decided, State
-from dfrs.live.protocol.ports import UnavailableError
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import Activity
 from dfrs.model.decisions import Reason, Snapshot
 from dfrs.model.errors import StoppedError

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.ports import Instant, NotFoundError
+from dfrs.live.errors import NotFoundError
+from dfrs.live.protocol.ports import Instant
 from dfrs.live.protocol.resources import ENDED, Explanation, Job, JobState
 
 

@@ -11,8 +11,8 @@ from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.starting import StartWatch, forgive, stall
 from dfrs.live.controller.state import State
+from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.observed import NodeFacts
-from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import JobState
 from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 

@@ -14,7 +14,7 @@ from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
 from dfrs.live.controller.state import ARRIVED, State, never_after
 from dfrs.live.drivers.base import Exit, ExitKind
-from dfrs.live.protocol.ports import ConflictError, NotFoundError
+from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Job, JobState, Restart
 from dfrs.model.errors import DfrsError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
 from dfrs.live.controller.views import need_cores
-from dfrs.live.protocol.ports import TooManyError
+from dfrs.live.errors import TooManyError
 from dfrs.live.protocol.quotas import Quota
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model import tolerances

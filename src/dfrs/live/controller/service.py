@@ -31,8 +31,9 @@ from dfrs.live.controller.state import State
 from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import Stream, TaskId
+from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.durations import Measures
-from dfrs.live.protocol.ports import Aside, ConflictError, Facts, Instant, NotFoundError, UnavailableError
+from dfrs.live.protocol.ports import Aside, Facts, Instant
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,

@@ -7,8 +7,9 @@ from secrets import token_urlsafe
 from typing import Any
 
 from dfrs.live.controller.admissions import Admission, admit
+from dfrs.live.errors import NotAdmittedError, NotFoundError
 from dfrs.live.protocol.observed import NodeFacts
-from dfrs.live.protocol.ports import Facts, NotAdmittedError, NotFoundError
+from dfrs.live.protocol.ports import Facts
 from dfrs.live.protocol.resources import NewToken, Role, TokenInfo, TokenRequest
 
 PREFIX = "dfrs_"

@@ -92,7 +92,8 @@ def kernels() -> Iterator[Finding]:
     """Whether compiled kernels are kept."""
     check = "compiled kernels"
     # It imports numba, which the other checks can do without.
-    from dfrs.kernels.cache import KernelCache, sources_digest  # noqa: PLC0415 - as above
+    from dfrs.kernels.cache import KernelCache  # noqa: PLC0415 - as above
+    from dfrs.kernels.sources import sources_digest  # noqa: PLC0415 - as above
 
     mend = "set NUMBA_CACHE_DIR to a directory that this account can write; else each start compiles for a minute"
     try:

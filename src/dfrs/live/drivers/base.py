@@ -22,7 +22,8 @@ Stream = Literal["out", "err", "profile"]
 class Wire(BaseModel):
     """Base of what is sent or stored: frozen, nothing unknown, numbers finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Validators are built when a model is first used: a verb reads one or two of the many.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class TaskId(Wire):

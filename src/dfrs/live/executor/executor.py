@@ -12,11 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dfrs.live.drivers.base import Stream
-from dfrs.live.errors import JobFailedError
+from dfrs.live.errors import ConflictError, JobFailedError, NotFoundError, TooManyError
 from dfrs.live.executor.remote_call import each, packed_call, read_outcome
 from dfrs.live.following import Patience, asleep
 from dfrs.live.job_request import job_request
-from dfrs.live.protocol.ports import ConflictError, NotFoundError, TooManyError
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
 from dfrs.model.errors import DfrsError, InputError
 

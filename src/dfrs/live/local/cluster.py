@@ -18,12 +18,12 @@ from dfrs.live.client import Client, Endpoint, UnreachableError, read_client_fil
 from dfrs.live.drivers.base import Driver, DriverError, NodeSettings
 from dfrs.live.drivers.opening import cluster_name, open_driver
 from dfrs.live.drivers.processes.directory import TaskDirectory
+from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.home import AGENT_FILE, AUTHORITY, TLS, make_private, write_private
 from dfrs.live.local import hosts
 from dfrs.live.local.children import ChildProcesses
 from dfrs.live.local.hosts import LocalHosts
 from dfrs.live.local.machine import Part, partition
-from dfrs.live.protocol.ports import ConflictError, NotFoundError
 from dfrs.live.protocol.resources import Node, NodeState
 from dfrs.live.protocol.wire import UNDER_WAY
 from dfrs.model.errors import DfrsError, InputError

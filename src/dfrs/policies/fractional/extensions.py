@@ -9,8 +9,6 @@ from dfrs.kernels.shares import fill
 from dfrs.model.decisions import RUNNING, Prices, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
-from dfrs.placement.adapt import Adapt
-from dfrs.placement.budget import Budget
 from dfrs.policies.fractional.actions import PolicyAction
 from dfrs.policies.fractional.objective import YieldLines, next_multiple
 
@@ -131,6 +129,10 @@ class Budgeted:
             rigid=np.tile([False, True], (len(memory), 1)),
             move_cost=memory,
         )
+        # Of all policies only those with a budget need the search for placements.
+        from dfrs.placement.adapt import Adapt  # noqa: PLC0415
+        from dfrs.placement.budget import Budget  # noqa: PLC0415
+
         search = Adapt(present=present, budget=Budget(cost=left), time_limit_s=NO_LIMIT_S, rounds=ROUNDS)
         allocation = search(instance, np.random.default_rng(0)).allocation
         if allocation is None:

@@ -9,8 +9,8 @@ from dfrs.live.controller.backend import Output, Wanted
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
 from dfrs.live.drivers.base import Abilities, Stream, TaskId, TaskState
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
-from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition

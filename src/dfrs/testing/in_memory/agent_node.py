@@ -31,8 +31,8 @@ from dfrs.live.drivers.base import (
     TaskStatus,
     Usage,
 )
+from dfrs.live.errors import ConflictError
 from dfrs.live.protocol.agent_door import Attachment
-from dfrs.live.protocol.ports import ConflictError
 from dfrs.live.protocol.wire import Desire, Desired, FromController, Hello, Refuse, StatusMessage, from_agent
 from dfrs.testing.in_memory.link import LATE_S, door_of
 from dfrs.testing.in_memory.node import InMemoryNode

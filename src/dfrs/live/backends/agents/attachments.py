@@ -9,8 +9,8 @@ from dfrs.live.backends.agents.steering import Steering
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import NodeRecord
 from dfrs.live.drivers.base import Stream, TaskId
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.agent_door import Link
-from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.wire import FromAgent, Hello, MoreTasks, Output, Read, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 

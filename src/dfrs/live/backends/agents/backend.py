@@ -11,8 +11,8 @@ from dfrs.live.controller.backend import Output
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
 from dfrs.live.drivers.base import Stream, TaskId, TaskState
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.agent_door import Attachment, Link
-from dfrs.live.protocol.ports import UnavailableError
 from dfrs.live.protocol.wire import Hello
 
 
