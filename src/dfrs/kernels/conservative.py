@@ -27,7 +27,6 @@ from dfrs.kernels.whole_nodes import (
     find_kinds,
     fit,
     front,
-    holds,
     releases,
     settle,
     start,
@@ -126,7 +125,7 @@ def _go_through(
     queue: Queue, first: Ints, head: int, task_nodes: Ints, moving: bool, plan: Profile, length: int, reserved_s: Floats
 ) -> None:
     """Reserve for waiting jobs that have no reservation and, if `moving`, move those of the others."""
-    _, estimate_s, _, takes, reasons = queue
+    _, estimate_s, per, takes, reasons = queue
     times, profile = plan
     for r in range(head, len(reasons)):
         if task_nodes[first[r]] >= 0 or reasons[r] > 0:
@@ -137,7 +136,8 @@ def _go_through(
                 continue
             # Who begins with entry 0 starts: of two entries that begin now, this is the other one's.
             own = max(1, int(np.searchsorted(times[:length], reserved_s[r])))
-            begin = _first_before(r, queue, plan, own)
+            # What moves nowhere is found without giving its nodes back, where all nodes are of one kind.
+            begin = _first_before(r, queue, plan, own) if per.shape[1] == 1 else 0
             if begin == own:
                 continue
             m = own
@@ -149,16 +149,15 @@ def _go_through(
 
 @kernel
 def _first_before(r: int, queue: Queue, plan: Profile, own: int) -> int:
-    """The first entry before `own`, where its reservation begins, from which row r may have one; or `own`.
+    """The first entry before `own`, where its reservation begins, from which row r can have one; or `own`.
 
-    It may if each entry has enough nodes until the reservation ends, or until what is its own now begins. Those need
-    not be the same nodes, where there are several kinds.
+    On nodes of one kind it can if each entry has enough of them until the reservation ends, or until its own begins.
     """
     tasks, estimate_s, per, _, _ = queue
     times, profile = plan
     at = 0
     for m in range(own):
-        if holds(profile[m], per[r]) < tasks[r]:
+        if profile[m, 0] * per[r, 0] < tasks[r]:
             at = m + 1
         elif times[m + 1] >= times[at] + estimate_s[r]:
             break
