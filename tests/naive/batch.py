@@ -1,4 +1,4 @@
-"""Batch policies written from their definitions: node by node, event by event, nothing remembered.
+"""Batch policies written from their definitions: node by node, event by event.
 
 A point of time is (seconds, 0) for the decision itself and (seconds, 1) for anything after what is due then has ended:
 a job that should have ended by now holds its nodes from (now, 0) until (now, 1).
@@ -7,7 +7,9 @@ a job that should have ended by now holds its nodes from (now, 0) until (now, 1)
 import math
 from dataclasses import dataclass
 
-from dfrs.model.decisions import Snapshot
+import numpy as np
+
+from dfrs.model.decisions import Cause, Snapshot
 
 Point = tuple[float, int]
 Nodes = list[int]
@@ -130,23 +132,44 @@ def conservative(snapshot: Snapshot) -> Started:
 
 
 def reservations(snapshot: Snapshot) -> dict[int, tuple[Point, Nodes]]:
-    """By row of the queue: when its reservation begins, and its nodes if that is now. Left out: never enough nodes."""
+    """By row of the queue: when its reservation begins, and its nodes if that is now. Left out: never enough nodes.
+
+    Reservations that the snapshot notes are put back by their begins; then the queue is gone through in its order.
+    """
     cluster = Cluster(snapshot)
-    bookings: list[Booking] = []
+    running = []
     for n, end in cluster.busy_until.items():
         if n in cluster.open:
             amount = [int(kind == cluster.capacity[n]) for kind in cluster.kinds]
-            bookings.append(Booking(cluster.now, end, amount))
+            running.append(Booking(cluster.now, end, amount))
+    booked: dict[int, Booking] = {}
+    noted_s = snapshot.jobs["policy_state"].copy().view(np.float64).tolist()
+    kept = [job for job in cluster.queue if noted_s[job.row] > 0 and job.row != snapshot.subject]
+    for job in sorted(kept, key=lambda job: noted_s[job.row]):
+        noted = (noted_s[job.row], 1)
+        _book(cluster, job, cluster.now if noted[0] <= cluster.now[0] else noted, running, booked)
+    moving = snapshot.cause not in {Cause.SUBMISSION, Cause.WAKE}
+    for job in cluster.queue:
+        if job.row not in booked or (moving and booked[job.row].begin != cluster.now):
+            booked.pop(job.row, None)
+            _book(cluster, job, cluster.now, running, booked)
     found: dict[int, tuple[Point, Nodes]] = {}
     for job in cluster.queue:
-        for begin in sorted({cluster.now} | {booking.end for booking in bookings}):
-            end = (begin[0] + job.estimate_s, 1)
-            take = _take(cluster, job, _free_throughout(cluster, bookings, begin, end))
-            if take is not None:
-                bookings.append(Booking(begin, end, take))
-                found[job.row] = begin, _start_on(cluster, job, take) if begin == cluster.now else []
-                break
+        if job.row in booked:
+            begin, take = booked[job.row].begin, booked[job.row].amount
+            found[job.row] = begin, _start_on(cluster, job, take) if begin == cluster.now else []
     return found
+
+
+def _book(cluster: Cluster, job: Job, soonest: Point, running: list[Booking], booked: dict[int, Booking]) -> None:
+    """Reserve for a job at the earliest point from `soonest` on at which it has enough nodes until its end, if any."""
+    bookings = [*running, *booked.values()]
+    for begin in sorted({soonest} | {booking.end for booking in bookings if booking.end > soonest}):
+        end = (begin[0] + job.estimate_s, 1)
+        take = _take(cluster, job, _free_throughout(cluster, bookings, begin, end))
+        if take is not None:
+            booked[job.row] = Booking(begin, end, take)
+            break
 
 
 def _free_throughout(cluster: Cluster, bookings: list[Booking], begin: Point, end: Point) -> list[int]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dfrs.model.decisions import PAUSED, RUNNING, Cause, PolicyError, Reason, Traits, traits_of
@@ -65,7 +65,9 @@ def applied(shot, target):
     runs = target.task_nodes[shot.first[:-1]] >= 0
     jobs["state"][runs] = RUNNING
     jobs["yield_"] = target.yields
-    return replace(shot, jobs=jobs, task_nodes=target.task_nodes, subject=-1)
+    if len(target.policy_state):
+        jobs["policy_state"] = target.policy_state
+    return replace(shot, jobs=jobs, task_nodes=target.task_nodes, subject=-1, cause=Cause.WAKE)
 
 
 def only(shot, rows):
@@ -73,6 +75,11 @@ def only(shot, rows):
     slots = np.concatenate([np.arange(shot.first[r], shot.first[r + 1]) for r in rows]).astype(np.int64)
     first = np.cumsum([0, *(shot.jobs["tasks"][r] for r in rows)])
     return replace(shot, jobs=shot.jobs[rows], first=first, task_nodes=shot.task_nodes[slots], subject=-1)
+
+
+def alike(shot):
+    """Whether open nodes are of one kind. Else it is not noted of which one a reservation is."""
+    return len(np.unique(shot.capacity[shot.open], axis=0)) < 2
 
 
 # Promises on any snapshot
@@ -117,6 +124,7 @@ def test_later_jobs_make_no_difference_to_those_before_them(name, shot):
 @pytest.mark.parametrize("name", [*WHOLE, "EQUIPARTITION"])
 @given(shot=snapshots())
 def test_what_was_decided_needs_no_second_decision(name, shot):
+    assume(name != "CONSERVATIVE" or alike(shot))
     after = applied(shot, BATCH[name]().decide(shot))
     again = BATCH[name]().decide(after)
     assert again.task_nodes is after.task_nodes
@@ -134,6 +142,7 @@ def test_easy_starts_all_that_fcfs_starts_and_does_not_delay_the_head(shot):
 
 @given(shot=snapshots())
 def test_conservative_delays_no_reservation(shot):
+    assume(alike(shot))
     promised = naive.reservations(shot)
     after = applied(shot, BATCH["CONSERVATIVE"]().decide(shot))
     kept = naive.reservations(after)

@@ -31,7 +31,10 @@ class Seen:
         return self.whole.cause is not Cause.SUBMISSION or self.whole.subject < 0 or bool(self.rows[self.whole.subject])
 
     def joined(self, target: Target) -> Target:
-        """The target for all: those left aside stay as they are."""
+        """The target for all: those left aside stay as they are, but what the policy noted of them is forgotten.
+
+        A reservation, for instance, means nothing once others were decided about without it.
+        """
         whole, rows = self.whole, self.rows
         slots, yields = whole.task_nodes.copy(), whole.jobs["yield_"].copy()
         slots[np.repeat(rows, whole.jobs["tasks"])] = target.task_nodes
@@ -41,7 +44,7 @@ class Seen:
             reasons = np.zeros(len(rows), np.int64)
             reasons[rows] = target.reasons
         if len(policy_state):
-            policy_state = whole.jobs["policy_state"].copy()
+            policy_state = np.zeros(len(rows), np.int64)
             policy_state[rows] = target.policy_state
         why = {**target.why, **dict.fromkeys(whole.jobs["id"][~rows].tolist(), NO_OPEN_NODES)}
         return Target(slots, yields, target.wake_at_s, reasons, why, policy_state)

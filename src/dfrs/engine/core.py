@@ -167,10 +167,12 @@ class Core:
     def hand_over(self, policy: Policy) -> None:
         """Let another policy decide from here on. It is to be asked at once, not when the one before wanted to be.
 
-        What is left of nodes is to be told anew: one that is exclusive gave out more than that.
+        What is left of nodes is to be told anew: one that is exclusive gave out more than that. What the one before
+        noted of jobs that are not on nodes is forgotten: to another one it may mean something else.
         """
         state = self._state
         state.policy = policy
+        state.forget_notes()
         state.cluster.forget_left()
         state.wake_at_s = state.now_s if np.isfinite(state.now_s) else None
 

@@ -19,6 +19,7 @@ from dfrs.kernels.columns import grown
 from dfrs.model.decisions import (
     MEMORY,
     PAUSED,
+    RUNNING,
     UNKNOWN_PRICES,
     Abilities,
     Cause,
@@ -179,6 +180,13 @@ class State:
         """So much memory is migrated now."""
         self._moves.append((self.now_s, amount))
         self._moved += amount
+
+    def forget_notes(self) -> None:
+        """What the policy noted of jobs that are not on nodes counts no longer."""
+        jobs = self.rows.jobs[: self.rows.count]
+        jobs["policy_state"][jobs["state"] != RUNNING] = 0
+        for job in self.held:
+            job["policy_state"] = 0
 
     def note_home(self, row: int) -> None:
         """A job is about to be paused: its tasks were in these islands."""

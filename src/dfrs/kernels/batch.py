@@ -1,4 +1,4 @@
-"""Batch decisions on whole nodes: FCFS, EASY and conservative backfilling ([Stillwell2010] section 5.3.1).
+"""Batch decisions on whole nodes: FCFS and EASY ([Stillwell2010] section 5.3.1).
 
 `jobs` is a record array with the fields of `dfrs.model.decisions.JOB`; row r owns slots first[r] to first[r + 1] of
 `task_nodes`, all -1 unless it is on nodes.
@@ -12,7 +12,6 @@ change, or -1 - r where row r has no estimate and one was wanted; unless it is a
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
-from dfrs.kernels.profile import earliest, make_profile, reserve
 from dfrs.kernels.whole_nodes import (
     Cluster,
     Jobs,
@@ -28,10 +27,10 @@ from dfrs.kernels.whole_nodes import (
     wanted,
 )
 
-QUEUE_HEAD, BACKFILLED, RESERVED = 7, 8, 9
+QUEUE_HEAD, BACKFILLED = 7, 8
 """Values of `dfrs.model.decisions.Reason`."""
 
-FCFS, EASY, CONSERVATIVE = range(3)
+FCFS, EASY = range(2)
 """Rules of `whole_nodes`."""
 
 
@@ -56,8 +55,6 @@ def whole_nodes(
     EASY: that one has a reservation at the earliest time at which it has enough. Later jobs start, in order, if they
     leave it as it is: they end before it, or use nodes that it does not want. A job that wants more nodes than are open
     has no reservation, and holds nobody up.
-    CONSERVATIVE: each waiting job in order has the earliest reservation beside those before it; those that begin now
-    start.
     """
     if rule != FCFS and subject >= 0 and np.isnan(jobs[subject].estimate_s):
         return -1 - subject
@@ -69,13 +66,10 @@ def whole_nodes(
         kind, size = find_kinds(capacity, is_open)
         free_of = count_free(kind, busy, len(size))
         cluster = (kind, size, free_of, busy)
-        if rule == CONSERVATIVE:
-            started = _reserve_all(jobs, first, head, cluster, tolerance, now_s, after, reasons)
-        else:
-            started, head = _start_in_order(jobs, first, head, cluster, tolerance, after, reasons)
-            if rule == EASY and head < len(jobs) - 1 and free_of.any():
-                filled = _backfill(jobs, first, head, cluster, tolerance, now_s, after, reasons)
-                started = started + filled if filled >= 0 else filled
+        started, head = _start_in_order(jobs, first, head, cluster, tolerance, after, reasons)
+        if rule == EASY and head < len(jobs) - 1 and free_of.any():
+            filled = _backfill(jobs, first, head, cluster, tolerance, now_s, after, reasons)
+            started = started + filled if filled >= 0 else filled
     elif unlike:
         after[:] = task_nodes
     if started > 0 or (started == 0 and unlike > 0):
@@ -164,43 +158,4 @@ def _backfill(
         free -= take.sum()
         if free == 0:
             break
-    return started
-
-
-@kernel
-def _reserve_all(
-    jobs: Jobs, first: Ints, head: int, cluster: Cluster, tolerance: float, now_s: float, after: Ints, reasons: Ints
-) -> int:
-    """Reserve for the waiting jobs from row `head` on, and start those whose reservation begins now.
-
-    How many start, or -1 - r where row r has no estimate. Once nothing is free now nobody else can start, and the
-    reservations after that are of no consequence.
-    """
-    kind, size, free_of, _ = cluster
-    kinds = len(size)
-    ends, released, missing = releases(jobs, first, after, kind, kinds, now_s)
-    if missing >= 0:
-        return -1 - missing
-    times, profile, length = make_profile(now_s, free_of, ends, released, len(jobs) - head)
-    per = np.empty(kinds, np.int64)
-    take = np.empty(kinds, np.int64)
-    least = np.empty(kinds, np.int64)
-    started = 0
-    for r in range(head, len(jobs)):
-        if after[first[r]] >= 0:
-            continue
-        if not profile[0].any():
-            break
-        if np.isnan(jobs[r].estimate_s):
-            return -1 - r
-        fit(jobs[r], size, tolerance, per)
-        at, stop = earliest(jobs[r].tasks, jobs[r].estimate_s, per, times[:length], profile, least, 0)
-        if at == length:
-            continue
-        wanted(jobs[r].tasks, least, per, take)
-        length = reserve(times, profile, length, at, stop, jobs[r].estimate_s, take)
-        if at == 0:
-            start(first[r], first[r + 1], take, per, cluster, after)
-            reasons[r] = RESERVED
-            started += 1
     return started

@@ -68,7 +68,9 @@ def cut(times: Floats, profile: Ints, length: int, at: int, time_s: float) -> in
         return length
     for m in range(length, at, -1):
         times[m] = times[m - 1]
-        profile[m] = profile[m - 1]
+        # Element by element: rows are short, and work on whole rows takes several times as long.
+        for k in range(profile.shape[1]):
+            profile[m, k] = profile[m - 1, k]
     times[at] = time_s
     profile[at] = profile[at - 1]
     return length + 1
@@ -79,5 +81,6 @@ def reserve(times: Floats, profile: Ints, length: int, at: int, stop: int, estim
     """Take `take` (K,) nodes from entry `at` for `estimate_s`, which ends before or with entry `stop`; the length."""
     length = cut(times, profile, length, stop, times[at] + estimate_s)
     for m in range(at, stop):
-        profile[m] -= take
+        for k in range(len(take)):
+            profile[m, k] -= take[k]
     return length

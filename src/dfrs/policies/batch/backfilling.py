@@ -9,7 +9,7 @@ what its nodes have to spare.
 
 EASY and CONSERVATIVE plan with the users' estimates: a running job is expected to end when its virtual time, at yield
 1, reaches its estimate. One that is past its estimate is expected to end at any moment: now, though its nodes are not
-free yet. All reservations are made anew at every decision, from the queue as it is.
+free yet. EASY makes its reservation anew at every decision; CONSERVATIVE keeps those that it made.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,10 @@ from typing import ClassVar
 import numpy as np
 
 from dfrs.kernels import batch as kernels
+from dfrs.kernels.conservative import start_reserved
 from dfrs.kernels.equipartition import equipartition
 from dfrs.model import tolerances
-from dfrs.model.decisions import Policy, PolicyError, Snapshot, Target, Traits
+from dfrs.model.decisions import Cause, Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 from dfrs.policies.declaration import Family, Name
@@ -76,17 +77,48 @@ class Easy:
 
 @dataclass(frozen=True, slots=True)
 class Conservative:
-    """Backfilling that delays nobody's reservation: every job in the queue has one, made in order of submission.
+    """Backfilling that delays nobody's reservation: every job has one from its submission on, and keeps it.
 
-    Having no memory it makes all of them anew each time, so when jobs end before their estimates a reservation may come
-    out later than it did before. Raises MissingEstimateError as Easy does.
+    At its submission a job gets the earliest reservation that delays no other one. When a job ends, waiting jobs move
+    theirs, one after the other in order of submission, to the earliest place that delays no other one: never to a later
+    one. Only where nodes are closed, or running jobs exceed their estimates, is a reservation made later, and then in
+    the order in which they begin. The `policy_state` of a waiting job is when its reservation begins, the bits of a
+    64-bit float, 0 where it has none: no open nodes could hold it.
+
+    On nodes of several capacities, of which of them a reservation is made is found anew at each decision, by the same
+    rule; it may then come out later than it was.
+
+    Raises MissingEstimateError for a waiting or running job without an estimate.
     """
 
     traits: ClassVar[Traits] = Traits(exclusive=True)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reason RESERVED."""
-        return _on_whole_nodes(snapshot, kernels.CONSERVATIVE, "CONSERVATIVE")
+        after, yields, reasons = _blank(snapshot)
+        policy_state = snapshot.jobs["policy_state"].copy()
+        reserved_s = policy_state.view(np.float64)
+        changed = start_reserved(
+            snapshot.jobs,
+            snapshot.first,
+            snapshot.task_nodes,
+            snapshot.capacity,
+            snapshot.open,
+            tolerances.CAPACITY,
+            snapshot.now_s,
+            snapshot.subject,
+            snapshot.cause not in {Cause.SUBMISSION, Cause.WAKE},
+            reserved_s,
+            after,
+            yields,
+            reasons,
+        )
+        _refuse_missing(changed, snapshot, "CONSERVATIVE")
+        later_s = reserved_s[reserved_s > snapshot.now_s]
+        wake_at_s = float(later_s.min()) if len(later_s) else None
+        if not changed:
+            return Target(snapshot.task_nodes, snapshot.jobs["yield_"], wake_at_s, policy_state=policy_state)
+        return Target(after, yields, wake_at_s, reasons, policy_state=policy_state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +168,8 @@ WHOLE_NODES: Family[Policy] = Family(
             name="CONSERVATIVE",
             start=Conservative(),
             source="common practice",
-            meaning="FCFS with backfilling that delays no job's reservation; needs estimates",
+            meaning="FCFS with backfilling; each job has a reservation from its submission on, and keeps it; "
+            "needs estimates",
         ),
         Name(
             name="EQUIPARTITION",
@@ -180,6 +213,11 @@ def _on_whole_nodes(snapshot: Snapshot, rule: int, name: str) -> Target:
         yields,
         reasons,
     )
+    _refuse_missing(changed, snapshot, name)
+    return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)
+
+
+def _refuse_missing(changed: int, snapshot: Snapshot, name: str) -> None:
+    """Raises MissingEstimateError where a kernel's answer says so."""
     if changed < 0:
         raise MissingEstimateError(int(snapshot.jobs["id"][-1 - changed]), f"has no estimate, which {name} plans with")
-    return Target(after, yields, None, reasons) if changed else _unchanged(snapshot)

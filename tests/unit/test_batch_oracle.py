@@ -1,8 +1,10 @@
-"""EASY against the schedule of an independent, long-used simulator: every start of a year of KTH's SP2.
+"""EASY and CONSERVATIVE against the schedules of independent simulators: every start of a year of KTH's SP2.
 
-Its rules: 100 whole nodes; at one instant submissions come before terminations, in the order of the file. A job's size
-is what it was allocated; it runs as long as in the log, but no longer than requested; its estimate is the larger of the
-two, except that the eight jobs that ran for 0 s are estimated at the 1 s they are given.
+Their rules: 100 whole nodes; at one instant submissions come before terminations, in the order of the file. A job's
+size is what it was allocated; it runs as long as in the log, but no longer than requested; its estimate is the larger
+of the two, except that the eight jobs that ran for 0 s are estimated at the 1 s they are given. Conservative
+reservations are kept; when a job ends, those of waiting jobs move to earlier places, one by one in the order of
+submission.
 """
 
 import numpy as np
@@ -15,7 +17,7 @@ from dfrs.workloads.swf import read_swf
 from tests.small_policies import BATCH
 from tests.traces import TRACES, needs_traces
 
-ORACLE = TRACES.parent / "oracle" / "easy_KTH-SP2.csv.gz"
+ORACLES = TRACES.parent / "oracle"
 NODES = 100
 
 
@@ -38,11 +40,14 @@ def workload_by_its_rules():
 
 
 @needs_traces
-@pytest.mark.skipif(not ORACLE.is_file(), reason=f"the schedule is not at {ORACLE}")
-def test_easy_starts_and_ends_every_job_when_the_other_simulator_does():
-    theirs = np.loadtxt(ORACLE, delimiter=",", skiprows=1)
+@pytest.mark.parametrize("name", ["EASY", "CONSERVATIVE"])
+def test_every_job_starts_and_ends_when_the_other_simulator_lets_it(name):
+    oracle = ORACLES / f"{name.lower()}_KTH-SP2.csv.gz"
+    if not oracle.is_file():
+        pytest.skip(f"the schedule is not at {oracle}")
+    theirs = np.loadtxt(oracle, delimiter=",", skiprows=1)
     workload = workload_by_its_rules()
-    events = Simulation(workload, BATCH["EASY"](), "EASY", SimulationSettings(order="submissions-first")).run().events
+    events = Simulation(workload, BATCH[name](), name, SimulationSettings(order="submissions-first")).run().events
     start_s, end_s = np.full((2, len(workload)), np.nan)
     for action, time_s in ((Action.START, start_s), (Action.FINISH, end_s)):
         rows = events.action == action
