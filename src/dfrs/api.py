@@ -18,7 +18,6 @@ from dfrs.placement.outcome import infeasible
 from dfrs.placement.registry import Options, find
 from dfrs.placement.rule_report import under_rules
 from dfrs.placement.second_phase import SecondPhase, maximize
-from dfrs.runs import directory
 from dfrs.simulator.clock import Order
 from dfrs.simulator.limits import Pauses
 from dfrs.workloads import files
@@ -175,4 +174,6 @@ def simulate(
 
 def read_run(path: str | Path) -> Run:
     """The run in a run directory, as `dfrs simulate` and exports of a live cluster write them. Raises InputError."""
+    from dfrs.runs import directory  # noqa: PLC0415 - loads polars, which most of these functions do without
+
     return directory.read_run(Path(path))
