@@ -12,7 +12,6 @@ import tempfile
 import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from tests.live_processes import LiveCluster, wait_until
@@ -22,7 +21,7 @@ from benchmarks.common import console
 from benchmarks.live_history import ANSWER_GOAL_MS, MEMORY_GOAL_MIB, ask, ended_job, lengthen, peak_mib, queue, stop
 from benchmarks.online import table
 from dfrs.live.agent.connection import Server
-from dfrs.live.protocol.ports import Attachment, Link, Service
+from dfrs.live.protocol.agent_door import Attachment, Link
 from dfrs.live.protocol.wire import FromAgent, Hello, from_controller
 from dfrs.testing import InMemoryHosts
 from dfrs.testing.in_memory import GIB, InMemoryNode
@@ -81,7 +80,7 @@ async def _keep(node: InMemoryNode, server: Server, nth: int) -> None:
         with contextlib.suppress(OSError, ExceptionGroup):
             async with server.connect(server.url, 60.0) as socket, asyncio.TaskGroup() as group:
                 wire = _Wire(socket)
-                node.attach(cast(Service, wire))
+                node.enter(wire)
                 group.create_task(wire.carry())
                 while True:
                     await asyncio.sleep(REPORT_S)

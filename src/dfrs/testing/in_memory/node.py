@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dfrs.live.agent.next_action import COSTS, plan, plan_fenced
 from dfrs.live.controller.service import Controller
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
-from dfrs.live.protocol.agent_door import Attachment
+from dfrs.live.protocol.agent_door import AgentDoor, Attachment
 from dfrs.live.protocol.observed import Cost, CostVerb, HostUse, Sample
 from dfrs.live.protocol.wire import (
     PROTOCOL,
@@ -104,6 +104,10 @@ class InMemoryNode:
 
     def attach(self, controller: Controller) -> None:
         """Say hello over a new connection."""
+        self.enter(door_of(controller))
+
+    def enter(self, door: AgentDoor) -> None:
+        """Say hello to whoever takes agents in there."""
         self.cut()
         self.cut_off = ""
         self.hosts.history.append(("attach", self.name))
@@ -124,7 +128,7 @@ class InMemoryNode:
             version="test",
         )
         self.link = InMemoryLink(self)
-        self.attachment = door_of(controller).attach(hello, self.link)
+        self.attachment = door.attach(hello, self.link)
         self.closed = ""
 
     def cut(self) -> None:
