@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dfrs.cli.live.serve import make_controller
+from dfrs.live.backends.agents.backend import AgentsBackend
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.model.decisions import Traits, traits_of
 from dfrs.model.errors import InputError
@@ -213,14 +214,15 @@ def test_a_file_makes_nobody_import_a_module():
 
 def test_the_live_controller_finds_modules(here):
     settings = ControllerSettings(database=f"sqlite:///{here / 'live.db'}", policy="others:Mine", shadow="others:OURS")
-    assert make_controller(settings).state.policy.traits == Traits(exclusive=True)
+    assert make_controller(settings, AgentsBackend()).state.policy.traits == Traits(exclusive=True)
 
 
 def test_the_live_controller_finds_them(site):
     settings = ControllerSettings(database=f"sqlite:///{site / 'live.db'}", policy="OURS/DEPTH=5", shadow="MINE")
-    assert make_controller(settings).state.policy.traits == Traits()
+    assert make_controller(settings, AgentsBackend()).state.policy.traits == Traits()
+    settings = ControllerSettings(database=f"sqlite:///{site / 'live.db'}", policy="GONE")
     with pytest.raises(InputError, match="GONE"):
-        make_controller(ControllerSettings(database=f"sqlite:///{site / 'live.db'}", policy="GONE"))
+        make_controller(settings, AgentsBackend())
 
 
 def dfrs(folder, *words):
