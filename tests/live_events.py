@@ -180,8 +180,16 @@ class Executor:
         job.came_from = job.nodes if moves else ()
         job.nodes, job.running, job.yield_, job.left = c.nodes, True, c.yield_, ()
 
-    def refused(self, event: PauseRefused, core: Core) -> None:
-        """The job goes on where it was, or keeps its memory there, unless those who have it cannot leave."""
+    def cannot_leave(self, event: PauseRefused) -> bool:
+        """Whether any job that is on the nodes of a refused pause can neither be paused nor give back its memory."""
+        others = [other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist())]
+        return any(self.keeps(other) for other in others)
+
+    def refused(self, event: PauseRefused, core: Core, *, blocked: bool) -> None:
+        """The job goes on where it was, or keeps its memory there, unless those who had it then could not leave.
+
+        Whoever could not may have been ended since, to begin anew, by the decision that follows.
+        """
         job = self.jobs[event.job_id]
         if job.running or job.nodes:
             assert job.nodes == tuple(event.nodes.tolist())
@@ -190,8 +198,7 @@ class Executor:
             job.nodes = tuple(event.nodes.tolist())
             self.check_memory()
             return
-        others = [other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist())]
-        assert any(self.keeps(other) for other in others)
+        assert blocked
 
     def check_memory(self) -> None:
         used = np.zeros(len(self.capacity))
@@ -362,9 +369,10 @@ def drive(core: Core, seed: int, site: Site, steps: int = 120):
         log.append((event, now_s, columns(commands)))
         world.told(event)
         world.resized(core)
+        blocked = isinstance(event, PauseRefused) and world.cannot_leave(event)
         world.perform(commands)
         if isinstance(event, PauseRefused):
-            world.refused(event, core)
+            world.refused(event, core, blocked=blocked)
         world.check(core)
         if decided:
             world.check_minimums(core, exclusive)

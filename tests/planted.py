@@ -244,7 +244,7 @@ BUGS = (
         "self._capacity(node)",
         "[Capacity(node.number, *[2 * part for part in self._size(node)])]",
     ),
-    _bug("a held job that is lost goes on when it is queued again", Planner, "_anew", "job.held", "False"),
+    _bug("a held job that is lost goes on when it is queued again", Planner, "_begin_anew", "job.held", "False"),
     # What nodes say and are told.
     _bug("an exit is forgotten", Transfers, "conclude", "task.exit = found"),
     _bug(
