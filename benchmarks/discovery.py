@@ -2,7 +2,7 @@
 
 python -m benchmarks.discovery              # capacities; 12 hours as in [Stillwell2010] section 7.3, 12 traces
 python -m benchmarks.discovery --parts      # parts of OBSERVE
-python -m benchmarks.discovery --seconds 1800 --traces 16
+python -m benchmarks.discovery --seconds 1800 --traces 16 --compressed  # half an hour, as benchmarks.live_discovery
 
 Tasks and needs are those of chapter 7. For the first table every node has only a part of its capacity, as beside a load
 from outside, and discovery knows it.
@@ -27,6 +27,8 @@ CAPACITIES = (1.0, 0.8, 0.65, 0.5)
 SCENES = {"balanced": 0, "unbalanced": 2}
 """By how many tasks need a whole node."""
 FIRST_SEED = 101
+COMPRESSED = {"step_s": 10.0, "probe_s": 10.0, "probe_every_s": 300.0, "change_s": 600.0}
+"""Steps and probes of OBSERVE where the traces run five times as fast, as in `benchmarks.live_discovery`."""
 FAST_S = 120.0
 """How long needs stay where they change quickly."""
 
@@ -62,8 +64,8 @@ def measured(cases: Sequence[Case], traces: int) -> Floats:
         return np.array(list(pool.map(Case.run, asked))).reshape(len(cases), traces, 3)
 
 
-def show_capacities(seconds: int, traces: int) -> None:
-    """By how much OBSERVE is above equal shares, on smaller and smaller nodes."""
+def show_capacities(seconds: int, traces: int, settings: Mapping[str, float]) -> None:
+    """By how much OBSERVE with these settings is above equal shares, on smaller and smaller nodes."""
     made = table(
         f"OBSERVE above equal shares, %: {traces} traces of {seconds / 3600:g} h; mean (worst)",
         "scene",
@@ -73,7 +75,7 @@ def show_capacities(seconds: int, traces: int) -> None:
     )
     rows = [(scene, part) for scene in SCENES for part in CAPACITIES]
     own = [Case(hogs=SCENES[scene], seconds=seconds, capacity=part) for scene, part in rows]
-    observed = measured(own, traces)
+    observed = measured([replace(case, settings=settings) for case in own], traces)
     equal = measured([replace(case, method="EQUAL") for case in own], traces)
     gains = 100.0 * (observed[:, :, :2] / equal[:, :, :2] - 1.0)
     for (scene, part), each in zip(rows, gains, strict=True):
@@ -115,5 +117,9 @@ if __name__ == "__main__":
     parser.add_argument("--parts", action="store_true", help="the parts of OBSERVE instead of capacities")
     parser.add_argument("--seconds", type=int, default=43_200, help="of each trace")
     parser.add_argument("--traces", type=int, default=12)
+    parser.add_argument("--compressed", action="store_true", help="steps of traces that run five times as fast")
     given = parser.parse_args()
-    (show_parts if given.parts else show_capacities)(given.seconds, given.traces)
+    if given.parts:
+        show_parts(given.seconds, given.traces)
+    else:
+        show_capacities(given.seconds, given.traces, COMPRESSED if given.compressed else {})
