@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.live.controller.received import Measured, ReceivedTime
+from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
@@ -108,7 +108,7 @@ def _add_job(state, rng, name):
     job.need_error = None if rng.random() < 0.5 else float(rng.random()) * 0.1
     kind = str(rng.choice(["new", "held", "waiting", "paused", "running", "running", "running", "ending"]))
     if kind == "new" or (not nodes and kind not in {"held", "waiting"}):
-        job.waits_for = {10**6} if request.dependencies else set()
+        job.waits_for = frozenset({10**6} if request.dependencies else ())
         return None
     job.held, job.registered = kind == "held", kind != "held"
     job.need = min(1.0, state.need(request)) if cores else round(float(rng.uniform(0.01, 1.0)), 4)
@@ -169,10 +169,9 @@ def _put(state, rng, task, node, kind):
         sample = Sample(task=task.id, cpu_s=5.0, memory_bytes=10 << 20)
         task.samples = ((NOW - 1.0, sample),)
     if rng.random() < 0.6:
-        received = ReceivedTime(ran_s=400.0, most_cores=float(rng.choice([0.5, 1.0])))
-        for _ in range(int(rng.integers(1, 6))):
-            delayed = float(rng.random())
-            part = Measured(watched=1.0, delayed=delayed, cpu=1.0 - delayed, waiting=delayed)
-            received.recent.append(part)
-            received.block.add(part)
-        task.received = received
+        task.received = ReceivedTime(ran_s=400.0)
+        most_cores, delayed = float(rng.choice([0.5, 1.0])), 0.0
+        for k in range(1, int(rng.integers(2, 7))):
+            delayed += float(rng.random())
+            counted = {"watched_s": float(k), "delayed_s": delayed, "cpu_s": k - delayed, "waiting_s": delayed}
+            task.received.report(1.0, Sample(task=task.id, memory_bytes=10 << 20, **counted), most_cores)

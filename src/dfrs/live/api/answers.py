@@ -1,5 +1,6 @@
 """What the API answers: JSON without a detour, problems in one line."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,19 +19,44 @@ from dfrs.model.text import visible
 RETRY_S = 2
 """When to try again what cannot be done now."""
 
+AT_ONCE = 200
+"""So many resources are written before others have their turn: a few milliseconds."""
+
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 _log = structlog.get_logger("dfrs.api")
 
 
-def reply(
-    value: ApiModel | Sequence[ApiModel], status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
-    """One resource or a list of them, as JSON."""
-    if isinstance(value, ApiModel):
-        text = value.model_dump_json()
-    else:
-        text = f"[{','.join([item.model_dump_json() for item in value])}]"
+def reply(value: ApiModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A resource, as JSON."""
+    return _answer(value.model_dump_json(), status, headers)
+
+
+async def reply_all(values: Sequence[ApiModel], headers: Mapping[str, str] | None = None) -> Response:
+    """A list of resources, as JSON; others have their turn while it is written."""
+    return _answer(await _list(values), headers=headers)
+
+
+async def reply_from(value: ApiModel, headers: Mapping[str, str] | None = None) -> Response:
+    """As `reply`, of a resource whose tuples are long ones of resources: others have their turn while it is written."""
+    fields: list[str] = []
+    for name, found in value:
+        if isinstance(found, tuple):
+            fields.append(f'"{name}":{await _list(found)}')
+        else:
+            fields.append(value.model_dump_json(include={name})[1:-1])
+    return _answer(f"{{{','.join(fields)}}}", headers=headers)
+
+
+async def _list(values: Sequence[ApiModel]) -> str:
+    texts: list[str] = []
+    for first in range(0, len(values), AT_ONCE):
+        texts += [value.model_dump_json() for value in values[first : first + AT_ONCE]]
+        await asyncio.sleep(0)
+    return f"[{','.join(texts)}]"
+
+
+def _answer(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(text, status, {**HEADERS, **(headers or {})}, "application/json")
 
 

@@ -1,14 +1,15 @@
 """Figures for Prometheus: those of a snapshot of the cluster, and counters of the API itself."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from dfrs.live.protocol.durations import Durations, Measures
 from dfrs.live.protocol.ports import Instant
-from dfrs.live.protocol.resources import Cluster, JobState, NodeState
+from dfrs.live.protocol.resources import Cluster, JobState, Node, NodeState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -48,7 +49,7 @@ class Meters:
         figures = CollectorRegistry()
         figures.register(_Figures(seen))
         figures.register(_Work(self, measures))
-        return generate_latest(figures) + generate_latest(self._registry)
+        return generate_latest(figures) + node_figures(seen).encode() + generate_latest(self._registry)
 
 
 class _Work(Collector):
@@ -104,7 +105,6 @@ class _Figures(Collector):
         """The cluster as it was then."""
         now = self._seen.cluster
         yield from _counts(now)
-        yield from _nodes(self._seen)
         for name, words, value in (
             ("dfrs_snapshot", "Sequence number of the snapshot from which these figures are.", self._seen.sequence),
             ("dfrs_leader", "1 where this controller leads, 0 where it stands by.", 1),
@@ -134,36 +134,36 @@ def _left(now: Cluster) -> float:
     return now.cpus if now.left_cores is None else now.left_cores
 
 
-def _nodes(seen: Instant) -> Iterable[Metric]:
-    """Of each node."""
-    states = GaugeMetricFamily("dfrs_node_state", "1 for the state that the node is in.", labels=["node", "state"])
-    families = {
-        name: GaugeMetricFamily(f"dfrs_node_{name}", words, labels=["node"])
-        for name, words in (
-            ("cpu_cores", "CPU of the node."),
-            ("used_cores", "CPU that its tasks use."),
-            ("granted_cores", "CPU that its tasks were granted."),
-            ("memory_bytes", "Memory of the node."),
-            ("memory_free_bytes", "Memory that no task of it requires."),
-            ("tasks", "Tasks that it has."),
-            ("report_age_seconds", "Since its last report."),
-        )
-    }
-    for node in seen.nodes:
+_NODE_FIGURES: tuple[tuple[str, str, Callable[[Node, float], float]], ...] = (
+    ("cpu_cores", "CPU of the node.", lambda node, _: node.cpus),
+    ("used_cores", "CPU that its tasks use.", lambda node, _: node.used_cores),
+    ("granted_cores", "CPU that its tasks were granted.", lambda node, _: node.granted_cores),
+    ("memory_bytes", "Memory of the node.", lambda node, _: node.memory_bytes),
+    ("memory_free_bytes", "Memory that no task of it requires.", lambda node, _: node.memory_free_bytes),
+    ("tasks", "Tasks that it has.", lambda node, _: len(node.tasks)),
+    ("report_age_seconds", "Since its last report.", lambda node, now: max(0.0, now - node.seen_at)),
+)
+
+
+def node_figures(seen: Instant) -> str:
+    """Of each node, as Prometheus reads them.
+
+    Written here, since `generate_latest` takes ten times as long, for a thousand nodes a tenth of a second: it checks
+    the names of metrics and labels for each figure. Nodes' names have no character that would have to be escaped.
+    """
+    now, nodes = seen.cluster.now, seen.nodes
+    lines = _head("dfrs_node_state", "1 for the state that the node is in.")
+    for node in nodes:
         for state in NodeState:
-            states.add_metric([node.name, state.value], node.state is state)
-        values = (
-            node.cpus,
-            node.used_cores,
-            node.granted_cores,
-            node.memory_bytes,
-            node.memory_free_bytes,
-            len(node.tasks),
-            max(0.0, seen.cluster.now - node.seen_at),
-        )
-        for family, value in zip(families.values(), values, strict=True):
-            family.add_metric([node.name], value)
-    return states, *families.values()
+            lines.append(f'dfrs_node_state{{node="{node.name}",state="{state.value}"}} {float(node.state is state)}')
+    for name, words, figure in _NODE_FIGURES:
+        lines += _head(f"dfrs_node_{name}", words)
+        lines += [f'dfrs_node_{name}{{node="{node.name}"}} {floatToGoString(figure(node, now))}' for node in nodes]
+    return "\n".join((*lines, ""))
+
+
+def _head(name: str, words: str) -> list[str]:
+    return [f"# HELP {name} {words}", f"# TYPE {name} gauge"]
 
 
 def _counts(now: Cluster) -> Iterable[Metric]:

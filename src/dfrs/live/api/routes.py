@@ -16,7 +16,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Req
 from pydantic import Field
 
 from dfrs.live.api import agents, prometheus
-from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply
+from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply, reply_all, reply_from
 from dfrs.live.api.aside import AsideMiddleware
 from dfrs.live.api.bodies import SUBMISSION, read
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
@@ -151,7 +151,7 @@ async def jobs(
     seen = await caller.service.latest()
     states = frozenset(state) if state else None
     found = caller.service.jobs(user=user, states=states, before=before, limit=limit, of=seen)
-    return reply([caller.shown(job) for job in found], headers=_from(seen))
+    return await reply_all([caller.shown(job) for job in found], _from(seen))
 
 
 @api.get("/jobs/{job}", tags=["jobs"], response_model=Job, responses=problems(404))
@@ -223,7 +223,7 @@ async def output(
 async def nodes(caller: Reader) -> Response:
     """All nodes and what runs on them, by name."""
     seen = await caller.service.latest()
-    return reply(seen.nodes, headers=_from(seen))
+    return await reply_all(seen.nodes, _from(seen))
 
 
 async def _node(service: Service, name: str) -> Node:
@@ -284,7 +284,7 @@ async def snapshot(
         queue=tuple(caller.shown(each) for each in waiting),
         explanation=explanation,
     )
-    return reply(shown, headers=_from(seen))
+    return await reply_from(shown, _from(seen))
 
 
 @api.get("/activity", tags=["cluster"], response_model=list[Activity], responses=problems())
@@ -295,7 +295,7 @@ async def activity(
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 200,
 ) -> Response:
     """What happened, in order: the latest `limit`."""
-    return reply(caller.service.activity(after=after, job=job, limit=limit))
+    return await reply_all(caller.service.activity(after=after, job=job, limit=limit))
 
 
 def _since(since: float | None) -> float:
@@ -305,19 +305,19 @@ def _since(since: float | None) -> float:
 @api.get("/timeseries", tags=["cluster"], response_model=list[TimePoint], responses=problems())
 async def timeseries(caller: Reader, since: Since = None) -> Response:
     """The cluster's history, thinned to some hundreds of instants."""
-    return reply(caller.service.timeseries(_since(since)))
+    return await reply_all(caller.service.timeseries(_since(since)))
 
 
 @api.get("/gantt", tags=["cluster"], response_model=list[GanttBar], responses=problems())
 async def gantt(caller: Reader, since: Since = None) -> Response:
     """Where tasks were, and with what share: the bars of a Gantt chart."""
-    return reply(caller.service.gantt(_since(since)))
+    return await reply_all(caller.service.gantt(_since(since)))
 
 
 @api.get("/shadow", tags=["cluster"], response_model=list[ShadowChoice], responses=problems())
 async def shadow(caller: Reader, limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100) -> Response:
     """What the shadow policy would have done differently, the latest first."""
-    return reply(caller.service.shadow(limit))
+    return await reply_all(caller.service.shadow(limit))
 
 
 @api.get(
@@ -346,7 +346,7 @@ async def changes(request: Request, caller: Reader) -> Response:
 @api.get("/tokens", tags=["tokens"], response_model=list[TokenInfo], responses=problems())
 async def tokens(caller: Admin) -> Response:
     """All tokens, without their secrets. Admins."""
-    return reply(caller.service.tokens())
+    return await reply_all(caller.service.tokens())
 
 
 @api.post(

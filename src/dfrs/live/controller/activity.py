@@ -1,13 +1,18 @@
-"""What happened, where tasks were, and how happy the cluster was: bounded in memory, thinned into the database."""
+"""What happened, where tasks were, and how happy the cluster was: bounded in memory, thinned into the database.
+
+Kept are plain records, of which the API's models are made when somebody asks: as a model, each needs five times as much.
+"""
 
 import asyncio
 import contextlib
+import math
+import struct
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from dfrs.live.protocol.resources import Activity, GanttBar, TimePoint
+from dfrs.live.protocol.resources import Activity, ApiModel, GanttBar, TimePoint
 
 MOST_ACTIVITY = 20_000
 MOST_OF_A_JOB = 200
@@ -21,16 +26,39 @@ CHANGES_S = 0.25
 QUIET_S = 15.0
 
 
-@dataclass(slots=True)
-class _Open:
-    """A bar that has not ended."""
+@dataclass(frozen=True, slots=True)
+class _Activity:
+    """Fields of an `Activity`."""
 
+    sequence: int
+    time: float
+    job: int | None
+    node: str | None
+    action: str
+    nodes: tuple[str, ...]
+    yield_: float | None
+    why: str
+    by: str
+
+
+@dataclass(slots=True)
+class _Bar:
+    """Fields of a `GanttBar`."""
+
+    job: int
+    rank: int
     name: str
     user: str
     node: str
     begin: float
+    end: float | None
     share_cores: float
     paused: bool
+
+
+_Model = TypeVar("_Model", bound=ApiModel)
+_POINT = struct.Struct("<8d")
+"""Fields of a `TimePoint`; NaN for None."""
 
 
 class ActivityFeed:
@@ -41,12 +69,12 @@ class ActivityFeed:
         """Of the last activity that was given a number."""
         self.shown = 0
         """Of the last one that is durable."""
-        self._activity: deque[Activity] = deque(maxlen=MOST_ACTIVITY)
-        self._of_job: dict[int, list[Activity]] = {}
-        self._points: deque[TimePoint] = deque(maxlen=MOST_POINTS)
+        self._activity: deque[_Activity] = deque(maxlen=MOST_ACTIVITY)
+        self._of_job: dict[int, list[_Activity]] = {}
+        self._points: deque[bytes] = deque(maxlen=MOST_POINTS)
         self._stored_at = 0.0
-        self._open: dict[tuple[int, int], _Open] = {}
-        self._bars: deque[GanttBar] = deque(maxlen=MOST_BARS)
+        self._open: dict[tuple[int, int], _Bar] = {}
+        self._bars: deque[_Bar] = deque(maxlen=MOST_BARS)
         self._listeners: set[asyncio.Event] = set()
 
     def number(self, one: Mapping[str, Any]) -> Activity:
@@ -65,7 +93,8 @@ class ActivityFeed:
 
     def show(self, activity: Iterable[Activity]) -> None:
         """Let them be seen."""
-        for one in activity:
+        for shown in activity:
+            one = _Activity(**dict(shown))
             self._activity.append(one)
             self.shown = max(self.shown, one.sequence)
             if one.job is not None:
@@ -84,7 +113,7 @@ class ActivityFeed:
         """Forget what is older than that wall-clock time."""
         while self._activity and self._activity[0].time < before:
             self._activity.popleft()
-        while self._points and self._points[0].time < before:
+        while self._points and _time(self._points[0]) < before:
             self._points.popleft()
         while self._bars and self._bars[0].end is not None and self._bars[0].end < before:
             self._bars.popleft()
@@ -97,12 +126,12 @@ class ActivityFeed:
         """The latest `limit` of those with a greater number, in order."""
         if limit < 1:
             return ()
-        found: list[Activity] = []
+        found: list[_Activity] = []
         for one in reversed(self._activity if job is None else self._of_job.get(job, [])):
             if one.sequence <= after or len(found) >= limit:
                 break
             found.append(one)
-        return found[::-1]
+        return [_model(Activity, one) for one in reversed(found)]
 
     async def changes(self) -> AsyncIterator[int]:
         """As `Service.changes`."""
@@ -120,7 +149,7 @@ class ActivityFeed:
 
     def point(self, point: TimePoint) -> Mapping[str, Any] | None:
         """Take one in; its row where it is to be stored."""
-        self._points.append(point)
+        self._points.append(_packed(point))
         if point.time < self._stored_at + STORED_EVERY_S:
             return None
         self._stored_at = point.time
@@ -130,15 +159,15 @@ class ActivityFeed:
         """What the database has."""
         self.show(activity)
         self.sequence = max(self.sequence, self.shown)
-        self._points.extend(_bounded(point) for point in points)
+        self._points.extend(_packed(_bounded(point)) for point in points)
         if self._points:
-            self._stored_at = self._points[-1].time
+            self._stored_at = _time(self._points[-1])
 
     def timeseries(self, since: float) -> Sequence[TimePoint]:
         """Those since then, at most some hundreds."""
-        found = [point for point in self._points if point.time >= since]
+        found = [packed for packed in self._points if _time(packed) >= since]
         step = -(-len(found) // SHOWN_POINTS) or 1
-        return found[::-1][::step][::-1]
+        return [_unpacked(packed) for packed in found[::-1][::step][::-1]]
 
     def bar(
         self, key: tuple[int, int], now: float, *, name: str, user: str, node: str, share_cores: float, paused: bool
@@ -149,18 +178,19 @@ class ActivityFeed:
             if (open_.node, open_.paused) == (node, paused) and abs(open_.share_cores - share_cores) < SHARE_SHOWN:
                 return
             self.end_bar(key, now)
-        self._open[key] = _Open(name, user, node, now, share_cores, paused)
+        self._open[key] = _Bar(*key, name, user, node, now, None, share_cores, paused)
 
     def end_bar(self, key: tuple[int, int], now: float) -> None:
         """It is there no more."""
-        open_ = self._open.pop(key, None)
-        if open_ is not None and now > open_.begin:
-            self._bars.append(_bar(key, open_, now))
+        bar = self._open.pop(key, None)
+        if bar is not None and now > bar.begin:
+            bar.end = now
+            self._bars.append(bar)
 
     def gantt(self, since: float) -> Sequence[GanttBar]:
         """Those that end later than that."""
         ended = [bar for bar in self._bars if bar.end is not None and bar.end >= since]
-        return ended + [_bar(key, open_, None) for key, open_ in self._open.items()]
+        return [_model(GanttBar, bar) for bar in (*ended, *self._open.values())]
 
 
 def _bounded(point: TimePoint) -> TimePoint:
@@ -171,15 +201,19 @@ def _bounded(point: TimePoint) -> TimePoint:
     return point.model_copy(update={"bound": least})
 
 
-def _bar(key: tuple[int, int], open_: _Open, end: float | None) -> GanttBar:
-    return GanttBar(
-        job=key[0],
-        rank=key[1],
-        name=open_.name,
-        user=open_.user,
-        node=open_.node,
-        begin=open_.begin,
-        end=end,
-        share_cores=open_.share_cores,
-        paused=open_.paused,
-    )
+def _time(packed: bytes) -> float:
+    return _POINT.unpack(packed)[0]
+
+
+def _packed(point: TimePoint) -> bytes:
+    return _POINT.pack(*(math.nan if value is None else value for _, value in point))
+
+
+def _unpacked(packed: bytes) -> TimePoint:
+    values = (None if math.isnan(value) else value for value in _POINT.unpack(packed))
+    return TimePoint.model_validate(dict(zip(TimePoint.model_fields, values, strict=True)))
+
+
+def _model(kind: type[_Model], one: _Activity | _Bar) -> _Model:
+    """Of fields that were checked before, or are the controller's own."""
+    return kind.model_construct(**{name: getattr(one, name) for name in kind.model_fields})

@@ -23,7 +23,8 @@ from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.pruned import KEY, Pruned
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
-from dfrs.live.controller.state import ARRIVED, MOST_ENDED, State
+from dfrs.live.controller.ended_jobs import MOST_ENDED
+from dfrs.live.controller.state import ARRIVED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.protocol.resources import (

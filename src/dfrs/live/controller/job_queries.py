@@ -67,11 +67,10 @@ class JobQueries:
     def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:
         """From memory, and if that is not enough from the database."""
         kept = self._state.ended
-        names = sorted((name for name in kept if before is None or name < before), reverse=True)
-        fit = [kept[name] for name in names if kept[name].state in states and user in {None, kept[name].user}]
+        fit = list(islice(kept.some(user=user, states=states, before=before), limit))
         there = sum(self._state.ended_counts.values()) - sum(self._state.pruned.jobs.values())
         if len(fit) >= limit or there <= len(kept):
-            return fit[:limit]
+            return fit
         jobs = tables.jobs
         query = sa.select(jobs.c.final).where(jobs.c.state.in_([state.value for state in states]))
         query = query if before is None else query.where(jobs.c.id < before)

@@ -89,8 +89,7 @@ class Planner:
         if job is not None:
             return job
         if number in state.ended:
-            ended = state.ended[number]
-            raise ConflictError(f"job {number}: has ended: {ended.state}")
+            raise ConflictError(f"job {number}: has ended: {state.ended.state(number)}")
         raise NotFoundError(f"job {number}: there is no such job, or it ended long ago")
 
     def _hold(self, plan: ControllerPlan, job: JobRecord, request: Request, *, wanted: bool) -> None:
@@ -162,7 +161,7 @@ class Planner:
             waiting = state.jobs.get(name)
             if waiting is None:
                 continue
-            waiting.waits_for.discard(job.id)
+            waiting.waits_for -= {job.id}
             if why := never_after(waiting.request, job.id, final.state):
                 waiting.failed = why
                 state.placement.inspect_again((name,))
@@ -251,7 +250,7 @@ class Planner:
 
         The node may start it yet: the next attempt waits until the node has said that it has nothing of this one.
         """
-        job.not_started_on.add(task.target)
+        job.not_started_on |= {task.target}
         tried = len(job.not_started_on)
         said = task.at[task.target].error
         why = f"node {self._state.nodes[task.target].name} did not start it in time{': ' if said else ''}{said}"

@@ -10,7 +10,6 @@ have taken alone.
 """
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
@@ -71,10 +70,12 @@ class ReceivedTime:
     """The last seconds, of which the yield is not settled yet: a wait is counted when it is over."""
     last: Measured | None = None
     """Counters at the last report."""
-    recent: deque[Measured] = field(default_factory=deque[Measured])
-    """Between the last reports."""
+    recent: list[Measured] = field(default_factory=list[Measured])
+    """Between the last reports: some ten at most."""
     most_cores: float = 1.0
     """What it can use."""
+    yield_now: tuple[float, float] | None = None
+    """(yield in the last seconds, half-width of its error bar: a standard deviation); None: nothing is known."""
 
     def run(self, since: float) -> None:
         """It has been running since then."""
@@ -87,6 +88,7 @@ class ReceivedTime:
             self.ran_s += max(0.0, at - self.since)
             self.since = None
         self.recent.clear()
+        self.yield_now = None
 
     def report(self, seconds: float, sample: Sample, most_cores: float) -> None:
         """Take in a report, `seconds` after the last. It can use at most `most_cores`."""
@@ -96,20 +98,22 @@ class ReceivedTime:
         # Another driver counts anew.
         part = now if self.last is None else now.since(self.last)
         self.last, self.most_cores = now, most_cores
-        if min(part.watched, part.delayed, part.cpu, part.waiting) < 0.0 or part.watched <= LEAST_PART * seconds:
-            return
+        counts = min(part.watched, part.delayed, part.cpu, part.waiting) >= 0.0 and part.watched > LEAST_PART * seconds
+        if counts:
+            self._add(part)
+        self.yield_now = self._yield()
+
+    def _add(self, part: Measured) -> None:
         self.recent.append(part)
         while sum(each.watched for each in self.recent) > WINDOW_S and len(self.recent) > 1:
-            self.recent.popleft()
+            del self.recent[0]
         self.block.add(part)
         if self.block.watched >= WINDOW_S:
             self.watched_s += self.block.watched
-            self.progress_s += self.block.watched * self.block.received(most_cores)
+            self.progress_s += self.block.watched * self.block.received(self.most_cores)
             self.block = Measured()
 
-    @property
-    def yield_now(self) -> tuple[float, float] | None:
-        """(yield in the last seconds, half-width of its error bar: a standard deviation); None: nothing is known."""
+    def _yield(self) -> tuple[float, float] | None:
         whole = Measured()
         for part in self.recent:
             whole.add(part)

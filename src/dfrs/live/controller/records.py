@@ -211,14 +211,14 @@ class JobRecord:
     """Of the last change."""
     over_quota: str = ""
     """Why the policy is not told of it yet: its user has all that they may have."""
-    waits_for: set[int] = field(default_factory=set[int])
+    waits_for: frozenset[int] = frozenset()
     """Jobs that it comes after and that have not ended, or, where it waits for no more than that, not started."""
     failed: str = ""
     """Why it never will start: how one of them ended."""
     spec: TaskSpec | None = None
     ungranted_s: float = 0.0
     """Of the virtual time that the core knows, what was not granted, but received."""
-    not_started_on: set[int] = field(default_factory=set[int])
+    not_started_on: frozenset[int] = frozenset()
     """Nodes, by number, that did not start it in time, as far as this controller has seen."""
     cpu_s: float = 0.0
     """CPU of tasks whose last word is known; those that run are added."""

@@ -170,7 +170,7 @@ class Retention:
 
         def after() -> None:
             for name in names:
-                state.ended.pop(name, None)
+                state.ended.drop(name)
                 state.activity.forget(name)
             state.changed()
 

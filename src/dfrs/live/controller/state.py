@@ -6,7 +6,7 @@ over it as they say it.
 
 import time
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ from dfrs.engine.core import Core
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
+from dfrs.live.controller.ended_jobs import EndedJobs
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.pruned import Pruned
@@ -35,8 +36,6 @@ from dfrs.model.nodes import Condition, NodeChange
 
 ARRIVED = "arrived "
 """Begins the key of what the database says of a job that came to the backend's own queue: its number, by its name."""
-MOST_ENDED = 5000
-"""Ended jobs that stay in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class State:
         """How many of them each user has."""
         self.arrived: dict[str, int] = {}
         """Those of them that came to the backend's own queue, by their names there."""
-        self.ended: OrderedDict[int, Job] = OrderedDict()
+        self.ended = EndedJobs()
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
@@ -210,10 +209,10 @@ class State:
             other = self.jobs.get(name)
             if other is not None:
                 if other.started_at is None or not waits_for_start(job.request, name):
-                    job.waits_for.add(name)
+                    job.waits_for |= {name}
                     self.dependents.setdefault(name, set()).add(job.id)
                 continue
-            found = self.ended[name].state if name in self.ended else JobState(ended[name])
+            found = self.ended.state(name) if name in self.ended else JobState(ended[name])
             if why := never_after(job.request, name, found):
                 job.failed = why
                 self.placement.inspect_again((job.id,))
@@ -224,16 +223,14 @@ class State:
         ready = [name for name in dependents if name in self.jobs and waits_for_start(self.jobs[name].request, job.id)]
         for name in ready:
             dependents.discard(name)
-            self.jobs[name].waits_for.discard(job.id)
+            self.jobs[name].waits_for -= {job.id}
             self.candidates[name] = None
         return ready
 
     def add_ended(self, job: Job) -> None:
         """Keep an ended job, instead of the one that ended longest ago."""
-        self.ended[job.id] = job
         self.ended_counts[job.state] += 1
-        while len(self.ended) > MOST_ENDED:
-            name, _ = self.ended.popitem(last=False)
+        for name in self.ended.add(job):
             self.activity.forget(name)
 
     def decide(self, events: list[Event], now_s: float) -> list[Decided]:

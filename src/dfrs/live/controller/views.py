@@ -110,11 +110,11 @@ def job_state(state: State, job: JobRecord) -> JobState:
         start_at = job.request.start_at
         waits = job.waits_for or (start_at is not None and start_at > state.settings.clock())
         return JobState.PENDING if waits else JobState.WAITING
-    row = state.picture.row(job.id)
-    if row is None or row["state"] not in {RUNNING, PAUSED}:
-        return JobState.WAITING
-    if row["state"] == PAUSED:
+    seen = state.picture.state(job.id)
+    if seen == PAUSED:
         return JobState.PAUSED
+    if seen != RUNNING:
+        return JobState.WAITING
     started = job.tasks and all(task.started for task in job.tasks)
     return JobState.RUNNING if started else JobState.STARTING
 
