@@ -49,7 +49,7 @@ def test_no_route_is_forgotten_here():
     found = {(method, route.path) for route in app.routes if isinstance(route, APIRoute) for method in route.methods}
     assert found == set(ROLES) | OPEN
     websockets = {route.path for route in app.routes if type(route).__name__ == "APIWebSocketRoute"}
-    assert websockets == {"/agent/v1"}, "it has tests of its own"
+    assert not websockets, "agents come in beside the routes, and have tests of their own"
 
 
 async def submitted(service, user):

@@ -9,8 +9,9 @@ import time
 from contextlib import suppress
 
 import structlog
-from fastapi import APIRouter, HTTPException
+from fastapi import HTTPException
 from fastapi.websockets import WebSocket, WebSocketDisconnect
+from starlette.types import Receive, Scope, Send
 
 from dfrs.live.api.answers import problem
 from dfrs.live.api.prometheus import Meters
@@ -30,6 +31,7 @@ from dfrs.live.protocol.wire import (
 )
 from dfrs.model.errors import InputError
 
+PATH = "/agent/v1"
 HELLO_S = 10.0
 """So long may an agent take to introduce itself."""
 RECHECK_S = 30.0
@@ -47,8 +49,6 @@ POLICY, BROKEN, LATER = 1008, 1011, 1013
 
 _log = structlog.get_logger("dfrs.agents")
 _allowed = Allow(AGENTS)
-
-router = APIRouter()
 
 
 class _Complaints:
@@ -146,8 +146,9 @@ class _Session:
         """Take messages until it disconnects or is cut off."""
         try:
             async with asyncio.timeout(HELLO_S):
-                first = from_agent(await self._next())
-            await self._introduce(first)
+                text = await self._next()
+            # Not by a name of this function: it would keep the hello for as long as the agent is connected.
+            await self._introduce(from_agent(text))
             recheck_s = time.monotonic() + RECHECK_S
             while self._attachment is not None:
                 text = await self._next()
@@ -200,6 +201,8 @@ class _Session:
 
     async def _whole(self, hello: Hello) -> Hello:
         """With all of its tasks: the rest follows."""
+        if not hello.parts:
+            return hello
         tasks = list(hello.tasks)
         for _ in range(hello.parts):
             async with asyncio.timeout(HELLO_S):
@@ -240,9 +243,9 @@ def _is_here(socket: WebSocket) -> bool:
     return far == near or is_loopback(far) or near in socket.app.state.settings.near
 
 
-@router.websocket("/agent/v1")
-async def agent(socket: WebSocket) -> None:
+async def serve_agent(scope: Scope, receive: Receive, send: Send) -> None:
     """An agent's connection: role agent only."""
+    socket = WebSocket(scope, receive, send)
     try:
         caller = await _allowed(socket)
     except HTTPException as error:

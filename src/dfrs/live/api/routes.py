@@ -14,6 +14,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from pydantic import Field
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dfrs.live.api import agents, prometheus
 from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply, reply_all, reply_from
@@ -417,6 +418,20 @@ async def metrics(request: Request, _: Annotated[None, Depends(AllowScraper())])
     return Response(state.meters.text(seen, state.service.measures()), 200, headers)
 
 
+class _App(FastAPI):
+    """Serves agents' connections beside the framework, whose layers would keep 30 KiB for each of them."""
+
+    serve_agent: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Any request, or an agent's connection."""
+        if scope["type"] == "websocket" and scope["path"] == agents.PATH:
+            scope["app"] = self
+            await self.serve_agent(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
 def create_app(
     service: Service,
     *,
@@ -430,7 +445,7 @@ def create_app(
     As long as `aside` says so it serves nobody. Whoever serves it sets `app.state.stopping` before it waits for
     connections to end.
     """
-    app = FastAPI(
+    app = _App(
         title="dfrs",
         version=VERSION,
         openapi_url=f"{PREFIX}/openapi.json",
@@ -447,9 +462,10 @@ def create_app(
     app.state.refused = RefusedTokens(app.state.meters)
     app.state.stopping = asyncio.Event()
     app.add_middleware(Timed, meters=app.state.meters)
-    app.router.routes.extend((*api.routes, *beside.routes, *agents.router.routes))
+    app.router.routes.extend((*api.routes, *beside.routes))
     add_page(app, page)
     answer_problems(app)
     describe(app)
     app.add_middleware(AsideMiddleware, aside=aside)
+    app.serve_agent = AsideMiddleware(agents.serve_agent, aside)
     return app

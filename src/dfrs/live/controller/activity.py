@@ -1,6 +1,6 @@
 """What happened, where tasks were, and how happy the cluster was: bounded in memory, thinned into the database.
 
-Kept are plain records, of which the API's models are made when somebody asks: as a model, each needs five times as much.
+Kept are plain records, of which the API's models are made when somebody asks: as models they need five times as much.
 """
 
 import asyncio

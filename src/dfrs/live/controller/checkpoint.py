@@ -19,11 +19,11 @@ from dfrs.live.controller import tables
 from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS
 from dfrs.live.controller.checkpoint_data import pack, why_damaged
 from dfrs.live.controller.damage import DamagedError
+from dfrs.live.controller.ended_jobs import MOST_ENDED
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.pruned import KEY, Pruned
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
-from dfrs.live.controller.ended_jobs import MOST_ENDED
 from dfrs.live.controller.state import ARRIVED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId

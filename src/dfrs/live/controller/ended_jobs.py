@@ -1,4 +1,4 @@
-"""The latest of the jobs that have ended, as texts: as models, a thousand of them would need 6 MiB, and few are read."""
+"""The latest of the jobs that have ended, as texts: as models, a thousand would need 6 MiB, and few are read."""
 
 from collections import OrderedDict
 from collections.abc import Iterator

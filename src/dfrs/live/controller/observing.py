@@ -11,7 +11,7 @@ import structlog
 from dfrs.live.controller.received import LEAST_PART
 from dfrs.live.controller.records import JobRecord, TaskRecord
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.observed import Sample
+from dfrs.live.drivers.base import Usage as TaskUsage
 from dfrs.model.instance import Floats
 from dfrs.model.needs import TASK, UNKNOWN, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
@@ -221,7 +221,7 @@ class NeedsDiscovery:
                 job.need_error = error
 
 
-def _counts_anew(before: Sample, now: Sample, seconds: float) -> bool:
+def _counts_anew(before: TaskUsage, now: TaskUsage, seconds: float) -> bool:
     """Whether the later one is of a driver that did not watch the task for most of the seconds between them.
 
     After a move it is another driver. What was used then is not to be taken for all that was wanted.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dfrs.live.controller.received import ReceivedTime
-from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState
+from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskSpec, TaskState, Usage
 from dfrs.live.protocol.observed import HostUse, NodeFacts, Sample
 from dfrs.live.protocol.resources import Job, JobRequest, JobState
 from dfrs.model.nodes import Condition
@@ -80,9 +80,9 @@ class TaskRecord:
     """How often it has gone from host to host, as far as nodes have said."""
     priced: tuple[int, str] = (0, "")
     """Version and verb of the last cost that was counted."""
-    samples: tuple[tuple[float, Sample], ...] = ()
+    samples: tuple[tuple[float, Usage], ...] = ()
     """The last two reports of its use, with the host's clock."""
-    base: tuple[float, Sample] | None = None
+    base: tuple[float, Usage] | None = None
     """Where the time begins that discovery looks at next: no weight on its node has changed since. None: the next
     report will be that."""
     used_cores: float | None = None
@@ -131,7 +131,7 @@ class TaskRecord:
         return max(0.0, waited / watched - capped)
 
     @property
-    def usage(self) -> Sample | None:
+    def usage(self) -> Usage | None:
         """The last report of its use."""
         return self.samples[-1][1] if self.samples else None
 
@@ -147,7 +147,9 @@ class TaskRecord:
                 cores = (sample.cpu_s - before.cpu_s) / (time_s - before_s)
                 self.used_cores = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
         self.received.report(time_s - self.samples[-1][0] if self.samples else 0.0, sample, most_cores)
-        self.samples = (*self.samples[-1:], (time_s, sample))
+        # As the report has it, it would need ten times the memory.
+        usage = Usage(time_s=time_s, **(dict(sample) | {"task": self.id}))
+        self.samples = (*self.samples[-1:], (time_s, usage))
         if self.base is None:
             self.base = self.samples[-1]
 
