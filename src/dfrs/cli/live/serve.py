@@ -237,9 +237,11 @@ def _run(plan: "_Plan", log_level: str) -> None:
     """Serve as the only controller with that state directory, which is made if need be."""
     import asyncio
 
+    from dfrs.live.allocator import give_memory_back
     from dfrs.live.backends.agents.backend import AgentsBackend
     from dfrs.live.home import lock, make_private
 
+    give_memory_back()
     backend = AgentsBackend()
     controller = make_controller(plan.settings, backend)
     _set_up_logs(log_level)
