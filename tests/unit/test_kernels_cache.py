@@ -44,6 +44,12 @@ print("ready", flush=True)
 sys.stdin.readline()
 print(caller(1.0), compilation.compiled)
 """
+APART = """
+from dfrs.kernels.caller import caller
+from dfrs.kernels.compiling import compilation
+compilation.apart = True
+print(caller(1.0), compilation.compiled > 0)
+"""
 HOLD = """
 from dfrs.kernels.callee import twice
 with twice.dispatcher._cache.alone():
@@ -91,7 +97,7 @@ class Package:
         self.kernels = root / "dfrs" / "kernels"
         self.kernels.mkdir(parents=True)
         (root / "dfrs" / "__init__.py").touch()
-        for name in ("__init__", "cache", "compiling", "dispatcher", "jit", "sources"):
+        for name in ("__init__", "apart", "cache", "compiling", "dispatcher", "jit", "sources"):
             shutil.copy(Path(dfrs.kernels.__path__[0]) / f"{name}.py", self.kernels)
         self.write("caller", CALLER)
         self.write("callee", CALLEE)
@@ -153,6 +159,11 @@ def test_a_change_of_what_a_kernel_uses_is_seen_by_the_kernel_and_so_is_its_retu
     assert package.run() == (value, True)
     package.write("callee", CALLEE)
     assert package.run() == (20.0, False)
+
+
+def test_a_program_that_runs_for_long_has_another_process_compile(package):
+    assert package.run(APART) == (20.0, False)
+    assert package.run() == (20.0, False), "it is kept"
 
 
 def test_a_change_while_a_process_runs_leaves_nothing_behind(package):

@@ -118,6 +118,10 @@ class KernelCache(FunctionCache):
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 
+    def has(self, sig: Any, target_context: Any) -> bool:
+        """Whether something is kept for these types."""
+        return self._index_key(sig, target_context.codegen()) in self._cache_file._load_index()
+
     @contextmanager
     def alone(self) -> Generator[None]:
         """While this process loads or compiles the kernel, others wait, for some time."""

@@ -13,6 +13,8 @@ class Compilation:
 
     announce: Callable[[], None] | None = None
     """Called when the first kernel starts to compile, once."""
+    apart: bool = False
+    """Whether kernels that are not there yet are compiled by another process; see `apart.py`."""
     compiled: int = 0
     """Kernels, once for each combination of types; those found where compiled ones are kept are not counted."""
     spent_s: float = 0.0

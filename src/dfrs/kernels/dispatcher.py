@@ -7,6 +7,7 @@ import numba
 from numba.core import event, types
 from numba.core.compiler_lock import global_compiler_lock
 
+from dfrs.kernels.apart import compile_apart
 from dfrs.kernels.cache import KernelCache
 from dfrs.kernels.compiling import compilation
 
@@ -21,8 +22,14 @@ def dispatcher_of(function: Callable[..., Any]) -> Any:
         if signature in compiled.overloads:
             return compile_or_load(signature)
         # Threads first, then processes, as numba would take the lock of threads inside the other.
-        with global_compiler_lock, compilation.loading(), compiled._cache.alone():
-            return compile_or_load(signature)
+        with global_compiler_lock, compilation.loading():
+            if compilation.apart and not compiled._cache.has(signature, compiled.targetctx):
+                with compilation.going_on():
+                    compile_apart(function, signature)
+                # Where nothing can be kept on disk, it would be compiled twice each time.
+                compilation.apart = compiled._cache.has(signature, compiled.targetctx)
+            with compiled._cache.alone():
+                return compile_or_load(signature)
 
     compiled.compile = compile_once
     template = compiled.get_call_template

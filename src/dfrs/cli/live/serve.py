@@ -269,12 +269,14 @@ def make_controller(settings: "ControllerSettings", backend: "Backend") -> "Serv
     from importlib import import_module
 
     from dfrs.bounds.snapshot import snapshot_bound
+    from dfrs.kernels.compiling import compilation
     from dfrs.live.controller.service import Controller
     from dfrs.policies.discovery.methods import find_discovery
     from dfrs.policies.names import find_policy
 
     # Loads numba now: a controller that stands by is not to do so when it takes over.
     import_module("dfrs.kernels.dispatcher")
+    compilation.apart = True
     discovery = find_discovery(settings.discovery, **settings.discovery_settings)
     step_s = getattr(discovery, "step_s", math.inf)
     if settings.report_s > step_s / 2:
