@@ -35,6 +35,10 @@ REPORT_S, SUBMIT_S, ASK_S = 1.0, 1.0, 10.0
 PARTS = 6
 """The time is shown in so many."""
 PATIENCE_S = 300.0
+NO_GROWTH_MIB = 1.0
+"""In 10 minutes: so much is not told apart from what the allocator keeps or gives back."""
+ENDED = ("done", "failed", "cancelled")
+BEGUN = ("starting", "running", "paused", "ending")
 
 
 class _Wire:
@@ -110,7 +114,36 @@ def _now_mib(process: int) -> float:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
-def _watch(cluster: LiveCluster, seconds: float) -> list[str]:
+class _Growth:
+    """Memory over time, and how many jobs have begun and ended."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._seen: list[tuple[float, float, int, int]] = []
+
+    def note(self, mib: float, cluster: LiveCluster) -> None:
+        """Of now."""
+        jobs = cluster.client.get("/api/v1/cluster").raise_for_status().json()["jobs"]
+        ended = sum(jobs[state] for state in ENDED)
+        begun = ended + sum(jobs[state] for state in BEGUN)
+        self._seen.append(((time.monotonic() - self._began) / 60, mib, begun, ended))
+
+    def verdict(self) -> str:
+        """In one line: how memory grew after the first third of the time, by a line of least squares."""
+        first = self._seen[0]
+        after = [each for each in self._seen if each[0] >= self._seen[-1][0] / 3]
+        minutes, mib = np.array([each[:2] for each in after]).T
+        slope = float(np.polyfit(minutes, mib, 1)[0]) * 10 if len(after) > 2 else float("nan")
+        begun, ended = after[-1][2] - after[0][2], after[-1][3] - after[0][3]
+        return (
+            f"Growth of memory: {slope:+.1f} MiB in 10 minutes, from minute {minutes[0]:.1f} to {minutes[-1]:.1f}, in "
+            f"which {begun:,} jobs began and {ended:,} ended; {after[-1][1] - first[1]:+.0f} MiB since the first look, "
+            f"with {after[-1][2] - first[2]:,} begun and {after[-1][3] - first[3]:,} ended. "
+            f"{'No growth' if slope <= NO_GROWTH_MIB else 'IT GROWS'}: at most {NO_GROWTH_MIB:g} MiB in 10 minutes"
+        )
+
+
+def _watch(cluster: LiveCluster, seconds: float, growth: _Growth) -> list[str]:
     """A row of the table: what was seen in so many seconds."""
     found: dict[str, list[float]] = {}
     memory: list[float] = []
@@ -122,6 +155,7 @@ def _watch(cluster: LiveCluster, seconds: float) -> list[str]:
             next_ask = now + ASK_S
             ask(cluster, 5000, found)
             memory.append(_now_mib(cluster.controller.pid))
+            growth.note(memory[-1], cluster)
             up.append(sum(node["state"] == "up" for node in cluster.client.get("/api/v1/nodes").json()))
         cluster.client.post("/api/v1/jobs", json=SHORT).raise_for_status()
         submitted += 1
@@ -172,11 +206,13 @@ def main(minutes: float = 60.0) -> None:
             "slowest route at 99 %, ms",
             "which",
         )
+        growth = _Growth()
         for part in range(PARTS):
-            row = [f"{minutes * (part + 1) / PARTS:g}", *_watch(cluster, minutes * 60 / PARTS)]
+            row = [f"{minutes * (part + 1) / PARTS:g}", *_watch(cluster, minutes * 60 / PARTS, growth)]
             console.print(" ".join(row))
             made.add_row(*row)
         console.print(made)
+        console.print(growth.verdict())
         console.print(f"Most memory of all: {peak_mib(cluster.controller.pid):,.0f} MiB")
         end.set()
         crowd.join()

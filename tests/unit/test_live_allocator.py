@@ -34,4 +34,5 @@ def grown_mib(called):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such parameters")
 def test_what_large_blocks_needed_goes_back_to_the_system():
-    assert grown_mib("yes") < 20 < 40 < grown_mib("no")
+    assert grown_mib("no") > 40, "else this shows nothing"
+    assert grown_mib("yes") < 20

@@ -46,7 +46,7 @@ class JobViews:
                 "why": views.why(state, record, where, present),
                 "stretch": views.stretch(record, now, before[1].virtual_s),
             }
-            made = before[1].model_copy(update=changes)
+            made = Job.model_construct(**(dict(before[1]) | changes))
         if where in QUEUED:
             self._kept[record.id] = (key, made)
         return made

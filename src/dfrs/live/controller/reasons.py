@@ -39,6 +39,12 @@ class Waiting:
     def _memory_left(self) -> Floats:
         return _memory_left(self._snapshot)
 
+    @cached_property
+    def _sizes(self) -> list[tuple[float, float, int]]:
+        """CPU need, memory and number of tasks, by row."""
+        jobs = self._snapshot.jobs
+        return list(zip(jobs["need"].tolist(), jobs["memory"].tolist(), jobs["tasks"].tolist(), strict=True))
+
     def why(self, job: JobRecord, row: int) -> str:
         """Why the job in this row of the picture waits."""
         state, snapshot, now = self._state, self._snapshot, self._now
@@ -67,13 +73,7 @@ class Waiting:
 
     def _at_present(self, job: JobRecord, row: int) -> str:
         """Where the open nodes have too little left for it. Many jobs are alike."""
-        own = self._snapshot.jobs[row]
-        like = (
-            self._state.memory_bytes(job.request),
-            float(own["need"]),
-            float(own["memory"]),
-            int(own["tasks"]),
-        )
+        like = (self._state.memory_bytes(job.request), *self._sizes[row])
         if like not in self._too_many_now:
             said = _too_little(self._state, job, self._memory_left, free=True)
             self._too_many_now[like] = said or _too_few(self._snapshot, row, self._memory_left)

@@ -56,6 +56,11 @@ class Present:
         return outside_cores(self._state)
 
     @cached_property
+    def any_open(self) -> bool:
+        """Whether some node takes new tasks."""
+        return bool(self._state.picture.snapshot.open.any())
+
+    @cached_property
     def waiting(self) -> reasons.Waiting:
         """Why jobs wait."""
         return reasons.Waiting(self._state, self.now)
@@ -152,7 +157,7 @@ def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
         return "waits: it was just submitted"
     if state.policy_problem is not None:
         return f"waits: {state.policy_problem}"
-    if not state.picture.snapshot.open.any():
+    if not present.any_open:
         found = Counter(node_state(state, each).value for each in present_nodes(state))
         words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
         return f"waits: no node takes new tasks now{f' ({words})' if words else ''}"
