@@ -35,8 +35,8 @@ REPORT_S, SUBMIT_S, ASK_S = 1.0, 1.0, 10.0
 PARTS = 6
 """The time is shown in so many."""
 PATIENCE_S = 300.0
-NO_GROWTH_MIB = 1.0
-"""In 10 minutes: so much is not told apart from what the allocator keeps or gives back."""
+NO_GROWTH_MIB, LEAST_MINUTES = 1.0, 10.0
+"""In 10 minutes: so much is not told apart from what the allocator keeps or gives back, and less not in less time."""
 ENDED = ("done", "failed", "cancelled")
 BEGUN = ("starting", "running", "paused", "ending")
 
@@ -139,8 +139,14 @@ class _Growth:
             f"Growth of memory: {slope:+.1f} MiB in 10 minutes, from minute {minutes[0]:.1f} to {minutes[-1]:.1f}, in "
             f"which {begun:,} jobs began and {ended:,} ended; {after[-1][1] - first[1]:+.0f} MiB since the first look, "
             f"with {after[-1][2] - first[2]:,} begun and {after[-1][3] - first[3]:,} ended. "
-            f"{'No growth' if slope <= NO_GROWTH_MIB else 'IT GROWS'}: at most {NO_GROWTH_MIB:g} MiB in 10 minutes"
+            f"{_judged(slope, float(minutes[-1] - minutes[0]))}"
         )
+
+
+def _judged(slope: float, minutes: float) -> str:
+    if minutes < LEAST_MINUTES:
+        return f"Too short a time for a verdict: {LEAST_MINUTES:g} minutes after that third are needed"
+    return f"{'No growth' if slope <= NO_GROWTH_MIB else 'IT GROWS'}: at most {NO_GROWTH_MIB:g} MiB in 10 minutes"
 
 
 def _watch(cluster: LiveCluster, seconds: float, growth: _Growth) -> list[str]:

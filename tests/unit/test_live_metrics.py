@@ -8,8 +8,12 @@ from pathlib import Path
 import httpx
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
+from dfrs.live.api import prometheus
 from dfrs.live.api.prometheus import Meters
 from dfrs.live.api.routes import create_app
 from dfrs.live.api.timing import watch_loop
@@ -55,6 +59,30 @@ def test_answers_are_counted_by_route_and_not_by_path():
     assert 0 < found[("dfrs_answer_seconds_sum", *job)] < 60
     assert found[("dfrs_answers_total", ("method", "GET"), ("route", "none"), ("status", "404"))] == 1
     assert found[("dfrs_answers_total", ("method", "GET"), ("route", "/healthz"), ("status", "200"))] == 1
+
+
+def test_figures_of_nodes_are_written_as_the_library_writes_them():
+    service = FakeService()
+    for name in ("n1", "n2.example-x_y"):
+        service.add_node(name)
+    seen = asyncio.run(service.latest())
+    states = GaugeMetricFamily("dfrs_node_state", "1 for the state that the node is in.", labels=["node", "state"])
+    found = [states]
+    for node in seen.nodes:
+        for state in NodeState:
+            states.add_metric([node.name, state.value], node.state is state)
+    for name, words, figure in prometheus.NODE_FIGURES:
+        found.append(GaugeMetricFamily(f"dfrs_node_{name}", words, labels=["node"]))
+        for node in seen.nodes:
+            found[-1].add_metric([node.name], figure(node, seen.cluster.now))
+
+    class Collected(Collector):
+        def collect(self):
+            return found
+
+    registry = CollectorRegistry()
+    registry.register(Collected())
+    assert prometheus.node_figures(seen).encode() == generate_latest(registry)
 
 
 def test_each_node_has_one_state():

@@ -13,6 +13,7 @@ from rich.console import Console
 from dfrs.cli.live.show import facts
 from dfrs.cli.quantities import show_bytes, show_cores, show_seconds
 from dfrs.cli.views import live as shown
+from dfrs.live.api.answers import AT_ONCE, reply_all, reply_from
 from dfrs.live.api.routes import SEQUENCE, create_app
 from dfrs.live.controller import cluster_snapshots, cluster_views, views
 from dfrs.live.controller.activity import ActivityFeed
@@ -393,3 +394,16 @@ def test_views_of_queued_jobs_that_are_copied_are_those_that_are_made_anew(tmp_p
     state.set_reference(2.0, 1 << 32)
     compare()
     controller.database.close()
+
+
+def test_what_is_written_in_pieces_is_what_is_written_at_once(tmp_path):
+    controller = random_controller(0, tmp_path)
+    seen = controller.snapshots.make()
+    shown = ClusterSnapshot(
+        sequence=1, activity=2, cluster=seen.cluster, nodes=seen.nodes, jobs=seen.jobs * 40, queue=seen.jobs[:1]
+    )
+    controller.database.close()
+    assert len(shown.jobs) > 2 * AT_ONCE
+    assert asyncio.run(reply_from(shown)).body.decode() == shown.model_dump_json()
+    jobs = [json.loads(job.model_dump_json()) for job in shown.jobs]
+    assert json.loads(asyncio.run(reply_all(shown.jobs)).body) == jobs

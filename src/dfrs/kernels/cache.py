@@ -120,7 +120,8 @@ class KernelCache(FunctionCache):
 
     def has(self, sig: Any, target_context: Any) -> bool:
         """Whether something is kept for these types."""
-        return self._index_key(sig, target_context.codegen()) in self._cache_file._load_index()
+        kept = self._cache_file._load_index()  # pyright: ignore[reportPrivateUsage]
+        return self._index_key(sig, target_context.codegen()) in kept
 
     @contextmanager
     def alone(self) -> Generator[None]:

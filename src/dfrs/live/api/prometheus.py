@@ -134,7 +134,7 @@ def _left(now: Cluster) -> float:
     return now.cpus if now.left_cores is None else now.left_cores
 
 
-_NODE_FIGURES: tuple[tuple[str, str, Callable[[Node, float], float]], ...] = (
+NODE_FIGURES: tuple[tuple[str, str, Callable[[Node, float], float]], ...] = (
     ("cpu_cores", "CPU of the node.", lambda node, _: node.cpus),
     ("used_cores", "CPU that its tasks use.", lambda node, _: node.used_cores),
     ("granted_cores", "CPU that its tasks were granted.", lambda node, _: node.granted_cores),
@@ -156,7 +156,7 @@ def node_figures(seen: Instant) -> str:
     for node in nodes:
         for state in NodeState:
             lines.append(f'dfrs_node_state{{node="{node.name}",state="{state.value}"}} {float(node.state is state)}')
-    for name, words, figure in _NODE_FIGURES:
+    for name, words, figure in NODE_FIGURES:
         lines += _head(f"dfrs_node_{name}", words)
         lines += [f'dfrs_node_{name}{{node="{node.name}"}} {floatToGoString(figure(node, now))}' for node in nodes]
     return "\n".join((*lines, ""))

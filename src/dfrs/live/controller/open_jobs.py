@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from dfrs.live.controller import views
 from dfrs.live.controller.records import JobRecord
@@ -41,12 +42,13 @@ class JobViews:
         if before is None or before[0] != key or where not in QUEUED:
             made = views.job(state, record, where=where, present=present)
         else:
-            changes = {
+            fields: dict[str, Any] = {
+                **dict(before[1]),
                 "state": where,
                 "why": views.why(state, record, where, present),
                 "stretch": views.stretch(record, now, before[1].virtual_s),
             }
-            made = Job.model_construct(**(dict(before[1]) | changes))
+            made = Job.model_construct(**fields)
         if where in QUEUED:
             self._kept[record.id] = (key, made)
         return made

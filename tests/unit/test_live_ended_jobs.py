@@ -1,0 +1,77 @@
+"""What is kept of the past in memory has an end, and comes out as it went in."""
+
+import numpy as np
+import pytest
+
+from dfrs.live.controller import activity, ended_jobs
+from dfrs.live.controller.activity import ActivityFeed
+from dfrs.live.controller.ended_jobs import EndedJobs
+from dfrs.live.protocol.resources import ENDED, JobState, TimePoint
+from dfrs.testing import make_controller
+from tests.live_states import Clock, fill
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    controller = make_controller(tmp_path, clock=Clock())
+    fill(controller.state, np.random.default_rng(1), 40, 5)
+    found = controller.jobs(limit=40)
+    controller.database.close()
+    ends = [JobState.DONE, JobState.FAILED, JobState.CANCELLED]
+    return [job.model_copy(update={"state": ends[k % 3]}) for k, job in enumerate(found)]
+
+
+def test_ended_jobs_come_out_as_they_went_in_and_the_first_go(jobs, monkeypatch):
+    monkeypatch.setattr(ended_jobs, "MOST_ENDED", 30)
+    kept = EndedJobs()
+    gone = [name for job in jobs for name in kept.add(job)]
+    assert gone == [job.id for job in jobs[:-30]]
+    assert len(kept) == 30
+    assert kept.get(gone[0]) is None
+    assert [kept.get(job.id) for job in jobs[-30:]] == jobs[-30:]
+    chosen = [job for job in jobs[-30:] if job.state is JobState.FAILED and job.id < jobs[12].id]
+    chosen.sort(key=lambda job: -job.id)
+    assert list(kept.some(user=None, states=frozenset({JobState.FAILED}), before=jobs[12].id)) == chosen
+    assert not list(kept.some(user="nobody", states=ENDED, before=None))
+
+
+def test_bars_points_and_activity_have_an_end_and_nothing_of_them_changes(monkeypatch):
+    monkeypatch.setattr(activity, "MOST_BARS", 10)
+    monkeypatch.setattr(activity, "MOST_POINTS", 10)
+    monkeypatch.setattr(activity, "MOST_ACTIVITY", 10)
+    feed = ActivityFeed()
+    points, happened = [], []
+    for k in range(30):
+        bar = {"name": f"j{k}", "user": "ann", "node": "n1", "share_cores": 0.5, "paused": k % 2 == 0}
+        feed.bar((k, 0), float(k), **bar)
+        feed.end_bar((k, 0), k + 0.5)
+        points.append(
+            TimePoint(
+                time=float(k),
+                minimum_yield=None if k % 2 else 0.1 * k,
+                median_yield=0.5,
+                jain=None,
+                bound=1 / 3,
+                running=k,
+                waiting=10**6,
+                used_cores=0.1,
+            )
+        )
+        feed.point(points[-1])
+        one = {
+            "time": float(k),
+            "job": k,
+            "node": None,
+            "action": "start",
+            "nodes": ("n1",),
+            "yield_": 0.25,
+            "why": "w",
+        }
+        happened.append(feed.number(one))
+    feed.show(happened)
+    assert list(feed.timeseries(0.0)) == points[-10:]
+    assert list(feed.activity(0, None, 1000)) == happened[-10:]
+    shown = [bar.model_dump() for bar in feed.gantt(0.0)]
+    assert [bar["name"] for bar in shown] == [f"j{k}" for k in range(20, 30)]
+    last = {"job": 29, "rank": 0, "name": "j29", "user": "ann", "node": "n1", "begin": 29.0, "end": 29.5}
+    assert shown[-1] == last | {"share_cores": 0.5, "paused": False}
