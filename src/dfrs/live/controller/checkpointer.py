@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 
+from dfrs.live.allocator import give_free_pages_back
 from dfrs.live.controller import checkpoint, tables
 from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.observing import Observer
@@ -54,5 +55,7 @@ class Checkpointer:
         await self._database.write(changes)
         self._sequence, self._at_s = state.sequence, state.last_s
         self._kept.append(state.sequence)
+        # What a step needs is free again, and a checkpoint needs the most.
+        await asyncio.to_thread(give_free_pages_back)
         self.wanted = False
         self.made += 1

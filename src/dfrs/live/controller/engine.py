@@ -313,6 +313,8 @@ class ControllerLoop:
         state.versions.advance(state.sequence)
         for after in plan.after:
             after()
+        # They refer to the plan: only the collector of cycles, which looks rarely, would free it and its jobs.
+        plan.after.clear()
         state.changed()
         state.activity.show(plan.happened)
         for request in plan.answered:
