@@ -1,13 +1,17 @@
 """What is kept of the past in memory has an end, and comes out as it went in."""
 
+import asyncio
+import gc
+
 import numpy as np
 import pytest
 
 from dfrs.live.controller import activity, ended_jobs
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.ended_jobs import EndedJobs
-from dfrs.live.protocol.resources import ENDED, JobState, TimePoint
-from dfrs.testing import make_controller
+from dfrs.live.controller.records import JobRecord
+from dfrs.live.protocol.resources import ENDED, JobRequest, JobState, TimePoint
+from dfrs.testing import InMemoryHosts, make_controller, until
 from tests.live_states import Clock, fill
 
 
@@ -75,3 +79,26 @@ def test_bars_points_and_activity_have_an_end_and_nothing_of_them_changes(monkey
     assert [bar["name"] for bar in shown] == [f"j{k}" for k in range(20, 30)]
     last = {"job": 29, "rank": 0, "name": "j29", "user": "ann", "node": "n1", "begin": 29.0, "end": 29.5}
     assert shown[-1] == last | {"share_cores": 0.5, "paused": False}
+
+
+def test_of_a_job_that_has_ended_nothing_waits_for_the_collector_of_cycles(tmp_path):
+    """It looks rarely in a controller, so that answers need not wait for it."""
+
+    async def story():
+        controller = make_controller(tmp_path)
+        await controller.start()
+        InMemoryHosts(watched=False).node("n1", host="h1", cpus=2.0, memory=1 << 30).attach(controller)
+        request = JobRequest(command=("true",), array=20)
+        jobs = await controller.submit(request, "ann", "ann")
+        await until(lambda: all(job.registered for job in controller.state.jobs.values()), "told", 30.0)
+        gc.collect()
+        gc.disable()
+        try:
+            for job in jobs:
+                await controller.cancel(job, "ann")
+            return [one.id for one in gc.get_objects() if isinstance(one, JobRecord) and one.id in jobs]
+        finally:
+            gc.enable()
+            await controller.stop()
+
+    assert not asyncio.run(story())[1:], "but for the last one, of the step under way"
