@@ -328,7 +328,9 @@ def test_no_job_is_shown_twice_and_time_begins_where_the_history_does(browser):
         shown = page.evaluate("[...document.querySelectorAll('a.job')].map((link) => link.hash)")
         assert len(shown) == len(set(shown)) > 10
         see(page, "document.querySelector('#chart path.least').getAttribute('d')?.length > 50")
-        begins = page.evaluate("Number(/M([\\d.]+)/.exec(document.querySelector('#chart path.least').getAttribute('d'))[1])")
+        begins = page.evaluate(
+            "Number(/M([\\d.]+)/.exec(document.querySelector('#chart path.least').getAttribute('d'))[1])"
+        )
         width = page.evaluate("document.querySelector('#chart').clientWidth")
         assert begins < 0.1 * width
 
