@@ -3,6 +3,8 @@
 import re
 import time
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
@@ -36,6 +38,18 @@ def visit(browser, address, *, token="root-secret", silent=True, rest="", viewpo
     assert not token or not any(token in url.partition("#")[0] for url in asked)
     if silent:
         assert not said
+
+
+@cache
+def _axe():
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def unfit(page):
+    """What axe finds that keeps somebody from using the page: rules, and the first element that breaks each."""
+    page.evaluate(_axe())
+    found = page.evaluate("axe.run()")["violations"]
+    return {one["id"]: one["nodes"][0]["html"] for one in found}
 
 
 def text(page, selector):

@@ -11,7 +11,7 @@ import pytest
 from dfrs.live.protocol.resources import JobState, NodeState
 from tests.dashboard_server import NASTY, PAGE, Told, serving
 from tests.dashboard_stories import large_cluster, small_cluster
-from tests.dashboard_visits import PHONE, WIDE, probe, see, text, toast, visit
+from tests.dashboard_visits import PHONE, WIDE, probe, see, text, toast, unfit, visit
 from tests.live_processes import LiveCluster
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -131,6 +131,8 @@ def test_it_shows_the_cluster(browser, calm):
 def test_what_users_wrote_stays_text(browser, calm):
     with visit(browser, calm, rest="job=61") as page:
         page.wait_for_selector("#drawer pre:has-text('residual')")
+        page.select_option("#job-states", "live")
+        page.wait_for_selector("#job-table tr:has-text('onerror')")
         assert NASTY in page.inner_text("#job-table")
         assert NASTY in page.inner_text("#queue-list")
         assert NASTY in page.inner_text("#drawer-title")
@@ -273,6 +275,64 @@ def test_it_fits_and_can_be_read(browser, calm, viewport, theme):
             < 200
         )
         assert dark == (theme == "dark")
+
+
+@needs_browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1280", "390"])
+def test_axe_finds_nothing(browser, calm, viewport, theme):
+    with visit(browser, calm, viewport=viewport, color_scheme=theme) as page:
+        page.wait_for_selector("#job-table tbody tr")
+        assert unfit(page) == {}
+        page.click("#help")
+        assert unfit(page) == {}
+        page.keyboard.press("Escape")
+        page.evaluate("() => { location.hash = 'job=61'; }")
+        page.wait_for_selector("#drawer pre:has-text('residual')")
+        assert unfit(page) == {}
+        page.evaluate("() => { location.hash = 'node=node2'; }")
+        page.wait_for_selector("#drawer .lane rect")
+        assert unfit(page) == {}
+        page.evaluate("document.querySelector('#drawer dl').before(document.createElement('dd'))")
+        assert "dlitem" in unfit(page)  # it does look
+
+
+@needs_browser
+def test_a_node_opens_with_its_tasks_and_its_past(browser, calm):
+    with visit(browser, calm) as page:
+        page.click("#node-list .node:nth-child(2) .name")
+        page.wait_for_selector("#drawer .lane rect")
+        assert text(page, "#drawer-title") == "node2"
+        assert page.evaluate("location.hash") == "#node=node2"
+        told = text(page, "#drawer")
+        assert "up: it takes jobs" in told
+        assert "Granted to jobs 1.77 cores" in told
+        assert page.locator("#drawer tbody tr").count() == page.locator("#node-list .node:nth-child(2) .block").count()
+        page.click("#drawer tbody a >> nth=0")
+        see(page, "document.querySelector('#drawer-title')?.textContent.startsWith('Job ')")
+        page.keyboard.press("Escape")
+        assert not page.is_visible("#drawer")
+        page.evaluate("() => { location.hash = 'node=nowhere'; }")
+        see(page, "document.querySelector('#drawer-title')?.textContent === 'There is no node nowhere.'")
+
+
+@needs_browser
+def test_no_job_is_shown_twice_and_time_begins_where_the_history_does(browser):
+    told = small_cluster()
+    young = told.now0 - 240.0
+    told.points_ = [point for point in told.points_ if point.time >= young]
+    told.bars_ = [bar for bar in told.bars_ if bar.end is None or bar.end >= young]
+    told.bars_ = [bar.model_copy(update={"begin": max(bar.begin, young)}) for bar in told.bars_]
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("#queue-list tbody tr")
+        shown = page.evaluate("[...document.querySelectorAll('a.job')].map((link) => link.hash)")
+        assert len(shown) == len(set(shown)) > 10
+        see(page, "document.querySelector('#chart path.least').getAttribute('d')?.length > 50")
+        begins = page.evaluate(
+            "Number(/M([\\d.]+)/.exec(document.querySelector('#chart path.least').getAttribute('d'))[1])"
+        )
+        width = page.evaluate("document.querySelector('#chart').clientWidth")
+        assert begins < 0.1 * width
 
 
 @needs_browser

@@ -1,7 +1,7 @@
 // Minimum and median yield, the bound and Jain's index over time: lines told apart by weight and dashes, named at their ends.
 
 import { $, attribute, h, keyed, s, say, text } from "./dom.js";
-import { clock, date, number, shortClock, ticks } from "./format.js";
+import { clock, date, firstTime, number, shortClock, ticks } from "./format.js";
 import { hideTip, showTip } from "./tip.js";
 
 const HEIGHT = 230;
@@ -85,9 +85,9 @@ export function chartView(store) {
     empty.hidden = points.length > 1;
     svg.toggleAttribute("hidden", points.length < 2);
     if (points.length < 2 || !root.clientWidth) return;
-    const width = root.clientWidth, narrow = width < 600, right = width - (narrow ? 92 : 128), to = state.cluster.now, from = to - state.range;
+    const width = root.clientWidth, narrow = width < 600, right = width - (narrow ? 92 : 128), to = state.cluster.now, from = firstTime(to, state.range, points.slice(0, 1).map((point) => point.time));
     view = { from, to, right, x: (time) => LEFT + ((Math.max(from, time) - from) / (to - from)) * (right - LEFT) };
-    const gap = Math.max(60, GAP_S * state.range), has = (key) => (point) => point[key] !== null;
+    const gap = Math.max(60, GAP_S * (to - from)), has = (key) => (point) => point[key] !== null;
     attribute(svg, "viewBox", `0 0 ${width} ${HEIGHT}`);
     attribute(svg, "width", width);
     back.replaceChildren(...axes(view, width, right));

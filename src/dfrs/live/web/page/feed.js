@@ -12,7 +12,8 @@ const AGAIN_MS = 2000; // after a failure
 const HISTORY_MS = 4000;
 const LIVE = ["pending", "held", "waiting", "starting", "running", "paused", "ending"];
 const ENDED = ["done", "failed", "cancelled"];
-const STATES = { live: null, ended: ENDED, all: [...LIVE, ...ENDED] };
+const PLACED = ["starting", "running", "paused", "ending"];
+const STATES = { placed: PLACED, live: null, ended: ENDED, all: [...LIVE, ...ENDED] };
 
 export class Feed {
   #busy = false;

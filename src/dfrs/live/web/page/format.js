@@ -63,6 +63,14 @@ export function need(job) {
   return error === null ? number(job.need_cores) : `${number(job.need_cores)} ± ${number(error)}`;
 }
 
+const LEAST_SPAN_S = 120;
+
+/**
+ * The first time that a diagram shows: `range` seconds ago, or where what it draws begins if that is later.
+ * @param {number} now @param {number} range @param {number[]} begins
+ */
+export const firstTime = (now, range, begins) => Math.max(now - range, Math.min(now - LEAST_SPAN_S, begins.reduce((a, b) => Math.min(a, b), now)));
+
 /** Round times for an axis from `from` to `to` (seconds), at most `most` of them. */
 export function ticks(from, to, most) {
   const steps = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];

@@ -1,7 +1,7 @@
 // Who had which part of which node: a band a node, in it each job as high as its share at that time.
 
 import { $, attribute, h, s, say, text, vars } from "./dom.js";
-import { clock, number, plural, shortClock, ticks } from "./format.js";
+import { clock, firstTime, number, plural, shortClock, ticks } from "./format.js";
 import { colourOf, inkOn, themed } from "./palette.js";
 import { stack } from "./stack.js";
 import { hideTip, showTip } from "./tip.js";
@@ -64,7 +64,7 @@ export function ganttView(store, open) {
   let view = null, lanes = [], at = null;
 
   const draw = (state) => {
-    const width = canvas.parentElement.clientWidth, to = state.cluster.now, from = to - state.range;
+    const width = canvas.parentElement.clientWidth, to = state.cluster.now, from = firstTime(to, state.range, state.bars.map((bar) => bar.begin));
     if (!width) return;
     const found = lanesOf(state, from, to);
     lanes = found.lanes;
@@ -74,7 +74,7 @@ export function ganttView(store, open) {
     paint();
     const times = ticks(from, to, Math.max(2, Math.floor(width / 80)));
     attribute(axis, "width", width);
-    axis.replaceChildren(...times.map((time) => s("text", { x: Math.min(width - 16, Math.max(16, view.x(time))), y: 16, "text-anchor": "middle" }, shortClock(time))));
+    axis.replaceChildren(...times.map((time) => s("text", { x: Math.min(width - 16, Math.max(16, view.x(time))), y: 16, "text-anchor": "middle" }, to - from < 600 ? clock(time) : shortClock(time))));
     const busy = lanes.some((lane) => lane.blocks.length);
     attribute(canvas, "aria-label", `${plural(lanes.length, "node")} over time; arrow keys move, Enter opens a job`);
     text($("gantt-note"), !found.all ? "" : !busy ? "Nothing ran in this time. A first job: dfrs submit -- ./prog"

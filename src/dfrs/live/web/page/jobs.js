@@ -152,12 +152,12 @@ export function jobsView(store, open, ask) {
 
   store.watch(["jobs", "asked", "selected", "cluster"], (state) => {
     if (!state.cluster) return;
-    const { jobs, asked } = state, plain = asked.states === "live" && !asked.user;
+    const { jobs, asked } = state, plain = asked.states === "placed" && !asked.user;
     const make = () => row(COLUMNS, { Job: link(), State: stateOf(), Yield: yieldOf() });
     keyed(parts.body, jobs, (job) => job.id, make, (node, job) => updateJob(node, job, state));
     parts.node.hidden = !jobs.length;
     parts.empty.hidden = jobs.length > 0;
-    text(parts.empty, plain ? "No jobs now. To submit one: dfrs submit -- ./prog" : "No jobs like these. Choose another state or user.");
+    text(parts.empty, plain ? "No job is on a node now. To submit one: dfrs submit -- ./prog" : "No jobs like these. Choose another state or user.");
     newer.hidden = !asked.newer.length;
     older.hidden = jobs.length < PAGE;
     text(where, asked.newer.length || jobs.length >= PAGE ? `jobs ${jobs.at(-1)?.id ?? ""} to ${jobs[0]?.id ?? ""}` : "");

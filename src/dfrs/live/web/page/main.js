@@ -24,7 +24,7 @@ const act = async (verb, subject) => {
   if (done) feed.now(false);
   return done;
 };
-const { open, close } = drawer(store, act, () => feed.now(false));
+const { open, openNode, close } = drawer(store, act, () => feed.now(false));
 
 headline(store);
 nodesView(store, { open, act });
@@ -68,10 +68,11 @@ store.watch(["me"], ({ me }) => {
   fromAddress();
 });
 
-/** The job that the address names: links between jobs are ordinary links. */
+/** The job or node that the address names: links to them are ordinary links. */
 function fromAddress() {
-  const job = new URLSearchParams(location.hash.slice(1)).get("job");
+  const address = new URLSearchParams(location.hash.slice(1)), job = address.get("job"), node = address.get("node");
   if (job !== null && /^\d{1,15}$/.test(job)) open(Number(job));
+  else if (node) openNode(node);
 }
 addEventListener("hashchange", () => {
   takeToken();

@@ -7,8 +7,8 @@ import { colourOf } from "./palette.js";
 
 const DRAWN = 24;
 const DRAWN_OF_MANY = 10;
-const SIGN = { up: "●", draining: "◐", silent: "?", unhealthy: "!", lost: "✕" };
-const MEANING = {
+export const SIGN = { up: "●", draining: "◐", silent: "?", unhealthy: "!", lost: "✕" };
+export const MEANING = {
   up: "it takes jobs", draining: "it keeps what it has and gets nothing more", silent: "no word from it; its jobs may run on",
   unhealthy: "it cannot do its work; it keeps what it has, gets nothing more, and opens by itself",
   lost: "it was silent for so long that its jobs were queued again, or it left",
@@ -41,6 +41,7 @@ function updateNode(row, node, state, act) {
   const scale = Math.max(node.cpus, sum, 1e-9), left = node.left_cores ?? node.cpus, free = Math.max(0, left - node.granted_cores);
   row.dataset.state = node.state;
   text(parts.name, node.name);
+  attribute(parts.name, "href", `#node=${encodeURIComponent(node.name)}`);
   attribute(parts.name, "title", node.host === node.name ? null : `on ${node.host}`);
   text(parts.sign, SIGN[node.state]);
   const away = state.cluster && (node.state === "silent" || node.state === "lost") ? ` for ${age(state.cluster.now - node.seen_at)}` : "";
@@ -72,7 +73,7 @@ function updateNode(row, node, state, act) {
 
 function createNode() {
   const parts = {
-    name: h("b", { class: "name" }), sign: h("span", { class: "sign", "aria-hidden": "true" }), words: h("span"), problem: h("small", { class: "problem" }), notes: h("small", { class: "notes" }),
+    name: h("a", { class: "name" }), sign: h("span", { class: "sign", "aria-hidden": "true" }), words: h("span"), problem: h("small", { class: "problem" }), notes: h("small", { class: "notes" }),
     shares: h("div", { class: "shares" }), free: h("span", { class: "free" }), memory: h("div", { class: "memory", role: "img" }, h("i")),
     cpu: h("span"), others: h("span", { class: "others", title: "What programs beside the cluster’s use of this node’s CPUs" }), left: h("span", { class: "others", title: "What they leave of this node for jobs, as the policy counts it" }), ram: h("span", { class: "quiet" }), act: null,
   };

@@ -15,13 +15,14 @@
  * @property {object[]} bars
  * @property {number} range seconds of the past that are drawn
  * @property {number|null} selected job in the drawer
+ * @property {string|null} opened what the drawer shows, as in the address
  * @property {{ok: boolean, at: number|null, why: string}} link `at`: wall clock of the last data, ms
  */
 
 /** @returns {State} */
 const nothing = () => ({
-  me: null, sequence: null, cluster: null, nodes: [], jobs: [], queue: [], told: { job: null, explanation: null }, activity: [], points: [], bars: [], range: 3600, selected: null,
-  asked: { states: "live", user: "", before: null, newer: [] }, link: { ok: true, at: null, why: "" },
+  me: null, sequence: null, cluster: null, nodes: [], jobs: [], queue: [], told: { job: null, explanation: null }, activity: [], points: [], bars: [], range: 3600, selected: null, opened: null,
+  asked: { states: "placed", user: "", before: null, newer: [] }, link: { ok: true, at: null, why: "" },
 });
 
 export class Store {
