@@ -192,6 +192,16 @@ BUGS = (
         "agent.ahead = 0",
         "forks",
     ),
+    _bug(
+        "a welcome ends what its node took since it said hello",
+        DesiredStates,
+        "greet",
+        "self._name_all(node, here.values())",
+        "None",
+        "away",
+        "clocks",
+        "losses",
+    ),
     # Nodes that come and go.
     _bug(
         "an attempt that was lost with a reboot is started again",

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import random
 import time
 
 import pytest
@@ -13,7 +15,8 @@ from dfrs.live.controller.database import Database, ReplacedError, migrate
 from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.model.errors import InputError
-from dfrs.testing import InMemoryHosts, abandon, make_controller, until
+from dfrs.testing import InMemoryHosts, VirtualDisk, abandon, make_controller, until
+from tests.live_disks import fill, small_disk
 from tests.live_postgres import postgres_server
 
 
@@ -71,6 +74,33 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / "x.db").write_bytes(b"not a database, but long enough to be taken for one" * 100)
     with pytest.raises(InputError, match="database:"):
         opened(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_full_disk_at_the_start_is_no_bad_input(tmp_path):
+    """Bad input ends with status 2, with which services are not started again."""
+    with small_disk(tmp_path / "disk", "2m") as directory:
+        opened(directory).close()
+        filler = fill(directory)
+        full = filler.stat().st_size
+        # Neither the index of its log fits in, nor the first transaction.
+        for left in (0, 40960):
+            os.truncate(filler, full - left)
+            with pytest.raises(UnavailableError, match=r"x\.db: its disk is full .*; make room or mend it") as caught:
+                opened(directory)
+            assert "\n" not in str(caught.value)
+        filler.unlink()
+        opened(directory).close()
+
+
+def test_an_error_of_the_disk_at_the_start_is_no_bad_input(tmp_path):
+    opened(tmp_path).close()
+    with VirtualDisk(tmp_path / "x.db", random.Random(0)) as disk:
+        disk.loses_answers = 1.0
+        with pytest.raises(UnavailableError, match="disk I/O error"):
+            opened(tmp_path)
+        disk.loses_answers = 0.0
+        opened(tmp_path).close()
 
 
 def test_who_was_replaced_writes_no_more(tmp_path):

@@ -11,7 +11,8 @@ from sqlalchemy import create_engine, text
 from dfrs.engine.codec import replay
 from dfrs.engine.core import Core
 from dfrs.live.controller import checkpoint
-from dfrs.live.drivers.base import TaskState
+from dfrs.live.controller.planner import Planner
+from dfrs.live.drivers.base import ImageFormat, TaskState
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import DfrsError
 from dfrs.policies.names import find_policy
@@ -312,6 +313,56 @@ def test_a_task_that_is_lost_between_two_nodes_is_not_waited_for(tmp_path, monke
         else:
             await until(lambda: any(controller.job(job).attempt == 1 for job in jobs))
         await controller.stop()
+
+    run(story())
+
+
+@pytest.mark.parametrize("hosts", [("h", "h"), ("h1", "h2")], ids=["of one host", "of two hosts"])
+def test_a_task_that_comes_to_a_node_between_its_hello_and_its_welcome_goes_on(tmp_path, monkeypatch, hosts):
+    """The controller was killed while it moved there, and before it could record that it had started at all."""
+
+    async def story():
+        world = InMemoryHosts(cuts=1.0)
+        images = None if len(set(hosts)) == 1 else ImageFormat(machine="x", cpu=(), kernel="6.1", criu="4.1")
+        nodes = [world.node(f"n{k}", host=host, images=images) for k, host in enumerate(hosts)]
+        controller = await begin(tmp_path, world)
+        await until(lambda: len(controller.nodes()) == 2)
+        monkeypatch.setattr(Planner, "_make_ready", lambda planner, plan, jobs: None)
+        for node in nodes:
+            node.full = 1e-9
+            monkeypatch.setattr(node.driver, "_has_room", lambda task: not task.desired.take)
+        for _ in range(2):
+            await controller.submit(request(cpu_cores=1.0, memory_bytes=3 * GIB, restart="never"), "ann", "ann")
+        await until(lambda: len(world.running()) == 2)
+        world.tick(1)
+        await controller.submit(request(cpu_cores=1.0, memory_bytes=8 * GIB), "ann", "ann")
+        kept = await until(lambda: [(node, task) for node in nodes for task in node.tasks.values() if task.error])
+        ((to, task),) = kept
+        (source,) = set(nodes) - {to}
+        await abandon(controller)
+        monkeypatch.undo()
+        for node in nodes:
+            node.cut()
+        again = make_controller(tmp_path, clock=world.clock)
+        await again.start()
+        # As agents do, it says only after its welcome what it had not said in its hello, and of that the latest.
+        late = {}
+        with monkeypatch.context() as patches:
+            patches.setattr(to, "send", lambda said: late.update({getattr(said, "task", None): said}))
+            to.attach(again)
+            world.cuts = 0.0
+            to.settle()
+            assert task.state is TaskState.RUNNING
+            await until(lambda: to.welcomes == 2)
+        for said in late.values():
+            to.send(said)
+        source.attach(again)
+        await until(lambda: source.welcomes == 2)
+        await until(lambda: world.broken or again.state.jobs[task.id.job].tasks[0].arrived)
+        assert not world.broken
+        assert (task.state, again.job(task.id.job).attempt) == (TaskState.RUNNING, 0)
+        assert not world.exits
+        await again.stop()
 
     run(story())
 

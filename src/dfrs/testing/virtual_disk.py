@@ -2,7 +2,8 @@
 
 The real SQLite writes real files: in between is only the connection's `commit`. What a power cut leaves is what was
 flushed by then: of the write-ahead log, the part up to the last commit with `synchronous=FULL`, and of a commit under
-way any part, sector by sector.
+way any part, sector by sector. A transaction that changed nothing does not come to the disk: SQLite commits it without
+any call of the system.
 """
 
 import random
@@ -27,13 +28,26 @@ _SALTS = slice(16, 24)
 
 class _Connection(sqlite3.Connection):
     disk: "VirtualDisk"
+    before: tuple[int, int]
+    """What `counts` said before the transaction."""
 
     def commit(self) -> None:
         """As the disk lets it."""
-        if self.in_transaction:
+        if self.in_transaction and self.counts() != self.before:
             self.disk.commit(self, super().commit)
         else:
             super().commit()
+        self.before = self.counts()
+
+    def rollback(self) -> None:
+        """Undo it, also on a disk that lets nothing be written."""
+        super().rollback()
+        self.before = self.counts()
+
+    def counts(self) -> tuple[int, int]:
+        """Changed rows so far, and changes of tables."""
+        (tables,) = self.execute("PRAGMA schema_version").fetchone()
+        return self.total_changes, tables
 
 
 class VirtualDisk:
@@ -41,7 +55,7 @@ class VirtualDisk:
 
     def __init__(self, database: Path, rng: random.Random) -> None:
         self.full = False
-        """Whether no transaction can be committed."""
+        """Whether no transaction that changed anything can be committed."""
         self.loses_answers = 0.0
         """Chance that a transaction is committed, and the answer is an error."""
         self.on_cut: Callable[[], object] | None = None
@@ -93,9 +107,9 @@ class VirtualDisk:
         self._left = self._after = None
 
     def commit(self, connection: sqlite3.Connection, commit: Callable[[], None]) -> None:
-        """Commit, or fail as disks do. Raises sqlite3.OperationalError."""
+        """Commit what was written, or fail as disks do. Raises sqlite3.OperationalError."""
         if self.full:
-            raise sqlite3.OperationalError("database or disk is full")
+            raise _error(sqlite3.SQLITE_FULL, "database or disk is full")
         if self._after == 0 and self._left is None:
             self._commit_torn(commit)
             return
@@ -106,7 +120,7 @@ class VirtualDisk:
         if synchronous >= SYNCHRONOUS_FULL:
             self._safe = self._mark()
         if self.loses_answers and self._random.random() < self.loses_answers:
-            raise sqlite3.OperationalError("disk I/O error")
+            raise _error(sqlite3.SQLITE_IOERR_FSYNC, "disk I/O error")
 
     def _commit_torn(self, commit: Callable[[], None]) -> None:
         before, tables = _read(self._wal) or b"", _read(self._file)
@@ -139,8 +153,15 @@ class VirtualDisk:
         if not arguments or Path(str(arguments[0])) != self._file:
             return None
         connection = sqlite3.connect(*arguments, factory=_Connection, **options)
-        connection.disk = self
+        connection.disk, connection.before = self, connection.counts()
         return connection
+
+
+def _error(code: int, text: str) -> sqlite3.OperationalError:
+    """As SQLite raises it."""
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
 
 
 def _read(path: Path) -> bytes | None:

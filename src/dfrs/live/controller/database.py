@@ -25,7 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.sql.dml import UpdateBase
 
 from dfrs.live.controller import tables
-from dfrs.live.controller.damage import DamagedError, damage_in, damaged
+from dfrs.live.controller.damage import DamagedError, damage_in, damaged, disk_trouble
 from dfrs.live.controller.database_engine import make_engine, with_driver
 from dfrs.live.controller.database_file import (
     COUNTED,
@@ -126,6 +126,8 @@ class Database:
     def open(self, *, url: str = "") -> None:
         """Connect, bring the tables up to date, and take over. Raises InputError where that cannot be.
 
+        Raises UnavailableError where its disk is full or does not work now.
+
         A database that is damaged, newer than this program, or older than it once was, is left as it is. `url` is where
         users find this controller.
         """
@@ -188,12 +190,14 @@ class Database:
 
     @contextmanager
     def translated(self) -> Generator[None]:
-        """Raise InputError for what is wrong with the database."""
+        """Raise InputError for what is wrong with the database, UnavailableError for what is with its disk."""
         try:
             yield
         except (SQLAlchemyError, OSError, ImportError) as error:
             why = damage_in(error)
-            raise InputError(f"database: {_line(error)}" if why is None else damaged(self.name, why)) from None
+            if why is not None:
+                raise InputError(damaged(self.name, why)) from None
+            raise disk_trouble(self.name, error) or InputError(f"database: {_line(error)}") from None
 
     def _take_over(self, connection: Connection, leading: Lease | None, vacant: Seen | None) -> None:
         if self.shared:
@@ -260,7 +264,7 @@ class Database:
             with reading(self._file) as connection:
                 connection.set_progress_handler(lambda: self._closed, PROGRESS_STEPS)
                 check_pages(self._file, connection)
-        except InputError as error:
+        except (InputError, UnavailableError) as error:
             if not self._closed:
                 self._damage = str(error)
 

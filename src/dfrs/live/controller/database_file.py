@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from dfrs.live.controller import last_transaction, revisions, tables
 from dfrs.live.controller.checkpoint_data import why_damaged
-from dfrs.live.controller.damage import damage_in, damaged
+from dfrs.live.controller.damage import damage_in, damaged, disk_trouble
 from dfrs.live.controller.last_transaction import LastTransaction
-from dfrs.model.errors import InputError
+from dfrs.model.errors import DfrsError, InputError
 
 BUSY_S = 5.0
 """So long a locked database is waited for."""
@@ -62,7 +62,10 @@ class Contents:
 
 @contextmanager
 def reading(file: Path) -> Generator[sqlite3.Connection]:
-    """A connection in a transaction that sees one state of it. Raises InputError, also where it is damaged."""
+    """A connection in a transaction that sees one state of it. Raises InputError, also where it is damaged.
+
+    Raises UnavailableError where its disk is full or does not work.
+    """
     # A transaction that was interrupted before there was a write-ahead log must be undone first.
     mode = "rw" if file.with_name(file.name + "-journal").exists() else "ro"
     try:
@@ -71,13 +74,14 @@ def reading(file: Path) -> Generator[sqlite3.Connection]:
             connection.execute("BEGIN")
             yield connection
     except sqlite3.Error as error:
-        raise InputError(_line(file, error)) from None
+        raise _refusal(file, error) from None
 
 
 def examine(file: Path) -> int:
     """How many transactions it ever had; 0 for none at all. Raises InputError where it is damaged, newer or older.
 
-    Older: it lacks transactions that were committed. Of a large one not all pages are read.
+    Older: it lacks transactions that were committed. Of a large one not all pages are read. Raises UnavailableError as
+    `reading`.
     """
     known = last_transaction.read(file)
     if not exists(file):
@@ -126,11 +130,14 @@ def refuse_missing(file: Path, known: LastTransaction | None) -> None:
 
 
 def check_pages(file: Path, connection: sqlite3.Connection, *, thorough: bool = False) -> None:
-    """Raise InputError for a page that is damaged; `thorough`: also for an index that does not fit its table."""
+    """Raise InputError for a page that is damaged; `thorough`: also for an index that does not fit its table.
+
+    Raises UnavailableError as `reading`.
+    """
     try:
         (found,) = connection.execute(f"PRAGMA {'integrity' if thorough else 'quick'}_check(1)").fetchone()
     except sqlite3.Error as error:
-        raise InputError(_line(file, error)) from None
+        raise _refusal(file, error) from None
     if found != "ok":
         raise InputError(damaged(str(file), " ".join(found.split())[:100]))
 
@@ -227,6 +234,9 @@ def _meta(connection: sqlite3.Connection, key: str) -> str | None:
     return None if found is None else str(found[0])
 
 
-def _line(file: Path, error: sqlite3.Error) -> str:
+def _refusal(file: Path, error: sqlite3.Error) -> DfrsError:
     why = damage_in(error)
-    return f"{file}: cannot be read: {' '.join(str(error).split())[:200]}" if why is None else damaged(str(file), why)
+    if why is not None:
+        return InputError(damaged(str(file), why))
+    text = f"{file}: cannot be read: {' '.join(str(error).split())[:200]}"
+    return disk_trouble(str(file), error) or InputError(text)

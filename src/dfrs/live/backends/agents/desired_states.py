@@ -125,6 +125,7 @@ class DesiredStates:
         if agent.link is None:
             return
         here = self._whereabouts.on(node.number)
+        self._name_all(node, here.values())
         known: list[Desired] = []
         fresh: list[Desired] = []
         size = 0
@@ -145,6 +146,15 @@ class DesiredStates:
         agent.link.send(Welcome(report_s=report_s, desired=tuple(known)))
         self._send(node, fresh)
         agent.outbox.clear()
+
+    def _name_all(self, node: NodeRecord, here: Iterable[TaskRecord]) -> None:
+        """Have it keep, and give up, each of these tasks of which nothing is wanted yet.
+
+        It ends what a welcome does not name, and may have taken such a task since it said hello.
+        """
+        rows = self.agents[node.number].desired
+        for task in [each for each in here if each.id not in rows]:
+            self.tell(node, task, TaskState.HANDED)
 
     def _send(self, node: NodeRecord, desired: Sequence[Desired]) -> None:
         here = self._whereabouts.on(node.number)
