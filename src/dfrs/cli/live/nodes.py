@@ -6,12 +6,16 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
+from dfrs.cli.live.completing import complete_nodes
 from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
 
-Names = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names of nodes.", show_default=False)]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="NODE...", help="Names of nodes.", show_default=False, autocompletion=complete_nodes),
+]
 
 
 @live
