@@ -1,4 +1,5 @@
-"""`dfrs run`, `exec` and `attach` as their users meet them: a terminal, keys, signals, the loss of all that."""
+"""`dfrs run`, `exec` and `attach` as their users meet them: a terminal, keys, signals, the loss of all that; and nodes
+that are evacuated."""
 
 import json
 import os
@@ -22,7 +23,7 @@ SMALL = ("--cpu", "0.1", "--memory", "64M")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with LiveCluster(tmp_path_factory.mktemp("run"), nodes=1) as live:
+    with LiveCluster(tmp_path_factory.mktemp("run"), nodes=2) as live:
         yield live
 
 
@@ -266,3 +267,16 @@ def test_a_shell_is_offered_verbs_policies_and_nodes(cluster):
             timeout=60,
         )
         assert offered in done.stdout.split(), done
+
+
+def test_an_evacuated_node_has_no_jobs_and_they_begin_anew_elsewhere(cluster, client):
+    (job,) = client.submit(["sleep", "600"], cpu_cores=0.1, memory_bytes=64 << 20)
+    state(client, job, JobState.RUNNING)
+    (node,) = client.job(job).nodes
+    done = dfrs(cluster, "drain", "--evacuate", node)
+    assert (done.returncode, done.stdout) == (0, f"drained {node}\nqueued again: job {job}\n")
+    wait_until(lambda: client.job(job).nodes not in {(), (node,)}, "it is on the other node")
+    state(client, job, JobState.RUNNING)
+    assert client.job(job).attempt == 1
+    client.cancel(job)
+    client.undrain(node)

@@ -1010,3 +1010,22 @@ def test_shells_offer_nothing_where_there_is_no_cluster(tmp_path, monkeypatch):
     assert completing.complete_jobs("") == completing.complete_nodes("") == []
     (tmp_path / "client.json").write_text('{"url": "http://127.0.0.1:1"}')
     assert completing.complete_nodes("") == []
+
+
+def test_a_node_is_evacuated_but_for_jobs_that_must_not_begin_anew(dfrs, cluster, tmp_path):
+    cluster.add_node("node-1")
+    tasks = []
+    for number, restart in enumerate(("on-node-loss", "never", "any-time"), 1):
+        cluster.by_id[number] = _job(number, JobRequest(command=("true",), name="fit"), "ann").model_copy(
+            update={"restart": restart, "state": JobState.RUNNING}
+        )
+        tasks.append(
+            NodeTask(job=number, rank=0, user="ann", name="fit", share_cores=1.0, used_cores=None, paused=False)
+        )
+    cluster.nodes_by_name["node-1"] = cluster.nodes_by_name["node-1"].model_copy(update={"tasks": tuple(tasks[:2])})
+    (tmp_path / "admin").write_text(cluster.token("root", "admin"))
+    status, out, err = dfrs("drain", "--evacuate", "node-1", "--token-file", str(tmp_path / "admin"))
+    assert (status, err) == (0, "")
+    assert out == ("drained node-1\nqueued again: job 1\ngo on there, since they must not begin anew: job 2\n")
+    assert [cluster.by_id[number].attempt for number in (1, 2, 3)] == [1, 0, 0]
+    assert cluster.nodes_by_name["node-1"].state == "draining"

@@ -78,6 +78,9 @@ def run(
     except BrokenPipeError:
         client.cancel(job)
         raise
+    except KeyboardInterrupt:
+        # It came before keys were the program's.
+        raise typer.Exit(_cancel(client, job, "")) from None
     raise typer.Exit(conclude(client, job, ending))
 
 

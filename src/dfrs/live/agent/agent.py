@@ -170,6 +170,7 @@ class Agent:
             )
         finally:
             self._readers.shutdown(wait=False, cancel_futures=True)
+            self._answers.close()
 
     async def _end_transfers(self) -> None:
         """When all ends: the reconciler waits for those that it has begun."""

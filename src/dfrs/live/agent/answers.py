@@ -3,7 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 import structlog
@@ -19,6 +19,8 @@ from dfrs.live.protocol.wire import Done, Execute, Output, Read, Write
 
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.01, 0.25
 """Between two looks at output that has not grown: longer and longer, until its user sends something."""
+STARTERS = 2
+"""Programs that are started at once beside tasks."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,8 +32,14 @@ class Answers:
 
     def __init__(self, driver: Driver, readers: Executor, lives: Callable[[TaskId], bool]) -> None:
         self._driver, self._readers, self._lives = driver, readers, lives
+        # Supervisors may take long: who reads meanwhile does not wait for that.
+        self._starters = ThreadPoolExecutor(STARTERS, thread_name_prefix="dfrs-beside")
         self._typed = asyncio.Event()
         """Set when a user has sent something since; then there is a new one."""
+
+    def close(self) -> None:
+        """Nothing more is answered."""
+        self._starters.shutdown(wait=False, cancel_futures=True)
 
     async def to(self, asked: Read | Write | Execute) -> Output | Done:
         """The answer, whatever comes of it."""
@@ -51,7 +59,8 @@ class Answers:
         driver = self._interactive()
         if isinstance(asked, Execute):
             log.info("a program is started beside a task", task=str(asked.task), program=asked.program.name)
-            await self._in_thread(lambda: driver.execute(asked.task, asked.program))
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._starters, driver.execute, asked.task, asked.program)
             return Done(request=asked.request)
         taken = await self._in_thread(lambda: driver.write(asked.task, asked.part))
         typed, self._typed = self._typed, asyncio.Event()

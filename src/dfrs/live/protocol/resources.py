@@ -277,6 +277,8 @@ class Job(ApiModel):
     exit_code: int | None
     profile: bool = False
     """Whether its MPI programs are profiled."""
+    restart: Restart = Restart.ON_NODE_LOSS
+    """When it may begin anew."""
     input: bool = False
     """Whether its first task reads what is sent to it."""
     terminal: bool = False

@@ -208,9 +208,18 @@ class Supervisor:
                 self.begun.add(name)
                 # With more in it a supervisor before this one has started it.
                 if os.listdir(path) == ["spec"]:
-                    program = Beside(path, self.entries)
-                    self.beside[program.pid] = program
-                    program.watch(self.poll)
+                    self._start_beside(path)
+
+    def _start_beside(self, path: str) -> None:
+        try:
+            program = Beside(path, self.entries)
+        except OSError as error:
+            # The task must not suffer from what does not fit beside it: its limit of processes, a full disk.
+            with contextlib.suppress(OSError):
+                replace_file(f"{path}/error", str(error).encode())
+        else:
+            self.beside[program.pid] = program
+            program.watch(self.poll)
 
     def _end_beside(self) -> None:
         """Once nothing else of the task is left, end what its users have started beside it."""
@@ -237,7 +246,7 @@ class Supervisor:
             # A paused program cannot act on the signal.
             with contextlib.suppress(OSError):
                 place.thaw()
-        if self.status is None and not self.parked:
+        if self.status is None and self.kill_at_s is None and not self.parked:
             self._begin_beside()
         if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
             self._leave_share()
