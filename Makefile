@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself; nothing else is installed or assumed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-replay test test-all test-slow fuzz lint bench reproduce docs criu lock clean
+.PHONY: help man demo demo-replay test test-all test-slow fuzz lint bench reproduce docs criu lock clean
 
 # Tests start thousands of processes: what they import is compiled once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -77,6 +77,9 @@ $(VENV)/.docs: requirements-docs.lock $(READY)
 
 docs: $(VENV)/.docs ## The documentation as a site, into out/site; a warning or a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+man: $(READY) ## Manual pages of all verbs, made of their help, into out/man: man -l out/man/dfrs.1
+	$(BIN)/python -m dfrs.cli.manual out/man
 
 criu: $(READY) ## A CRIU that works, from Debian's next release into .venv/criu, for tests of check-points; installs nothing
 	examples/get-criu.sh $(VENV)/criu

@@ -12,6 +12,7 @@ import uvicorn
 
 from dfrs.live.api.routes import create_app
 from dfrs.live.errors import ConflictError, NotFoundError
+from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -153,7 +154,8 @@ class Told:
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         return self.shadow_[:limit]
 
-    async def output(self, job: int, rank: int, stream: str, offset: int, limit: int) -> OutputPart:
+    async def output(self, job: int, rank: int, piece: Piece) -> OutputPart:
+        stream, offset, limit = piece.stream, piece.offset, piece.limit
         text = f"{NASTY}\n" + "".join(
             f"task {rank} {stream}: step {k} of 400, residual {0.9**k:.3e}\n" for k in range(60)
         )

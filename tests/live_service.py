@@ -1,16 +1,18 @@
 """A controller in memory that keeps its promises to the API and runs nothing."""
 
 import asyncio
+import base64
 import hashlib
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
-from dfrs.live.drivers.base import Stream
+from dfrs.live.drivers.base import InputPart, ProgramSpec
 from dfrs.live.errors import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.agent_door import Link
 from dfrs.live.protocol.durations import Durations, Measures
+from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -257,12 +259,20 @@ class FakeService:
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         return [ShadowChoice(time=1.0, job=1, did="start", would="wait")][:limit]
 
-    async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
+    async def write(self, job: int, rank: int, part: InputPart) -> int:
+        self.job(job)
+        return len(base64.b64decode(part.data))
+
+    async def execute(self, job: int, rank: int, program: ProgramSpec) -> None:
+        self.job(job)
+
+    async def output(self, job: int, rank: int, piece: Piece) -> OutputPart:
         if rank >= self.job(job).tasks:
             raise NotFoundError(f"task {job}.{rank}: there is no such task")
         whole = f"the output of job {job}"
-        text = whole[offset : offset + limit]
-        return OutputPart(text=text, offset=offset, next_offset=offset + len(text), end_offset=len(whole), ended=False)
+        text = whole[piece.offset : piece.offset + piece.limit]
+        end = piece.offset + len(text)
+        return OutputPart(text=text, offset=piece.offset, next_offset=end, end_offset=len(whole), ended=False)
 
     async def changes(self) -> AsyncGenerator[int]:
         self.watchers += 1

@@ -27,12 +27,17 @@ def application():
     """
     app = create_app(SERVICE, page=None)
     app.state.refused = RefusedTokens(app.state.meters, longest_s=0.0)
-    job = app.openapi()["components"]["schemas"]["JobRequest"]["properties"]
-    for texts in (job["command"]["items"], *job["command"]["prefixItems"], job["environment"]["additionalProperties"]):
-        del texts["maxLength"]
-    for many in (job["command"], *(job[name] for name in DEPENDENCIES)):
-        del many["maxItems"]
-    del job["environment"]["maxProperties"]
+    schemas = app.openapi()["components"]["schemas"]
+    job = schemas["JobRequest"]["properties"]
+    for each in (job, schemas["ProgramRequest"]["properties"]):
+        command, variables = each["command"], each["environment"]
+        for texts in (command["items"], *command["prefixItems"], variables["additionalProperties"]):
+            del texts["maxLength"]
+        del command["maxItems"]
+        del variables["maxProperties"]
+    for name in DEPENDENCIES:
+        del job[name]["maxItems"]
+    del schemas["InputRequest"]["properties"]["data"]["maxLength"]
     return app
 
 

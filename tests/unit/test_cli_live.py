@@ -14,7 +14,7 @@ from rich.console import Console
 from starlette.testclient import TestClient
 
 from dfrs.cli.console import PlainConsole
-from dfrs.cli.live import history, logs, selecting
+from dfrs.cli.live import completing, history, logs, selecting
 from dfrs.cli.views import live as views
 from dfrs.live import client as clients
 from dfrs.live.agent.agent import host_name
@@ -51,12 +51,12 @@ class Controller(FakeService):
                 found = found.model_copy(update={"state": JobState.FAILED, "exit": "status 7", "exit_code": 7})
         return found
 
-    async def output(self, job, rank, stream, offset, limit):
+    async def output(self, job, rank, piece):
         self.job(job)
-        text = "".join(self.texts) if stream == "out" else "bad\n"
-        piece = text[offset : offset + min(limit, 4)]
-        end = offset + len(piece)
-        return OutputPart(text=piece, offset=offset, next_offset=end, end_offset=len(text), ended=end == len(text))
+        text = "".join(self.texts) if piece.stream == "out" else "bad\n"
+        part = text[piece.offset : piece.offset + min(piece.limit, 4)]
+        end = piece.offset + len(part)
+        return OutputPart(text=part, offset=piece.offset, next_offset=end, end_offset=len(text), ended=end == len(text))
 
     def explain(self, job, *, of):
         event = Activity(
@@ -990,3 +990,42 @@ def test_every_verb_has_help_with_an_example_and_json(dfrs, verb):
     assert "Example" in out
     assert f"dfrs {verb}" in out
     assert "--json" in out
+
+
+def test_shells_offer_the_jobs_and_nodes_that_there_are(cluster):
+    for name in ("fit", "plot"):
+        cluster.by_id[len(cluster.by_id) + 1] = _job(
+            len(cluster.by_id) + 1, JobRequest(command=("true",), name=name), "ann"
+        )
+    cluster.add_node("node-1")
+    cluster.add_node("other")
+    assert sorted(completing.complete_jobs("")) == [("1", "fit, waiting"), ("2", "plot, waiting")]
+    assert [word for word, _ in completing.complete_jobs("2")] == ["2"]
+    assert [word for word, _ in completing.complete_nodes("no")] == ["node-1"]
+
+
+def test_shells_offer_nothing_where_there_is_no_cluster(tmp_path, monkeypatch):
+    monkeypatch.setenv("DFRS_STATE", str(tmp_path))
+    monkeypatch.delenv("DFRS_SERVER", raising=False)
+    assert completing.complete_jobs("") == completing.complete_nodes("") == []
+    (tmp_path / "client.json").write_text('{"url": "http://127.0.0.1:1"}')
+    assert completing.complete_nodes("") == []
+
+
+def test_a_node_is_evacuated_but_for_jobs_that_must_not_begin_anew(dfrs, cluster, tmp_path):
+    cluster.add_node("node-1")
+    tasks = []
+    for number, restart in enumerate(("on-node-loss", "never", "any-time"), 1):
+        cluster.by_id[number] = _job(number, JobRequest(command=("true",), name="fit"), "ann").model_copy(
+            update={"restart": restart, "state": JobState.RUNNING}
+        )
+        tasks.append(
+            NodeTask(job=number, rank=0, user="ann", name="fit", share_cores=1.0, used_cores=None, paused=False)
+        )
+    cluster.nodes_by_name["node-1"] = cluster.nodes_by_name["node-1"].model_copy(update={"tasks": tuple(tasks[:2])})
+    (tmp_path / "admin").write_text(cluster.token("root", "admin"))
+    status, out, err = dfrs("drain", "--evacuate", "node-1", "--token-file", str(tmp_path / "admin"))
+    assert (status, err) == (0, "")
+    assert out == ("drained node-1\nqueued again: job 1\ngo on there, since they must not begin anew: job 2\n")
+    assert [cluster.by_id[number].attempt for number in (1, 2, 3)] == [1, 0, 0]
+    assert cluster.nodes_by_name["node-1"].state == "draining"

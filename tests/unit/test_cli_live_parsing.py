@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dfrs.cli.live.job_options import environment
 from dfrs.cli.live.script import read_script
-from dfrs.cli.live.submit import environment
 from dfrs.cli.quantities import (
     parse_bytes,
     parse_instant,

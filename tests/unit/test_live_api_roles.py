@@ -21,6 +21,8 @@ ROLES = {
     ("POST", "/api/v1/jobs/{job}/requeue"): USERS,
     ("GET", "/api/v1/jobs/{job}/explain"): READERS,
     ("GET", "/api/v1/jobs/{job}/output"): USERS,
+    ("POST", "/api/v1/jobs/{job}/input"): USERS,
+    ("POST", "/api/v1/jobs/{job}/programs"): USERS,
     ("GET", "/api/v1/nodes"): READERS,
     ("POST", "/api/v1/nodes/{node}/drain"): ADMINS,
     ("POST", "/api/v1/nodes/{node}/undrain"): ADMINS,
@@ -40,8 +42,13 @@ ROLES = {
     ("GET", "/metrics"): READERS,
 }
 OPEN = {("GET", "/healthz")}
-BODIES = {"/api/v1/jobs": {"command": ["true"]}, "/api/v1/tokens": {"user": "bob", "role": "user"}}
-OWNERS_ONLY = ("cancel", "hold", "release", "requeue", "output")
+BODIES = {
+    "/api/v1/jobs": {"command": ["true"]},
+    "/api/v1/tokens": {"user": "bob", "role": "user"},
+    "/api/v1/jobs/{job}/input": {"writer": "0" * 16, "data": "eA=="},
+    "/api/v1/jobs/{job}/programs": {"name": "0" * 16, "command": ["true"]},
+}
+OWNERS_ONLY = ("cancel", "hold", "release", "requeue", "output", "input", "programs")
 
 
 def test_no_route_is_forgotten_here():
@@ -103,10 +110,11 @@ def test_a_job_is_controlled_and_its_output_read_by_its_owner_and_admins(action,
         job = await submitted(service, "alice")
         before = service.job(job)
         method = "GET" if action == "output" else "POST"
-        answer = await client.request(method, f"/api/v1/jobs/{job}/{action}", headers=bearer(service.token(user, role)))
-        assert answer.status_code == status, answer.text
+        body, headers = BODIES.get(f"/api/v1/jobs/{{job}}/{action}"), bearer(service.token(user, role))
+        answer = await client.request(method, f"/api/v1/jobs/{job}/{action}", json=body, headers=headers)
+        assert answer.status_code == (201 if action == "programs" and status == 200 else status), answer.text
         assert ("the output" in answer.text) == (action == "output" and status == 200)
-        assert (service.job(job) == before) == (status == 403 or action in {"output", "release"})
+        assert (service.job(job) == before) == (status == 403 or action in {"output", "release", "input", "programs"})
 
     asked(test)
 
@@ -187,3 +195,30 @@ def test_metrics_without_a_token_only_where_chosen_and_from_loopback(open_metric
                 assert wrong.status_code == 401
 
     asked(test, settings=ApiSettings(open_metrics=open_metrics))
+
+
+@pytest.mark.parametrize(
+    ("route", "field", "value"),
+    [
+        ("input", "data", "not base64!"),
+        ("input", "data", "é==="),
+        ("input", "writer", "../../etc"),
+        ("input", "program", "../0000000000000"),
+        ("input", "signal", "KILL"),
+        ("input", "offset", -1),
+        ("programs", "name", "../../../../tmp/x"),
+        ("programs", "command", ["a\0b"]),
+        ("programs", "command", []),
+        ("programs", "environment", {"DFRS_JOB_ID": "7"}),
+        ("programs", "account", "root"),
+    ],
+)
+def test_nothing_but_what_is_meant_reaches_a_node(route, field, value):
+    async def test(service, client):
+        job = await submitted(service, "alice")
+        body = BODIES[f"/api/v1/jobs/{{job}}/{route}"] | {field: value}
+        headers = bearer(service.token("alice", "user"))
+        answer = await client.request("POST", f"/api/v1/jobs/{job}/{route}", json=body, headers=headers)
+        assert (answer.status_code, answer.json()["detail"].count("\n")) == (422, 0), answer.text
+
+    asked(test)

@@ -26,11 +26,14 @@ class Service(FakeService):
 
     text = "one\ntwo\n"
 
-    async def output(self, job, rank, stream, offset, limit):
-        text = self.text if stream == "out" else "bad\n"
-        piece = text[offset : offset + 4]
+    async def output(self, job, rank, piece):
+        text = self.text if piece.stream == "out" else "bad\n"
+        part = text[piece.offset : piece.offset + 4]
         return OutputPart(
-            text=piece, offset=offset, next_offset=offset + len(piece), ended=offset + len(piece) == len(text)
+            text=part,
+            offset=piece.offset,
+            next_offset=piece.offset + len(part),
+            ended=piece.offset + len(part) == len(text),
         )
 
     def change(self, job, **fields):

@@ -8,6 +8,7 @@ import pytest
 
 from dfrs.live.drivers.base import TaskState
 from dfrs.live.errors import ConflictError, NotFoundError
+from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import JobRequest, JobState, NodeState
 from dfrs.live.protocol.wire import Desire, Welcome
 from dfrs.model.errors import InputError
@@ -667,10 +668,10 @@ def test_output_is_fetched_from_the_node(tmp_path):
         async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
             job = await live.submit(cpu_cores=1.0)
             await live.reaches(job, JobState.RUNNING)
-            part = await live.controller.output(job, 0, "out", 0, 6)
+            part = await live.controller.output(job, 0, Piece(stream="out", offset=0, limit=6))
             assert (part.text, part.next_offset, part.ended) == ("output", 6, False)
             with pytest.raises(NotFoundError):
-                await live.controller.output(job, 1, "out", 0, 6)
+                await live.controller.output(job, 1, Piece(stream="out", offset=0, limit=6))
 
     run(story())
 

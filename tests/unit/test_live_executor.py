@@ -96,14 +96,14 @@ class Caller(FakeService):
             if found.state == JobState.RUNNING:
                 self.call(job)
 
-    async def output(self, job, rank, stream, offset, limit):
+    async def output(self, job, rank, piece):
         if self.away:
             self.away -= 1
             raise UnavailableError("the node is away")
-        whole = self.lines.get(job, "") if stream == "out" else self.errors.get(job, "")
-        piece = whole[offset : offset + limit]
-        end = offset + len(piece)
-        return OutputPart(text=piece, offset=offset, next_offset=end, ended=end == len(whole))
+        whole = self.lines.get(job, "") if piece.stream == "out" else self.errors.get(job, "")
+        part = whole[piece.offset : piece.offset + piece.limit]
+        end = piece.offset + len(part)
+        return OutputPart(text=part, offset=piece.offset, next_offset=end, ended=end == len(whole))
 
 
 @pytest.fixture

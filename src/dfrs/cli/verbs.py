@@ -11,11 +11,14 @@ from typer.main import get_group
 
 PANELS: Mapping[str, Mapping[str, str]] = {
     "Run jobs on a live cluster": {
+        "run": "live.run",
         "submit": "live.submit",
         "queue": "live.queue",
         "show": "live.show",
         "explain": "live.explain",
         "logs": "live.logs",
+        "attach": "live.attach",
+        "exec": "live.attach",
         "cancel": "live.cancel",
         "hold": "live.cancel",
         "release": "live.cancel",

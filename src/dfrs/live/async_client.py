@@ -72,6 +72,8 @@ class AsyncClient:
     requeue = _awaited(Client.requeue)
     explain = _awaited(Client.explain)
     output = _awaited(Client.output)
+    send_input = _awaited(Client.send_input)
+    execute = _awaited(Client.execute)
     nodes = _awaited(Client.nodes)
     drain = _awaited(Client.drain)
     undrain = _awaited(Client.undrain)

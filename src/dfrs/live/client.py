@@ -33,12 +33,15 @@ from dfrs.live.protocol.resources import (
     ClusterSnapshot,
     Explanation,
     GanttBar,
+    InputRequest,
+    InputTaken,
     Job,
     JobRequest,
     JobState,
     NewToken,
     Node,
     OutputPart,
+    ProgramRequest,
     ShadowChoice,
     TimePoint,
     TokenInfo,
@@ -317,10 +320,45 @@ class Client:
         return self._get(f"/jobs/{job}/explain", Explanation)
 
     def output(
-        self, job: int, *, rank: int = 0, stream: Stream = "out", offset: int = 0, limit: int = 1 << 18
+        self,
+        job: int,
+        *,
+        rank: int = 0,
+        stream: Stream = "out",
+        offset: int = 0,
+        limit: int = 1 << 18,
+        program: str | None = None,
+        wait_s: float = 0.0,
+        raw: bool = False,
     ) -> OutputPart:
-        """A piece of a task's output; `offset` and `limit` in bytes."""
-        return self._get(f"/jobs/{job}/output", OutputPart, rank=rank, stream=stream, offset=offset, limit=limit)
+        """A piece of a task's output, or of that of a program beside it; `offset` and `limit` in bytes.
+
+        `wait_s`: so long the node waits for more of it, at most 20 s. `raw`: all bytes, in base64, instead of text.
+        """
+        return self._get(
+            f"/jobs/{job}/output",
+            OutputPart,
+            rank=rank,
+            stream=stream,
+            offset=offset,
+            limit=limit,
+            program=program,
+            wait_s=wait_s or None,
+            raw=raw or None,
+        )
+
+    def send_input(self, job: int, part: InputRequest) -> int:
+        """Send a program of a job input, a size of its terminal, or a signal; how many bytes it has taken.
+
+        A part may be sent again: what has come already is passed over.
+        """
+        body = part.model_dump(mode="json", exclude_defaults=True)
+        return self._ask("POST", f"/jobs/{job}/input", TypeAdapter(InputTaken), json=body).taken
+
+    def execute(self, job: int, program: ProgramRequest) -> None:
+        """Start a program beside a job's, where and as that runs. It may be asked for again: it is started once."""
+        body = program.model_dump(mode="json", exclude_defaults=True)
+        self._ask("POST", f"/jobs/{job}/programs", TypeAdapter(ProgramRequest), json=body)
 
     def nodes(self) -> list[Node]:
         """All of them, by name."""

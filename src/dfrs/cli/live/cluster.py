@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err
+from dfrs.cli.live.completing import complete_jobs
 from dfrs.cli.quantities import show_seconds
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 PANEL = "Which cluster"
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-JobId = Annotated[int, typer.Argument(metavar="JOB", help="Id of the job.", min=1, show_default=False)]
+JobId = Annotated[
+    int,
+    typer.Argument(metavar="JOB", help="Id of the job.", min=1, show_default=False, autocompletion=complete_jobs),
+]
 
 Server = Annotated[
     str | None,

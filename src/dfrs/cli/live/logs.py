@@ -8,6 +8,7 @@ import typer
 
 from dfrs.cli.console import err, print_json
 from dfrs.cli.live.cluster import Json, live, patience
+from dfrs.cli.live.completing import complete_jobs
 from dfrs.cli.live.selecting import JOB, LARGEST, parse_jobs
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
@@ -27,7 +28,10 @@ TAIL_BYTES = 1 << 16
 @live
 def logs(
     client: "Client",
-    jobs: Annotated[list[str], typer.Argument(metavar=JOB, help="Jobs and ranges of jobs.", show_default=False)],
+    jobs: Annotated[
+        list[str],
+        typer.Argument(metavar=JOB, help="Jobs and ranges of jobs.", show_default=False, autocompletion=complete_jobs),
+    ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the jobs end.")] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", help="Only the last lines: so many.", min=0, show_default=False)

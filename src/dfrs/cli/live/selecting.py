@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import err
+from dfrs.cli.live.completing import complete_jobs
 from dfrs.cli.quantities import quoted, show_count
 from dfrs.model.errors import InputError
 
@@ -24,7 +25,10 @@ LARGEST = 2**63 - 1
 _WORD = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 
 Words = Annotated[
-    list[str] | None, typer.Argument(metavar=JOB, help="Jobs and ranges of jobs: 17, 1-5.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar=JOB, help="Jobs and ranges of jobs: 17, 1-5.", show_default=False, autocompletion=complete_jobs
+    ),
 ]
 Name = Annotated[
     str | None, typer.Option(help='Only jobs of this name; * stands for anything: "fit-*".', show_default=False)

@@ -1,273 +1,28 @@
 """`dfrs submit`: give the cluster a program to run."""
 
-import os
-import signal
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
-from typer.exceptions import TyperException
 
-from dfrs.cli.console import err, out, print_json, warn
+from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, job_words, live, patience
-from dfrs.cli.live.dependencies import parse_after
-from dfrs.cli.live.here import refuse_missing
-from dfrs.cli.live.script import read_script
-from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
+from dfrs.cli.live.job_options import PROGRAM_LAST, ScriptCommand, checked, of_job
 from dfrs.cli.verbs import Verb
-from dfrs.model.errors import InputError
 from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
     from dfrs.live.protocol.resources import Job
 
-SUBMIT = {"allow_interspersed_args": False}
-"""Options end where the command begins: the rest is the program's own."""
 INTERRUPTED = 130
-WARNING_S = 60.0
-"""So long before the time limit a signal comes where nothing else is said."""
-
-_OPTIONS = {
-    "tasks": "--tasks",
-    "cpu_cores": "--cpu",
-    "memory_bytes": "--memory",
-    "minimum_yield": "--min-yield",
-    "name": "--name",
-    "user": "--user",
-    "estimate_s": "--time",
-    "time_limit_s": "--limit",
-    "warning_signal": "--signal",
-    "warning_s": "--signal",
-    "after": "--after",
-    "after_failed": "--after",
-    "after_any": "--after",
-    "after_start": "--after",
-    "start_at": "--at",
-    "array": "--array",
-    "environment": "--env",
-    "directory": "--directory",
-    "command": "command",
-}
-_OF_JOB = {
-    "tasks",
-    "cpu_cores",
-    "memory",
-    "min_yield",
-    "name",
-    "user",
-    "estimate",
-    "limit",
-    "warning",
-    "after",
-    "at",
-    "array",
-    "restart",
-    "restartable",
-    "hold",
-    "profile",
-    "env",
-    "directory",
-}
-"""Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
-_NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
-
-
-class ScriptCommand(TyperCommand):
-    """Reads the options in a job script before those of the command line."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
-        """The script is the first word that is no option; its lines are checked one by one, to name the bad one."""
-        if ctx.resilient_parsing or {"-h", "--help"} & set(args[:1]):
-            return super().parse_args(ctx, args)
-        given, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
-        _check_words(given)
-        words = given.get("command") or rest
-        script = read_script(words[0], Path.cwd()) if words else None
-        if script is None:
-            return super().parse_args(ctx, args)
-        options: list[str] = []
-        for line in script.lines:
-            self._check(ctx, f"{script.path}:{line.number}", line.words)
-            options += line.words
-        return super().parse_args(ctx, [*options, *args])
-
-    def _check(self, ctx: Any, where: str, words: Sequence[str]) -> None:  # noqa: ANN401
-        try:
-            given, rest, _ = self.make_parser(ctx).parse_args(args=list(words))
-            if others := [name for name in given if name not in {*_OF_JOB, "command"}]:
-                option = next(
-                    max(parameter.opts, key=len) for parameter in self.get_params(ctx) if parameter.name == others[0]
-                )
-                raise InputError(f"{option}: says nothing of the job: give it on the command line")
-            _check_words(given)
-            if given.get("command") or rest:
-                raise InputError("must hold options only; the command follows in the script")
-            apart = type(ctx)(self, info_name=ctx.info_name, parent=ctx.parent, **SUBMIT)
-            super().parse_args(apart, [*words, "--", "true"])
-        except TyperException as error:
-            raise InputError(
-                f"{where}: {' '.join(getattr(error, 'format_message', error.__str__)().split())}"
-            ) from None
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-
-
-def _check_words(given: Mapping[str, Any]) -> None:
-    """What Typer would read otherwise, or not at all. Raises InputError."""
-    parse_after(given.get("after") or ())
-    if warning := given.get("warning"):
-        _warning(warning)
-    # Python reads digits of all scripts, and 1_000.
-    for name in _NUMBERS & given.keys():
-        for text in given[name] if isinstance(given[name], list) else [given[name]]:
-            if not _is_number(str(text)):
-                option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
-                raise InputError(f"{option}: {quoted(text)}: must be a number")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return text.isascii() and "_" not in text
-
-
-class _Size(int):
-    """Bytes, and how they were written."""
-
-    text: str
-
-
-class _Seconds(float):
-    """Seconds, and how they were written."""
-
-    text: str
-
-
-def _size(text: str) -> int:
-    size = _Size(parse_bytes(text, "--memory"))
-    size.text = text
-    return size
-
-
-def _seconds(seconds: float, text: str) -> float:
-    value = _Seconds(seconds)
-    value.text = text
-    return value
-
-
-def _estimate(text: str) -> float:
-    return _seconds(parse_seconds(text, "--time"), text)
-
-
-def _limit(text: str) -> float:
-    return _seconds(parse_seconds(text, "--limit"), text)
-
-
-def _warning(text: str) -> tuple[str, float]:
-    """The name of a signal, and how many seconds before the limit it comes: `USR1@60`, `SIGUSR1`, `10@60`."""
-    from typing import get_args
-
-    from dfrs.live.protocol.resources import WarningSignal
-
-    word, at, seconds = text.partition("@")
-    name = word.removeprefix("SIG")
-    if word.isascii() and word.isdecimal() and int(word) in signal.valid_signals():
-        name = signal.Signals(int(word)).name.removeprefix("SIG") if int(word) < signal.SIGRTMIN else word
-    if name not in get_args(WarningSignal):
-        raise InputError(f"--signal: {quoted(text)}: must be one of {', '.join(get_args(WarningSignal))}, as USR1@60")
-    if not at:
-        return name, WARNING_S
-    if not (seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= 10**9):
-        raise InputError(f"--signal: {quoted(text)}: must have whole seconds after @, as USR1@60")
-    return name, float(seconds)
-
-
-def _instant(text: str) -> float:
-    return _seconds(parse_instant(text, "--at"), text)
 
 
 @live
+@of_job
 def submit(
     client: "Client",
-    command: Annotated[
-        list[str],
-        typer.Argument(metavar="COMMAND...", help="Program and its arguments, or a script.", show_default=False),
-    ],
-    tasks: Annotated[int, typer.Option("--tasks", "-n", help="Identical tasks, started together.", min=1)] = 1,
-    cpu_cores: Annotated[
-        float | None,
-        typer.Option("--cpu", help="Cores that each task needs; default: estimated at run time.", show_default=False),
-    ] = None,
-    memory: Annotated[
-        int | None,
-        typer.Option(parser=_size, metavar="SIZE", help="Memory of each task: 512M, 1.5G.", show_default=False),
-    ] = None,
-    min_yield: Annotated[float, typer.Option(help="Smallest yield it is to run with, 0 to 1.", min=0, max=1)] = 0.0,
-    name: Annotated[str | None, typer.Option(help="Default: the program's name.", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option(help="Submit for another user (admins).", show_default=False)] = None,
-    estimate: Annotated[
-        float | None,
-        typer.Option(
-            "--time",
-            parser=_estimate,
-            metavar="TIME",
-            help="Estimated processing time, for batch policies: 90s, 2h.",
-            show_default=False,
-        ),
-    ] = None,
-    limit: Annotated[
-        float | None,
-        typer.Option(parser=_limit, metavar="TIME", help="End it after so much running time.", show_default=False),
-    ] = None,
-    warning: Annotated[
-        str | None,
-        typer.Option(
-            "--signal",
-            metavar="NAME[@SECONDS]",
-            help="Signal for its processes so many seconds (60) before --limit: USR1@120.",
-            show_default=False,
-        ),
-    ] = None,
-    after: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="JOB[:KIND]",
-            help="Only when this job has ended well (ok); failed; ended in any way (any); begun (start): 3:any. "
-            "Several times for several.",
-        ),
-    ] = None,
-    at: Annotated[
-        float | None,
-        typer.Option(
-            parser=_instant,
-            metavar="WHEN",
-            show_default=False,
-            help='Start then, on reserved shares: "2026-11-23 08:00", +30m.',
-        ),
-    ] = None,
-    array: Annotated[
-        int | None, typer.Option(help="So many jobs, with DFRS_ARRAY_INDEX from 0.", min=1, show_default=False)
-    ] = None,
-    restart: Annotated[
-        Literal["never", "on-node-loss", "any-time"],
-        typer.Option(help="Begin it anew, once, when its node is lost; never; or any time its memory is needed."),
-    ] = "on-node-loss",
-    restartable: Annotated[bool, typer.Option("--restartable", help="Short for --restart any-time.")] = False,
-    hold: Annotated[bool, typer.Option("--hold", help="Let it wait for dfrs release.")] = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Profile its MPI programs: dfrs farm profile-job.")
-    ] = False,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="Set a variable, or pass yours on.")
-    ] = None,
-    directory: Annotated[
-        Path | None, typer.Option("--directory", "-d", help="Where it runs; default: here.", show_default=False)
-    ] = None,
+    fields: Mapping[str, object],
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end; exit with its status.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -284,40 +39,7 @@ def submit(
 
         dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
     """
-    from dfrs.live.job_request import checked_request
-
-    if restartable and restart == "never":
-        raise InputError("--restartable: says that it may begin anew, and --restart never that it may not: give one")
-    if warning is not None and limit is None:
-        raise InputError("--signal: comes before the time limit: give one by --limit")
-    warned = {} if warning is None else dict(zip(("warning_signal", "warning_s"), _warning(warning), strict=True))
-    place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
-    script = read_script(command[0], Path.cwd())
-    for note in () if script is None else script.notes:
-        warn(f"{command[0]}: {note}")
-    fields: dict[str, object] = {
-        "command": tuple(command) if script is None else script.command(command[1:]),
-        "name": name or Path(command[0]).name,
-        "user": user,
-        "tasks": tasks,
-        "cpu_cores": cpu_cores,
-        "memory_bytes": memory,
-        "minimum_yield": min_yield,
-        "estimate_s": estimate,
-        "time_limit_s": limit,
-        **warned,
-        "start_at": at,
-        **parse_after(after or ()),
-        "array": array,
-        "restart": "any-time" if restartable else restart,
-        "held": hold,
-        "profile": profile,
-        "directory": str(place),
-        "environment": environment(env or (), os.environ),
-    }
-    request = checked_request(fields, _OPTIONS, lambda value: quoted(getattr(value, "text", value)))
-    refuse_missing(client, request)
-    jobs = client.submit(request)
+    jobs = client.submit(checked(client, fields))
     if wait:
         raise typer.Exit(_wait(client, jobs, as_json=as_json))
     if as_json:
@@ -358,17 +80,4 @@ def status_of(job: "Job") -> int:
     return job.exit_code if job.exit_code > 0 else 128 - job.exit_code
 
 
-def environment(wanted: Sequence[str], present: Mapping[str, str]) -> dict[str, str]:
-    """What the job is given: a few variables of its submitter, then `wanted`: NAME=VALUE or NAME. Raises InputError."""
-    from dfrs.live.job_request import own_environment
-
-    chosen = own_environment(present)
-    for text in wanted:
-        name, equals, value = text.partition("=")
-        if not equals and name not in present:
-            raise InputError(f"--env {name}: is not set here; give a value: --env {name}=VALUE")
-        chosen[name] = value if equals else present[name]
-    return chosen
-
-
-VERBS = (Verb(submit, command={"cls": ScriptCommand, "context_settings": SUBMIT}),)
+VERBS = (Verb(submit, command={"cls": ScriptCommand, "context_settings": PROGRAM_LAST}),)

@@ -6,7 +6,6 @@ has happened meanwhile.
 """
 
 import asyncio
-import base64
 import fcntl
 import os
 import secrets
@@ -26,13 +25,14 @@ from websockets.exceptions import InvalidStatus, WebSocketException
 from websockets.frames import CloseCode
 
 from dfrs.live.agent.accounts import AGENTS_OWN, Accounts
+from dfrs.live.agent.answers import Answers
 from dfrs.live.agent.connection import Backoff, Controllers, Outbox, Server, first_of, ping
 from dfrs.live.agent.disk import DiskSpace
 from dfrs.live.agent.health import Health
 from dfrs.live.agent.host_use import host_use
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
-from dfrs.live.drivers.base import NO_JOB, Driver, DriverError, TaskId, Usage
+from dfrs.live.drivers.base import NO_JOB, Driver, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.addresses import ASIDE_HEADER, LEADER_HEADER
 from dfrs.live.protocol.observed import PROBLEM_CHARS, HostUse, Name, Sample
@@ -40,14 +40,15 @@ from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
     PROTOCOL,
     Desire,
+    Execute,
     FromController,
     Hello,
-    Output,
     Read,
     Refuse,
     ReportMessage,
     TransferPort,
     Welcome,
+    Write,
     from_controller,
 )
 from dfrs.model.errors import DfrsError, InputError
@@ -138,6 +139,7 @@ class Agent:
             driver, self._outbox.put, accounts=settings.accounts, transfers=self._transfers
         )
         self._readers = ThreadPoolExecutor(4, thread_name_prefix="dfrs-read")
+        self._answers = Answers(driver, self._readers, self._reconciler.lives)
         self._stopped = asyncio.Event()
         self._contact_s = time.monotonic()
         self._usage: asyncio.Future[Sequence[Usage]] | None = None
@@ -168,6 +170,7 @@ class Agent:
             )
         finally:
             self._readers.shutdown(wait=False, cancel_futures=True)
+            self._answers.close()
 
     async def _end_transfers(self) -> None:
         """When all ends: the reconciler waits for those that it has begun."""
@@ -296,22 +299,24 @@ class Agent:
         )
 
     async def _receive(self, connection: ClientConnection) -> None:
-        reading: set[asyncio.Future[Output]] = set()
+        answering: set[asyncio.Task[None]] = set()
         try:
             async for text in connection:
                 self._contact_s = time.monotonic()
                 message = _read(text)
-                if isinstance(message, Read):
-                    answer = asyncio.get_running_loop().run_in_executor(self._readers, self._output, message)
-                    reading.add(answer)
-                    answer.add_done_callback(reading.discard)
-                    answer.add_done_callback(self._put_output)
+                if isinstance(message, Read | Write | Execute):
+                    answer = asyncio.get_running_loop().create_task(self._answer(message))
+                    answering.add(answer)
+                    answer.add_done_callback(answering.discard)
                 elif message is not None:
                     self._take(message)
         finally:
             # Who asks in the next connection may use the same number for something else.
-            for answer in tuple(reading):
+            for answer in tuple(answering):
                 answer.cancel()
+
+    async def _answer(self, asked: Read | Write | Execute) -> None:
+        self._outbox.put(await self._answers.to(asked))
 
     def _take(self, message: Welcome | Desire | Refuse) -> None:
         match message:
@@ -327,20 +332,6 @@ class Agent:
         if message.retry:
             return _BrokenError(f"refused for now: {message.reason}")
         return AgentRefusedError(f"the controller refuses node {self._settings.node}: {message.reason}")
-
-    def _put_output(self, answer: asyncio.Future[Output]) -> None:
-        if not answer.cancelled():
-            self._outbox.put(answer.result())
-
-    def _output(self, asked: Read) -> Output:
-        try:
-            data, offset, end = self._driver.output(asked.task, asked.stream, asked.offset, asked.limit)
-        except (DriverError, OSError) as error:
-            return Output(request=asked.request, error=str(error))
-        except Exception as error:
-            log.exception("the driver failed", task=str(asked.task), step="output")
-            return Output(request=asked.request, error=str(error) or type(error).__name__)
-        return Output(request=asked.request, data=base64.b64encode(data).decode(), offset=offset, end=end)
 
     async def _report(self, every_s: float) -> None:
         """Say each `every_s`, and soon after shares change, what tasks use; without figures if the host is too slow.

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.protocol.addresses import addresses, must_be_secret
 from dfrs.live.protocol.parts import texts
-from dfrs.live.protocol.wire import MESSAGE_BYTES, FromAgent, Output, ReportMessage, StatusMessage
+from dfrs.live.protocol.wire import MESSAGE_BYTES, Done, FromAgent, Output, ReportMessage, StatusMessage
 from dfrs.model.errors import InputError
 
 AGENT_PATH = "/agent/v1"
@@ -114,16 +114,16 @@ class Outbox:
 
     def __init__(self) -> None:
         self._statuses: dict[TaskId, StatusMessage] = {}
-        self._outputs: list[Output] = []
+        self._answers: list[Output | Done] = []
         self._report: ReportMessage | None = None
         self._filled = asyncio.Event()
 
-    def put(self, message: StatusMessage | Output | ReportMessage) -> None:
+    def put(self, message: StatusMessage | Output | Done | ReportMessage) -> None:
         """Have it sent as soon as there is a connection."""
         if isinstance(message, StatusMessage):
             self._statuses[message.task] = message
-        elif isinstance(message, Output):
-            self._outputs.append(message)
+        elif isinstance(message, Output | Done):
+            self._answers.append(message)
         else:
             self._report = message
         self._filled.set()
@@ -131,7 +131,7 @@ class Outbox:
     def clear(self) -> None:
         """Forget what waits: it is about to be said otherwise."""
         self._statuses.clear()
-        self._outputs.clear()
+        self._answers.clear()
         self._report = None
 
     async def send_all(self, socket: ClientConnection) -> None:
@@ -144,7 +144,7 @@ class Outbox:
                     await socket.send(text)
 
     def _take(self) -> list[FromAgent]:
-        taken: list[FromAgent] = [*self._statuses.values(), *self._outputs]
+        taken: list[FromAgent] = [*self._statuses.values(), *self._answers]
         if self._report is not None:
             taken.append(self._report)
         self.clear()

@@ -256,6 +256,11 @@ class TaskReconciler:
         self._poke.set()
         return live
 
+    def lives(self, task: TaskId) -> bool:
+        """Whether it has not ended, or may yet begin here."""
+        known = self._tasks.get(task)
+        return known is not None and (known.state in LIVE or known.may_come)
+
     def statuses(self) -> tuple[StatusMessage, ...]:
         """All tasks that this node has or may yet come to have, to be sent now. What else is known is sent again."""
         here: list[StatusMessage] = []

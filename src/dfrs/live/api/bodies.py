@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect
 
 from dfrs.live.api.answers import rule, where
+from dfrs.live.drivers.base import INPUT_CHARS
 from dfrs.live.protocol.marks import Marks
 from dfrs.live.protocol.resources import ApiModel
 
@@ -38,6 +39,8 @@ class BodyLimits:
 
 SMALL = BodyLimits(bytes=16 << 10, marks=1000)
 """Of most routes."""
+INPUT = BodyLimits(bytes=INPUT_CHARS + (4 << 10), marks=100)
+"""Of what a user sends to a program."""
 SUBMISSION = BodyLimits(bytes=2 << 20, marks=20_000)
 """Of a job: a command and an environment as large as the controller takes them, each character written as an escape."""
 

@@ -8,7 +8,15 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from dfrs.live.controller.views import VERSION
-from dfrs.live.protocol.resources import LABEL, ApiModel, JobRequest, Problem, TokenRequest
+from dfrs.live.protocol.resources import (
+    LABEL,
+    ApiModel,
+    InputRequest,
+    JobRequest,
+    Problem,
+    ProgramRequest,
+    TokenRequest,
+)
 
 _WORDS = {
     400: "The body ended too early.",
@@ -17,7 +25,7 @@ _WORDS = {
     404: "There is no such thing.",
     409: "It cannot be done to something in this state.",
     408: "The body did not come in time.",
-    413: "The body is too long: submissions may have 2 MiB, others 16 KiB.",
+    413: "The body is too long: submissions and programs may have 2 MiB, input 68 KiB, others 16 KiB.",
     415: "The body is not application/json.",
     422: "A value breaks a rule: the detail names both.",
     429: "This token submits faster than it may.",
@@ -27,6 +35,7 @@ _AFTER: dict[str, Any] = {"Retry-After": {"description": "Seconds.", "schema": {
 _CHALLENGE: dict[str, Any] = {"WWW-Authenticate": {"description": "Bearer.", "schema": {"type": "string"}}}
 _HEADERS = {401: _CHALLENGE, 429: _AFTER, 503: _AFTER}
 _NO_NUL = r"^[^\x00]*$"
+_BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -87,14 +96,19 @@ _TAGS = {
 
 def _bodies() -> dict[str, Any]:
     _, found = models_json_schema(
-        [(JobRequest, "validation"), (TokenRequest, "validation")], ref_template="#/components/schemas/{model}"
+        [(kind, "validation") for kind in (JobRequest, TokenRequest, ProgramRequest, InputRequest)],
+        ref_template="#/components/schemas/{model}",
     )
     made: dict[str, Any] = found["$defs"]
     # The rules of the validators, which no annotation says.
     job = made["JobRequest"]["properties"]
     next(kind for kind in job["name"]["anyOf"] if kind["type"] == "string")["pattern"] = LABEL
-    job["command"]["items"]["pattern"] = _NO_NUL
-    job["command"]["prefixItems"] = [{"type": "string", "minLength": 1, "maxLength": 131072, "pattern": _NO_NUL}]
-    job["environment"]["propertyNames"] = {"pattern": r"^(?!DFRS_)[A-Za-z_][A-Za-z0-9_]*$"}
-    job["environment"]["additionalProperties"]["pattern"] = _NO_NUL
+    for program in (job, made["ProgramRequest"]["properties"]):
+        program["command"]["items"]["pattern"] = _NO_NUL
+        program["command"]["prefixItems"] = [
+            {"type": "string", "minLength": 1, "maxLength": 131072, "pattern": _NO_NUL}
+        ]
+        program["environment"]["propertyNames"] = {"pattern": r"^(?!DFRS_)[A-Za-z_][A-Za-z0-9_]*$"}
+        program["environment"]["additionalProperties"]["pattern"] = _NO_NUL
+    made["InputRequest"]["properties"]["data"]["pattern"] = _BASE64
     return made

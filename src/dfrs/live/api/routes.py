@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from pydantic import Field
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dfrs.live.api import agents, prometheus
 from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply, reply_all, reply_from
 from dfrs.live.api.aside import AsideMiddleware
-from dfrs.live.api.bodies import SUBMISSION, read
+from dfrs.live.api.bodies import INPUT, SUBMISSION, read
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
 from dfrs.live.api.refused_tokens import RefusedTokens
 from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
@@ -27,11 +28,11 @@ from dfrs.live.api.stream import EventStream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
 from dfrs.live.controller.views import VERSION
-from dfrs.live.drivers.base import Stream
+from dfrs.live.drivers.base import InputPart, ProgramName, ProgramSpec, Stream
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.agent_door import AgentDoor
 from dfrs.live.protocol.observed import Name
-from dfrs.live.protocol.ports import Aside, Instant, Service
+from dfrs.live.protocol.ports import Aside, Instant, Piece, Service
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -40,6 +41,8 @@ from dfrs.live.protocol.resources import (
     ClusterSnapshot,
     Explanation,
     GanttBar,
+    InputRequest,
+    InputTaken,
     Job,
     JobRequest,
     JobState,
@@ -47,13 +50,17 @@ from dfrs.live.protocol.resources import (
     Node,
     OutputPart,
     Problem,
+    ProgramRequest,
     Role,
     ShadowChoice,
     TimePoint,
     TokenInfo,
     TokenRequest,
 )
+from dfrs.live.protocol.wire import MOST_WAIT_S
 from dfrs.live.web.files import add_page
+
+_log = structlog.get_logger("dfrs.api")
 
 PREFIX = "/api/v1"
 MOST_LISTED = 1000
@@ -214,10 +221,48 @@ async def output(
     stream: Annotated[Stream, Query()] = "out",
     offset: Annotated[int, Query(ge=0, le=2**63 - 1, description="Bytes from the beginning.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_OUTPUT, description="Bytes.")] = 1 << 16,
+    program: Annotated[ProgramName | None, Query(description="Of a program beside the task's own.")] = None,
+    wait_s: Annotated[float, Query(ge=0, le=MOST_WAIT_S, description="Seconds to wait for more of it.")] = 0.0,
+    raw: Annotated[bool, Query(description="All bytes in base64, instead of text.")] = False,
 ) -> Response:
     """A piece of a task's output, fetched from its node. Its owner or an admin; a viewer never."""
     caller.own(job)
-    return reply(await caller.service.output(job, rank, stream, offset, limit))
+    piece = Piece(stream=stream, offset=offset, limit=limit, program=program, wait_s=wait_s, raw=raw)
+    return reply(await caller.service.output(job, rank, piece))
+
+
+@api.post(
+    "/jobs/{job}/input",
+    tags=["jobs"],
+    response_model=InputTaken,
+    responses=problems(400, 404, 408, 409, 413, 415),
+    openapi_extra=body(InputRequest, {"writer": "0123456789abcdef", "data": "aGVsbG8K"}),
+)
+async def send_input(job: JobNumber, request: Request, caller: User) -> Response:
+    """Send a program of a job input, a size of its terminal, or a signal. Its owner or an admin."""
+    caller.own(job)
+    wanted = await read(request, InputRequest, INPUT)
+    part = InputPart.model_validate(wanted.model_dump(exclude={"rank"}))
+    return reply(InputTaken(taken=await caller.service.write(job, wanted.rank, part)))
+
+
+@api.post(
+    "/jobs/{job}/programs",
+    tags=["jobs"],
+    status_code=201,
+    response_model=ProgramRequest,
+    responses=problems(400, 404, 408, 409, 413, 415, 429),
+    openapi_extra=body(ProgramRequest, {"name": "0123456789abcdef", "command": ["ps", "x"]}),
+)
+async def execute(job: JobNumber, request: Request, caller: User) -> Response:
+    """Start a program beside those of a job, with their account, limits and share. Its owner or an admin."""
+    caller.own(job)
+    request.app.state.pace.take(caller)
+    wanted = await read(request, ProgramRequest, SUBMISSION)
+    program = ProgramSpec.model_validate(wanted.model_dump(exclude={"rank"}))
+    await caller.service.execute(job, wanted.rank, program)
+    _log.info("program beside a job", job=job, rank=wanted.rank, by=caller.user, program=wanted.command[0])
+    return reply(wanted, 201)
 
 
 @api.get("/nodes", tags=["nodes"], response_model=list[Node], responses=problems())

@@ -36,8 +36,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
-from dfrs.live.drivers.base import Stream, TaskId, TaskSpec, TaskState
+from dfrs.live.drivers.base import InputPart, ProgramSpec, TaskId, TaskSpec, TaskState
 from dfrs.live.protocol.observed import NodeFacts
+from dfrs.live.protocol.ports import Piece
 
 if TYPE_CHECKING:
     from dfrs.live.controller.control import Control
@@ -70,6 +71,8 @@ class Output:
     """Where it begins: later than asked for, where what was before is gone."""
     end: int = 0
     """How much there is by now."""
+    exit_code: int | None = None
+    """Of a program beside, once it has ended and all was read: its status, or minus its signal."""
     error: str = ""
     """Why there is none, in words."""
 
@@ -141,6 +144,17 @@ class Backend(Protocol):
         """The node is lost, with all that it had: nothing is wanted of it before it has come again."""
         ...
 
-    async def read(self, node: NodeRecord, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
-        """A piece of a task's output, at most `limit` bytes. Raises UnavailableError where it cannot be had now."""
+    async def read(self, node: NodeRecord, task: TaskId, piece: Piece) -> Output:
+        """A piece of what a task wrote. Raises UnavailableError where it cannot be had now."""
+        ...
+
+    async def write(self, node: NodeRecord, task: TaskId, part: InputPart) -> int:
+        """Give a task, or a program beside it, what its user sends; how many bytes of input it has taken.
+
+        Raises UnavailableError where that cannot be done now, ConflictError where it never can.
+        """
+        ...
+
+    async def execute(self, node: NodeRecord, task: TaskId, program: ProgramSpec) -> None:
+        """Start a program beside a task, unless it was started already. Raises as `write`."""
         ...

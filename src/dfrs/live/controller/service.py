@@ -1,11 +1,13 @@
 """The controller: what `dfrs.live.protocol.ports.Service` promises, kept by an engine, a state and a database."""
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -21,6 +23,7 @@ from dfrs.live.controller.export import lines
 from dfrs.live.controller.job_queries import JobQueries
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.pruned import KEY
+from dfrs.live.controller.records import NodeRecord
 from dfrs.live.controller.retention import Retention
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.shadow import Shadowed
@@ -30,10 +33,10 @@ from dfrs.live.controller.standby.waiting import Standby
 from dfrs.live.controller.state import State
 from dfrs.live.controller.submissions import Submissions
 from dfrs.live.controller.tokens import Tokens, Who
-from dfrs.live.drivers.base import Stream, TaskId
+from dfrs.live.drivers.base import InputPart, ProgramSpec, TaskId
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.durations import Measures
-from dfrs.live.protocol.ports import Aside, Facts, Instant
+from dfrs.live.protocol.ports import Aside, Facts, Instant, Piece
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -63,6 +66,10 @@ WATCH_S = 0.25
 """Between two looks at the lease."""
 
 T = TypeVar("T")
+
+
+class _NotStartedError(ConflictError):
+    """The job may run later."""
 
 
 class Controller:
@@ -300,14 +307,14 @@ class Controller:
         """As `Service.explain`."""
         return self._queries.explain(job, of=of)
 
-    async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
+    async def output(self, job: int, rank: int, piece: Piece) -> OutputPart:
         """As `Service.output`."""
-        found = self.job(job)
-        if not 0 <= rank < found.tasks:
-            raise NotFoundError(f"job {job}: task {rank}: it has tasks 0 to {found.tasks - 1}")
+        found, record = self._of_rank(job, rank), self.state.jobs.get(job)
         if rank >= len(found.nodes):
-            return OutputPart(text="", offset=offset, next_offset=offset, ended=found.state in ENDED)
-        record = self.state.jobs.get(job)
+            nothing = "" if piece.raw else None
+            return OutputPart(
+                text="", data=nothing, offset=piece.offset, next_offset=piece.offset, ended=found.state in ENDED
+            )
         task = None if record is None else record.tasks[rank]
         node = self.engine.lifecycle.find(found.nodes[rank])
         if node is not None and task is not None and task.at and node.number not in task.at:
@@ -315,16 +322,56 @@ class Controller:
         if node is None or not node.connected:
             raise UnavailableError(f"node {found.nodes[rank]}: is away: its output can be read when it is back")
         name = TaskId(job=job, rank=rank, attempt=found.attempt, generation=found.generation)
-        answer = await self.engine.backend.read(node, name, stream, offset, min(limit, MOST_READ))
+        answer = await self.engine.backend.read(node, name, replace(piece, limit=min(piece.limit, MOST_READ)))
         over = record is None or (task is not None and task.exit is not None)
         if answer.error:
-            if not over:
-                return OutputPart(text="", offset=offset, next_offset=offset, ended=False)
+            if not over and piece.program is None:
+                return OutputPart(text="", offset=piece.offset, next_offset=piece.offset, ended=False)
             raise NotFoundError(f"job {job}: task {rank}: {answer.error}")
         end = answer.offset + len(answer.data)
-        text = answer.data.decode("utf-8", "replace")
-        ended = over and end >= answer.end
-        return OutputPart(text=text, offset=answer.offset, next_offset=end, end_offset=answer.end, ended=ended)
+        text = "" if piece.raw else answer.data.decode("utf-8", "replace")
+        data = base64.b64encode(answer.data).decode() if piece.raw else None
+        if piece.program is not None:
+            over = answer.exit_code is not None
+        return OutputPart(
+            text=text,
+            data=data,
+            offset=answer.offset,
+            next_offset=end,
+            end_offset=answer.end,
+            ended=over and end >= answer.end,
+            exit_code=answer.exit_code,
+        )
+
+    async def write(self, job: int, rank: int, part: InputPart) -> int:
+        """As `Service.write`."""
+        try:
+            node, task = self._present(job, rank)
+        except _NotStartedError as error:
+            raise UnavailableError(str(error)) from None
+        return await self.engine.backend.write(node, task, part)
+
+    async def execute(self, job: int, rank: int, program: ProgramSpec) -> None:
+        """As `Service.execute`."""
+        await self.engine.backend.execute(*self._present(job, rank), program)
+
+    def _of_rank(self, job: int, rank: int) -> Job:
+        found = self.job(job)
+        if not 0 <= rank < found.tasks:
+            raise NotFoundError(f"job {job}: task {rank}: it has tasks 0 to {found.tasks - 1}")
+        return found
+
+    def _present(self, job: int, rank: int) -> tuple[NodeRecord, TaskId]:
+        """Where a task runs, and its name. Raises NotFoundError; ConflictError where it does not run."""
+        found, record = self._of_rank(job, rank), self.state.jobs.get(job)
+        if record is None or (rank < len(record.tasks) and record.tasks[rank].exit is not None):
+            raise ConflictError(
+                f"job {job}: has ended: {found.state}" if record is None else f"job {job}: task {rank} has ended"
+            )
+        holder = record.tasks[rank].holder if rank < len(record.tasks) else None
+        if holder is None:
+            raise _NotStartedError(f"job {job}: has not started: {found.state}")
+        return self.state.nodes[holder], record.tasks[rank].id
 
     # Nodes.
 

@@ -182,6 +182,8 @@ class State:
             warning_signal=request.warning_signal,
             warning_s=request.warning_s,
             profile=request.profile,
+            input=request.input,
+            terminal=request.terminal,
         )
 
     def user_number(self, user: str) -> int:

@@ -292,6 +292,9 @@ def job(
         exit="" if outcome is None else outcome.exit,
         exit_code=None if outcome is None else outcome.code,
         profile=request.profile,
+        restart=request.restart,
+        input=request.input or request.terminal is not None,
+        terminal=request.terminal is not None,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, Protocol
+from typing import Annotated, BinaryIO, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -55,8 +55,56 @@ class TaskId(Wire):
 _TASK_NAME = re.compile(r"([1-9]\d*)\.(\d+)\.(\d+)(?:\.([0-9a-f]{8}))?")
 
 
+INPUT_BYTES = 48 << 10
+INPUT_CHARS = INPUT_BYTES * 4 // 3
+"""Most bytes of input that are sent at once, and their most characters in base64."""
+
 NO_JOB = (1 << 63) - 1
 """Job of tasks that an agent runs for itself: no controller hears of them, and nothing that they wrote is kept."""
+
+
+class Terminal(Wire):
+    """A terminal, as a program finds it when it starts."""
+
+    rows: int = Field(default=24, ge=1, le=65535)
+    columns: int = Field(default=80, ge=1, le=65535)
+
+
+ProgramName = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+"""Of a program beside a job's own: drawn by who starts it, so that nothing is started twice."""
+InputSignal = Literal["INT", "QUIT", "HUP", "TERM"]
+"""What a user can send to a program, as a terminal does."""
+
+
+class ProgramSpec(Wire):
+    """A program that is started beside a task's own: in its directory, and with its account, limits and share."""
+
+    name: ProgramName
+    command: tuple[Annotated[str, Field(max_length=131072)], ...] = Field(min_length=1, max_length=4096, fail_fast=True)
+    environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
+    """In addition to that of the task."""
+    input: bool = False
+    """Whether its standard input is what is sent to it; else it has none."""
+    terminal: Terminal | None = None
+    """What its standard input, output and error output are, if so."""
+
+
+class InputPart(Wire):
+    """Something for a program that has input or a terminal: more input, the end of it, a size, a signal."""
+
+    program: ProgramName | None = None
+    """Beside the task's own; None: the task's."""
+    writer: ProgramName
+    """Drawn by who sends it: each has a count of bytes of its own."""
+    offset: int = Field(default=0, ge=0, lt=1 << 60)
+    """How many bytes this writer has sent before these: what has come already is passed over."""
+    data: Annotated[str, Field(max_length=INPUT_CHARS)] = ""
+    """Base64."""
+    end: bool = False
+    """There is no more input. Means nothing to a terminal."""
+    size: Terminal | None = None
+    signal: InputSignal | None = None
+    """For all its processes."""
 
 
 class TaskSpec(Wire):
@@ -80,6 +128,10 @@ class TaskSpec(Wire):
     """Name, without SIG, of what all its processes get before that; None: nothing."""
     warning_s: float = Field(default=60.0, gt=0)
     """So many seconds before it, counted in the same way."""
+    input: bool = False
+    """Whether the standard input of the first task is what is sent to it; else no task has any."""
+    terminal: Terminal | None = None
+    """What standard input, output and error output of the first task are, if so."""
     output_bytes: int = Field(default=16 << 20, gt=0)
     """Size at which an output file is rotated; one older file is kept."""
     profile: bool = False
@@ -354,4 +406,29 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Let go of the host; tasks run on."""
+        ...
+
+
+@runtime_checkable
+class InteractiveDriver(Driver, Protocol):
+    """A driver whose tasks take input, and that starts programs beside them."""
+
+    def write(self, task: TaskId, part: InputPart) -> int:
+        """Give a program what its user sends; how many bytes of input it has taken.
+
+        Fewer where it is slow: try again. Raises DriverError where it takes no input, or has ended.
+        """
+        ...
+
+    def execute(self, task: TaskId, program: ProgramSpec) -> None:
+        """Start a program beside a task that runs, unless it was started already. Raises DriverError that says why."""
+        ...
+
+    def program_output(
+        self, task: TaskId, program: str, stream: Stream, offset: int, limit: int
+    ) -> tuple[bytes, int, int, int | None]:
+        """As `output`, of a program beside; and, once it has ended, its exit status, or minus its signal.
+
+        Raises DriverError where there is none.
+        """
         ...

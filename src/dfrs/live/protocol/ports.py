@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from dfrs.live.drivers.base import Stream
+from dfrs.live.drivers.base import InputPart, ProgramSpec, Stream
 from dfrs.live.protocol.durations import Measures
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import (
@@ -90,6 +90,22 @@ class Instant(Protocol):
     def open(self) -> OpenJobs:
         """Jobs that had not ended."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Which piece of output is wanted."""
+
+    stream: Stream
+    offset: int
+    limit: int
+    """Bytes at most."""
+    program: str | None = None
+    """Beside the task's own; None: the task's."""
+    wait_s: float = 0.0
+    """So long it may take until there is some, as long as some may come."""
+    raw: bool = False
+    """Bytes instead of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +201,21 @@ class Service(Protocol):
         """The latest differences, latest first."""
         ...
 
-    async def output(self, job: int, rank: int, stream: Stream, offset: int, limit: int) -> OutputPart:
+    async def output(self, job: int, rank: int, piece: Piece) -> OutputPart:
         """A piece of output, fetched from its node. NotFoundError, UnavailableError."""
+        ...
+
+    async def write(self, job: int, rank: int, part: InputPart) -> int:
+        """Give a program of a job what its user sends; how many bytes of input it has taken.
+
+        NotFoundError; ConflictError where it takes none, has ended, or has not begun; UnavailableError.
+        """
+        ...
+
+    async def execute(self, job: int, rank: int, program: ProgramSpec) -> None:
+        """Start a program beside a task's own, unless it was started already. NotFoundError, ConflictError,
+        UnavailableError.
+        """
         ...
 
     def changes(self) -> AsyncIterator[int]:

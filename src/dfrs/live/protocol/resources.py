@@ -3,12 +3,14 @@
 Wall-clock times are seconds since 1970; CPU is in cores, memory in bytes; fractions are in [0, 1].
 """
 
+import base64
 import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 
+from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, Terminal
 from dfrs.model.text import CONTROLS, has_controls
 
 MOST_ARRAY = 10_000
@@ -83,6 +85,10 @@ class JobRequest(ApiModel):
     held: bool = False
     profile: bool = False
     """Whether its MPI programs are profiled; the document is the stream `profile` of its output."""
+    input: bool = False
+    """Whether the standard input of its first task is what is sent to it; else it has none."""
+    terminal: Terminal | None = None
+    """What standard input, output and error output of its first task are, if so."""
     directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
     environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
 
@@ -101,17 +107,86 @@ class JobRequest(ApiModel):
     @field_validator("command")
     @classmethod
     def _no_nul(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        if any("\x00" in part for part in command) or not command[0]:
-            raise ValueError("must be a program and its arguments without NUL characters")
-        return command
+        return _checked_command(command)
 
     @field_validator("environment")
     @classmethod
     def _named(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name, value in environment.items():
-            if not _VARIABLE.fullmatch(name) or "\x00" in value or name.startswith("DFRS_"):
-                raise ValueError(f"{name!r}: must be a variable's name, not one of DFRS_*, with a value without NUL")
-        return environment
+        return _checked_environment(environment)
+
+
+def _checked_command(command: tuple[str, ...]) -> tuple[str, ...]:
+    if any("\x00" in part for part in command) or not command[0]:
+        raise ValueError("must be a program and its arguments without NUL characters")
+    return command
+
+
+def _checked_environment(environment: dict[str, str]) -> dict[str, str]:
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name) or "\x00" in value or name.startswith("DFRS_"):
+            raise ValueError(f"{name!r}: must be a variable's name, not one of DFRS_*, with a value without NUL")
+    return environment
+
+
+class ProgramRequest(ApiModel):
+    """A program to start beside those of a job, on the node of one of its tasks: where and as that task runs."""
+
+    name: ProgramName
+    """Drawn by who starts it. One of this name is started once, however often it is asked for."""
+    rank: int = Field(default=0, ge=0, le=1_000_000)
+    command: tuple[Annotated[str, Field(max_length=131072)], ...] = Field(min_length=1, max_length=4096, fail_fast=True)
+    environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
+    """In addition to that of the job."""
+    input: bool = False
+    """Whether its standard input is what is sent to it; else it has none."""
+    terminal: Terminal | None = None
+    """What its standard input, output and error output are, if so."""
+
+    @field_validator("command")
+    @classmethod
+    def _no_nul(cls, command: tuple[str, ...]) -> tuple[str, ...]:
+        return _checked_command(command)
+
+    @field_validator("environment")
+    @classmethod
+    def _named(cls, environment: dict[str, str]) -> dict[str, str]:
+        return _checked_environment(environment)
+
+
+class InputRequest(ApiModel):
+    """Something for a program that has input or a terminal: more input, the end of it, a size, a signal."""
+
+    rank: int = Field(default=0, ge=0, le=1_000_000)
+    program: ProgramName | None = None
+    """Beside the task's own; None: the task's."""
+    writer: ProgramName
+    """Drawn by who sends it: each has a count of bytes of its own."""
+    offset: int = Field(default=0, ge=0, lt=1 << 60)
+    """How many bytes this writer has sent before these: what has come already is passed over."""
+    data: str = Field(default="", max_length=INPUT_CHARS)
+    """Base64."""
+    end: bool = False
+    """There is no more input. Means nothing to a terminal."""
+    size: Terminal | None = None
+    """Of its terminal, from now on."""
+    signal: InputSignal | None = None
+    """For all its processes."""
+
+    @field_validator("data")
+    @classmethod
+    def _encoded(cls, data: str) -> str:
+        try:
+            base64.b64decode(data.encode("ascii"), validate=True)
+        except ValueError:
+            raise ValueError("must be base64") from None
+        return data
+
+
+class InputTaken(ApiModel):
+    """What became of input."""
+
+    taken: int
+    """Bytes of it that the program will read; send the rest again."""
 
 
 class JobState(StrEnum):
@@ -202,6 +277,12 @@ class Job(ApiModel):
     exit_code: int | None
     profile: bool = False
     """Whether its MPI programs are profiled."""
+    restart: Restart = Restart.ON_NODE_LOSS
+    """When it may begin anew."""
+    input: bool = False
+    """Whether its first task reads what is sent to it."""
+    terminal: bool = False
+    """Whether it has a terminal."""
 
     def __repr__(self) -> str:
         part = shown_yield(self)
@@ -411,7 +492,9 @@ class OutputPart(ApiModel):
     """A piece of a task's output."""
 
     text: str
-    """Bytes that are not UTF-8 are replaced."""
+    """Bytes that are not UTF-8 are replaced; empty where `data` was asked for."""
+    data: str | None = None
+    """All bytes, in base64, where that was asked for."""
     offset: int
     next_offset: int
     """Ask from here next."""
@@ -419,6 +502,8 @@ class OutputPart(ApiModel):
     """Where it ends now: as many bytes the task has written, as far as its node knows."""
     ended: bool
     """There is and will be no more."""
+    exit_code: int | None = None
+    """Of a program beside a job's, once it has ended and all was read: its status, or minus its signal."""
 
 
 class Problem(ApiModel):

@@ -13,7 +13,17 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
-from dfrs.live.drivers.base import Exit, Stream, TaskId, TaskSpec, TaskState, Wire
+from dfrs.live.drivers.base import (
+    Exit,
+    InputPart,
+    ProgramName,
+    ProgramSpec,
+    Stream,
+    TaskId,
+    TaskSpec,
+    TaskState,
+    Wire,
+)
 from dfrs.live.protocol.marks import Marks
 from dfrs.live.protocol.observed import (
     PROBLEM_CHARS,
@@ -28,7 +38,7 @@ from dfrs.live.protocol.observed import (
 )
 from dfrs.model.errors import InputError
 
-PROTOCOL = 3
+PROTOCOL = 4
 MESSAGE_BYTES = 8 << 20
 """The longest message that an agent accepts."""
 AGENT_BYTES, AGENT_MARKS = 1 << 20, 20_000
@@ -37,6 +47,8 @@ PARTS = 256
 """So many messages may follow a Hello with the rest of its tasks."""
 UNDER_WAY = "its self-test is under way"
 """Problem of a node whose agent has just started, for as long as it is not known whether it can do its work."""
+MOST_WAIT_S = 20.0
+"""So long may a node wait for output before it answers that there is none."""
 GRACE_S = 10.0
 """How long a task may take to end by itself, unless it is told otherwise."""
 
@@ -147,7 +159,21 @@ class Output(Wire):
     """Base64."""
     offset: Bytes = 0
     end: Bytes = 0
+    exit_code: int | None = None
+    """Of a program beside, once it has ended: its status, or minus its signal."""
     error: str = ""
+
+
+class Done(Wire):
+    """Answer to a Write or an Execute."""
+
+    kind: Literal["done"] = "done"
+    request: Version
+    taken: Bytes = 0
+    """Bytes of input."""
+    error: str = ""
+    again: bool = False
+    """What could not be done now may be asked for again."""
 
 
 class Desired(Wire):
@@ -195,6 +221,28 @@ class Read(Wire):
     stream: Stream
     offset: int = Field(ge=0)
     limit: int = Field(gt=0, le=1 << 20)
+    program: ProgramName | None = None
+    """Beside the task's own; None: the task's."""
+    wait_s: float = Field(default=0.0, ge=0, le=MOST_WAIT_S)
+    """So long it may wait for something to read, as long as that may come."""
+
+
+class Write(Wire):
+    """Give a program of a task what its user sends."""
+
+    kind: Literal["write"] = "write"
+    request: int
+    task: TaskId
+    part: InputPart
+
+
+class Execute(Wire):
+    """Start a program beside a task's own."""
+
+    kind: Literal["execute"] = "execute"
+    request: int
+    task: TaskId
+    program: ProgramSpec
 
 
 class Refuse(Wire):
@@ -206,8 +254,8 @@ class Refuse(Wire):
     """Whether it makes sense to try again later."""
 
 
-FromAgent = Hello | MoreTasks | StatusMessage | ReportMessage | Output
-FromController = Welcome | Desire | Read | Refuse
+FromAgent = Hello | MoreTasks | StatusMessage | ReportMessage | Output | Done
+FromController = Welcome | Desire | Read | Write | Execute | Refuse
 
 _FROM_AGENT: TypeAdapter[FromAgent] = TypeAdapter(Annotated[FromAgent, Field(discriminator="kind")])
 _FROM_CONTROLLER: TypeAdapter[FromController] = TypeAdapter(Annotated[FromController, Field(discriminator="kind")])

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from dfrs.live.controller.backend import Output, Wanted
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
-from dfrs.live.drivers.base import Abilities, Stream, TaskId, TaskState
-from dfrs.live.errors import UnavailableError
+from dfrs.live.drivers.base import Abilities, InputPart, ProgramSpec, TaskId, TaskState
+from dfrs.live.errors import ConflictError, UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
+from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition
@@ -130,12 +131,20 @@ class BatchBackend:
         """If it comes up again, it is another one."""
         self._taken.discard(node.name)
 
-    async def read(self, node: NodeRecord, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
+    async def read(self, node: NodeRecord, task: TaskId, piece: Piece) -> Output:
         """Every task writes its name."""
         if not self.engine.nodes[node.name].up:
             raise UnavailableError(f"node {node.name}: is down")
-        text = f"{task}\n".encode() if stream == "out" else b""
-        return Output(data=text[offset : offset + limit], offset=offset, end=len(text))
+        text = f"{task}\n".encode() if piece.stream == "out" else b""
+        return Output(data=text[piece.offset : piece.offset + piece.limit], offset=piece.offset, end=len(text))
+
+    async def write(self, node: NodeRecord, task: TaskId, part: InputPart) -> int:
+        """Its tasks take none."""
+        raise ConflictError(f"task {task}: tasks of this engine take no input")
+
+    async def execute(self, node: NodeRecord, task: TaskId, program: ProgramSpec) -> None:
+        """It cannot."""
+        raise ConflictError(f"task {task}: this engine starts no programs beside its tasks")
 
     # What is seen.
 

@@ -2,47 +2,66 @@
 
 import asyncio
 import itertools
+from collections.abc import Callable
+from typing import TypeVar
 
 from dfrs.live.backends.agents.arrivals import Arrivals
 from dfrs.live.backends.agents.records import AgentRecords, PendingAgent
 from dfrs.live.backends.agents.steering import Steering
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import NodeRecord
-from dfrs.live.drivers.base import Stream, TaskId
 from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.agent_door import Link
-from dfrs.live.protocol.wire import FromAgent, Hello, MoreTasks, Output, Read, ReportMessage, StatusMessage
+from dfrs.live.protocol.wire import (
+    Done,
+    Execute,
+    FromAgent,
+    Hello,
+    MoreTasks,
+    Output,
+    Read,
+    ReportMessage,
+    StatusMessage,
+    Write,
+)
 from dfrs.model.errors import InputError
 
-READ_S = 10.0
-"""So long a node may take to answer."""
+ANSWER_S = 10.0
+"""So long a node may take to answer, beyond what it may wait for something to read."""
+
+_Answer = TypeVar("_Answer", Output, Done)
 
 
-class Reads:
-    """Pieces of output that were asked for and have not come."""
+class Questions:
+    """What nodes were asked, and have not answered."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, tuple[Link, asyncio.Future[Output]]] = {}
+        self._waiting: dict[int, tuple[Link, asyncio.Future[Output | Done]]] = {}
 
-    async def read(self, link: Link, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
-        """Ask a node. Raises UnavailableError where it does not answer."""
+    async def ask(
+        self, link: Link, question: Callable[[int], Read | Write | Execute], kind: type[_Answer], wait_s: float = 0.0
+    ) -> _Answer:
+        """Ask a node what `question` makes of a number. Raises UnavailableError where it does not answer."""
         number = next(self._numbers)
-        answer: asyncio.Future[Output] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Output | Done] = asyncio.get_running_loop().create_future()
         self._waiting[number] = link, answer
         try:
-            link.send(Read(request=number, task=task, stream=stream, offset=offset, limit=limit))
-            return await asyncio.wait_for(answer, READ_S)
+            link.send(question(number))
+            found = await asyncio.wait_for(answer, ANSWER_S + wait_s)
         except TimeoutError:
-            raise UnavailableError(f"the node did not answer within {READ_S:g} s: try again") from None
+            raise UnavailableError(f"the node did not answer within {ANSWER_S:g} s: try again") from None
         finally:
             del self._waiting[number]
+        if not isinstance(found, kind):
+            raise UnavailableError("the node answered something else than it was asked: try again")
+        return found
 
-    def answer(self, link: Link, output: Output) -> None:
+    def answer(self, link: Link, found: Output | Done) -> None:
         """A node has answered; what nobody asked of it is dropped."""
-        asked, answer = self._waiting.get(output.request, (None, None))
+        asked, answer = self._waiting.get(found.request, (None, None))
         if asked is link and answer is not None and not answer.done():
-            answer.set_result(output)
+            answer.set_result(found)
 
 
 class AgentAttachment:
@@ -54,14 +73,14 @@ class AgentAttachment:
         agents: AgentRecords,
         arrivals: Arrivals,
         steering: Steering,
-        reads: Reads,
+        questions: Questions,
         agent: PendingAgent,
     ) -> None:
         self._control = control
         self._agents = agents
         self._arrivals = arrivals
         self._steering = steering
-        self._reads = reads
+        self._questions = questions
         self._pending = agent
         self._link: Link = agent.link
 
@@ -80,8 +99,8 @@ class AgentAttachment:
         """Take a message. Raises InputError where it cannot be."""
         if isinstance(message, Hello | MoreTasks):
             raise InputError("hello: said already")
-        if isinstance(message, Output):
-            self._reads.answer(self._link, message)
+        if isinstance(message, Output | Done):
+            self._questions.answer(self._link, message)
             return
         node = self._node
         if node is None:

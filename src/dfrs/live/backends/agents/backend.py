@@ -4,16 +4,18 @@ import base64
 from collections.abc import Sequence
 
 from dfrs.live.backends.agents.arrivals import Arrivals
-from dfrs.live.backends.agents.attachments import AgentAttachment, Reads
+from dfrs.live.backends.agents.attachments import AgentAttachment, Questions
 from dfrs.live.backends.agents.records import AgentRecord, AgentRecords, PendingAgent
 from dfrs.live.backends.agents.steering import Steering
 from dfrs.live.controller.backend import Output
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
-from dfrs.live.drivers.base import Stream, TaskId, TaskState
-from dfrs.live.errors import UnavailableError
+from dfrs.live.drivers.base import InputPart, ProgramSpec, TaskId, TaskState
+from dfrs.live.errors import ConflictError, UnavailableError
 from dfrs.live.protocol.agent_door import Attachment, Link
-from dfrs.live.protocol.wire import Hello
+from dfrs.live.protocol.ports import Piece
+from dfrs.live.protocol.wire import Done, Execute, Hello, Read, Write
+from dfrs.live.protocol.wire import Output as Answered
 
 
 class AgentsBackend:
@@ -25,7 +27,7 @@ class AgentsBackend:
 
     def __init__(self) -> None:
         self.agents: AgentRecords = AgentRecords(AgentRecord)
-        self.reads = Reads()
+        self.questions = Questions()
 
     def open(self, control: Control) -> None:
         """As `Backend.open`."""
@@ -38,7 +40,7 @@ class AgentsBackend:
         self._control.refuse(hello)
         agent = PendingAgent(hello, link)
         self.arrivals.add(agent)
-        return AgentAttachment(self._control, self.agents, self.arrivals, self.steering, self.reads, agent)
+        return AgentAttachment(self._control, self.agents, self.arrivals, self.steering, self.questions, agent)
 
     def begin(self) -> None:
         """Agents come by themselves."""
@@ -91,14 +93,49 @@ class AgentsBackend:
             agent.link = None
             node.connected = False
 
-    async def read(self, node: NodeRecord, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
+    async def read(self, node: NodeRecord, task: TaskId, piece: Piece) -> Output:
         """As `Backend.read`."""
-        link = self.agents[node.number].link
-        if link is None:
-            raise UnavailableError(f"node {node.name}: is away: its output can be read when it is back")
-        answer = await self.reads.read(link, task, stream, offset, limit)
+        link = self._link(node, "its output can be read when it is back")
+        answer = await self.questions.ask(
+            link,
+            lambda number: Read(
+                request=number,
+                task=task,
+                stream=piece.stream,
+                offset=piece.offset,
+                limit=piece.limit,
+                program=piece.program,
+                wait_s=piece.wait_s,
+            ),
+            Answered,
+            piece.wait_s,
+        )
         try:
             data = base64.b64decode(answer.data, validate=True)
         except ValueError:
             raise UnavailableError(f"node {node.name}: gave no output that can be read") from None
-        return Output(data=data, offset=answer.offset, end=answer.end, error=answer.error)
+        return Output(data=data, offset=answer.offset, end=answer.end, exit_code=answer.exit_code, error=answer.error)
+
+    async def write(self, node: NodeRecord, task: TaskId, part: InputPart) -> int:
+        """As `Backend.write`."""
+        link = self._link(node, "its tasks take input when it is back")
+        done = await self.questions.ask(link, lambda number: Write(request=number, task=task, part=part), Done)
+        _must_be_done(done)
+        return done.taken
+
+    async def execute(self, node: NodeRecord, task: TaskId, program: ProgramSpec) -> None:
+        """As `Backend.execute`."""
+        link = self._link(node, "programs can be started there when it is back")
+        done = await self.questions.ask(link, lambda number: Execute(request=number, task=task, program=program), Done)
+        _must_be_done(done)
+
+    def _link(self, node: NodeRecord, meanwhile: str) -> Link:
+        link = self.agents[node.number].link
+        if link is None:
+            raise UnavailableError(f"node {node.name}: is away: {meanwhile}")
+        return link
+
+
+def _must_be_done(done: Done) -> None:
+    if done.error:
+        raise UnavailableError(done.error) if done.again else ConflictError(done.error)

@@ -215,6 +215,9 @@ class ProcessDriver(SupervisedDriver):
         every = ",".join(map(str, sorted(cpu_list(read_text("/sys/devices/system/cpu/possible")))))
         return [*entries, ("affinity", every)]
 
+    def _joins(self, task: TaskId) -> list[tuple[str, str]]:
+        return [("enter", path) for path in self.groups.group(str(task)).entries()]
+
     def _enter(self, task: TaskId) -> list[str]:
         group = self.groups.group(str(task))
         group.create(self._limit(task))

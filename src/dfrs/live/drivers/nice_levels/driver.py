@@ -116,6 +116,11 @@ class NiceDriver(SupervisedDriver):
         affinity = ",".join(map(str, sorted(self.cpus)))
         return [("nice", str(self._level(share_cores))), ("affinity", affinity)]
 
+    def _joins(self, task: TaskId) -> list[tuple[str, str]]:
+        pids = self.files.place(task, self._mine(task)).members()
+        level = max((os.getpriority(os.PRIO_PROCESS, pid) for pid in pids), default=GREATEST_LEVEL)
+        return [("nice", str(level)), ("affinity", ",".join(map(str, sorted(self.cpus))))]
+
     def _level(self, share_cores: float) -> int:
         return nice_level(share_cores / self.cores)
 

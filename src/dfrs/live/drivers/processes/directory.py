@@ -251,7 +251,7 @@ class TaskDirectory:
         gone = f"{self.tasks}/.gone.{task}.{uuid.uuid4().hex}"
         try:
             for stream in get_args(Stream) if output else ():
-                for start in self._segments(path, f"{stream}."):
+                for start in _segments(path, f"{stream}."):
                     os.rename(f"{path}/{stream}.{start}", f"{self.kept}/{task}.{stream}.{start}")
             os.rename(path, gone)
         except OSError as error:
@@ -262,7 +262,7 @@ class TaskDirectory:
         """Remove what was kept of a task that comes back with all of its output. Raises DriverError."""
         try:
             for stream in get_args(Stream):
-                for start in self._segments(str(self.kept), f"{task}.{stream}."):
+                for start in _segments(str(self.kept), f"{task}.{stream}."):
                     remove(f"{self.kept}/{task}.{stream}.{start}")
         except OSError as error:
             raise DriverError(f"task {task}: cannot remove its former output: {error.strerror}") from error
@@ -286,24 +286,33 @@ class TaskDirectory:
 
     def output(self, task: TaskId, stream: Stream, offset: int, limit: int) -> tuple[bytes, int, int]:
         """See `base.Driver.output`."""
-        # A file may be rotated away, or the task forgotten, between listing and reading.
+        # The task may be forgotten between looking here and there.
         for _ in range(5):
             for directory, prefix in ((self.path(task), f"{stream}."), (str(self.kept), f"{task}.{stream}.")):
-                with contextlib.suppress(FileNotFoundError):
-                    if segments := self._segments(directory, prefix):
-                        return _read(lambda start, d=directory, p=prefix: f"{d}/{p}{start}", segments, offset, limit)
+                if (found := output_of(directory, prefix, offset, limit)) is not None:
+                    return found
         if os.path.exists(self.path(task)):
             return b"", 0, 0
         raise DriverError(f"task {task}: no {stream} output on this host: it never ran here, or it was pruned")
 
-    @staticmethod
-    def _segments(directory: str, prefix: str) -> list[int]:
-        """Where the files of an output begin, in order."""
-        try:
-            names = os.listdir(directory)
-        except FileNotFoundError:
-            return []
-        return sorted(int(name[len(prefix) :]) for name in names if name.startswith(prefix))
+
+def output_of(directory: str, prefix: str, offset: int, limit: int) -> tuple[bytes, int, int] | None:
+    """As `base.Driver.output`, of the output whose files there begin with `prefix`; None without any."""
+    # A file may be rotated away between listing and reading.
+    for _ in range(5):
+        with contextlib.suppress(FileNotFoundError):
+            if segments := _segments(directory, prefix):
+                return _read(lambda start: f"{directory}/{prefix}{start}", segments, offset, limit)
+    return None
+
+
+def _segments(directory: str, prefix: str) -> list[int]:
+    """Where the files of an output begin, in order."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    return sorted(int(name[len(prefix) :]) for name in names if name.startswith(prefix))
 
 
 def _read(path: Callable[[int], str], segments: list[int], offset: int, limit: int) -> tuple[bytes, int, int]:

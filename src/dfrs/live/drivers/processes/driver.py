@@ -23,7 +23,9 @@ from dfrs.live.drivers.base import (
     DriverError,
     Exit,
     ExitKind,
+    InputPart,
     PauseRefusedError,
+    ProgramSpec,
     Stream,
     TaskId,
     TaskSpec,
@@ -32,6 +34,7 @@ from dfrs.live.drivers.base import (
 )
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.admission import Admission
+from dfrs.live.drivers.processes.beside import BesidePrograms
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, TryAgainError, sync_directory
 from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
@@ -60,6 +63,7 @@ class SupervisedDriver(Mechanism):
         self._supervisors: dict[TaskId, subprocess.Popen[bytes]] = {}
         self._ended: dict[TaskId, Exit] = {}
         self._damaged: set[TaskId] = set()
+        self._beside = BesidePrograms(self.files)
         self._admission = Admission(self.files, node, memory_bytes)
 
     def _recover(self) -> None:
@@ -436,6 +440,28 @@ class SupervisedDriver(Mechanism):
         if stream == "profile" and (document := self.profiles.document(task)) is not None:
             return document[offset : offset + limit], min(offset, len(document)), len(document)
         return self.files.output(task, stream, offset, limit)
+
+    def write(self, task: TaskId, part: InputPart) -> int:
+        """See `base.InteractiveDriver`."""
+        self._mine(task)
+        return self._beside.write(task, part)
+
+    def execute(self, task: TaskId, program: ProgramSpec) -> None:
+        """See `base.InteractiveDriver`."""
+        with self.files.locked(task) as lock:
+            owner = self._mine(task) if lock is not None else None
+            if owner is None or not self._running(task) or self.files.in_image(task):
+                raise DriverError(f"task {task}: does not run: no program can be started beside it")
+            if self.files.place(task, owner).frozen():
+                raise DriverError(f"task {task}: is paused: no program can be started beside it now")
+            self._beside.put(task, program, self._joins(task))
+        self._beside.await_start(task, program.name)
+
+    def program_output(
+        self, task: TaskId, program: str, stream: Stream, offset: int, limit: int
+    ) -> tuple[bytes, int, int, int | None]:
+        """See `base.InteractiveDriver`."""
+        return self._beside.output(task, program, stream, offset, limit)
 
     def sweep(self) -> tuple[int, list[str]]:
         """See `base.Driver`."""

@@ -5,6 +5,7 @@ import time
 
 from dfrs.live.drivers.base import TaskId
 from dfrs.live.drivers.processes import supervisor
+from dfrs.live.drivers.processes.beside import BesidePrograms
 from dfrs.live.drivers.processes.criu import parent_of
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.live.drivers.processes.image_files import ImageError, TryAgainError
@@ -34,6 +35,10 @@ def dumpable(files: TaskDirectory, task: TaskId) -> tuple[Place, int]:
         f"/proc/{main}/cmdline", f"/proc/{place.supervisor}/cmdline"
     ):
         raise TryAgainError(f"task {task}: is still starting: try again")
+    if "input" in files.spec(task):
+        raise ImageError(f"task {task}: cannot be check-pointed: its user can send it input")
+    if BesidePrograms(files).runs(task):
+        raise ImageError(f"task {task}: cannot be check-pointed: a user's program runs beside it")
     below = parent_of(main)
     stray = [pid for pid in _children(below) if pid != main]
     if below != place.supervisor:

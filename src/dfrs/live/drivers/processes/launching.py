@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dfrs.live.drivers.base import DriverError, TaskId, TaskSpec
+from dfrs.live.drivers.base import DriverError, ProgramSpec, TaskId, TaskSpec
 from dfrs.live.drivers.processes import supervisor
 
 PROGRAM = str(Path(supervisor.__file__).with_name("__main__.py"))
@@ -38,8 +38,17 @@ def entries_of(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]
     entries += [("environment", f"{name}={value}") for name, value in (spec.environment | added).items()]
     if spec.account is not None:
         entries.append(("account", spec.account))
+    if task.rank == 0:
+        entries += input_entries(spec)
     if spec.time_limit_s is not None:
         entries.append(("time_limit_s", repr(spec.time_limit_s)))
         if spec.warning_signal is not None:
             entries += [("warning_signal", spec.warning_signal), ("warning_s", repr(spec.warning_s))]
     return entries
+
+
+def input_entries(spec: TaskSpec | ProgramSpec) -> list[tuple[str, str]]:
+    """What a supervisor is told of a program's input."""
+    if spec.terminal is not None:
+        return [("input", "1"), ("terminal", f"{spec.terminal.rows} {spec.terminal.columns}")]
+    return [("input", "1")] if spec.input else []

@@ -28,6 +28,10 @@ class Mechanism(ABC):
         """What its supervisor is told beyond what the task itself says."""
 
     @abstractmethod
+    def _joins(self, task: TaskId) -> list[tuple[str, str]]:
+        """What its supervisor is told of a program that is to run beside it, where it is now."""
+
+    @abstractmethod
     def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
         """Bring its processes from the node of `owner` to this one; what was counted there and is not here."""
 

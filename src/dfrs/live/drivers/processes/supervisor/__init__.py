@@ -6,10 +6,11 @@ their place. It runs the task as its child, in the control groups that the drive
 it when its time is up or a file asks for it; and writes how it ended. It is the reaper of everything the task starts:
 the task has ended when the last of that has. Drivers import from here what both sides need.
 
-Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`, `dumping`, `image`, `restore`;
-supervisor: `supervisor.pid`, `task.pid`, `out.<n>` and `err.<n>` (n is the offset of the file's first byte in all that
-was ever written; two are kept), `parked`, `exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end
-in a zero byte, `stop` is a link whose text is the seconds of grace.
+Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`, `dumping`, `image`, `restore`,
+and what is in `beside` (see `children.py`); supervisor: `supervisor.pid`, `task.pid`, `out.<n>` and `err.<n>` (n is the
+offset of the file's first byte in all that was ever written; two are kept), `input` (see `inputs.py`), `parked`,
+`exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end in a zero byte, `stop` is a link whose text
+is the seconds of grace.
 
 A task may be in an image instead of in memory. `image` is a link to it. Once that is there, the supervisor kills the
 processes, stores what they said last, and makes the link `parked`: `<seconds it has run> <pipe of output> <pipe of
@@ -24,7 +25,9 @@ is stored, but what else they did, such as to files, they do once more when they
 could stop them before: the first that it calls in these milliseconds is the one that spends the image.
 """
 
+from .children import BESIDE
 from .files import pack, read_link, read_text, remove, replace_file, unpack, write_control
+from .inputs import NAME as INPUT
 from .output import RESERVE_BYTES
 from .place import Place
 from .system import (
@@ -43,7 +46,9 @@ from .system import (
 from .verdict import happened
 
 __all__ = [
+    "BESIDE",
     "BOOT",
+    "INPUT",
     "RESERVE_BYTES",
     "SET_PDEATHSIG",
     "Place",

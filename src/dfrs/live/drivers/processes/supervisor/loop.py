@@ -5,13 +5,17 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 
+from .children import BESIDE, Beside, spawn
 from .files import locked, read_link, read_text, remove, replace_file, unpack, values, write_control
+from .inputs import ProgramInput, set_size
 from .output import OutputFile
 from .place import Place
-from .program import HANDLED, become_program
+from .program import HANDLED
 from .restorer import Restorer
-from .system import SET_CHILD_SUBREAPER, control_process, descendants, identity, send
+from .system import SET_CHILD_SUBREAPER, control_process, descendants, identity, parents, send
 from .verdict import verdict
 
 TICK_S = 1.0
@@ -35,6 +39,11 @@ class Supervisor:
         size = int(self.spec["output_bytes"])
         self.outputs = (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
         self.streams: dict[int, OutputFile] = {}
+        self.source = ProgramInput(directory) if "input" in self.spec else None
+        self.beside: dict[int, Beside] = {}
+        """Programs that users have started beside the task's own, by process number."""
+        self.begun: set[str] = set()
+        """The names of all that there ever were."""
         self.poll = select.poll()
         self.pipes: list[str] = []
         self.pipes_in_image: list[str] = []
@@ -90,8 +99,12 @@ class Supervisor:
                     self.poll.unregister(failed)
                 elif file == self.reports:
                     self._hear()
+                else:
+                    self._serve_user(file)
             if not self._reap() and not self._is_in_image():
                 break
+            if self.beside and self.status is not None:
+                self._end_beside()
             if time.monotonic() - self.looked_s >= self._patience_s():
                 self._look()
         self._detach()
@@ -101,7 +114,9 @@ class Supervisor:
 
     def _attach(self) -> list[str]:
         """New pipes for its output; their numbers on this host."""
-        return [str(output.attach()) for output in self.outputs]
+        for output in self.outputs:
+            output.attach()
+        return [str(output.number()) for output in self.outputs]
 
     def _listen(self) -> None:
         """From now on copy what is in the pipes."""
@@ -126,18 +141,11 @@ class Supervisor:
 
     def _start(self) -> int:
         """Fork the task; the pipe on which it says why it could not run."""
-        go, release = os.pipe()
-        failed, fail = os.pipe()
-        self.pipes = self._attach()
+        self.main, release, failed = spawn(self.entries, self.outputs, self.source)
+        self.pipes = [str(output.number()) for output in self.outputs]
         self._listen()
-        self.main = os.fork()
-        if self.main == 0:
-            os.close(release)
-            become_program(self.entries, [output.writer for output in self.outputs], go, fail)
-        os.close(go)
-        os.close(fail)
-        for output in self.outputs:
-            output.detach()
+        if self.source is not None:
+            self.source.watch(self.poll)
         # Nothing may run that is not on record: the child waits until it is, and ends if this process dies first.
         with contextlib.suppress(OSError):
             replace_file(f"{self.directory}/task.pid", identity(self.main).encode())
@@ -160,6 +168,65 @@ class Supervisor:
                 self._restored(status)
             elif pid == self.main and self.reports < 0:
                 self.status = status
+            elif pid in self.beside:
+                self.beside.pop(pid).ended(self.poll, status)
+
+    def _serve_user(self, file: int) -> None:
+        """Something of a program beside, or from its user or that of the task: what was asked for is done."""
+        if self.source is not None and file in {self.source.messages, self.source.sink}:
+            self.source.serve(self.poll, partial(self._obey, self.source, self._processes))
+            return
+        for pid, program in self.beside.items():
+            if stream := program.streams.get(file):
+                if not stream.copy():
+                    self.poll.unregister(file)
+            elif file == program.failed:
+                program.begun(self.poll)
+            elif program.source is not None and file in {program.source.messages, program.source.sink}:
+                # Its number is also that of its group.
+                program.source.serve(self.poll, partial(self._obey, program.source, lambda group=-pid: [group]))
+
+    def _processes(self) -> list[int]:
+        return [pid for pid in self.place().members() if pid != os.getpid()]
+
+    def _obey(self, source: ProgramInput, processes: Callable[[], list[int]], words: list[str]) -> None:
+        match words:
+            case ["size", rows, columns] if source.is_terminal and source.sink >= 0:
+                set_size(source.sink, int(rows), int(columns))
+            case ["signal", name] if number := getattr(signal, f"SIG{name}", None):
+                send(processes(), number)
+            case _:
+                pass
+
+    def _begin_beside(self) -> None:
+        """Start the programs that the driver has put beside the task's since."""
+        with contextlib.suppress(FileNotFoundError):
+            for name in set(os.listdir(f"{self.directory}/{BESIDE}")) - self.begun:
+                path = f"{self.directory}/{BESIDE}/{name}"
+                if name.startswith("."):
+                    continue
+                self.begun.add(name)
+                # With more in it a supervisor before this one has started it.
+                if os.listdir(path) == ["spec"]:
+                    self._start_beside(path)
+
+    def _start_beside(self, path: str) -> None:
+        try:
+            program = Beside(path, self.entries)
+        except OSError as error:
+            # The task must not suffer from what does not fit beside it: its limit of processes, a full disk.
+            with contextlib.suppress(OSError):
+                replace_file(f"{path}/error", str(error).encode())
+        else:
+            self.beside[program.pid] = program
+            program.watch(self.poll)
+
+    def _end_beside(self) -> None:
+        """Once nothing else of the task is left, end what its users have started beside it."""
+        known = parents()
+        theirs = [pid for program in self.beside for pid in (program, *descendants(program, known))]
+        if not set(descendants(os.getpid(), known)) - set(theirs):
+            send(theirs, signal.SIGKILL)
 
     def _look(self) -> None:
         """Is it to end: was that asked for, is its time up?"""
@@ -179,6 +246,8 @@ class Supervisor:
             # A paused program cannot act on the signal.
             with contextlib.suppress(OSError):
                 place.thaw()
+        if self.status is None and self.kill_at_s is None and not self.parked:
+            self._begin_beside()
         if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
             self._leave_share()
             self.place().kill(0.05)
@@ -194,7 +263,7 @@ class Supervisor:
         self.warn_at_s = None
         if number := getattr(signal, f"SIG{self.spec['warning_signal']}", None):
             # What this process does not handle would end it, and its task unseen.
-            send([pid for pid in self.place().members() if pid != os.getpid()], number)
+            send(self._processes(), number)
 
     def _found_parked(self) -> bool:
         """Whether it is in an image that an earlier supervisor, here or on another node, has left."""

@@ -1,4 +1,4 @@
-"""A task's output, on its way from a pipe into files of bounded size."""
+"""A program's output, on its way from a pipe or terminal into files of bounded size."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ RESERVE_BYTES = 16 << 20
 
 
 class OutputFile:
-    """One of the task's outputs: a pipe, and the files that it is copied to, which may be there already."""
+    """An output of a program: a pipe or terminal, and the files that it is copied to, which may be there already."""
 
     def __init__(self, directory: str, name: str, limit_bytes: int) -> None:
         self.base = f"{directory}/{name}."
@@ -28,13 +28,20 @@ class OutputFile:
             self._open()
             self.end = self.start + os.fstat(self.file).st_size
 
-    def attach(self) -> int:
-        """A new pipe to write into; its number on this host."""
+    def attach(self) -> None:
+        """A new pipe to write into."""
         self.reader, self.writer = os.pipe()
+
+    def number(self) -> int:
+        """Of the pipe, on this host."""
         return os.fstat(self.reader).st_ino
 
+    def attach_terminal(self, terminal: int, program: int) -> None:
+        """A terminal instead of a pipe, by this side of it and the program's."""
+        self.reader, self.writer = terminal, program
+
     def detach(self) -> None:
-        """Let go of the pipe's end for writing."""
+        """Let go of the end for writing."""
         os.close(self.writer)
         self.writer = -1
 
@@ -52,9 +59,21 @@ class OutputFile:
         os.close(self.reader)
         self.reader = -1
 
+    def close(self) -> None:
+        """Nothing more is stored."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
     def copy(self) -> bool:
         """Take what is in the pipe; False at its end. What cannot be stored is dropped: the task must not wait."""
-        data = memoryview(os.read(self.reader, CHUNK_BYTES))
+        try:
+            data = memoryview(os.read(self.reader, CHUNK_BYTES))
+        except BlockingIOError:
+            return True
+        except OSError:
+            # Of a terminal: no process has it any more.
+            return False
         more = len(data) > 0
         while data:
             try:

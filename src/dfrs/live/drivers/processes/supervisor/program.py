@@ -20,22 +20,23 @@ def be_child() -> None:
     control_process(SET_PDEATHSIG, signal.SIGKILL)
 
 
-def become_program(spec: list[tuple[str, str]], outputs: Sequence[int], go: int, fail: int) -> None:
-    """Run a task by its `spec`, once something comes through the pipe `go`, with its output into these pipes.
+def become_program(spec: list[tuple[str, str]], streams: Sequence[int], go: int, fail: int) -> None:
+    """Run a task by its `spec`, once something comes through the pipe `go`.
 
-    Why it cannot run goes into the pipe `fail`.
+    `streams` are its standard input, output and error output; of -1 it has the supervisor's. Why it cannot run goes
+    into the pipe `fail`.
     """
     try:
         be_child()
         if os.read(go, 1):
-            _execute(spec, outputs)
+            _execute(spec, streams)
     except BaseException as error:
         os.write(fail, str(error).encode("utf-8", "replace")[:2000] or b"unknown error")
     finally:
         os._exit(127)
 
 
-def _execute(entries: list[tuple[str, str]], outputs: Sequence[int]) -> None:
+def _execute(entries: list[tuple[str, str]], streams: Sequence[int]) -> None:
     spec = dict(entries)
     environment = dict(value.split("=", 1) for key, value in entries if key == "environment")
     for path in values(entries, "enter"):
@@ -49,14 +50,25 @@ def _execute(entries: list[tuple[str, str]], outputs: Sequence[int]) -> None:
         set_session_level(os.getpid(), int(level))
     if cpus := spec.get("affinity"):
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
-    for number, pipe in enumerate(outputs, 1):
-        os.dup2(pipe, number)
+    for number, stream in enumerate(streams):
+        if stream >= 0:
+            os.dup2(stream, number)
+    if "terminal" in spec:
+        _own_terminal()
     if account := spec.get("account", ""):
         environment |= _switch(account)
     # From here on nothing may be imported: the account may be unable to read this interpreter's library.
     _enter_directory(spec["directory"], account)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _run(values(entries, "command"), environment)
+
+
+def _own_terminal() -> None:
+    """Have standard input, a terminal, control this session, so that its keys become signals."""
+    import fcntl  # noqa: PLC0415 - few tasks have a terminal
+    import termios  # noqa: PLC0415 - as fcntl
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _switch(account: str) -> dict[str, str]:
@@ -68,6 +80,9 @@ def _switch(account: str) -> dict[str, str]:
     except KeyError:
         raise OSError(f"no account {account!r} on this node") from None
     if entry.pw_uid != os.geteuid():
+        if os.isatty(0):
+            # Programs that open their terminal by its name may do so.
+            os.fchown(0, entry.pw_uid, -1)
         os.initgroups(account, entry.pw_gid)
         os.setgid(entry.pw_gid)
         os.setuid(entry.pw_uid)

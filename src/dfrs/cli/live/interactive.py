@@ -1,0 +1,307 @@
+"""A user at a program of a job: what they type goes there, what it writes comes here, and so do keys that are signals.
+
+Output is read by its offset and input is sent with one, so a controller that is away for a moment costs neither of
+them a byte. One thread reads output; the main thread waits for keys and signals, and sends them.
+"""
+
+import base64
+import os
+import secrets
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from dfrs.cli.console import err
+from dfrs.cli.live.cluster import patience
+from dfrs.live.drivers.base import INPUT_BYTES, InputSignal, Stream, Terminal
+from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError, UnreachableError
+from dfrs.live.following import asleep
+from dfrs.live.protocol.resources import InputRequest
+from dfrs.model.errors import DfrsError
+
+if TYPE_CHECKING:
+    from dfrs.live.client import Client
+
+LEAVE = b"\x1d"
+"""Ctrl-], as in telnet: leaves the program running."""
+INTERRUPT = b"\x03"
+TWICE_S = 1.0
+"""Two Ctrl-C within so long end the job."""
+WAIT_S = 5.0
+"""So long a node waits for output before the next question."""
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.25
+PIECE_BYTES = 1 << 18
+MOST_UNSENT = 4 * INPUT_BYTES
+
+
+class Ending(Enum):
+    """Why a user is no longer at the program."""
+
+    ENDED = "ended"
+    """It has ended, and all that it wrote is here."""
+    LEFT = "left"
+    """The user has left it running."""
+    GONE = "gone"
+    """The terminal is gone."""
+    STOPPED = "stopped"
+    """The user wants it ended."""
+
+
+def at_terminal() -> bool:
+    """Whether a program can have the user's terminal: both of its sides are here."""
+    return os.isatty(0) and os.isatty(1)
+
+
+def terminal_here() -> Terminal:
+    """The size of the user's terminal."""
+    size = os.get_terminal_size(1)
+    # Some say that they have none.
+    return Terminal(rows=size.lines or 24, columns=size.columns or 80)
+
+
+class Session:
+    """A user at one program. `ranks`: the tasks whose output is shown; `begin`: where reading begins.
+
+    With `typing` what the user types goes to the program, raw where it has their `terminal`.
+    """
+
+    def __init__(
+        self,
+        client: "Client",
+        job: int,
+        *,
+        ranks: Sequence[int] = (0,),
+        program: str | None = None,
+        begin: int = 0,
+        terminal: bool,
+        typing: bool,
+    ) -> None:
+        self.exit_code: int | None = None
+        """Of a program beside the job's."""
+        self._client, self._job, self._rank, self._program = client, job, ranks[0], program
+        self._terminal, self._typing = terminal, typing
+        streams: tuple[Stream, ...] = ("out",) if terminal else ("out", "err")
+        self._offsets: dict[tuple[int, Stream], int] = {(rank, stream): begin for rank in ranks for stream in streams}
+        self._writer = secrets.token_hex(8)
+        self._unsent: deque[InputRequest] = deque()
+        self._sent = 0
+        self._reads = typing
+        self._interrupted_s = -TWICE_S
+        self._wake, self._waker = os.pipe()
+        self._over = threading.Event()
+        self._problem: Exception | None = None
+
+    def run(self) -> Ending:
+        """Stay until one of the endings. Raises DfrsError, BrokenPipeError."""
+        threading.Thread(target=self._copy, name="dfrs-output", daemon=True).start()
+        with _signals(self._waker), _raw(on=self._terminal and self._typing):
+            if self._terminal and self._typing:
+                self._put(size=terminal_here())
+            ending = self._converse()
+        if ending is Ending.ENDED and self._problem is not None:
+            raise self._problem
+        return ending
+
+    # What it writes.
+
+    def _copy(self) -> None:
+        try:
+            self._copy_all()
+        except Exception as error:
+            self._problem = error
+        self._over.set()
+        os.write(self._waker, b"\0")
+
+    def _copy_all(self) -> None:
+        left, pause_s, ask = dict(self._offsets), FIRST_PAUSE_S, patience()
+        while left:
+            grew = False
+            for (rank, stream), offset in list(left.items()):
+                part = asleep(
+                    ask.ask(
+                        lambda rank=rank, stream=stream, offset=offset: self._client.output(
+                            self._job,
+                            rank=rank,
+                            stream=stream,
+                            offset=offset,
+                            limit=PIECE_BYTES,
+                            program=self._program,
+                            wait_s=WAIT_S if len(left) == 1 else 0.0,
+                            raw=True,
+                        )
+                    )
+                )
+                if part.offset > offset:
+                    err.print(f"… {part.offset - offset} bytes were rotated away", style="dim")
+                if data := base64.b64decode(part.data or ""):
+                    _write(1 if stream == "out" else 2, data)
+                    grew = True
+                left[rank, stream] = part.next_offset
+                if part.exit_code is not None:
+                    self.exit_code = part.exit_code
+                if part.ended:
+                    del left[rank, stream]
+            pause_s = FIRST_PAUSE_S if grew else min(LAST_PAUSE_S, 1.3 * pause_s)
+            if not grew:
+                time.sleep(pause_s)
+
+    # What the user does.
+
+    def _converse(self) -> Ending:
+        while True:
+            waits = bool(self._unsent)
+            room = sum(len(part.data) for part in self._unsent) < MOST_UNSENT
+            files = [self._wake, *([0] if self._reads and room else [])]
+            ready, _, _ = select.select(files, [], [], FIRST_PAUSE_S if waits else None)
+            ending = self._signalled(os.read(self._wake, 4096)) if self._wake in ready else None
+            if ending is None and 0 in ready:
+                ending = self._typed()
+            self._send()
+            if ending is not None:
+                return ending
+            if self._over.is_set():
+                return Ending.GONE if _is_lost_terminal(self._problem) else Ending.ENDED
+
+    def _signalled(self, numbers: bytes) -> Ending | None:
+        for number in numbers:
+            if number == signal.SIGWINCH and self._terminal:
+                self._put(size=terminal_here())
+            elif number == signal.SIGHUP:
+                return Ending.GONE
+            elif number == signal.SIGTERM:
+                return Ending.STOPPED
+            elif number == signal.SIGINT:
+                if not self._typing:
+                    return Ending.LEFT
+                if self._is_second():
+                    return Ending.STOPPED
+                self._put(signal="INT")
+        return None
+
+    def _typed(self) -> Ending | None:
+        try:
+            data = os.read(0, INPUT_BYTES)
+        except OSError:
+            if self._terminal:
+                return Ending.GONE
+            data = b""
+        if not data:
+            self._reads = False
+            self._put(end=True)
+            return Ending.GONE if self._terminal else None
+        if not self._terminal:
+            self._put(data)
+            return None
+        before, leaves, _ = data.partition(LEAVE)
+        if before == INTERRUPT and self._is_second():
+            return Ending.STOPPED
+        if before != INTERRUPT:
+            self._interrupted_s = -TWICE_S
+        self._put(before)
+        return Ending.LEFT if leaves else None
+
+    def _is_second(self) -> bool:
+        """Whether this interrupt came soon after another one."""
+        before_s, self._interrupted_s = self._interrupted_s, time.monotonic()
+        return self._interrupted_s - before_s < TWICE_S
+
+    def hang_up(self, name: InputSignal) -> None:
+        """Send a signal, as far as that can be done now."""
+        self._unsent.clear()
+        self._put(signal=name)
+        self._send()
+
+    def _put(
+        self, data: bytes = b"", *, end: bool = False, size: Terminal | None = None, signal: InputSignal | None = None
+    ) -> None:
+        self._unsent.append(
+            InputRequest(
+                rank=self._rank,
+                program=self._program,
+                writer=self._writer,
+                offset=self._sent,
+                data=base64.b64encode(data).decode(),
+                end=end,
+                size=size,
+                signal=signal,
+            )
+        )
+        self._sent += len(data)
+
+    def _send(self) -> None:
+        """What can be sent now; the rest later, in order."""
+        while self._unsent:
+            part = self._unsent[0]
+            data = base64.b64decode(part.data)
+            try:
+                taken = self._client.send_input(self._job, part)
+            except (UnreachableError, UnavailableError):
+                # Whether it is gone for good is found out by the reader of output.
+                return
+            except (ConflictError, NotFoundError):
+                # It has ended, or takes no more.
+                self._unsent.clear()
+                self._reads = False
+                return
+            if taken < len(data):
+                rest = base64.b64encode(data[taken:]).decode()
+                self._unsent[0] = part.model_copy(update={"data": rest, "offset": part.offset + taken})
+                return
+            self._unsent.popleft()
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _is_lost_terminal(problem: Exception | None) -> bool:
+    return isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError | DfrsError)
+
+
+def _noted(number: int, frame: object) -> None:
+    """The signal's byte in the pipe is all that is wanted of it."""
+
+
+@contextmanager
+def _signals(waker: int) -> Generator[None]:
+    """Have signals come as bytes of the pipe `waker`."""
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGWINCH)
+    os.set_blocking(waker, False)
+    woken = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    before = {number: signal.signal(number, _noted) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(woken)
+
+
+@contextmanager
+def _raw(*, on: bool) -> Generator[None]:
+    """The user's terminal passes on every key, as long as it is there."""
+    if not on:
+        yield
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(0)
+    # What was typed already is for the program.
+    tty.setraw(0, termios.TCSANOW)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+        # The program may have left the cursor within a line.
+        with suppress(OSError):
+            sys.stdout.flush()
