@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,15 +118,20 @@ class SlurmError(AssertionError):
 class SlurmCluster:
     """A cluster with these nodes; everything is gone when the context ends.
 
-    `conf`: what slurm.conf has besides names, places and nodes. `script`: a job_submit.lua.
+    `conf`: what slurm.conf has besides names, places and nodes. `files`: others beside it.
     """
 
     def __init__(
-        self, nodes: dict[str, Node] | int = 4, *, conf: str = PLAIN, script: str = "", accounting: bool = True
+        self,
+        nodes: dict[str, Node] | int = 4,
+        *,
+        conf: str = PLAIN,
+        files: Mapping[str, str] | None = None,
+        accounting: bool = True,
     ) -> None:
         self.nodes = {f"n{k + 1}": Node() for k in range(nodes)} if isinstance(nodes, int) else nodes
         self.accounting = accounting
-        self._conf, self._script = conf, script
+        self._conf, self._files = conf, files or {}
         # Users of the cluster have to get to what is in it, and names of sockets are short.
         self.folder = Path(tempfile.mkdtemp(prefix="dfrs-slurm-"))
         self.folder.chmod(0o755)
@@ -207,16 +213,16 @@ class SlurmCluster:
         lines = self.run("squeue", "--noheader", "--Format", wide, *options).stdout.splitlines()
         return [[line[k : k + 200].strip() for k in range(0, 200 * (fields.count(",") + 1), 200)] for line in lines]
 
-    def job(self, number: int) -> dict[str, str]:
+    def job(self, number: object) -> dict[str, str]:
         """What `scontrol show job` says of a job. Values that hold a space end there."""
         words = self.scontrol("-o", "show", "job", number).split()
         return dict(word.split("=", 1) for word in words if "=" in word)
 
-    def state(self, number: int) -> str:
+    def state(self, number: object) -> str:
         """A job's, such as PENDING."""
         return self.job(number)["JobState"]
 
-    def await_job(self, number: int, *states: str, seconds: float = 30.0) -> str:
+    def await_job(self, number: object, *states: str, seconds: float = 30.0) -> str:
         """Wait until a job is in one of these states; in which. Raises SlurmError if it takes too long."""
         end_s = time.monotonic() + seconds
         while (found := self.state(number)) not in states:
@@ -394,8 +400,8 @@ class SlurmCluster:
         (etc / "cgroup.conf").write_text(CGROUP)
         (etc / "slurmdbd.conf").write_text(DATABASE.format(head=HEAD))
         (etc / "slurmdbd.conf").chmod(0o600)
-        if self._script:
-            (etc / "job_submit.lua").write_text(self._script)
+        for name, text in self._files.items():
+            (etc / name).write_text(text)
 
     def _command(self, daemon: str) -> list[str]:
         if daemon == "munged":
