@@ -192,7 +192,7 @@ class SlurmCluster:
     def run(self, *command: object, host: str = HEAD, check: bool = True, **options) -> subprocess.CompletedProcess:
         """A command on a host, by root. Raises SlurmError if it fails and `check`."""
         words = [str(word) for word in command]
-        options = {"capture_output": True, "text": True, "timeout": 120, "cwd": self.folder} | options
+        options = {"capture_output": True, "text": True, "timeout": 120} | options
         done = subprocess.run([*self.inside(host), *words], **options)
         if check and done.returncode != 0:
             raise SlurmError(f"{' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
@@ -266,7 +266,7 @@ class SlurmCluster:
         with (self.folder / f"{daemon}.log").open("a") as log:
             began = log.tell()
             self._daemons[daemon] = subprocess.Popen(
-                enter, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, start_new_session=True
+                enter, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         self._await_daemon(daemon, began)
 
