@@ -10,6 +10,7 @@ import typer
 from dfrs.cli.console import out
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.live.findings import show_findings
+from dfrs.cli.live.share_agent import share_agent
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="slurm",
-    help="Prepare a partition of Slurm for dfrs serve --backend slurm, check it, and take that back.",
+    help="Prepare a partition of Slurm for dfrs serve --backend slurm, check it, take that back, and share its nodes.",
     no_args_is_help=True,
 )
 
@@ -210,5 +211,7 @@ def _say_restart() -> None:
     out.print("Now copy Slurm's files to all nodes as always, and have them count:", soft_wrap=True)
     out.print("  systemctl restart slurmctld   # and slurmd on all nodes", soft_wrap=True)
 
+
+app.command("share-agent")(share_agent)
 
 VERBS = (Verb(app, name="slurm"),)

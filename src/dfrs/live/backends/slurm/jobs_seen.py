@@ -113,8 +113,8 @@ class JobsSeen:
             row.comment,
         )
         wish = (job.paused, job.held, job.tasks[0].target if job.tasks else -1)
-        if self._said.get(name) != (news, wish) and await self._report(job, row):
-            self._said[name] = (news, wish)
+        if self._said.get(name) != (row, wish) and await self._report(job, row):
+            self._said[name] = (row, wish)
 
     async def _report(self, job: JobRecord, row: SlurmJob | None) -> bool:
         """Whether that need not be said again."""
@@ -160,7 +160,7 @@ class JobsSeen:
     async def _report_hold(self, job: JobRecord, row: SlurmJob) -> None:
         """Its user holds it by the comment, or no longer does: only a change says something of one that waits."""
         held = is_held(row.comment)
-        before, self._held[job.key] = self._held.get(job.key, job.held or held), held
+        before, self._held[job.key] = self._held.get(job.key, held and job.held), held
         if row.pending and held is not before:
             await self._ask(self._control.hold if held else self._control.release, job, OURS)
 

@@ -1,8 +1,8 @@
 """What is stored with a job in Slurm itself, in its AdminComment: which attempt it is, and what it was asked to be.
 
 `dfrs: running 12.0.1.1a2b3c4d v4711 r0` says: this start of the job, after `r0` restarts by Slurm, is the attempt of
-that name, and is to run, as the wish with version 4711 had it. Users see it by `squeue --Format=admin_comment` and `scontrol
-show job`; only Slurm's operators can write it. Of a job that waits it is only the reason: `dfrs: waits: ...`.
+that name, and is to run, as the wish with version 4711 had it. Users see it by `squeue --Format=admin_comment` and by
+`scontrol show job`; only Slurm's operators can write it. Of a job that waits it is the reason: `dfrs: waits: ...`.
 """
 
 import re
