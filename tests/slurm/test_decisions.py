@@ -1,7 +1,8 @@
-"""`dfrs serve --backend slurm` over a real Slurm, with share agents: whole lives of jobs, shares, and what is killed."""
+"""`dfrs serve --backend slurm` over a real Slurm, with share agents: lives of jobs, shares, and what is killed."""
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -73,8 +74,6 @@ class Site:
         return (self.path / "client.json").exists()
 
     def _trust(self):
-        import ssl
-
         return ssl.create_default_context(cafile=str(self.path / "tls" / "ca.pem"))
 
     def _answers(self):
@@ -155,7 +154,7 @@ def test_a_fractional_job_runs_and_says_what_it_is(site):
     job = site.sbatch("--comment", "dfrs: cpu=0.5 min-yield=0.2", "--mem=50", "--time=10", wrap="sleep 1; exit 3")
     site.slurm.await_job(job, "RUNNING", "FAILED")
     site.slurm.await_job(job, "FAILED")
-    (found,) = until(lambda: [each for each in site.get("/jobs?state=failed&limit=1")], "ended")
+    (found,) = until(lambda: site.get("/jobs?state=failed&limit=1"), "ended")
     assert (found["cpu_cores"], found["minimum_yield"], found["time_limit_s"]) == (0.5, 0.2, 600.0)
     assert found["exit_code"] == 3
     assert site.starts(job) == 1
@@ -239,7 +238,7 @@ def test_nothing_is_lost_or_begun_twice_when_daemons_are_killed(site):
 def test_a_node_that_fails_and_comes_back(site):
     job = site.sbatch("--mem=50", "--requeue", wrap="sleep 15")
     site.slurm.await_job(job, "RUNNING")
-    (node,) = [line for line in [site.slurm.job(job)["NodeList"]]]
+    node = site.slurm.job(job)["NodeList"]
     site.slurm.node_down(node)
     until(lambda: site.starts(job) == 2, "begun anew elsewhere")
     assert site.slurm.job(job)["NodeList"] != node

@@ -102,16 +102,6 @@ class JobsSeen:
         if job is None or name in self._asking:
             return
         row = self.rows.get(name)
-        news = row and (
-            row.state,
-            row.node,
-            row.restarts,
-            row.admin_comment,
-            row.since_s,
-            row.held,
-            row.reason,
-            row.comment,
-        )
         wish = (job.paused, job.held, job.tasks[0].target if job.tasks else -1)
         if self._said.get(name) != (row, wish) and await self._report(job, row):
             self._said[name] = (row, wish)
