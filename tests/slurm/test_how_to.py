@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import until
+from tests.processes import kill, until
 from tests.slurm_cluster import SlurmCluster
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/slurm.md"
@@ -33,7 +33,9 @@ def machine(page, tmp_path_factory):
                 (cluster.desk / name).write_text(here(cluster, text))
         (cluster.desk / "dfrs").write_text(f'#!/bin/sh\nexec {sys.executable} -m dfrs.cli.main "$@"\n')
         (cluster.desk / "dfrs").chmod(0o755)
+        cluster.started = []
         yield cluster
+        end(cluster)
 
 
 def here(cluster, text):
@@ -43,6 +45,15 @@ def here(cluster, text):
     return text.replace("NodeName=n1", f"NodeName=n1 NodeAddr={cluster.address} Port=17001")
 
 
+def environment(cluster):
+    path = f"{cluster.desk}:{os.environ['PATH']}"
+    # What a shell of root has: nothing is to be found where whoever runs the tests has theirs.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DFRS_", "XDG_"))}
+    # But for kernels, which take a minute to compile.
+    kept["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    return kept | {"PATH": path, "HOME": str(cluster.desk), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 def carry_out(cluster, line):
     words = shlex.split(line)
     if words[0] == "apt-get":
@@ -50,31 +61,59 @@ def carry_out(cluster, line):
         return subprocess.run(["dpkg", "--status", *packages], capture_output=True, text=True, check=True)
     if words[0] == "systemctl":
         return cluster.reconfigure()
-    environment = os.environ | {
-        "PATH": f"{cluster.desk}:{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    done = cluster.run("sh", "-c", f"cd {cluster.desk} && {line}", env=environment, check=False)
+    if words[-1] == "&":
+        return start(cluster, line.removesuffix("&"))
+    shell = ("sh", "-c", f"cd {cluster.desk} && {line}")
+    done = cluster.run(*shell, env=environment(cluster), check=False)
     # A check before anything was done finds something wrong.
     assert done.returncode == 0 or line == "dfrs slurm check", done.stdout + done.stderr
     return done
 
 
-def test_from_packages_to_a_held_job(machine, page):
+def start(cluster, line):
+    host = "n1" if "share-agent" in line else "ctl"
+    path = cluster.desk / f"{host}.log"
+    with path.open("w") as log:
+        words = [*cluster.inside(host), "sh", "-c", f"exec {line}"]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(cluster))
+    cluster.started.append(process)
+    token = cluster.desk / ".local/state/dfrs/agent.token"
+    assert until(lambda: token.exists() or process.poll() is not None, 240)
+    assert process.poll() is None, path.read_text()
+
+
+def test_from_packages_to_a_first_fractional_job(machine, page):
     first = page[0][0]
     assert len(first) <= 10
     said = [carry_out(machine, line) for line in first]
     checks = [done for line, done in zip(first, said, strict=True) if line == "dfrs slurm check"]
     assert [done.returncode for done in checks] == [1, 0]
     assert "wrong" not in checks[1].stdout
-    (row,) = said[-1].stdout.splitlines()[1:]
-    assert row.split()[1:] == ["PENDING", "JobHeldUser", "dfrs:", "cpu=0.5", "min-yield=0.2"]
+    assert until(lambda: machine.squeue("State") == [["RUNNING"]] * 2, 120), (machine.desk / "ctl.log").read_text()
+    rows = carry_out(machine, first[-1]).stdout.splitlines()[1:]
+    assert [row.split()[1:5] for row in rows] == [["RUNNING", "n1", "dfrs:", "cpu=0.5"]] * 2
+    weights = machine.group("cpu", "n1")
+    assert until(lambda: len(shares(weights)) == 2), shares(weights)
+    assert len(set(shares(weights))) == 1
+
+
+def shares(group):
+    """Weights of jobs."""
+    return [int(path.read_text()) for path in group.rglob("job_*/cpu.shares")]
 
 
 def test_and_back(machine, page):
     before = {name: (machine.desk / name).read_text() for name in ("slurm.conf", "cgroup.conf")}
+    waits = carry_out(machine, 'sbatch --parsable --mem 900 --wrap "sleep 300"').stdout.strip()
+    end(machine)
     for line in page[0][1]:
         carry_out(machine, line)
     assert {name: (machine.folder / "etc" / name).read_text() for name in before} == before
     assert not (machine.folder / "etc" / "job_submit.lua").exists()
-    assert until(lambda: machine.squeue("State") == [["RUNNING"]])
+    assert machine.job(waits)["Priority"] != "0"
+
+
+def end(cluster):
+    """Ends what was left to run."""
+    while cluster.started:
+        kill(cluster.started.pop())
