@@ -116,7 +116,7 @@ class SlurmError(AssertionError):
 
 
 class SlurmCluster:
-    """A cluster with these nodes; everything is gone when the context ends.
+    """A cluster with these nodes, one at a time in a process; everything is gone when the context ends.
 
     `conf`: what slurm.conf has besides names, places and nodes. `files`: others beside it.
     """
