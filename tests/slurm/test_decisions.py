@@ -13,6 +13,8 @@ import pytest
 from tests.slurm_cluster import Node, SlurmCluster, why_not
 
 PATIENCE_S = 60.0
+STORED_S = 7.0
+"""After so long slurmctld has stored what has happened: it writes every 5 s."""
 CONF = """ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup
 JobAcctGatherType=jobacct_gather/cgroup
@@ -214,10 +216,11 @@ def test_what_operators_do_in_slurm(site):
 
 
 def test_nothing_is_lost_or_begun_twice_when_daemons_are_killed(site):
-    jobs = [site.sbatch("--mem=50", wrap="sleep 20") for _ in range(4)]
+    jobs = [site.sbatch("--mem=50", wrap="sleep 30") for _ in range(4)]
     for job in jobs:
         site.slurm.await_job(job, "RUNNING")
     waits = site.sbatch("--mem=900", wrap="sleep 1")
+    time.sleep(STORED_S)
     for victim in ("slurmctld", "n1"):
         site.slurm.kill(victim)
         time.sleep(1.0)

@@ -369,6 +369,21 @@ def test_while_slurm_is_away_nothing_is_lost(tmp_path):
     run(story)
 
 
+def test_a_start_that_slurm_has_forgotten_is_not_the_same_one_again(tmp_path):
+    """Killed within seconds of a start, slurmctld comes back with what it had stored before."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            await it.reaches(name, "running")
+            await it.quiet()
+            it.slurm.set(name, state="PENDING", held=True)
+            await it.until(lambda: len(it.slurm.starts) == 2, "begun anew")
+            assert (await it.reaches(name, "running"))["attempt"] == 1
+
+    run(story)
+
+
 @pytest.mark.parametrize("verb", ["place", "release"])
 def test_a_start_that_slurm_did_not_hear_is_asked_for_again(tmp_path, verb):
     async def story():

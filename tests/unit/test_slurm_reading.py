@@ -133,6 +133,7 @@ def test_what_is_no_answer_is_said_to_be_none(text):
         ({"state": "mixed", "state_flags": ["DRAIN"], "reason": "fan"}, False, "is drained in Slurm: fan"),
         ({"state": "idle", "state_flags": ["NOT_RESPONDING"]}, False, "does not respond to Slurm"),
         ({"state": "down", "state_flags": ["NOT_RESPONDING"]}, True, "does not respond to Slurm"),
+        ({"state": "unknown"}, False, "has not registered with Slurm yet"),
         ({"state": ["IDLE", "RESERVED"]}, False, "is reserved in Slurm"),
     ],
 )

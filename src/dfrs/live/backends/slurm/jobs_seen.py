@@ -114,7 +114,7 @@ class JobsSeen:
         if row is None:
             return True
         mark = present(row)
-        if mark is None:
+        if mark is None or (row.pending and self._has_begun(job, mark.task)):
             await self._report_unmarked(job, row)
             await self._report_hold(job, row)
             return True
@@ -139,7 +139,7 @@ class JobsSeen:
         return True
 
     async def _report_unmarked(self, job: JobRecord, row: SlurmJob) -> None:
-        """Its present start is none of the controller's attempts."""
+        """Its present start is none of the controller's attempts, or Slurm has forgotten that it started."""
         before = Mark.parse(row.admin_comment)
         if row.ended:
             await self._ask(self._control.cancel, job, f"{OURS}: {row.state}")
@@ -153,6 +153,10 @@ class JobsSeen:
         before, self._held[job.key] = self._held.get(job.key, held and job.held), held
         if row.pending and held is not before:
             await self._ask(self._control.hold if held else self._control.release, job, OURS)
+
+    def _has_begun(self, job: JobRecord, task: TaskId) -> bool:
+        """Whether this attempt was there: a slurmctld that was killed goes on from what it had stored before."""
+        return any(each.id == task and each.started for each in job.tasks)
 
     def _is_over(self, job: JobRecord, task: TaskId) -> bool:
         """Whether it is the present attempt, and the controller was not told yet that Slurm queued it again."""

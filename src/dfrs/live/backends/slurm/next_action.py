@@ -52,11 +52,14 @@ def present(job: SlurmJob | None) -> Mark | None:
     return mark if mark is not None and job is not None and mark.restarts == job.restarts else None
 
 
-def next_step(job: SlurmJob | None, wanted: Sequence[Wanted], *, ending: bool, held: bool, fresh: bool) -> Step | None:
+def next_step(
+    job: SlurmJob | None, wanted: Sequence[Wanted], *, ending: bool, held: bool, begun: bool, fresh: bool
+) -> Step | None:
     """What comes next; None if all is as wanted, or must be waited for.
 
-    `ending`: the whole job is to end, not this attempt only. `held`: its user wants it held. `fresh`: it was not looked
-    at since this controller came: what differs may be what the one before had not finished.
+    `ending`: the whole job is to end, not this attempt only. `held`: its user wants it held. `begun`: its attempt has
+    begun, whatever Slurm knows of that. `fresh`: it was not as asked since this controller came, or since Slurm was
+    away: what differs may be what was not finished then.
     """
     for each in wanted:
         if each.state is TaskState.ABSENT:
@@ -66,7 +69,7 @@ def next_step(job: SlurmJob | None, wanted: Sequence[Wanted], *, ending: bool, h
         return None
     mark = present(job)
     if job.pending:
-        return _begin(job, mark, now, held=held)
+        return _begin(job, mark, now, held=held, begun=begun)
     if not job.placed:
         return None
     if mark is None or now is None or mark.task != now.tasks[0]:
@@ -88,21 +91,16 @@ def _remove(job: SlurmJob | None, task: TaskId, *, ending: bool) -> Step | None:
     return Step(Verb.CANCEL if ending else Verb.REQUEUE)
 
 
-def _begin(job: SlurmJob, mark: Mark | None, now: Wanted | None, *, held: bool) -> Step | None:
+def _begin(job: SlurmJob, mark: Mark | None, now: Wanted | None, *, held: bool, begun: bool) -> Step | None:
     """Of a job in Slurm's queue."""
     ours = mark is not None and now is not None and mark.task == now.tasks[0]
-    if not job.held:
-        if ours:
-            return None
+    if not job.held and not (ours and not begun):
         return Step(Verb.RELEASED_ELSEWHERE) if held and now is None else Step(Verb.HOLD)
-    if now is None or now.state is not TaskState.RUNNING:
+    if begun or not job.held or now is None or now.state is not TaskState.RUNNING:
+        # What has begun, and is in the queue again, is over: the controller is told so.
         return None
     if ours and job.node == now.nodes[0]:
         return Step(Verb.RELEASE, now.tasks[0])
-    before = Mark.parse(job.admin_comment)
-    if before is not None and before.task == now.tasks[0] and before.restarts != job.restarts:
-        # It has run, and Slurm queued it again: that attempt is lost, and said to be.
-        return None
     return Step(Verb.PLACE, now.tasks[0], TaskState.RUNNING)
 
 

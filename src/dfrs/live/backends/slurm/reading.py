@@ -15,15 +15,18 @@ from dfrs.live.errors import UnavailableError
 MIB = 1 << 20
 NO_VALUES = frozenset({0xFFFFFFFE, 0xFFFFFFFF})
 """What 32 bits say where a number is not set or infinite."""
-DOWN_FLAGS = frozenset({"DOWN", "ERROR", "FUTURE", "POWERED_DOWN", "POWERING_DOWN", "UNKNOWN"})
+DOWN_FLAGS = frozenset({"DOWN", "FUTURE", "POWERED_DOWN", "POWERING_DOWN"})
 CLOSED_FLAGS = {
     "DRAIN": "is drained in Slurm",
+    "ERROR": "has an error",
     "FAIL": "is expected to fail",
     "MAINTENANCE": "is in maintenance",
     "NOT_RESPONDING": "does not respond to Slurm",
     "REBOOT_REQUESTED": "is to reboot",
     "REBOOT_ISSUED": "reboots",
     "RESERVED": "is reserved in Slurm",
+    # As long as slurmctld has just been started.
+    "UNKNOWN": "has not registered with Slurm yet",
 }
 """Flags of a node that gets nothing new, and what they mean."""
 

@@ -136,8 +136,14 @@ class Steering:
         if not self._seen.known or (job.tasks and not wanted):
             # It was placed, and it is not settled yet what is wanted of it.
             return None
-        fresh = name not in self._sure
-        return next_step(self._seen.rows.get(name), wanted, ending=job.outcome is not None, held=job.held, fresh=fresh)
+        return next_step(
+            self._seen.rows.get(name),
+            wanted,
+            ending=job.outcome is not None,
+            held=job.held,
+            begun=any(task.started for task in job.tasks),
+            fresh=name not in self._sure,
+        )
 
     async def _work(self, name: str) -> None:
         async with self._room:
