@@ -10,6 +10,7 @@ import pytest
 
 from dfrs.live.api.routes import create_app
 from dfrs.live.backends.slurm import backend as slurm_backend
+from dfrs.live.backends.slurm import jobs_seen
 from dfrs.live.backends.slurm.backend import SlurmBackend
 from dfrs.live.controller.backend import Backend
 from dfrs.live.protocol.resources import TokenRequest
@@ -24,6 +25,7 @@ def soon(monkeypatch):
     monkeypatch.setattr(slurm_backend, "LOOK_S", 0.02)
     monkeypatch.setattr(slurm_backend, "SOON_S", 0.02)
     monkeypatch.setattr(slurm_backend, "EXPLAIN_S", 0.05)
+    monkeypatch.setattr(jobs_seen, "MISSING_S", 0.5)
 
 
 class Site:
@@ -380,6 +382,21 @@ def test_a_start_that_slurm_has_forgotten_is_not_the_same_one_again(tmp_path):
             it.slurm.set(name, state="PENDING", held=True)
             await it.until(lambda: len(it.slurm.starts) == 2, "begun anew")
             assert (await it.reaches(name, "running"))["attempt"] == 1
+
+    run(story)
+
+
+def test_a_job_that_is_missing_for_a_moment_has_not_ended(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            row = it.slurm.rows.pop(name)
+            await asyncio.sleep(0.1)
+            it.slurm.rows[name] = row
+            await it.quiet()
+            assert (await it.get(f"/jobs/{number}"))["state"] == "running"
+            assert len(it.slurm.starts) == 1
 
     run(story)
 

@@ -144,6 +144,13 @@ def test_nodes(fields, down, problem):
     assert (node.down, node.problem) == (down, problem)
 
 
+def test_an_empty_list_without_slurmctld_is_no_list():
+    """As squeue --json prints it then, with status 0."""
+    text = json.dumps({"errors": [{"error": "Unspecified error", "source": "slurm_load_jobs"}], "jobs": []}).encode()
+    with pytest.raises(UnavailableError, match="Unspecified error"):
+        read_jobs(text, "p")
+
+
 def job(**fields):
     return SlurmJob(id="12", user="eve", name="work", command="/work.sh", cpus=2, **fields)
 

@@ -19,6 +19,8 @@ from dfrs.live.protocol.observed import NodeFacts
 
 OURS = "Slurm"
 """Who asked for what was done by Slurm, or by somebody through Slurm."""
+MISSING_S = 10.0
+"""A job that Slurm has not listed for so long is no more."""
 WAITS = frozenset({"", "None", "Priority", "Resources"})
 """Reasons for which a released job waits that pass by themselves."""
 
@@ -37,6 +39,8 @@ class JobsSeen:
         self._control = control
         self._taken = taken
         self._said: dict[str, object] = {}
+        self._missing_s: dict[str, float] = {}
+        """Since when jobs are missing, by the loop's clock."""
         self._requeued: dict[str, TaskId] = {}
         """Attempts that are over since Slurm queued their jobs again."""
         self._held: dict[str, bool] = {}
@@ -93,6 +97,7 @@ class JobsSeen:
             await self.report_one(name)
         arrived = self._control.arrived
         self._said = {name: said for name, said in self._said.items() if name in arrived}
+        self._missing_s = {name: since_s for name, since_s in self._missing_s.items() if name in arrived}
         self._held = {name: held for name, held in self._held.items() if name in arrived}
         self._requeued = {name: task for name, task in self._requeued.items() if name in arrived}
 
@@ -108,11 +113,11 @@ class JobsSeen:
 
     async def _report(self, job: JobRecord, row: SlurmJob | None) -> bool:
         """Whether that need not be said again."""
-        if row is None or row.state == "CANCELLED":
-            by = OURS if row is not None else f"{OURS}, which no longer knows it"
-            await self._ask(self._control.cancel, job, by)
         if row is None:
-            return True
+            return await self._report_missing(job)
+        self._missing_s.pop(job.key, None)
+        if row.state == "CANCELLED":
+            await self._ask(self._control.cancel, job, OURS)
         mark = present(row)
         if mark is None or (row.pending and self._has_begun(job, mark.task)):
             await self._report_unmarked(job, row)
@@ -136,6 +141,14 @@ class JobsSeen:
             self._control.saw(mark.task, node, TaskState.EXITED, since_s=row.since_s, found=_end(job, row))
         elif row.pending and not row.held:
             self._control.trouble(mark.task, node, "" if row.reason in WAITS else f"Slurm: {row.reason}")
+        return True
+
+    async def _report_missing(self, job: JobRecord) -> bool:
+        """Slurm does not list it: as nothing brings it back here, that has to be so for a while."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._missing_s.setdefault(job.key, now_s) < MISSING_S:
+            return False
+        await self._ask(self._control.cancel, job, f"{OURS}, which no longer knows it")
         return True
 
     async def _report_unmarked(self, job: JobRecord, row: SlurmJob) -> None:

@@ -20,6 +20,7 @@ AWAY = (
     "Socket timed out",
     "Connection refused",
     "slurm_receive_msg",
+    "Unexpected message received",
 )
 """What commands say when no slurmctld answers."""
 MOST_NAMED = 500

@@ -52,9 +52,13 @@ def read_nodes(text: bytes, partition: str) -> list[SlurmNode]:
 
 def _rows(text: bytes, name: str) -> list[Row]:
     try:
-        found = json.loads(text)[name]
-    except (ValueError, KeyError, TypeError):
+        document = json.loads(text)
+        found, errors = document[name], document.get("errors")
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise UnavailableError(f"Slurm: its answer has no list {name}: {text[:80]!r}") from None
+    if errors:
+        # Without slurmctld the commands print an empty list, and end with status 0.
+        raise UnavailableError(f"Slurm: {name}: {str(errors)[:200]}")
     return cast("list[Row]", found)
 
 
