@@ -304,4 +304,4 @@ class Socket:
     ],
 )
 def test_who_is_on_the_controllers_machine(client, server, near, here):
-    assert agents._is_here(Socket(client, server, near)) is here
+    assert agents.is_here(Socket(client, server, near)) is here

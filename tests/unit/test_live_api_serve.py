@@ -185,3 +185,20 @@ def test_where_the_database_is(tmp_path):
         assert "hunter2" not in str(said.value)
     with pytest.raises(InputError, match="only one"):
         database_url("sqlite:///x", file, Path("/s"), {})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--backend", "slurm"), "--partition: --backend slurm needs the name of one of Slurm's partitions"),
+        (("--backend", "slurm", "--partition", "a b"), "--partition: --backend slurm needs the name"),
+        (("--partition", "main"), "--partition: is one of Slurm's; say --backend slurm"),
+        (("--backend", "slurm", "--partition", "main"), "--backend slurm: scontrol is not in the PATH"),
+    ],
+)
+def test_what_serving_a_partition_of_slurm_needs(refused, monkeypatch, tmp_path, options, words):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, said = refused("serve", "--state", tmp_path / "a", *options)
+    assert status == 2
+    assert words in said
+    assert not (tmp_path / "a").exists()

@@ -39,6 +39,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "doctor": "live.doctor",
         "backup": "live.backup",
         "restore": "live.backup",
+        "slurm": "live.slurm_site",
     },
     "Place services on nodes": {
         "allocate": "simulate.allocate",

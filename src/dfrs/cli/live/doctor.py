@@ -2,24 +2,20 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Authority, Json, Server, TokenFile
+from dfrs.cli.live.findings import show_findings
 from dfrs.cli.live.serve import DATABASE, database_url
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
 
 if TYPE_CHECKING:
     from dfrs.live.doctor.findings import Check, Finding
-
-FAILED = 1
-_STYLES = {"ok": "green", "warning": "yellow", "wrong": "red"}
 
 
 def doctor(
@@ -58,16 +54,7 @@ def doctor(
     from dfrs.live.doctor.findings import run
 
     place = (state or state_directory()).absolute()
-    found = list(run(_checks(place, database, root or place / "host", server, token_file, ca)))
-    bad = [each for each in found if each.verdict == "wrong"]
-    if as_json:
-        warnings = sum(each.verdict == "warning" for each in found)
-        print_json({"findings": [asdict(each) for each in found], "wrong": len(bad), "warnings": warnings})
-    else:
-        for each in found:
-            _show(each)
-    if bad:
-        raise typer.Exit(FAILED)
+    show_findings(list(run(_checks(place, database, root or place / "host", server, token_file, ca))), as_json)
 
 
 def _checks(
@@ -101,12 +88,6 @@ def _controller(place: Path, server: str | None, token_file: Path | None, ca: Pa
     except DfrsError as error:
         return [wrong("token", str(error), "name a file that holds a token with --token-file")]
     return controller(endpoint)
-
-
-def _show(each: "Finding") -> None:
-    mend = f"; {each.mend}" if each.mend else ""
-    out.print(f"{each.verdict:8}", style=_STYLES[each.verdict], end="", markup=False)
-    out.print(f"{each.check}: {each.found}{mend}", markup=False, soft_wrap=True, highlight=False)
 
 
 VERBS = (Verb(doctor),)

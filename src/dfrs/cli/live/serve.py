@@ -5,9 +5,11 @@ import getpass
 import math
 import os
 import re
+import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from dfrs.live.controller.backend import Backend
     from dfrs.live.controller.settings import ControllerSettings
     from dfrs.live.protocol.agent_door import AgentDoor
+    from dfrs.live.protocol.share_door import ShareDoor
 
 DATABASE = "DFRS_DATABASE"
 LISTEN = "127.0.0.1:7070"
@@ -38,6 +41,14 @@ DISCOVERY = "OBSERVE"
 COLLECTED = (50_000, 20, 20)
 """How rarely the collector of cycles looks, see `gc.set_threshold`."""
 SAFETY, LIMITS, KEPT, SEVERAL = "Access", "Defaults", "What is kept", "Several controllers"
+ENGINE = "Who runs jobs"
+
+
+class Engine(StrEnum):
+    """Who runs jobs."""
+
+    AGENTS = "agents"
+    SLURM = "slurm"
 
 
 def serve(
@@ -171,6 +182,16 @@ def serve(
             help="Write what is pruned to files there before, for dfrs export --archive.",
         ),
     ] = None,
+    backend: Annotated[
+        Engine,
+        typer.Option(rich_help_panel=ENGINE, help="dfrs agents, or Slurm: jobs then come by sbatch."),
+    ] = Engine.AGENTS,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=ENGINE, show_default=False, help="With --backend slurm: which of Slurm's partitions."
+        ),
+    ] = None,
     agent_socket: Annotated[
         int | None, typer.Option(hidden=True, help="Number of a listening socket, inherited, where agents come too.")
     ] = None,
@@ -189,6 +210,8 @@ def serve(
         dfrs serve --listen 0.0.0.0:7070 --policy EASY --shadow 'GreedyPM*/per/OPT=MIN/MVT=600'
 
         dfrs serve --listen 0.0.0.0:7070 --database-file pg.url --standby --peer https://head2:7070
+
+        dfrs serve --backend slurm --partition shared
     """
     from dfrs.live.api.server import read_address
     from dfrs.live.client import check_url, state_directory
@@ -218,6 +241,7 @@ def serve(
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
     )
     plan = _Plan(
+        partition=_partition(backend, partition),
         state=directory,
         listen=read_address(listen),
         settings=settings,
@@ -238,17 +262,52 @@ def _run(plan: "_Plan", log_level: str) -> None:
     import asyncio
 
     from dfrs.live.allocator import give_memory_back
-    from dfrs.live.backends.agents.backend import AgentsBackend
     from dfrs.live.home import lock, make_private
 
     give_memory_back()
-    backend = AgentsBackend()
-    controller = make_controller(plan.settings, backend)
+    doors = _doors(plan.partition)
+    controller = make_controller(plan.settings, doors.backend)
     _set_up_logs(log_level)
     make_private(plan.state)
     os.umask(0o077)
     with lock(plan.state):
-        asyncio.run(_serve(plan, controller, backend))
+        asyncio.run(_serve(plan, controller, doors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Doors:
+    """A backend, and where what runs on its nodes comes in."""
+
+    backend: "Backend"
+    agents: "AgentDoor | None" = None
+    shares: "ShareDoor | None" = None
+
+
+def _doors(partition: str | None) -> _Doors:
+    if partition is None:
+        from dfrs.live.backends.agents.backend import AgentsBackend
+
+        agents = AgentsBackend()
+        return _Doors(agents, agents=agents)
+    from dfrs.live.backends.slurm.backend import SlurmBackend
+    from dfrs.live.backends.slurm.port import SlurmCommands
+
+    slurm = SlurmBackend(SlurmCommands(partition))
+    return _Doors(slurm, shares=slurm.board)
+
+
+def _partition(backend: Engine, partition: str | None) -> str | None:
+    """Of Slurm; None where the backend is another. Raises InputError."""
+    if backend is Engine.AGENTS:
+        if partition is not None:
+            raise InputError("--partition: is one of Slurm's; say --backend slurm")
+        return None
+    if partition is None or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", partition):
+        raise InputError("--partition: --backend slurm needs the name of one of Slurm's partitions")
+    missing = [name for name in ("scontrol", "squeue", "sinfo", "scancel") if shutil.which(name) is None]
+    if missing:
+        raise InputError(f"--backend slurm: {missing[0]} is not in the PATH: install Slurm's commands here")
+    return partition
 
 
 def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
@@ -336,6 +395,8 @@ class _Plan:
     as_json: bool
     peers: tuple[str, ...] = ()
     agent_socket: int | None = None
+    partition: str | None = None
+    """Of Slurm, where that runs jobs."""
 
     def certificates(self) -> "Certificates | None":
         """What TLS needs; None on loopback, unless certificates are given."""
@@ -364,7 +425,7 @@ class _Plan:
         return found, self.own_certificates({str(found.getsockname()[0])}).context()
 
 
-async def _serve(plan: _Plan, controller: "ServedController", agents: "AgentDoor") -> None:
+async def _serve(plan: _Plan, controller: "ServedController", doors: _Doors) -> None:
     from dfrs.live.api.routes import ApiSettings, create_app
     from dfrs.live.api.server import bind
     from dfrs.live.api.server import serve as run
@@ -386,7 +447,8 @@ async def _serve(plan: _Plan, controller: "ServedController", agents: "AgentDoor
         page=PAGE,
         settings=ApiSettings(submissions_per_s=plan.submissions_per_s, open_metrics=plan.open_metrics, near=near),
         aside=controller.aside,
-        agent_door=agents,
+        agent_door=doors.agents,
+        share_door=doors.shares,
     )
 
     async def started() -> None:
@@ -430,6 +492,7 @@ def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) 
         ),
         ("your token", f"{plan.state / CLIENT_FILE}   (admin; this account's verbs find it)"),
         ("agents' token", f"{plan.state / AGENT_FILE}"),
+        *([("jobs", f"of Slurm's partition {plan.partition}: submit with sbatch")] if plan.partition else []),
         *([("authority", f"{authority}   (give it to users and agents: --ca)")] if authority else []),
     ]
     out.print(f"cluster {plan.settings.cluster} is served", style="bold", markup=False)

@@ -11,6 +11,7 @@ from contextlib import suppress
 import structlog
 from fastapi import HTTPException
 from fastapi.websockets import WebSocket, WebSocketDisconnect
+from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from dfrs.live.api.answers import problem
@@ -193,7 +194,7 @@ class _Session:
             raise InputError(f"protocol {first.protocol}: this controller speaks {PROTOCOL}; install the same version")
         service = self._caller.service
         try:
-            admitted = await service.admit(first, self._caller.secret, here=_is_here(self._socket))
+            admitted = await service.admit(first, self._caller.secret, here=is_here(self._socket))
             self._attachment = self._door.attach(await self._whole(admitted), self._link)
         except (ConflictError, UnavailableError) as error:
             self._link.send(Refuse(reason=str(error), retry=True))
@@ -234,13 +235,13 @@ class _Session:
         self._link.cut(code, reason)
 
 
-def _is_here(socket: WebSocket) -> bool:
+def is_here(connection: HTTPConnection) -> bool:
     """Whether the other end is on this machine: not at another address than this end."""
-    server = socket.scope.get("server")
-    if socket.client is None or server is None:
+    server = connection.scope.get("server")
+    if connection.client is None or server is None:
         return True
-    far, near = socket.client.host, str(server[0])
-    return far == near or is_loopback(far) or near in socket.app.state.settings.near
+    far, near = connection.client.host, str(server[0])
+    return far == near or is_loopback(far) or near in connection.app.state.settings.near
 
 
 async def serve_agent(scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Path, Query, Req
 from pydantic import Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dfrs.live.api import agents, prometheus
+from dfrs.live.api import agents, prometheus, shares
 from dfrs.live.api.answers import HEADERS, RETRY_S, answer_problems, problem, reply, reply_all, reply_from
 from dfrs.live.api.aside import AsideMiddleware
 from dfrs.live.api.bodies import INPUT, SUBMISSION, read
@@ -57,6 +57,7 @@ from dfrs.live.protocol.resources import (
     TokenInfo,
     TokenRequest,
 )
+from dfrs.live.protocol.share_door import ShareDoor
 from dfrs.live.protocol.wire import MOST_WAIT_S
 from dfrs.live.web.files import add_page
 
@@ -484,8 +485,10 @@ def create_app(
     settings: ApiSettings | None = None,
     aside: Callable[[], Aside | None] = lambda: None,
     agent_door: AgentDoor | None = None,
+    share_door: ShareDoor | None = None,
 ) -> FastAPI:
-    """The application that serves `service`, with the dashboard in the directory `page`; agents come by `agent_door`.
+    """The application that serves `service`, with the dashboard in the directory `page`; agents come by `agent_door`,
+    agents that give shares alone by `share_door`.
 
     As long as `aside` says so it serves nobody. Whoever serves it sets `app.state.stopping` before it waits for
     connections to end.
@@ -501,13 +504,14 @@ def create_app(
     )
     app.state.service = service
     app.state.agent_door = agent_door
+    app.state.share_door = share_door
     app.state.settings = settings or ApiSettings()
     app.state.meters = prometheus.Meters()
     app.state.pace = Pace(app.state.settings.submissions_per_s)
     app.state.refused = RefusedTokens(app.state.meters)
     app.state.stopping = asyncio.Event()
     app.add_middleware(Timed, meters=app.state.meters)
-    app.router.routes.extend((*api.routes, *beside.routes))
+    app.router.routes.extend((*api.routes, *beside.routes, *shares.router.routes))
     add_page(app, page)
     answer_problems(app)
     describe(app)

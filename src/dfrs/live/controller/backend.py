@@ -97,6 +97,11 @@ class Backend(Protocol):
         """The class of what it has the controller record of nodes."""
         ...
 
+    @property
+    def intake(self) -> str:
+        """Where users submit, if not to the controller: what those who try are told. Empty: they may."""
+        ...
+
     def open(self, control: "Control") -> None:
         """First of all, once: what it may ask the controller and say to it. Nothing is known there yet."""
         ...

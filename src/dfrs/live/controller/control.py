@@ -5,9 +5,10 @@ and `is_gone` on the other. One that has a protocol of its own for each task, as
 `placement` itself.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from dfrs.live.controller import views
 from dfrs.live.controller.backend import Wanted
 from dfrs.live.controller.engine import ControllerLoop
 from dfrs.live.controller.placement_state import PlacementState
@@ -149,9 +150,32 @@ class Control:
         known = self._state.arrived.get(key)
         return known if known is not None else (await self._submissions.submit(request, user, user, key))[0]
 
+    @property
+    def arrived(self) -> Mapping[str, int]:
+        """Numbers of jobs that came to the backend's own queue and have not ended, by their names there."""
+        return self._state.arrived
+
     async def cancel(self, job: int, by: str) -> None:
-        """It was cancelled in the backend's own queue. Raises ConflictError, UnavailableError."""
+        """It was cancelled in the backend's own queue. Raises NotFoundError, ConflictError, UnavailableError."""
         await self._engine.ask("cancel", job, by)
+
+    async def hold(self, job: int, by: str) -> None:
+        """It was held there, or paused. Raises as `cancel`."""
+        await self._engine.ask("hold", job, by)
+
+    async def release(self, job: int, by: str) -> None:
+        """It was let go on there. Raises as `cancel`."""
+        await self._engine.ask("release", job, by)
+
+    async def requeue(self, job: int, by: str) -> None:
+        """It was ended there, to begin anew. Raises as `cancel`; ConflictError also where it has not begun."""
+        await self._engine.ask("requeue", job, by)
+
+    def whys(self, jobs: Iterable[JobRecord]) -> Iterator[tuple[JobRecord, str]]:
+        """Why each is where it is, in words, now."""
+        present = views.Present(self._state)
+        for job in jobs:
+            yield job, views.why(self._state, job, views.job_state(self._state, job), present)
 
     def unsettled(self) -> Sequence[JobRecord]:
         """Jobs of which something else may be wanted since this was last asked."""

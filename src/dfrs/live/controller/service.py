@@ -251,7 +251,9 @@ class Controller:
     # Jobs.
 
     async def submit(self, request: JobRequest, user: str, by: str) -> Sequence[int]:
-        """As `Service.submit`."""
+        """As `Service.submit`. InputError also where another engine has the queue."""
+        if self.engine.backend.intake:
+            raise InputError(self.engine.backend.intake)
         return await self._submissions.submit(request, user, by)
 
     async def cancel(self, job: int, by: str) -> None:

@@ -40,6 +40,7 @@ class BatchBackend:
     """A `Backend`. One controller's: another one on the same engine has its own."""
 
     facts = NodeFacts
+    intake = ""
 
     def __init__(self, engine: BatchEngine) -> None:
         self.engine = engine

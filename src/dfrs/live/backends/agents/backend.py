@@ -22,6 +22,7 @@ class AgentsBackend:
     """A `Backend`, and the `AgentDoor` by which its agents come in."""
 
     facts = Hello
+    intake = ""
     steering: Steering
     arrivals: Arrivals
 

@@ -1,0 +1,78 @@
+"""How jobs of Slurm's queue become jobs of the controller."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+
+from dfrs.live.backends.slurm.jobs_seen import JobsSeen
+from dfrs.live.backends.slurm.marks import reason
+from dfrs.live.backends.slurm.needs import request_of, user_of
+from dfrs.live.backends.slurm.port import RefusedError, Slurm
+from dfrs.live.backends.slurm.records import SlurmJob
+from dfrs.live.controller.control import Control
+from dfrs.live.errors import TooManyError, UnavailableError
+from dfrs.model.errors import InputError
+
+TOGETHER = 100
+"""Jobs that are written in one transaction or a few."""
+MOST_AT_ONCE = 1000
+"""Jobs that are taken in with one look."""
+
+log = structlog.get_logger("dfrs.slurm")
+
+
+class Admission:
+    """Takes in jobs that are held, and could start as far as Slurm is concerned."""
+
+    def __init__(self, control: Control, slurm: Slurm, seen: JobsSeen) -> None:
+        self._control = control
+        self._slurm = slurm
+        self._seen = seen
+        self._refused: dict[str, str] = {}
+        """Why jobs cannot be taken in, as their users were told."""
+
+    async def look(self, whole_bytes: int) -> None:
+        """Take in what is new; a job that names no memory gets `whole_bytes`."""
+        rows = self._seen.rows
+        self._refused = {name: why for name, why in self._refused.items() if name in rows}
+        new = self._eligible()[:MOST_AT_ONCE]
+        for k in range(0, len(new), TOGETHER):
+            await asyncio.gather(*(self._admit(row, whole_bytes) for row in new[k : k + TOGETHER]))
+
+    def _eligible(self) -> Sequence[SlurmJob]:
+        arrived, now_s = self._control.arrived, self._control.settings.clock()
+        there = Counter(row.array for row in self._seen.rows.values() if row.id in arrived)
+        found: list[SlurmJob] = []
+        for row in self._seen.rows.values():
+            if not (row.pending and row.held) or row.id in arrived or row.id in self._seen.ending:
+                continue
+            if row.dependency or row.reservation or row.eligible_s > now_s:
+                continue
+            if row.window and row.array:
+                # Slurm would let no more of them run.
+                if there[row.array] >= row.window:
+                    continue
+                there[row.array] += 1
+            found.append(row)
+        return found
+
+    async def _admit(self, row: SlurmJob, whole_bytes: int) -> None:
+        try:
+            await self._control.submit(request_of(row, whole_bytes), user_of(row), row.id)
+        except (InputError, TooManyError) as error:
+            await self._refuse(row, str(error))
+        except UnavailableError as error:
+            log.warning("a job cannot be taken in", job=row.id, why=str(error))
+
+    async def _refuse(self, row: SlurmJob, why: str) -> None:
+        """It stays held, and says why; with every look it is tried again."""
+        if self._refused.get(row.id) == why:
+            return
+        self._refused[row.id] = why
+        log.warning("a job cannot be scheduled", job=row.id, why=why)
+        try:
+            await self._slurm.mark([row.id], reason(f"cannot be scheduled: {why}"))
+        except (RefusedError, UnavailableError) as error:
+            log.warning("a reason cannot be written", job=row.id, why=str(error))

@@ -1,0 +1,246 @@
+"""Slurm as the backend of one partition: it looks at Slurm now and then, and asks it for what is wanted.
+
+Jobs come to Slurm's own queue, held. They are told to the controller under Slurm's numbers, and Slurm's word on their
+end counts. What is wanted of each is stored with it before Slurm is asked for it (`marks.py`), and what to ask for next
+is worked out from what Slurm has (`next_action.py`), whoever asked before. So the controller, Slurm and what runs
+between them may end at any moment.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from dfrs.live.backends.slurm.admission import Admission
+from dfrs.live.backends.slurm.jobs_seen import JobsSeen
+from dfrs.live.backends.slurm.marks import reason
+from dfrs.live.backends.slurm.next_action import present
+from dfrs.live.backends.slurm.port import MOST_NAMED, Found, RefusedError, Slurm
+from dfrs.live.backends.slurm.records import SlurmNode
+from dfrs.live.backends.slurm.shares import ShareBoard
+from dfrs.live.backends.slurm.steering import Steering
+from dfrs.live.controller.backend import Output
+from dfrs.live.controller.control import Control
+from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
+from dfrs.live.drivers.base import Abilities, Stream, TaskId
+from dfrs.live.errors import UnavailableError
+from dfrs.live.protocol.observed import NodeFacts
+from dfrs.model.errors import DfrsError
+from dfrs.model.nodes import Condition
+
+LOOK_S, SOON_S = 1.0, 0.2
+"""Between two looks at Slurm; as long as it has been asked for something that it has not done yet."""
+REST = 5.0
+"""And at least so many times as long as the look took: so Slurm is looked at for a sixth of the time at most."""
+EXPLAIN_S = 5.0
+"""Between two times that reasons are written."""
+MOST_WRITTEN = 50
+"""Reasons in one such time."""
+AWAY = "Slurm does not answer"
+DOWN = "is down in Slurm"
+NO_AGENT = "no share agent is connected: Linux gives all tasks there equal shares; see dfrs slurm share-agent"
+
+log = structlog.get_logger("dfrs.slurm")
+
+
+@dataclass(frozen=True)
+class SlurmNewcomer:
+    """A node of Slurm's that is up, and that the controller has not taken in since, or is not what it was."""
+
+    facts: NodeFacts
+
+
+class SlurmBackend:
+    """A `Backend`. Another controller on the same partition would be a second decider: the database's lease forbids."""
+
+    facts = NodeFacts
+    intake = "jobs: Slurm has this cluster's queue: submit with sbatch"
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+        self.board = ShareBoard()
+        self._nodes: dict[str, SlurmNode] = {}
+        self._taken: dict[str, NodeFacts] = {}
+        """Nodes whose tasks were compared with what is on record, and as what."""
+        self._running: list[asyncio.Task[None]] = []
+        self._written: dict[str, str] = {}
+        """Reasons, by job, as they were last written."""
+
+    def open(self, control: Control) -> None:
+        """As `Backend.open`."""
+        self._control = control
+        self.seen = JobsSeen(control, self._taken)
+        self.steering = Steering(control, self._slurm, self.seen, self.board)
+        self._admission = Admission(control, self._slurm, self.seen)
+        self.board.open(control, self.seen)
+
+    def begin(self) -> None:
+        """As `Backend.begin`."""
+        self._running = [
+            asyncio.create_task(self._always(self._look_on)),
+            asyncio.create_task(self._always(self.steering.run)),
+            asyncio.create_task(self._always(self._explain_on)),
+        ]
+
+    async def end(self) -> None:
+        """As `Backend.end`. What Slurm was asked for it does."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self.steering.end()
+
+    def let_go(self, why: str) -> None:
+        """Share agents ask for a new answer all the time: the next one comes from the controller that leads."""
+
+    async def _always(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Go on with it, whatever happens."""
+        while True:
+            try:
+                await work()
+            except Exception:
+                log.exception("work on Slurm failed")
+            await asyncio.sleep(LOOK_S)
+
+    # What is wanted.
+
+    def settle(self) -> None:
+        """As `Backend.settle`."""
+        self.steering.settle(self._control.unsettled())
+
+    def starts(self, task: TaskRecord) -> bool:
+        """Whether Slurm was told to start it, and may start it elsewhere instead."""
+        job = self._control.jobs.get(task.id.job)
+        row = None if job is None else self.seen.rows.get(job.key)
+        mark = present(row)
+        return row is not None and row.pending and not row.held and row.requeue and mark is not None
+
+    def forget(self, job: JobRecord) -> None:
+        """As `Backend.forget`: it has no place in Slurm's queue any more, either."""
+        self._written.pop(job.key, None)
+        self.steering.forget(job)
+
+    def give_up(self, node: NodeRecord) -> None:
+        """As `Backend.give_up`."""
+        self._taken.pop(node.name, None)
+
+    async def read(self, node: NodeRecord, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
+        """Slurm writes output where the job's user wants it."""
+        job = self._control.jobs.get(task.job)
+        which = f" of job {job.key}" if job is not None else ""
+        raise UnavailableError(f"output: Slurm has written it to the files{which}: see StdOut of scontrol show job")
+
+    # What is seen.
+
+    async def _look_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began_s = loop.time()
+            try:
+                found = await self._slurm.look()
+            except UnavailableError as error:
+                self._is_away(str(error))
+            else:
+                await self._take(found, began_s)
+            took_s = loop.time() - began_s
+            await asyncio.sleep(max(SOON_S if self.steering.expects else LOOK_S, REST * took_s))
+
+    def _is_away(self, why: str) -> None:
+        """Nobody says that jobs have ended: they may run on."""
+        log.warning("Slurm does not answer", why=why)
+        self.steering.doubt()
+        for name in self._taken:
+            node = self._control.node(name)
+            if node is not None:
+                self._control.heard(node)
+                self._control.problem(node, AWAY)
+
+    async def _take(self, found: Found, began_s: float) -> None:
+        self._nodes = {node.name: node for node in found.nodes}
+        self.seen.take(found, began_s)
+        # Jobs before nodes: how they ended says more than that their node is lost. But none is to begin anew there.
+        for node in found.nodes:
+            record = self._control.node(node.name)
+            if node.down and record is not None:
+                self._control.problem(record, DOWN)
+        await self.seen.report()
+        for node in found.nodes:
+            self._report_node(node)
+        for name in [name for name in self._taken if name not in self._nodes]:
+            node = self._control.node(name)
+            if node is not None:
+                self._lose(node)
+        await self._admission.look(max((node.memory_bytes for node in found.nodes), default=0))
+        self.steering.look()
+
+    def _report_node(self, node: SlurmNode) -> None:
+        record = self._control.node(node.name)
+        if record is None or (not node.down and self._taken.get(node.name) != self._facts(node)):
+            self._control.poke()
+        elif node.down:
+            self._lose(record)
+        else:
+            self._control.heard(record)
+            self._control.problem(record, node.problem or self.seen.strangers(node.name))
+
+    def _lose(self, record: NodeRecord) -> None:
+        if record.condition is not Condition.DOWN or record.connected:
+            self._taken.pop(record.name, None)
+            self._control.lost(record)
+
+    def newcomers(self) -> Sequence[SlurmNewcomer]:
+        """As `Backend.newcomers`."""
+        facts = [self._facts(node) for node in self._nodes.values() if not node.down]
+        return [SlurmNewcomer(each) for each in facts if self._taken.get(each.node) != each]
+
+    def take_in(self, newcomers: Sequence[SlurmNewcomer]) -> None:
+        """As `Backend.take_in`."""
+        for newcomer in newcomers:
+            node = self._control.known(newcomer.facts)
+            if node is not None:
+                lost = self._control.has(node, self.seen.tasks_on(node.name))
+                self._control.came(node, newcomer.facts, lost)
+                self._taken[node.name] = newcomer.facts
+                self.seen.say_again(node.name)
+
+    def _facts(self, node: SlurmNode) -> NodeFacts:
+        kind = self.board.kind(node.name)
+        return NodeFacts(
+            node=node.name,
+            host=node.name,
+            address=node.address,
+            cpus=node.cpus,
+            memory_bytes=node.memory_bytes,
+            abilities=Abilities(
+                shares=kind or "equal",
+                caps=False,
+                memory_limits=True,
+                pause_frees_memory=False,
+                moves_on_host=False,
+                measures_waiting=kind != "",
+                notes=() if kind else (NO_AGENT,),
+            ),
+            version="slurm",
+        )
+
+    # Why jobs wait, where Slurm's users look.
+
+    async def _explain_on(self) -> None:
+        while True:
+            await asyncio.sleep(EXPLAIN_S)
+            await self._explain()
+
+    async def _explain(self) -> None:
+        jobs = [self._control.jobs[job] for job in self._control.arrived.values() if job in self._control.jobs]
+        waiting = [job for job in jobs if self.steering.is_idle(job)]
+        by_text: dict[str, list[str]] = {}
+        for job, why in self._control.whys(waiting):
+            if self._written.get(job.key) != why:
+                by_text.setdefault(why, []).append(job.key)
+        for why, keys in list(by_text.items())[:MOST_WRITTEN]:
+            for k in range(0, len(keys), MOST_NAMED):
+                part = keys[k : k + MOST_NAMED]
+                with suppress(RefusedError, DfrsError):
+                    await self._slurm.mark(part, reason(why))
+                self._written.update(dict.fromkeys(part, why))

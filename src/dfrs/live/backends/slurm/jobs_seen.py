@@ -1,0 +1,197 @@
+"""Jobs as Slurm was last seen to have them, and what the controller is told of that."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from dfrs.live.backends.slurm.marks import Mark
+from dfrs.live.backends.slurm.needs import is_held
+from dfrs.live.backends.slurm.next_action import present
+from dfrs.live.backends.slurm.outcomes import exit_of
+from dfrs.live.backends.slurm.port import Found
+from dfrs.live.backends.slurm.records import SlurmJob
+from dfrs.live.controller.control import Control
+from dfrs.live.controller.records import JobRecord
+from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
+from dfrs.live.errors import ConflictError, NotFoundError
+from dfrs.live.protocol.observed import NodeFacts
+
+OURS = "Slurm"
+"""Who asked for what was done by Slurm, or by somebody through Slurm."""
+MISSING_S = 10.0
+"""A job that Slurm has not listed for so long is no more."""
+WAITS = frozenset({"", "None", "Priority", "Resources"})
+"""Reasons for which a released job waits that pass by themselves."""
+
+
+class JobsSeen:
+    """By Slurm's names. `taken`: nodes of which the controller knows what they have."""
+
+    def __init__(self, control: Control, taken: Mapping[str, NodeFacts]) -> None:
+        self.rows: dict[str, SlurmJob] = {}
+        self.others: tuple[SlurmJob, ...] = ()
+        """Of other partitions, on nodes."""
+        self.known = False
+        """Whether Slurm was seen at all."""
+        self.ending: set[str] = set()
+        """Jobs that the controller has ended, and that are in Slurm's queue yet."""
+        self._control = control
+        self._taken = taken
+        self._said: dict[str, object] = {}
+        self._missing_s: dict[str, float] = {}
+        """Since when jobs are missing, by the loop's clock."""
+        self._requeued: dict[str, TaskId] = {}
+        """Attempts that are over since Slurm queued their jobs again."""
+        self._held: dict[str, bool] = {}
+        """Whether users hold jobs, by their comments."""
+        self._asking: set[str] = set()
+        """Jobs of which the controller was told something that it has not written down yet."""
+        self._changed_s: dict[str, float] = {}
+        """When Slurm last did what it was asked, by the loop's clock."""
+
+    def take(self, found: Found, began_s: float) -> None:
+        """Slurm as it was at that time of the loop's clock, or a little later."""
+        rows = {job.id: job for job in found.jobs}
+        # What it has done since counts more.
+        late = [name for name, changed_s in self._changed_s.items() if changed_s >= began_s and name in self.rows]
+        self._changed_s = {name: self._changed_s[name] for name in late}
+        self.rows = rows | {name: self.rows[name] for name in late}
+        self.others, self.known = tuple(found.others), True
+        self.ending = {name for name in self.ending if name in self.rows and not self.rows[name].ended}
+
+    def change(self, name: str, **fields: object) -> None:
+        """Slurm has done that with it."""
+        self._changed_s[name] = asyncio.get_running_loop().time()
+        if name in self.rows:
+            self.rows[name] = replace(self.rows[name], **fields)  # pyright: ignore[reportArgumentType]
+
+    def tasks_on(self, node: str) -> list[TaskId]:
+        """Attempts that are on a node, were, or may yet begin there."""
+        found = [(row, present(row)) for row in self.rows.values() if row.node == node]
+        return [mark.task for _, mark in found if mark is not None]
+
+    def say_again(self, node: str) -> None:
+        """The controller has compared what is on this node."""
+        for name, row in self.rows.items():
+            if row.node == node:
+                self._said.pop(name, None)
+
+    def strangers(self, node: str) -> str:
+        """Why a node with jobs that were not started from here gets nothing new; empty without any."""
+        found = [row.id for row in self.others if row.node == node]
+        arrived = self._control.arrived
+        found += [row.id for row in self.rows.values() if row.placed and row.node == node and row.id not in arrived]
+        if not found:
+            return ""
+        names = ", ".join(sorted(found)[:5])
+        return (
+            f"Slurm's job{'s' if len(found) > 1 else ''} {names} run{'' if len(found) > 1 else 's'} there, not by dfrs"
+        )
+
+    # What is said.
+
+    async def report(self) -> None:
+        """Tell the controller all that is new."""
+        for name in list(self._control.arrived):
+            await self.report_one(name)
+        arrived = self._control.arrived
+        self._said = {name: said for name, said in self._said.items() if name in arrived}
+        self._missing_s = {name: since_s for name, since_s in self._missing_s.items() if name in arrived}
+        self._held = {name: held for name, held in self._held.items() if name in arrived}
+        self._requeued = {name: task for name, task in self._requeued.items() if name in arrived}
+
+    async def report_one(self, name: str) -> None:
+        """Tell it what is new of a job."""
+        job = self._control.jobs.get(self._control.arrived.get(name, 0))
+        if job is None or name in self._asking:
+            return
+        row = self.rows.get(name)
+        wish = (job.paused, job.held, job.tasks[0].target if job.tasks else -1)
+        if self._said.get(name) != (row, wish) and await self._report(job, row):
+            self._said[name] = (row, wish)
+
+    async def _report(self, job: JobRecord, row: SlurmJob | None) -> bool:
+        """Whether that need not be said again."""
+        if row is None:
+            return await self._report_missing(job)
+        self._missing_s.pop(job.key, None)
+        if row.state == "CANCELLED":
+            await self._ask(self._control.cancel, job, OURS)
+        mark = present(row)
+        if mark is None or (row.pending and self._has_begun(job, mark.task)):
+            await self._report_unmarked(job, row)
+            await self._report_hold(job, row)
+            return True
+        node = self._control.node(row.node)
+        if node is None or row.node not in self._taken:
+            return False
+        if row.placed:
+            paused = row.state == "SUSPENDED"
+            self._control.saw(
+                mark.task,
+                node,
+                TaskState.PAUSED if paused else TaskState.RUNNING,
+                since_s=row.since_s,
+                # Memory of a suspended job stays allocated: Slurm gives it to nobody.
+                kept=paused or self._is_to_pause(job),
+                fixed=job.placed and bool(job.tasks) and job.tasks[0].target != node.number,
+            )
+        elif row.ended:
+            self._control.saw(mark.task, node, TaskState.EXITED, since_s=row.since_s, found=_end(job, row))
+        elif row.pending and not row.held:
+            self._control.trouble(mark.task, node, "" if row.reason in WAITS else f"Slurm: {row.reason}")
+        return True
+
+    async def _report_missing(self, job: JobRecord) -> bool:
+        """Slurm does not list it: as nothing brings it back here, that has to be so for a while."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._missing_s.setdefault(job.key, now_s) < MISSING_S:
+            return False
+        await self._ask(self._control.cancel, job, f"{OURS}, which no longer knows it")
+        return True
+
+    async def _report_unmarked(self, job: JobRecord, row: SlurmJob) -> None:
+        """Its present start is none of the controller's attempts, or Slurm has forgotten that it started."""
+        before = Mark.parse(row.admin_comment)
+        if row.ended:
+            await self._ask(self._control.cancel, job, f"{OURS}: {row.state}")
+        elif before is not None and self._is_over(job, before.task):
+            await self._ask(self._control.requeue, job, OURS)
+            self._requeued[job.key] = before.task
+
+    async def _report_hold(self, job: JobRecord, row: SlurmJob) -> None:
+        """Its user holds it by the comment, or no longer does: only a change says something of one that waits."""
+        held = is_held(row.comment)
+        before, self._held[job.key] = self._held.get(job.key, held and job.held), held
+        if row.pending and held is not before:
+            await self._ask(self._control.hold if held else self._control.release, job, OURS)
+
+    def _has_begun(self, job: JobRecord, task: TaskId) -> bool:
+        """Whether this attempt was there: a slurmctld that was killed goes on from what it had stored before."""
+        return any(each.id == task and each.started for each in job.tasks)
+
+    def _is_over(self, job: JobRecord, task: TaskId) -> bool:
+        """Whether it is the present attempt, and the controller was not told yet that Slurm queued it again."""
+        # Until that is an attempt of the past, the controller may need a moment after its answer.
+        return self._requeued.get(job.key) != task and any(each.id == task for each in job.tasks)
+
+    def _is_to_pause(self, job: JobRecord) -> bool:
+        return job.paused and not job.held
+
+    async def _ask(self, what: Callable[[int, str], Awaitable[None]], job: JobRecord, by: str) -> None:
+        """Have that done with the job, once."""
+        if job.outcome is not None:
+            return
+        self._asking.add(job.key)
+        try:
+            with suppress(NotFoundError, ConflictError):
+                await what(job.id, by)
+        finally:
+            self._asking.discard(job.key)
+
+
+def _end(job: JobRecord, row: SlurmJob) -> Exit:
+    if job.outcome is not None:
+        return Exit(kind=ExitKind.STOPPED, time_s=row.since_s)
+    return exit_of(row)

@@ -1,0 +1,44 @@
+"""What is stored with a job in Slurm itself, in its AdminComment: which attempt it is, and what it was asked to be.
+
+`dfrs: running 12.0.1.1a2b3c4d v4711 r0` says: this start of the job, after `r0` restarts by Slurm, is the attempt of
+that name, and is to run, as the wish with version 4711 had it. Users see it by `squeue --Format=admin_comment` and by
+`scontrol show job`; only Slurm's operators can write it. Of a job that waits it is the reason: `dfrs: waits: ...`.
+"""
+
+import re
+from dataclasses import dataclass
+
+from dfrs.live.drivers.base import TaskId, TaskState
+
+PREFIX = "dfrs: "
+_MARK = re.compile(r"dfrs: (running|paused) (\S+) v(\d+) r(\d+)")
+_STATES = {"running": TaskState.RUNNING, "paused": TaskState.PAUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An attempt, and what was last asked of it."""
+
+    task: TaskId
+    state: TaskState
+    """RUNNING or PAUSED."""
+    version: int
+    restarts: int
+    """Of the job in Slurm, when the attempt was to begin: a job that was restarted since is no longer this attempt."""
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.state.value} {self.task} v{self.version} r{self.restarts}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Mark | None":
+        """The one that an AdminComment is; None if it is something else."""
+        found = _MARK.fullmatch(text)
+        task = None if found is None else TaskId.parse(found[2])
+        if found is None or task is None:
+            return None
+        return cls(task, _STATES[found[1]], int(found[3]), int(found[4]))
+
+
+def reason(text: str) -> str:
+    """The AdminComment of a job that waits, for that reason."""
+    return PREFIX + " ".join(text.replace('"', "'").split())[:200]

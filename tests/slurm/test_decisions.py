@@ -1,0 +1,251 @@
+"""`dfrs serve --backend slurm` over a real Slurm, with share agents: lives of jobs, shares, and what is killed."""
+
+import json
+import os
+import ssl
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from tests.slurm_cluster import Node, SlurmCluster, why_not
+
+PATIENCE_S = 60.0
+STORED_S = 7.0
+"""After so long slurmctld has stored what has happened: it writes every 5 s."""
+CONF = """ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+SlurmdTimeout=10
+SlurmctldTimeout=10
+KillWait=2
+PartitionName=main Nodes=ALL Default=YES DefMemPerCPU=50 MaxTime=INFINITE State=UP
+"""
+BURN = "exec {python} -c 'while True: pass'"
+
+pytestmark = [pytest.mark.long, pytest.mark.skipif(why_not(accounting=False) != "", reason=why_not(accounting=False))]
+
+
+class Site:
+    """The cluster, and dfrs on its head host."""
+
+    def __init__(self, slurm, path):
+        self.slurm, self.path = slurm, path
+        self.started = slurm.folder / "started"
+        self.started.touch()
+        self.started.chmod(0o666)
+        self.processes = {}
+        self.client = httpx.Client(timeout=30)
+
+    def spawn(self, name, words, host):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        with (self.path.parent / f"{name}.log").open("a") as log:
+            self.processes[name] = subprocess.Popen(
+                [*self.slurm.inside(host), sys.executable, "-m", "dfrs.cli.main", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+
+    def dfrs(self, *words):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        return self.slurm.run(sys.executable, "-m", "dfrs.cli.main", *words, env=environment).stdout
+
+    def serve(self):
+        (self.path / "client.json").unlink(missing_ok=True)
+        words = ["--backend", "slurm", "--partition", "main", "--listen", f"{self.slurm.address}:7070"]
+        self.spawn("serve", ["serve", "--state", str(self.path), "--discovery", "NONE", *words], "ctl")
+        until(self._is_ready, "served", 240.0)
+        found = json.loads((self.path / "client.json").read_text())
+        self.client = httpx.Client(
+            base_url=f"{found['url'].split(',')[0]}/api/v1",
+            headers={"authorization": f"Bearer {found['token']}"},
+            verify=self._trust(),
+            timeout=30,
+        )
+        until(self._answers, "answers")
+
+    def _is_ready(self):
+        log = self.path.parent / "serve.log"
+        assert self.processes["serve"].poll() is None, log.read_text()[-2000:]
+        return (self.path / "client.json").exists()
+
+    def _trust(self):
+        return ssl.create_default_context(cafile=str(self.path / "tls" / "ca.pem"))
+
+    def _answers(self):
+        try:
+            return self.client.get("/cluster").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def share(self, node):
+        words = ["--server", str(self.client.base_url).partition("/api")[0], "--ca", str(self.path / "tls" / "ca.pem")]
+        words += ["--token-file", str(self.path / "agent.token"), "--name", node]
+        self.spawn(f"share-{node}", ["slurm", "share-agent", *words], node)
+
+    def kill(self, name):
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def end(self):
+        for name in list(self.processes):
+            self.kill(name)
+        self.client.close()
+
+    def sbatch(self, *options, wrap="sleep 600"):
+        """A job that says when it starts."""
+        wrap = f"echo $SLURM_JOB_ID >> {self.started}; {wrap}"
+        return self.slurm.sbatch("--chdir=/", *options, wrap=wrap)
+
+    def starts(self, job):
+        return self.started.read_text().split().count(str(job))
+
+    def get(self, path):
+        answer = self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def admin_comment(self, job):
+        lines = self.slurm.scontrol("show", "job", job).splitlines()
+        found = [line.strip().removeprefix("AdminComment=") for line in lines if "AdminComment=" in line]
+        return found[0].strip() if found else ""
+
+
+def until(condition, what, seconds=PATIENCE_S):
+    end_s = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end_s, f"still not: {what}"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    nodes = {"n1": Node(), "n2": Node()}
+    with SlurmCluster(nodes, conf=CONF, accounting=False) as slurm:
+        made = Site(slurm, tmp_path_factory.mktemp("dfrs") / "state")
+        try:
+            made.dfrs("slurm", "install", "--partition", "main", "--yes")
+            slurm.reconfigure()
+            made.serve()
+            until(lambda: len(made.get("/nodes")) == 2, "two nodes")
+            for node in nodes:
+                made.share(node)
+            until(lambda: all(node["shares"] == "cgroup-v1" for node in made.get("/nodes")), "share agents")
+            yield made
+        finally:
+            made.end()
+
+
+@pytest.fixture(autouse=True)
+def empty(site):
+    yield
+    site.slurm.run("scancel", "--user=root")
+    until(lambda: not site.slurm.run("squeue", "-h").stdout.strip(), "empty")
+    until(lambda: not site.get("/jobs"), "known to be empty")
+
+
+def test_a_fractional_job_runs_and_says_what_it_is(site):
+    job = site.sbatch("--comment", "dfrs: cpu=0.5 min-yield=0.2", "--mem=50", "--time=10", wrap="sleep 1; exit 3")
+    site.slurm.await_job(job, "RUNNING", "FAILED")
+    site.slurm.await_job(job, "FAILED")
+    (found,) = until(lambda: site.get("/jobs?state=failed&limit=1"), "ended")
+    assert (found["cpu_cores"], found["minimum_yield"], found["time_limit_s"]) == (0.5, 0.2, 600.0)
+    assert found["exit_code"] == 3
+    assert site.starts(job) == 1
+    assert site.admin_comment(job).startswith(f"dfrs: running {found['id']}.0.0.")
+
+
+def used_s(site, node, job):
+    """CPU seconds of a job, as the kernel counts them."""
+    (group,) = site.slurm.group("cpuacct", node).glob(f"slurm*/uid_*/job_{job}")
+    return int((group / "cpuacct.usage").read_text()) / 1e9
+
+
+def parts(site, jobs, seconds):
+    before = [used_s(site, "n1", job) for job in jobs]
+    time.sleep(seconds)
+    used = [used_s(site, "n1", job) - b for job, b in zip(jobs, before, strict=True)]
+    return [each / sum(used) for each in used]
+
+
+def test_shares_of_5_4_3_2_1_on_one_node(site):
+    site.slurm.scontrol("update", "nodename=n2", "state=drain", "reason=test")
+    until(lambda: any(node["problem"] for node in site.get("/nodes")), "one node")
+    burn = BURN.format(python=sys.executable)
+    jobs = [site.sbatch("--mem=50", "--comment", f"dfrs: cpu={k / 5}", wrap=burn) for k in (5, 4, 3, 2, 1)]
+    for job in jobs:
+        site.slurm.await_job(job, "RUNNING")
+    until(lambda: all(each["yield_granted"] is not None for each in site.get("/jobs")), "granted")
+    time.sleep(1.5)
+    found = parts(site, jobs, 8.0)
+    assert found == pytest.approx([k / 15 for k in (5, 4, 3, 2, 1)], abs=0.01)
+
+    # The others have its part as soon as one is gone.
+    began_s = time.monotonic()
+    site.client.post(f"/jobs/{min(each['id'] for each in site.get('/jobs'))}/hold").raise_for_status()
+    until(lambda: site.slurm.state(jobs[0]) == "SUSPENDED", "suspended")
+    assert time.monotonic() - began_s < 5.0
+    assert parts(site, jobs[1:], 3.0) == pytest.approx([k / 10 for k in (4, 3, 2, 1)], abs=0.02)
+    received = [each["yield_received"] for each in site.get("/jobs?state=running")]
+    assert all(each is not None for each in received)
+    site.slurm.scontrol("update", "nodename=n2", "state=resume")
+
+
+def test_what_operators_do_in_slurm(site):
+    job = site.sbatch("--mem=50", "--requeue")
+    site.slurm.await_job(job, "RUNNING")
+    (found,) = until(lambda: site.get("/jobs?state=running"), "running")
+    time.sleep(1.5)
+    site.slurm.scontrol("suspend", job)
+    until(lambda: site.get(f"/jobs/{found['id']}")["state"] == "held", "held")
+    site.slurm.scontrol("resume", job)
+    until(lambda: site.get(f"/jobs/{found['id']}")["state"] == "running", "running again")
+    site.slurm.scontrol("requeue", job)
+    until(lambda: site.starts(job) == 2, "begun anew")
+    until(lambda: site.get(f"/jobs/{found['id']}")["state"] == "running", "running again")
+    site.slurm.run("scancel", job)
+    until(lambda: site.get(f"/jobs/{found['id']}")["state"] == "cancelled", "cancelled")
+
+
+def test_nothing_is_lost_or_begun_twice_when_daemons_are_killed(site):
+    jobs = [site.sbatch("--mem=50", wrap="sleep 30") for _ in range(4)]
+    for job in jobs:
+        site.slurm.await_job(job, "RUNNING")
+    waits = site.sbatch("--mem=900", wrap="sleep 1")
+    time.sleep(STORED_S)
+    for victim in ("slurmctld", "n1"):
+        site.slurm.kill(victim)
+        time.sleep(1.0)
+        site.slurm.start(victim)
+    site.kill("share-n1")
+    site.kill("serve")
+    site.serve()
+    site.share("n1")
+    for job in jobs:
+        assert site.slurm.await_job(job, "COMPLETED", seconds=PATIENCE_S) == "COMPLETED"
+    site.slurm.await_job(waits, "COMPLETED", seconds=PATIENCE_S)
+    assert [site.starts(job) for job in (*jobs, waits)] == [1] * 5
+    until(lambda: not site.get("/jobs"), "all have ended")
+    found = [each["state"] for each in site.get("/jobs?state=done&state=failed&state=cancelled&limit=5")]
+    assert found == ["done"] * 5
+
+
+def test_a_node_that_fails_and_comes_back(site):
+    job = site.sbatch("--mem=50", "--requeue", wrap="sleep 15")
+    site.slurm.await_job(job, "RUNNING")
+    node = site.slurm.job(job)["NodeList"]
+    site.slurm.node_down(node)
+    until(lambda: site.starts(job) == 2, "begun anew elsewhere")
+    assert site.slurm.job(job)["NodeList"] != node
+    site.slurm.node_up(node)
+    until(lambda: all(each["state"] == "up" for each in site.get("/nodes")), "all are up")
+    assert site.slurm.await_job(job, "COMPLETED") == "COMPLETED"
+    assert site.starts(job) == 2

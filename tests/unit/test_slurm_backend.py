@@ -1,0 +1,635 @@
+"""Slurm as the backend: whole lives of jobs, over a Slurm in memory that does what it is asked and what others do."""
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from dfrs.live.api.routes import create_app
+from dfrs.live.backends.slurm import backend as slurm_backend
+from dfrs.live.backends.slurm import jobs_seen
+from dfrs.live.backends.slurm.backend import SlurmBackend
+from dfrs.live.controller.backend import Backend
+from dfrs.live.protocol.resources import TokenRequest
+from dfrs.testing import abandon, make_controller
+from tests.slurm_fake import GIB, FakeSlurm
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(slurm_backend, "LOOK_S", 0.02)
+    monkeypatch.setattr(slurm_backend, "SOON_S", 0.02)
+    monkeypatch.setattr(slurm_backend, "EXPLAIN_S", 0.05)
+    monkeypatch.setattr(jobs_seen, "MISSING_S", 0.5)
+
+
+class Site:
+    """A Slurm, and the controller that schedules it now, as users reach it."""
+
+    def __init__(self, path, nodes=2, **settings):
+        self.path, self.settings = path, settings
+        self.slurm = FakeSlurm(nodes)
+
+    async def start(self):
+        self.backend = SlurmBackend(self.slurm)
+        self.controller = make_controller(self.path, backend=self.backend, **self.settings)
+        await self.controller.start()
+        app = create_app(self.controller, page=None, share_door=self.backend.board)
+        transport = httpx.ASGITransport(app)
+        self.client = await self._client(transport, "admin")
+        self.agents = await self._client(transport, "agent")
+
+    async def _client(self, transport, role):
+        made = await self.controller.create_token(TokenRequest(user="root", role=role), "root")
+        headers = {"authorization": f"Bearer {made.token}"}
+        return httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers)
+
+    async def stop(self):
+        await self.client.aclose()
+        await self.controller.stop()
+
+    async def kill(self):
+        await self.client.aclose()
+        for task in self.backend._running:
+            task.cancel()
+        await abandon(self.controller)
+
+    async def get(self, path):
+        answer = await self.client.get(f"/api/v1{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(self, path, status=200, **body):
+        answer = await self.client.post(f"/api/v1{path}", json=body or None)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    async def until(self, condition, what):
+        end_s = time.monotonic() + PATIENCE_S
+        while not (found := condition()):
+            assert time.monotonic() < end_s, f"still not {what}: {self.slurm.rows} {self.slurm.asked[-9:]}"
+            await asyncio.sleep(0.005)
+        return found
+
+    async def comes(self, path, condition, what):
+        end_s = time.monotonic() + PATIENCE_S
+        while not condition(found := await self.get(path)):
+            assert time.monotonic() < end_s, f"still not {what}: {found}"
+            await asyncio.sleep(0.005)
+        return found
+
+    async def is_in(self, name, state):
+        """Slurm has it so."""
+        await self.until(lambda: self.slurm.rows[name].state == state, f"{name} {state}")
+
+    async def number(self, name):
+        """The controller's number of Slurm's job."""
+        return await self.until(lambda: self.controller.state.arrived.get(name), f"{name} arrived")
+
+    async def reaches(self, name, state):
+        number = await self.number(name)
+        return await self.comes(f"/jobs/{number}", lambda found: found["state"] == state, state)
+
+    async def ends(self, number, state):
+        return await self.comes(f"/jobs/{number}", lambda found: found["state"] == state, state)
+
+    async def quiet(self):
+        """Some looks at Slurm have passed."""
+        await asyncio.sleep(0.3)
+
+
+@asynccontextmanager
+async def site(path, **options):
+    made = Site(path, **options)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def run(story):
+    asyncio.run(story())
+
+
+def test_it_keeps_the_port():
+    backend: Backend = SlurmBackend(FakeSlurm())
+    assert all(hasattr(backend, name) for name in vars(Backend) if not name.startswith("_"))
+
+
+def test_a_whole_life(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch(comment="dfrs: cpu=0.5 min-yield=0.2", time_limit_s=600.0)
+            found = await it.reaches(name, "running")
+            assert found["cpu_cores"] == 0.5
+            assert found["minimum_yield"] == 0.2
+            assert found["memory_bytes"] == GIB
+            assert found["user"] == "eve"
+            row = it.slurm.rows[name]
+            assert (row.state, [row.node]) == ("RUNNING", found["nodes"])
+            assert row.admin_comment.startswith(f"dfrs: running {found['id']}.0.0.")
+            it.slurm.finish(name)
+            ended = await it.ends(found["id"], "done")
+            assert ended["attempt"] == 0
+            assert len(it.slurm.starts) == 1
+            assert ("cancel", name) not in it.slurm.asked
+
+    run(story)
+
+
+def test_who_submits_to_the_controller_is_sent_to_sbatch(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            found = await it.post("/jobs", 422, command=["work"])
+            assert "sbatch" in found["detail"]
+
+    run(story)
+
+
+@pytest.mark.parametrize(("status", "words"), [(3 << 8, "status 3"), (9, "SIGKILL")])
+def test_a_failed_job_says_how(tmp_path, status, words):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            found = await it.reaches(name, "running")
+            it.slurm.finish(name, status)
+            ended = await it.ends(found["id"], "failed")
+            assert words in ended["exit"]
+
+    run(story)
+
+
+def test_hold_and_release_suspend_and_resume(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            await it.post(f"/jobs/{number}/hold")
+            await it.is_in(name, "SUSPENDED")
+            assert it.slurm.rows[name].admin_comment.startswith("dfrs: paused")
+            await it.post(f"/jobs/{number}/release")
+            await it.is_in(name, "RUNNING")
+            await it.reaches(name, "running")
+            assert len(it.slurm.starts) == 1
+
+    run(story)
+
+
+def test_cancel_and_requeue(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            await it.post(f"/jobs/{number}/requeue")
+            await it.until(lambda: len(it.slurm.starts) == 2, "started again")
+            found = await it.reaches(name, "running")
+            assert found["attempt"] == 1
+            assert it.slurm.rows[name].restarts == 1
+            await it.post(f"/jobs/{number}/cancel")
+            await it.ends(number, "cancelled")
+            assert it.slurm.rows[name].state == "CANCELLED"
+
+    run(story)
+
+
+def test_a_job_that_waits_is_cancelled_in_slurm_too(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=0) as it:
+            name = it.slurm.sbatch()
+            number = await it.number(name)
+            await it.post(f"/jobs/{number}/cancel")
+            await it.is_in(name, "CANCELLED")
+            await it.quiet()
+            assert name not in it.controller.state.arrived
+
+    run(story)
+
+
+# What others do in Slurm.
+
+
+def test_a_strangers_suspend_is_a_hold_and_resume_a_release(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            await it.quiet()
+            it.slurm.set(name, state="SUSPENDED")
+            await it.ends(number, "held")
+            await it.until(lambda: "paused" in it.slurm.rows[name].admin_comment, "marked")
+            assert ("resume", name) not in it.slurm.asked
+            it.slurm.set(name, state="RUNNING")
+            await it.ends(number, "running")
+            await it.until(lambda: "running" in it.slurm.rows[name].admin_comment, "marked")
+            assert ("suspend", name) not in it.slurm.asked
+            by = [(each["action"], each["by"]) for each in await it.get(f"/activity?job={number}")]
+            assert ("hold", "Slurm") in by
+            assert ("release", "Slurm") in by
+
+    run(story)
+
+
+def test_a_strangers_release_starts_nothing_that_was_not_decided(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            names = [it.slurm.sbatch(memory_bytes=6 * GIB) for _ in range(2)]
+            await it.until(lambda: len(it.slurm.starts) == 1, "one runs")
+            (waits,) = [name for name in names if it.slurm.rows[name].pending]
+            await it.number(waits)
+            it.slurm.set(waits, held=False)
+            await it.until(lambda: it.slurm.rows[waits].held, "held again")
+            it.slurm.release_by_hand(waits)
+            await it.is_in(waits, "PENDING")
+            assert it.slurm.rows[waits].held
+            (runs,) = set(names) - {waits}
+            it.slurm.finish(runs)
+            await it.reaches(waits, "running")
+
+    run(story)
+
+
+def test_a_strangers_requeue_begins_the_job_anew(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            for attempt in (1, 2, 3):
+                it.slurm.requeue_by_hand(name)
+                await it.comes(f"/jobs/{number}", lambda f, a=attempt: f["attempt"] == a, "queued again")
+                await it.reaches(name, "running")
+            assert len(it.slurm.starts) == 4
+
+    run(story)
+
+
+def test_a_user_holds_and_releases_by_the_comment(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch(comment="dfrs: cpu=0.5 held; mine")
+            number = await it.number(name)
+            await it.ends(number, "held")
+            await it.quiet()
+            assert not it.slurm.starts
+            it.slurm.set(name, comment="dfrs: cpu=0.5; mine")
+            await it.reaches(name, "running")
+
+    run(story)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_scancel_cancels(tmp_path, waits):
+    async def story():
+        async with site(tmp_path, nodes=0 if waits else 1) as it:
+            name = it.slurm.sbatch()
+            number = await it.number(name)
+            if not waits:
+                await it.reaches(name, "running")
+            it.slurm.cancel_by_hand(name)
+            ended = await it.ends(number, "cancelled")
+            assert ended["exit"] == "cancelled by Slurm"
+
+    run(story)
+
+
+def test_a_node_that_goes_down_loses_its_jobs_once(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            name, rigid = it.slurm.sbatch(), it.slurm.sbatch(requeue=False)
+            numbers = [(await it.reaches(each, "running"))["id"] for each in (name, rigid)]
+            nodes = {it.slurm.rows[each].node for each in (name, rigid)}
+            for node in nodes:
+                it.slurm.fail(node)
+            await it.comes(f"/jobs/{numbers[1]}", lambda found: found["state"] == "failed", "failed")
+            assert it.slurm.rows[name].state == "PENDING"
+            await it.until(lambda: it.slurm.rows[name].held, "Slurm is not to start it by itself")
+            for node in nodes:
+                it.slurm.nodes[node] = replace(it.slurm.nodes[node], down=False)
+            found = await it.reaches(name, "running")
+            assert found["attempt"] == 1
+            assert len(it.slurm.starts) == 3
+
+    run(story)
+
+
+def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            (node,) = (await it.reaches(name, "running"))["nodes"]
+            it.slurm.nodes[node] = replace(it.slurm.nodes[node], problem="is drained in Slurm: fan")
+            await it.comes("/nodes", lambda nodes: any(each["problem"] for each in nodes), "said")
+            more = [it.slurm.sbatch() for _ in range(3)]
+            for each in more:
+                assert (await it.reaches(each, "running"))["nodes"] != [node]
+            assert it.slurm.rows[name].state == "RUNNING"
+
+    run(story)
+
+
+def test_a_node_with_jobs_that_were_not_started_from_here_gets_nothing_new(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            stray = it.slurm.sbatch(state="RUNNING", held=False, node="n1")
+            found = await it.comes("/nodes", lambda nodes: nodes and nodes[0]["problem"], "said")
+            assert stray in found[0]["problem"]
+            name = it.slurm.sbatch()
+            await it.number(name)
+            await it.quiet()
+            assert it.slurm.rows[name].held
+            assert it.slurm.rows[stray].state == "RUNNING"
+            it.slurm.finish(stray)
+            await it.reaches(name, "running")
+
+    run(story)
+
+
+# Slurm or the controller away.
+
+
+def test_while_slurm_is_away_nothing_is_lost(tmp_path):
+    async def story():
+        async with site(tmp_path, lost_s=0.2, silent_s=0.1) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            it.slurm.up = False
+            said = "Slurm does not answer"
+            await it.comes("/nodes", lambda nodes: all(each["problem"] == said for each in nodes), "said")
+            await asyncio.sleep(0.5)
+            assert (await it.get(f"/jobs/{number}"))["state"] == "running"
+            it.slurm.up = True
+            await it.comes("/nodes", lambda nodes: not any(each["problem"] for each in nodes), "back")
+            assert len(it.slurm.starts) == 1
+            it.slurm.finish(name)
+            await it.ends(number, "done")
+
+    run(story)
+
+
+def test_a_start_that_slurm_has_forgotten_is_not_the_same_one_again(tmp_path):
+    """Killed within seconds of a start, slurmctld comes back with what it had stored before."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            await it.reaches(name, "running")
+            await it.quiet()
+            it.slurm.set(name, state="PENDING", held=True)
+            await it.until(lambda: len(it.slurm.starts) == 2, "begun anew")
+            assert (await it.reaches(name, "running"))["attempt"] == 1
+
+    run(story)
+
+
+def test_a_job_that_is_missing_for_a_moment_has_not_ended(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            row = it.slurm.rows.pop(name)
+            await asyncio.sleep(0.1)
+            it.slurm.rows[name] = row
+            await it.quiet()
+            assert (await it.get(f"/jobs/{number}"))["state"] == "running"
+            assert len(it.slurm.starts) == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize("verb", ["place", "release"])
+def test_a_start_that_slurm_did_not_hear_is_asked_for_again(tmp_path, verb):
+    async def story():
+        async with site(tmp_path) as it:
+            it.slurm.fails_before.add(verb)
+            name = it.slurm.sbatch()
+            await it.until(lambda: not it.slurm.up, "away")
+            it.slurm.up = True
+            await it.reaches(name, "running")
+            assert len(it.slurm.starts) == 1
+
+    run(story)
+
+
+def test_a_suspend_that_slurm_did_not_hear_is_asked_for_again(tmp_path):
+    """Its mark says that it is paused already, and nobody else resumed it."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            it.slurm.fails_before.add("suspend")
+            await it.post(f"/jobs/{number}/hold")
+            await it.until(lambda: not it.slurm.up, "away")
+            it.slurm.up = True
+            await it.is_in(name, "SUSPENDED")
+            assert (await it.get(f"/jobs/{number}"))["state"] == "held"
+
+    run(story)
+
+
+@pytest.mark.parametrize("moment", ["waits", "placed", "released", "running", "held"])
+def test_a_controller_that_comes_back_goes_on(tmp_path, moment):
+    async def story():
+        it = Site(tmp_path, nodes=0 if moment == "waits" else 2)
+        if moment == "placed":
+            it.slurm.refusing.add("release")
+        await it.start()
+        name = it.slurm.sbatch()
+        if moment == "released":
+            it.slurm.slow.add(name)
+        number = await it.number(name)
+        if moment in {"placed", "released"}:
+            await it.until(lambda: it.slurm.rows[name].admin_comment.startswith("dfrs: running"), "placed")
+        if moment == "released":
+            await it.until(lambda: not it.slurm.rows[name].held, "released")
+        if moment in {"running", "held"}:
+            await it.reaches(name, "running")
+        if moment == "held":
+            await it.post(f"/jobs/{number}/hold")
+            await it.is_in(name, "SUSPENDED")
+        await it.kill()
+        it.slurm.refusing.clear()
+        it.slurm.slow.clear()
+        if moment == "released":
+            it.slurm.start(name)
+        if moment == "waits":
+            it.slurm.nodes = FakeSlurm(1).nodes
+        await it.start()
+        assert await it.number(name) == number
+        if moment == "held":
+            await it.quiet()
+            assert it.slurm.rows[name].state == "SUSPENDED"
+            await it.post(f"/jobs/{number}/release")
+        found = await it.reaches(name, "running")
+        assert found["attempt"] == 0
+        await it.is_in(name, "RUNNING")
+        assert len(it.slurm.starts) == 1
+        await it.stop()
+
+    run(story)
+
+
+def test_jobs_that_end_while_no_controller_looks_have_ended(tmp_path):
+    async def story():
+        it = Site(tmp_path)
+        await it.start()
+        done, gone = it.slurm.sbatch(), it.slurm.sbatch()
+        numbers = [(await it.reaches(name, "running"))["id"] for name in (done, gone)]
+        await it.kill()
+        it.slurm.finish(done)
+        del it.slurm.rows[gone]
+        await it.start()
+        await it.ends(numbers[0], "done")
+        ended = await it.ends(numbers[1], "cancelled")
+        assert "no longer knows it" in ended["exit"]
+        assert len(it.slurm.starts) == 2
+        await it.stop()
+
+    run(story)
+
+
+def test_jobs_of_a_lost_record_are_left_alone(tmp_path):
+    """A controller with an empty record kills nothing: what runs keeps its node until it has ended."""
+
+    async def story():
+        it = Site(tmp_path, nodes=1)
+        await it.start()
+        name = it.slurm.sbatch()
+        await it.reaches(name, "running")
+        await it.kill()
+        it.path = tmp_path / "other"
+        it.path.mkdir()
+        await it.start()
+        await it.comes("/nodes", lambda nodes: nodes and nodes[0]["problem"], "said")
+        await it.quiet()
+        assert it.slurm.rows[name].state == "RUNNING"
+        await it.stop()
+
+    run(story)
+
+
+# What is taken in.
+
+
+def test_an_array_is_taken_in_as_far_as_its_window(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            for k in range(5):
+                it.slurm.sbatch(id=f"7_{k}", number=0, window=2)
+            await it.until(lambda: len(it.slurm.starts) == 2, "two run")
+            await it.quiet()
+            assert len(it.slurm.starts) == 2
+            it.slurm.finish(it.slurm.starts[0][0])
+            await it.until(lambda: len(it.slurm.starts) == 3, "the next one runs")
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"dependency": "afterok:1(unfulfilled)"}, {"eligible_s": 4e9}, {"reservation": "maintenance"}]
+)
+def test_what_slurm_would_not_start_is_not_taken_in(tmp_path, fields):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch(**fields)
+            await it.quiet()
+            assert name not in it.controller.state.arrived
+            it.slurm.set(name, **dict.fromkeys(fields, 0.0 if "eligible_s" in fields else ""))
+            await it.reaches(name, "running")
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"nodes": 2}, "--nodes=2: must be 1"),
+        ({"comment": "dfrs: cpus=2"}, "--comment: cpus=2: must be cpu=CORES"),
+        ({"comment": "dfrs: cpu=1.5"}, "--comment: cpu=1.5: must be"),
+        ({"memory_bytes": 99 * GIB}, "memory_bytes"),
+    ],
+)
+def test_what_cannot_be_scheduled_stays_held_and_says_why(tmp_path, fields, words):
+    async def story():
+        async with site(tmp_path) as it:
+            await it.comes("/nodes", lambda nodes: len(nodes) == 2, "two nodes")
+            name = it.slurm.sbatch(**fields)
+            await it.until(lambda: words in it.slurm.rows[name].admin_comment, "said")
+            assert it.slurm.rows[name].held
+            await it.quiet()
+            assert it.slurm.asked.count(("mark", name)) == 1
+
+    run(story)
+
+
+def test_why_a_job_waits_is_said_in_slurm(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            it.slurm.sbatch(memory_bytes=6 * GIB)
+            await it.until(lambda: len(it.slurm.starts) == 1, "one runs")
+            name = it.slurm.sbatch(memory_bytes=6 * GIB)
+            await it.until(lambda: "memory free" in it.slurm.rows[name].admin_comment, "said")
+            assert it.slurm.rows[name].admin_comment.startswith("dfrs: waits: no node has 6 GiB")
+
+    run(story)
+
+
+# Shares.
+
+
+def report(**fields):
+    return {"node": "n1", "time_s": 1.0, "kind": "cgroup-v1"} | fields
+
+
+def test_a_share_agent_gets_shares_and_reports_use(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1, report_s=0.5) as it:
+            names = [it.slurm.sbatch(cpus=4, comment=f"dfrs: cpu={cpu}") for cpu in (4, 2)]
+            for name in names:
+                await it.reaches(name, "running")
+            answer = await it.agents.post("/agent/v1/shares", json=report())
+            assert answer.status_code == 200, answer.text
+            orders = answer.json()
+            cores = {job["number"]: job["cores"] for job in orders["jobs"]}
+            first, second = (it.slurm.rows[name].number for name in names)
+            assert cores[first] == pytest.approx(2 * cores[second])
+            assert sum(cores.values()) <= orders["node_cores"] * 1.0001
+            await it.comes("/nodes", lambda nodes: nodes[0]["shares"] == "cgroup-v1", "known")
+
+            # The next answer comes when something changes.
+            began_s = time.monotonic()
+            waiting = asyncio.create_task(
+                it.agents.post("/agent/v1/shares", json=report(version=orders["version"], time_s=1.5))
+            )
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            it.slurm.finish(names[1])
+            later = (await waiting).json()
+            assert time.monotonic() - began_s < 0.45
+            assert [job["number"] for job in later["jobs"]] == [first]
+            for k in range(1, 6):
+                use = {"number": first, "cpu_s": 0.5 * k, "memory_bytes": GIB, "watched_s": k, "delayed_s": 0.5 * k}
+                body = report(time_s=10.0 + k, jobs=[use | {"waiting_s": 0.5 * k}])
+                assert (await it.agents.post("/agent/v1/shares", json=body)).status_code == 200
+            number = await it.number(names[0])
+            found = await it.comes(f"/jobs/{number}", lambda f: f["yield_received"] is not None, "measured")
+            assert found["yield_received"] == pytest.approx(0.5, abs=0.05)
+            assert found["used_cores"] == pytest.approx(0.5, abs=0.01)
+
+    run(story)
+
+
+def test_share_agents_are_let_in_by_tokens_of_agents_only(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            await it.comes("/nodes", lambda nodes: len(nodes) == 1, "a node")
+            assert (await it.client.post("/agent/v1/shares", json=report())).status_code == 403
+            assert (await it.agents.post("/agent/v1/shares", json=report(node="n7"))).status_code == 404
+            assert (await it.agents.post("/agent/v1/shares", json=report(kind=3))).status_code == 422
+
+    run(story)
