@@ -24,9 +24,10 @@ from dfrs.live.backends.slurm.steering import Steering
 from dfrs.live.controller.backend import Output
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
-from dfrs.live.drivers.base import Abilities, Stream, TaskId
-from dfrs.live.errors import UnavailableError
+from dfrs.live.drivers.base import Abilities, InputPart, ProgramSpec, TaskId
+from dfrs.live.errors import ConflictError, UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
+from dfrs.live.protocol.ports import Piece
 from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition
 
@@ -125,11 +126,19 @@ class SlurmBackend:
         """As `Backend.give_up`."""
         self._taken.pop(node.name, None)
 
-    async def read(self, node: NodeRecord, task: TaskId, stream: Stream, offset: int, limit: int) -> Output:
+    async def read(self, node: NodeRecord, task: TaskId, piece: Piece) -> Output:
         """Slurm writes output where the job's user wants it."""
         job = self._control.jobs.get(task.job)
         which = f" of job {job.key}" if job is not None else ""
         raise UnavailableError(f"output: Slurm has written it to the files{which}: see StdOut of scontrol show job")
+
+    async def write(self, node: NodeRecord, task: TaskId, part: InputPart) -> int:
+        """Jobs that came by sbatch read files."""
+        raise ConflictError("input: a job that came by sbatch reads files; to begin one with a terminal: srun --pty")
+
+    async def execute(self, node: NodeRecord, task: TaskId, program: ProgramSpec) -> None:
+        """Slurm has its own way."""
+        raise ConflictError("program: Slurm starts those beside a job: srun --overlap --jobid NUMBER")
 
     # What is seen.
 
