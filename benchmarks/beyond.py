@@ -18,7 +18,11 @@ from dfrs.model.run import Penalty, Run
 from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.schedule import Metrics
 from dfrs.simulator.simulation import Simulation, SimulationSettings
+from dfrs.workloads.annotate import to_workload
+from dfrs.workloads.lublin import Lublin, generate
+from dfrs.workloads.transform import scale_to_load
 
+LIGHT_NODES, LIGHT_JOBS = 1_000, 2_000
 COLUMNS = (
     ("degradation", "bounded_degradation_from_bound", ",.2f"),
     ("mean stretch", "stretch_mean", ",.2f"),
@@ -63,6 +67,26 @@ def parts(workloads: list[Workload]) -> None:
     show(f"Budget of migrations in node memories an hour, {len(few)} traces", rows)
 
 
+def paying(workloads: list[Workload]) -> None:
+    """Repackings that must pay, at the traces' own load and at a tenth of 1,000 nodes, there beside EASY."""
+    due = MAIN.replace("/per", "/due")
+    names = (MAIN, f"{MAIN}/PAYS", due, f"{due}/PAYS")
+    rows = {name: [measured(run(w, name), bound=True) for w in workloads] for name in names}
+    show(f"Repackings that pay, {len(workloads)} traces", rows)
+    sources = {
+        "as wide as 1,000 nodes": [lightly(Lublin.of(jobs=LIGHT_JOBS, nodes=LIGHT_NODES), seed) for seed in (1, 2, 3)],
+        "as wide as 128 nodes": [lightly(Lublin.of(jobs=LIGHT_JOBS, nodes=128), seed) for seed in (1, 2, 3)],
+    }
+    for width, light in sources.items():
+        rows = {name: [measured(run(w, name), bound=True) for w in light] for name in ("EASY", *names)}
+        show(f"A tenth of {LIGHT_NODES:,} nodes, {len(light)} traces of {LIGHT_JOBS:,} jobs {width}", rows)
+
+
+def lightly(model: Lublin, seed: int) -> Workload:
+    """A trace of the model that is a tenth of what 1,000 nodes could do."""
+    return scale_to_load(to_workload(generate(model, seed=seed), nodes=LIGHT_NODES, annotate="dfrs", seed=seed)[0], 0.1)
+
+
 def weights(workloads: list[Workload]) -> None:
     """Mean stretch of every tenth job and of the others, without weights, and where the tenth job weighs 4."""
     made = Table(title="Weights: every tenth job has weight 4", title_justify="left", box=None, header_style="bold")
@@ -94,6 +118,7 @@ def main() -> None:
     """All tables."""
     workloads = [lublin(seed) for seed in range(1, 1 + (int(sys.argv[1]) if len(sys.argv) > 1 else 20))]
     parts(workloads)
+    paying(workloads)
     weights(workloads)
     unequal_nodes(workloads)
 

@@ -31,6 +31,12 @@ def best_of(run: Callable[[], object], repeats: int = 3) -> float:
     return min(times)
 
 
+def current_memory_mib() -> float:
+    """What this process has in memory now."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
 def peak_memory_mib(code: str) -> float:
     """Peak memory of a fresh process that runs `code`.
 

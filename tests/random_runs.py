@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from dfrs.model.run import Action, Penalty
+from dfrs.model.run import ROOM_FREED, Action, Penalty
 from tests.toy_runs import run_of, workload
 
 PENALTIES = (
@@ -122,7 +122,7 @@ class _World:
             if job not in fresh and self.yields[job] != before[job]:
                 self.log(job, Action.SHARE, yield_=self.yields[job], why="a, b")
         for job, action in fresh.items():
-            self.log(job, action, self.where[job], self.yields[job])
+            self.log(job, action, self.where[job], self.yields[job], ROOM_FREED if job % 2 else "")
 
     def share(self, calm):
         load = np.zeros(len(self.capacity))

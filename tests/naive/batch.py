@@ -73,9 +73,9 @@ class Cluster:
         tasks = [n for n in nodes for _ in range(self.fits(job, self.capacity[n]))]
         return tasks[: job.tasks] if len(tasks) >= job.tasks else None
 
-    def start(self, job: Job, nodes: Nodes) -> None:
+    def start(self, job: Job, nodes: Nodes, lasts_s: float | None = None) -> None:
         for n in nodes:
-            self.busy_until[n] = (self.now[0] + job.estimate_s, 1)
+            self.busy_until[n] = (self.now[0] + (job.estimate_s if lasts_s is None else lasts_s), 1)
 
     def reservation(self, job: Job) -> Point:
         """The earliest point at which the job can be placed, if nothing else starts."""
@@ -109,7 +109,12 @@ def head_reservation(snapshot: Snapshot) -> tuple[int, float] | None:
     return (cluster.queue[0].row, cluster.reservation(cluster.queue[0])[0]) if cluster.queue else None
 
 
-def easy(snapshot: Snapshot) -> Started:
+def easy_spare(snapshot: Snapshot) -> Started:
+    """Who passes the first job must leave its reservation as it is even if it never ends."""
+    return easy(snapshot, passes_lasting_s=math.inf)
+
+
+def easy(snapshot: Snapshot, passes_lasting_s: float | None = None) -> Started:
     cluster = Cluster(snapshot)
     started = _in_order(cluster)
     waiting = [job for job in cluster.queue if job.row not in started]
@@ -119,7 +124,7 @@ def easy(snapshot: Snapshot) -> Started:
             continue
         promised = cluster.reservation(waiting[0])
         before = dict(cluster.busy_until)
-        cluster.start(job, nodes)
+        cluster.start(job, nodes, passes_lasting_s)
         if cluster.reservation(waiting[0]) <= promised:
             started[job.row] = nodes, "BACKFILLED"
         else:

@@ -417,7 +417,7 @@ def account(kernel: Kernel, case: ProgressCase) -> Pair:
         for j, run_s in enumerate(case.run_s.tolist()):
             for due_s in (now_s, now_s + 1, now_s - 1):
                 table = _world_table(kernel, case)
-                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, due_s, 0.5)
+                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, due_s, 0.5, 0.0)
                 kernel(table, j, now_s)
                 left = max(0.0, now_s - max(since_s, ready_s))
                 done = run_s if due_s <= now_s else min(run_s, share * run_s + rate * left)
@@ -431,7 +431,7 @@ def predict(kernel: Kernel, case: ProgressCase) -> Pair:
     for share, rate, since_s, ready_s, now_s in _accounts(case):
         for j, run_s in enumerate(case.run_s.tolist()):
             table = _world_table(kernel, case)
-            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5)
+            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5, 0.0)
             kernel(table, j, now_s)
             left, begin = run_s - share * run_s, max(now_s, ready_s)
             end = begin if left == 0 else begin + left / rate if rate > 0 else np.inf
@@ -447,7 +447,7 @@ def amend(kernel: Kernel, case: ProgressCase) -> Pair:
         for j, run_s in enumerate(case.run_s.tolist()):
             for amount_s in (-50.0, -2.0, -0.1, 0.3, 7.0):
                 table = _world_table(kernel, case)
-                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, np.inf, 0.5)
+                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, np.inf, 0.5, 0.0)
                 change_s = kernel(table, j, amount_s, 1.0, now_s)
                 done = share * run_s
                 if rate > 0:
@@ -478,13 +478,16 @@ def next_completion(kernel: Kernel, case: ProgressCase) -> Pair:
     finish = np.array([round(run_s) if run_s < 20 else np.inf for run_s in case.run_s.tolist()])
     table = _world_table(kernel, case)
     table["finish_s"] = finish
+    turn = np.argsort(case.memory, kind="stable")
+    table["turn"] = turn
     for shift in range(len(finish)):
         running = np.roll(np.arange(len(finish))[::-1], shift).copy()
         for count in range(len(finish) + 1):
             time_s, job = kernel(table, running, count)
             got.append((float(time_s), int(job)))
-            ends = [(float(finish[j]), j) for j in running[:count].tolist() if np.isfinite(finish[j])]
-            expected.append(min(ends, default=(np.inf, -1)))
+            ends = [(float(finish[j]), int(turn[j]), j) for j in running[:count].tolist() if np.isfinite(finish[j])]
+            first = min(ends, default=(np.inf, 0, -1))
+            expected.append((first[0], first[2]))
     return got, expected
 
 
@@ -494,7 +497,7 @@ def delay(kernel: Kernel, case: ProgressCase) -> Pair:
     for share, rate, since_s, ready_s, now_s in _accounts(case):
         for j, run_s in enumerate(case.run_s.tolist()):
             table = _world_table(kernel, case)
-            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5)
+            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5, 0.0)
             kernel(table, j, now_s + 3.25, now_s)
             left, begin = run_s - share * run_s, now_s + 3.25
             end = begin if left == 0 else begin + left / rate if rate > 0 else np.inf

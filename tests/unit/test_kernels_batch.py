@@ -23,7 +23,7 @@ from tests.strategies import Drawn
 
 NOW_S = 100.0
 CASES = 2_000
-RULES = {"FCFS": naive.fcfs, "EASY": naive.easy}
+RULES = {"FCFS": naive.fcfs, "EASY": naive.easy, "EASY_SPARE": naive.easy_spare}
 
 
 def snapshot_case(source: cases.Source) -> Snapshot:
@@ -265,6 +265,8 @@ MUTATIONS = (
     ("return np.inf, 0", "return 0.0, 0"),
     ("now_s + jobs[r].estimate_s > shadow_s", "now_s + jobs[r].estimate_s >= shadow_s"),
     ("now_s + jobs[r].estimate_s > shadow_s", "False"),
+    ("rule == EASY_SPARE and shadow_s < np.inf", "False"),
+    ("rule == EASY_SPARE and shadow_s < np.inf", "rule == EASY_SPARE"),
     ("if lost > spare:", "if lost >= spare:"),
     ("spare -= lost", "spare -= 0"),
     ("lost = holds(take, per_head)", "lost = take.sum()"),

@@ -167,6 +167,8 @@ def expected(run):
         "jain_index_present_mean": naive.mean(lambda s: jain(running_yields(s), present(s)), present),
         "pauses": actions[Action.PAUSE],
         "migrations": actions[Action.MIGRATE],
+        "pauses_as_published": actions[Action.PAUSE] - taken_back(run),
+        "migrations_as_published": actions[Action.MIGRATE] + taken_back(run),
         "pause_gb": moved[Action.PAUSE],
         "pause_and_resume_gb": moved[Action.PAUSE] + moved[Action.RESUME],
         "migration_gb": moved[Action.MIGRATE],
@@ -178,6 +180,41 @@ def expected(run):
             "migration_gb_per_s": moved[Action.MIGRATE] / span_s,
         }
     return naive, whole
+
+
+def taken_back(run):
+    """How many pauses end because room becomes free, job by job and row by row."""
+    events, count = run.events, 0
+    for job in range(len(run.workload)):
+        paused = False
+        for row in np.flatnonzero(events.job == job):
+            if events.action[row] == Action.RESUME:
+                count += paused and events.reasons[events.why[row]] == "room became free"
+            if events.action[row] != Action.SHARE:
+                paused = events.action[row] == Action.PAUSE
+    return count
+
+
+def test_a_pause_that_greedy_takes_back_is_published_as_a_migration():
+    load = workload([(1, 0, 1, 1.0, 0.1, 100), (2, 0, 1, 1.0, 0.1, 100)], nodes=2)
+    a, nan = Action, math.nan
+    rows = [
+        (0, 0, a.START, [0], 1.0, "there was room at submission"),
+        (0, 1, a.START, [1], 1.0, "there was room at submission"),
+        (10, 0, a.PAUSE, [], 0.0, "gave way to a submitted job"),
+        (20, 0, a.RESUME, [0], 0.5, "room became free"),
+        (25, 0, a.SHARE, [], 1.0, "room became free"),
+        (30, 0, a.PAUSE, [], 0.0, "gave way to a submitted job"),
+        (40, 1, a.MIGRATE, [0], 1.0, "all jobs were packed anew"),
+        (40, 0, a.RESUME, [1], 1.0, "all jobs were packed anew"),
+        (100, 1, a.FINISH, [], nan, ""),
+        (120, 0, a.FINISH, [], nan, ""),
+    ]
+    metrics = schedule.summarize(run_of(load, rows))
+    assert (metrics["pauses"], metrics["migrations"]) == (2, 1)
+    assert (metrics["pauses_as_published"], metrics["migrations_as_published"]) == (1, 2)
+    assert (metrics["pauses_as_published_per_job"], metrics["migrations_as_published_per_job"]) == (0.5, 1.0)
+    assert metrics["migrations_as_published_per_hour"] == 2 * 30.0
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())

@@ -38,6 +38,9 @@ SETTINGS = {
     "penalty": SimulationSettings(penalty=Penalty(seconds=13.7)),
     "size": SimulationSettings(penalty=Penalty(seconds=1.0, bytes_per_s=2e9), seed=3),
     "submissions-first": SimulationSettings(order="submissions-first", penalty=Penalty(seconds=5.0)),
+    "by start and estimate": SimulationSettings(
+        order="submissions-first-by-start-and-estimate", penalty=Penalty(seconds=5.0)
+    ),
     "unequal": SimulationSettings(capacity=np.array([[2.0, 1.5], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [0.5, 1.0]])),
     "nodes": SimulationSettings(node_events=NODE_EVENTS, penalty=Penalty(seconds=5.0)),
 }
@@ -97,7 +100,7 @@ def saved(simulation):
     return np.load(buffer, allow_pickle=False)
 
 
-@pytest.mark.parametrize("settings", ["penalty", "nodes", "submissions-first", "size"])
+@pytest.mark.parametrize("settings", ["penalty", "nodes", "submissions-first", "by start and estimate", "size"])
 @pytest.mark.parametrize("policy", ["EASY", "fair/per", "mover"])
 def test_a_run_stopped_anywhere_saved_and_continued_is_the_uninterrupted_one(policy, settings, monkeypatch, tmp_path):
     monkeypatch.setattr(simulator, "WATCHED", 1)

@@ -8,13 +8,13 @@ from dfrs.engine.commands import DETACH, Commands
 from dfrs.kernels.columns import grown, write_rows
 from dfrs.model.decisions import Reason
 from dfrs.model.instance import Ints
-from dfrs.model.run import Events
+from dfrs.model.run import ROOM_FREED, Events
 
 _COLUMNS = {"time_s": "f8", "job": "i8", "action": "i8", "yield_": "f8", "why": "i8"}
 _TEXTS = {
     Reason.NONE: "",
     Reason.ROOM: "there was room at submission",
-    Reason.FREED: "room became free",
+    Reason.FREED: ROOM_FREED,
     Reason.GAVE_WAY: "gave way to a submitted job",
     Reason.MOVED_FOR: "moved for a submitted job",
     Reason.PACKED: "all jobs were packed anew",

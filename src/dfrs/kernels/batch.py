@@ -30,7 +30,7 @@ from dfrs.kernels.whole_nodes import (
 QUEUE_HEAD, BACKFILLED = 7, 8
 """Values of `dfrs.model.decisions.Reason`."""
 
-FCFS, EASY = range(2)
+FCFS, EASY, EASY_SPARE = range(3)
 """Rules of `whole_nodes`."""
 
 
@@ -55,6 +55,7 @@ def whole_nodes(
     EASY: that one has a reservation at the earliest time at which it has enough. Later jobs start, in order, if they
     leave it as it is: they end before it, or use nodes that it does not want. A job that wants more nodes than are open
     has no reservation, and holds nobody up.
+    EASY_SPARE: the same, but jobs pass that one only on nodes that it does not want, also where they end before it.
     """
     if rule != FCFS and subject >= 0 and np.isnan(jobs[subject].estimate_s):
         return -1 - subject
@@ -67,8 +68,8 @@ def whole_nodes(
         free_of = count_free(kind, busy, len(size))
         cluster = (kind, size, free_of, busy)
         started, head = _start_in_order(jobs, first, head, cluster, tolerance, after, reasons)
-        if rule == EASY and head < len(jobs) - 1 and free_of.any():
-            filled = _backfill(jobs, first, head, cluster, tolerance, now_s, after, reasons)
+        if rule != FCFS and head < len(jobs) - 1 and free_of.any():
+            filled = _backfill(rule, jobs, first, head, cluster, tolerance, now_s, after, reasons)
             started = started + filled if filled >= 0 else filled
     elif unlike:
         after[:] = task_nodes
@@ -118,7 +119,15 @@ def _reservation(tasks: int, room: int, per: Ints, ends: Floats, released: Ints)
 
 @kernel
 def _backfill(
-    jobs: Jobs, first: Ints, head: int, cluster: Cluster, tolerance: float, now_s: float, after: Ints, reasons: Ints
+    rule: int,
+    jobs: Jobs,
+    first: Ints,
+    head: int,
+    cluster: Cluster,
+    tolerance: float,
+    now_s: float,
+    after: Ints,
+    reasons: Ints,
 ) -> int:
     """Start jobs after row `head` that do not delay it: how many, or -1 - r where row r has no estimate.
 
@@ -147,7 +156,7 @@ def _backfill(
         if np.isnan(jobs[r].estimate_s):
             return -1 - r
         wanted(jobs[r].tasks, free_of, per, take)
-        if now_s + jobs[r].estimate_s > shadow_s:
+        if now_s + jobs[r].estimate_s > shadow_s or (rule == EASY_SPARE and shadow_s < np.inf):
             lost = holds(take, per_head)
             if lost > spare:
                 continue

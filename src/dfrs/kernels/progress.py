@@ -1,7 +1,8 @@
 """How simulated jobs get on: progress at the rate of their yield, none during a penalty ([Stillwell2010] 5.1, 5.3.1).
 
-`table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s, speed: progress
-up to `since_s` is accounted, it goes on by `rate`, the yield times `speed`, and nothing progresses before `ready_s`.
+`table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s, speed, turn:
+progress up to `since_s` is accounted, it goes on by `rate`, the yield times `speed`, and nothing progresses before
+`ready_s`; jobs done at the same instant are done in the order of `turn`.
 """
 
 from typing import Any
@@ -127,13 +128,15 @@ def drop(running: Ints, count: int, job: int) -> int:
 
 @kernel
 def next_completion(table: Any, running: Ints, count: int) -> tuple[float, int]:
-    """(time, job) of the earliest completion among the running, ties to the one submitted first; (inf, -1) if none."""
+    """(time, job) of the earliest completion among the running, ties to the least `turn`; (inf, -1) if none."""
     time_s = np.inf
+    turn = -np.inf
     job = -1
     for p in range(count):
         j = running[p]
         finish = table[j].finish_s
-        if finish < time_s or (finish == time_s and j < job):
+        if finish < time_s or (finish == time_s and table[j].turn < turn):
             time_s = finish
+            turn = table[j].turn
             job = j
     return time_s, job

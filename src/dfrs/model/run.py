@@ -40,6 +40,9 @@ class Action(IntEnum):
     """Its number of tasks changed while it runs; the nodes are those of all of them."""
 
 
+ROOM_FREED = "room became free"
+"""Why Greedy places a job that waited or was paused when another one is done."""
+
 PLACING = (Action.START, Action.RESUME, Action.MIGRATE, Action.RESIZE)
 """The actions that name the job's nodes."""
 

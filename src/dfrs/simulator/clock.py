@@ -3,13 +3,57 @@
 import heapq
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal
+from typing import Literal, get_args
 
 from dfrs.engine.events import Change, Complete, Event, Submit, Wake
+from dfrs.model.errors import InputError
 from dfrs.model.nodes import CapacityLeft, NodeChange
 
-Order = Literal["completions-first", "submissions-first"]
-"""At one instant, whether a freed node can serve the job submitted then or the job is queued first."""
+Order = Literal[
+    "completions-first",
+    "submissions-first",
+    "submissions-first-by-start",
+    "submissions-first-by-estimate",
+    "submissions-first-by-start-and-estimate",
+]
+"""At one instant, whether a freed node can serve the job submitted then or the job is queued first; see `Ties`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ties:
+    """What an order says of completions at one instant. EASY and CONSERVATIVE start other jobs if it says otherwise."""
+
+    one_by_one: bool = True
+    """Submissions come before completions, and the policy is asked after each completion, not only after the last."""
+    by_start: bool = False
+    """Completions are in the order in which the jobs were started, not submitted."""
+    by_estimate: bool = False
+    """Who runs until its estimate ends, or longer, is done before the submissions of that instant, as where a profile
+    of estimates says which processors are free."""
+
+
+USUAL = Ties(one_by_one=False)
+_TIES: dict[str, Ties] = {
+    "completions-first": USUAL,
+    "submissions-first": Ties(),
+    "submissions-first-by-start": Ties(by_start=True),
+    "submissions-first-by-estimate": Ties(by_estimate=True),
+    "submissions-first-by-start-and-estimate": Ties(by_start=True, by_estimate=True),
+}
+
+
+def known_order(name: str) -> Order:
+    """The order of that name. Raises InputError with all names."""
+    orders: tuple[Order, ...] = get_args(Order)
+    for order in orders:
+        if order == name:
+            return order
+    raise InputError(f'order "{name}": must be {", ".join(orders[:-1])} or {orders[-1]}')
+
+
+def ties_of(order: Order) -> Ties:
+    """What the order says. Raises InputError with all names."""
+    return _TIES[known_order(order)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +63,17 @@ class Profiled:
     job: int
 
 
-_PRIORITY: dict[Order, dict[type, int]] = {
-    "completions-first": {Complete: 0, NodeChange: 1, CapacityLeft: 1, Submit: 2, Change: 3, Profiled: 4, Wake: 5},
-    "submissions-first": {Submit: 0, Complete: 1, NodeChange: 2, CapacityLeft: 2, Change: 3, Profiled: 4, Wake: 5},
-}
+_COMPLETIONS_FIRST = {Complete: 0, NodeChange: 1, CapacityLeft: 1, Submit: 2, Change: 3, Profiled: 4, Wake: 5}
+_SUBMISSIONS_FIRST = {Submit: 0, Complete: 1, NodeChange: 2, CapacityLeft: 2, Change: 3, Profiled: 4, Wake: 5}
+_FOREMOST = -1
+"""Of completions that come before everything else at their instant."""
 
 
 class Clock:
     """Events by (time, priority of their kind, order of scheduling)."""
 
     def __init__(self, order: Order = "completions-first") -> None:
-        self._priority = _PRIORITY[order]
+        self._priority: dict[type, int] = _SUBMISSIONS_FIRST if ties_of(order).one_by_one else _COMPLETIONS_FIRST
         self._heap: list[tuple[float, int, int, Event | Profiled]] = []
         self._sequence = count()
         self._completion = self._priority[Complete]
@@ -38,9 +82,12 @@ class Clock:
         """Let `event` happen at `time_s`."""
         heapq.heappush(self._heap, (time_s, self._priority[type(event)], next(self._sequence), event))
 
-    def before(self, completion_s: float) -> bool:
-        """Whether the next event comes before a completion at that time (infinite if there is none)."""
-        return bool(self._heap) and self._heap[0][:2] < (completion_s, self._completion)
+    def before(self, completion_s: float, *, foremost: bool = False) -> bool:
+        """Whether the next event comes before a completion at that time (infinite if there is none).
+
+        One that is `foremost` comes before all other events of its instant.
+        """
+        return bool(self._heap) and self._heap[0][:2] < (completion_s, _FOREMOST if foremost else self._completion)
 
     def pop(self) -> tuple[float, Event | Profiled]:
         """The next event and its time."""

@@ -14,7 +14,7 @@ from dfrs.model.instance import Bools, Floats
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import CapacityLeft, NodeChange, NodeLimits, most_tasks
 from dfrs.model.run import Penalty, Run
-from dfrs.simulator.clock import Clock, Order, Profiled
+from dfrs.simulator.clock import Clock, Order, Profiled, ties_of
 from dfrs.simulator.heterogeneous import EqualHardware, HardwareSettings, fits_a_partition
 from dfrs.simulator.limits import ANYWHERE, FREE, Pauses, node_limits
 from dfrs.simulator.world import World
@@ -87,8 +87,11 @@ class Simulation:
         )
         # Before the first event: as if it had been measured.
         self._core.handle(self._prices(), -np.inf)
-        self._world = World(self._jobs, self.settings.penalty, self._hardware)
+        self._ties = ties_of(self.settings.order)
+        self._world = World(self._jobs, self.settings.penalty, self._hardware, self._ties)
         self._clock = Clock(self.settings.order)
+        self._freed = (-np.inf, 0.0)
+        """When a job was last done as estimated, and the turn of the first of that instant."""
         self._submitted = 0
         self._node_events = sorted(self.settings.node_events, key=lambda pair: pair[0])
         for time_s, change in self._node_events:
@@ -113,7 +116,8 @@ class Simulation:
         steps = idle = since_progress = 0
         while self._core.present or self._submitted < len(self._jobs):
             completion_s, job = self._world.next_completion()
-            if self._clock.before(completion_s):
+            foremost = self._ties.by_estimate and job >= 0 and self._world.foremost(job)
+            if self._clock.before(completion_s, foremost=foremost):
                 now_s, event = self._clock.pop()
             elif job >= 0:
                 now_s, event = completion_s, Complete(int(self._jobs.job_id[job]))
@@ -144,8 +148,7 @@ class Simulation:
         if isinstance(event, Complete):
             world.complete(job)
             self.done += 1
-            one_by_one = self.settings.order == "submissions-first"
-            event = Complete(event.job_id, last=one_by_one or world.next_completion()[0] > now_s)
+            event = Complete(event.job_id, last=self._asks_after(job, now_s))
         elif isinstance(event, Submit):
             self._submitted += 1
             self._schedule_submission()
@@ -177,6 +180,19 @@ class Simulation:
         if core.wake_at_s is not None and (core.wake_at_s != due_s or isinstance(event, Wake)):
             self._clock.schedule(core.wake_at_s, Wake())
         return len(commands)
+
+    def _asks_after(self, job: int, now_s: float) -> bool:
+        """Whether the policy is asked after the completion of `job`, which no other may follow at the same instant."""
+        ties, world = self._ties, self._world
+        next_s, other = world.next_completion()
+        if not (ties.by_estimate and world.foremost(job)):
+            return ties.one_by_one or next_s > now_s
+        if self._freed[0] != now_s:
+            self._freed = now_s, world.turn(job)
+        if next_s > now_s or world.foremost(other):
+            return next_s > now_s
+        # What estimates say is free is free together, and the policy is asked at the first submission or completion.
+        return self._clock.before(now_s) or self._freed[1] < world.turn(other)
 
     def _schedule_submission(self) -> None:
         jobs, k = self._jobs, self._submitted
@@ -313,12 +329,13 @@ class Simulation:
         own = np.array([self._submitted, self._node_events_seen, self._commands_seen, self.done])
         core = {f"core_{name}": array for name, array in self._core.state().items()}
         world = {f"world_{name}": array for name, array in self._world.state().items()}
-        return {"counts": own, "now_s": np.array(self.now_s)} | core | world
+        return {"counts": own, "now_s": np.array(self.now_s), "freed": np.array(self._freed)} | core | world
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken: the same workload, policy and settings are the caller's duty."""
         self._submitted, self._node_events_seen, self._commands_seen, self.done = state["counts"].tolist()
         self.now_s = float(state["now_s"])
+        self._freed = float(state["freed"][0]), float(state["freed"][1])
         self._core.restore({name[5:]: array for name, array in state.items() if name.startswith("core_")})
         self._world.restore({name[6:]: array for name, array in state.items() if name.startswith("world_")})
         self._clock = Clock(self.settings.order)

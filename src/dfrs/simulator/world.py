@@ -9,14 +9,21 @@ from dfrs.engine.events import Ready
 from dfrs.kernels import progress
 from dfrs.model.elastic import LEAST_S
 from dfrs.model.jobs import Workload
-from dfrs.model.run import Penalty
+from dfrs.model.run import Action, Penalty
+from dfrs.simulator.clock import USUAL, Ties
 from dfrs.simulator.heterogeneous import EQUAL, EqualHardwareWorld, HardwareWorld
 
 JOB = np.dtype(
-    [(name, "f8") for name in ("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s", "speed")]
+    [
+        (name, "f8")
+        for name in ("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s", "speed", "turn")
+    ]
 )
 """See `dfrs.kernels.progress`."""
 
+_EARLY = 2.0**40
+"""More than any number of starts: whose estimate goes on is done after those whose estimates end."""
+_START = int(Action.START)
 _HARDWARE = "hardware_"
 """Before the names of its state in the world's."""
 
@@ -24,11 +31,16 @@ _HARDWARE = "hardware_"
 class World:
     """Jobs are numbered in the order of submission, as in the workload. Only the world knows their processing times.
 
-    Its `hardware` says how fast jobs are where, and what it costs to move them.
+    Its `hardware` says how fast jobs are where, and what it costs to move them; `ties`, in which order jobs are done
+    that are done at the same instant.
     """
 
     def __init__(
-        self, workload: Workload, penalty: Penalty, hardware: EqualHardwareWorld | HardwareWorld = EQUAL
+        self,
+        workload: Workload,
+        penalty: Penalty,
+        hardware: EqualHardwareWorld | HardwareWorld = EQUAL,
+        ties: Ties = USUAL,
     ) -> None:
         self._penalty_s = penalty.seconds
         self._copy_s = 0.0 if penalty.bytes_per_s is None else penalty.node_bytes / penalty.bytes_per_s
@@ -38,6 +50,13 @@ class World:
         self._table["memory"] = workload.memory
         self._table["finish_s"] = np.inf
         self._table["speed"] = 1.0
+        self._early = np.zeros(len(workload))
+        if ties.by_estimate:
+            # A job without an estimate is not expected to end at any time.
+            self._early[~(workload.run_s >= workload.estimate_s)] = _EARLY
+        self._table["turn"] = np.arange(len(workload)) + self._early
+        self._by_start = ties.by_start
+        self._started = 0
         self._running = np.zeros(max(len(workload), 1), np.int64)
         self._count = 0
         self._ready: Ready | None = None
@@ -59,6 +78,10 @@ class World:
             serials,
             ready_s,
         )
+        if self._by_start:
+            begun = commands.serial[commands.action == _START]
+            self._table["turn"][begun] = np.arange(self._started, self._started + len(begun)) + self._early[begun]
+            self._started += len(begun)
         serials, ready_s = self._hardware.begun(self._table, serials[:placed], ready_s[:placed], now_s)
         self._ready = Ready(serials, ready_s) if len(serials) else None
 
@@ -70,6 +93,14 @@ class World:
     def next_completion(self) -> tuple[float, int]:
         """(time, number) of the job that will be done first; (infinity, -1) if none will."""
         return progress.next_completion(self._table, self._running, self._count)
+
+    def foremost(self, job: int) -> bool:
+        """Whether a job that is done is done before the submissions of that instant; see `Ties.by_estimate`."""
+        return bool(self._table[job]["turn"] < _EARLY)
+
+    def turn(self, job: int) -> float:
+        """When a job is done among all that are done at that instant, estimates apart."""
+        return float(self._table[job]["turn"] - self._early[job])
 
     def complete(self, job: int) -> None:
         """Take a job that is done off the nodes."""
@@ -84,12 +115,14 @@ class World:
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays, for `restore`."""
         hardware = {f"{_HARDWARE}{name}": array for name, array in self._hardware.state().items()}
-        return {"table": self._table, "running": self._running[: self._count]} | hardware
+        started = np.array(self._started)
+        return {"table": self._table, "running": self._running[: self._count], "started": started} | hardware
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue where `state` was taken."""
         self._table = np.array(state["table"])
         self._count = len(state["running"])
         self._running[: self._count] = state["running"]
+        self._started = int(state["started"])
         hardware = {name.removeprefix(_HARDWARE): a for name, a in state.items() if name.startswith(_HARDWARE)}
         self._hardware.restore(hardware)

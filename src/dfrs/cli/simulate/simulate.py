@@ -124,7 +124,11 @@ def simulate(
         typer.Option(help="Where jobs that have started may go: anywhere, host, host:K (K nodes on each host), none."),
     ] = "anywhere",
     order: Annotated[
-        str, typer.Option(help="At one instant: completions-first or submissions-first.")
+        str,
+        typer.Option(
+            help="At one instant: completions-first, or submissions-first, -by-start, -by-estimate or "
+            "-by-start-and-estimate behind it."
+        ),
     ] = "completions-first",
     node_events: Annotated[
         Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
@@ -319,6 +323,7 @@ def _settings(
     limits: tuple[str, str],
 ) -> "SimulationSettings":
     from dfrs.model.run import Penalty
+    from dfrs.simulator.clock import known_order
     from dfrs.simulator.limits import node_limits
     from dfrs.simulator.simulation import SimulationSettings
     from dfrs.workloads.cluster import read_capacity, read_hosts, read_node_events
@@ -331,15 +336,17 @@ def _settings(
         node_limits("free", moves, 1, None if hosts is None else hosts[:1])
     except InputError as error:
         raise InputError(f"--{error}") from None
-    if order not in {"completions-first", "submissions-first"}:
-        raise InputError(f'--order "{order}": must be completions-first or submissions-first')
+    try:
+        named = known_order(order)
+    except InputError as error:
+        raise InputError(f"--{error}") from None
     if bandwidth == 0:
         raise InputError("--bandwidth 0: must be above 0")
     rate = None if bandwidth is None else bandwidth * GB
     return SimulationSettings(
         capacity=None if node_file is None else read_capacity(node_file),
         penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_bytes),
-        order="completions-first" if order == "completions-first" else "submissions-first",
+        order=named,
         node_events=() if node_events is None else read_node_events(node_events),
         command_limit=command_limit,
         pauses="keep" if pauses == "keep" else "free",

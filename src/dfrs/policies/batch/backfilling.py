@@ -24,7 +24,7 @@ from dfrs.model import tolerances
 from dfrs.model.decisions import Cause, Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
-from dfrs.policies.declaration import Family, Name
+from dfrs.policies.declaration import Family, Flag, Name, Option
 from dfrs.policies.fractional.expand import on_free_nodes
 
 
@@ -60,6 +60,9 @@ class Easy:
 
     elastic: bool = False
     """Users' commands on jobs are processed: EASY-E of [Kumar2011]."""
+    spare: bool = False
+    """A later job may go ahead only if the first one has enough nodes without its; that it ends by then is no reason.
+    What [Stillwell2010] publishes of EASY fits this: see docs/explanation/deviations.md."""
 
     @property
     def traits(self) -> Traits:
@@ -72,7 +75,8 @@ class Easy:
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reasons QUEUE_HEAD and BACKFILLED."""
-        return _on_whole_nodes(snapshot, kernels.EASY, "EASY-E" if self.elastic else "EASY")
+        rule = kernels.EASY_SPARE if self.spare else kernels.EASY
+        return _on_whole_nodes(snapshot, rule, "EASY-E" if self.elastic else "EASY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +181,15 @@ WHOLE_NODES: Family[Policy] = Family(
             source="[Stillwell2010] 5.1.2",
             group="equal shares",
             meaning="all jobs run at once, with equal shares of CPU",
+        ),
+    ),
+    options=(
+        Option(
+            key="SPARE",
+            values=Flag(field="spare"),
+            of=("EASY",),
+            meaning="a later job goes ahead only on nodes that the first one does not want, however short it is",
+            source="fits what [Stillwell2010] 5.4 publishes of EASY",
         ),
     ),
     build=lambda _, policy: policy,

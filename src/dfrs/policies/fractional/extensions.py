@@ -10,11 +10,16 @@ from dfrs.model.decisions import RUNNING, Prices, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
 from dfrs.policies.fractional.actions import PolicyAction
-from dfrs.policies.fractional.objective import YieldLines, next_multiple
+from dfrs.policies.fractional.objective import YIELDS, Objective, YieldLines, next_multiple
 
 ROUNDS = 20
 """Effort of ADAPT at each wake that would pass the budget; rounds and not seconds, so that runs repeat to the bit."""
 NO_LIMIT_S = 1e9
+TIMES_WORSE = 2.0
+"""Whoever comes in place of another must have a stretch so many times as large. By measurement: see
+docs/explanation/policies.md."""
+_NO_TIME_S = 1e-9
+"""For a job that has not run at all, whose stretch has no bound."""
 RESOURCES = (Resource(name="cpu", kind=Kind.FLUID), Resource(name="memory", kind=Kind.RIGID))
 
 
@@ -163,13 +168,72 @@ class Improving:
             reasons[:] = why
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paying:
+    """A repacking that is adopted only where it pays for its penalties before the next one.
+
+    Where it takes nodes from jobs, it pays if another job gets some whose stretch, flow time / virtual time, is at
+    least `TIMES_WORSE` times that of each of them. Elsewhere it pays if a job without nodes gets some, or if the least
+    yield (with a scaled objective: level) is larger than if everything stayed; that of a job that is moved counts for
+    the part of the period that its penalty leaves. So nobody is moved where everybody has all that they need.
+    """
+
+    repack: PolicyAction
+    period_s: float | PricedPeriod
+    """How long a repacking lasts."""
+    objective: Objective = YIELDS
+
+    def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
+        """As the repacking, or nothing."""
+        trial, why = slots.copy(), reasons.copy()
+        self.repack(snapshot, trial, why)
+        if self._pays(snapshot, slots, trial):
+            slots[:] = trial
+            reasons[:] = why
+
+    def _pays(self, snapshot: Snapshot, slots: Ints, trial: Ints) -> bool:
+        before, after = slots[snapshot.first[:-1]] >= 0, trial[snapshot.first[:-1]] >= 0
+        comes, goes = after & ~before, before & ~after
+        if goes.any():
+            stretch = snapshot.flow_s / np.maximum(snapshot.jobs["virtual_s"], _NO_TIME_S)
+            return bool(stretch[comes].max(initial=0.0) >= TIMES_WORSE * stretch[goes].max())
+        if comes.any():
+            return True
+        _, slope = self.objective(snapshot)
+        return _least(snapshot, trial, slope, self._part(snapshot, trial)) > _least(snapshot, slots, slope, 1.0)
+
+    def _part(self, snapshot: Snapshot, trial: Ints) -> Floats:
+        """(R,) the part of the period that is left to each job of those that run now."""
+        prices = snapshot.prices
+        owner = np.repeat(np.arange(len(snapshot.jobs)), np.diff(snapshot.first))
+        cost_s = np.zeros(len(snapshot.jobs))
+        cost_s[owner[trial != snapshot.task_nodes]] = prices.move_s
+        period_s = self.period_s(prices) if isinstance(self.period_s, PricedPeriod) else self.period_s
+        return np.maximum(1.0 - cost_s / period_s, 0.0)
+
+
+Limited = Budgeted | Improving | Paying
+"""Repackings that are adopted as they are only sometimes."""
+
+
+def unlimited(action: PolicyAction) -> PolicyAction:
+    """The action itself, or the repacking that it limits."""
+    while isinstance(action, Limited):
+        action = action.repack
+    return action
+
+
 def _standing(snapshot: Snapshot, slots: Ints) -> tuple[int, float]:
     """How many jobs are without nodes, and the largest minimum yield of the others."""
-    rows = len(snapshot.jobs)
-    yields = np.empty(rows)
-    fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros(rows), np.ones(rows), 0.0, True, yields)
     placed = slots[snapshot.first[:-1]] >= 0
-    return int((~placed).sum()), float(yields[placed].min(initial=1.0))
+    return int((~placed).sum()), min(_least(snapshot, slots, np.ones(len(placed)), 1.0), 1.0)
+
+
+def _least(snapshot: Snapshot, slots: Ints, slope: Floats, part: Floats | float) -> float:
+    """The least, over the jobs that have nodes, of `part` (R,) times the level of max-min fair yields."""
+    yields = np.empty(len(slope))
+    fill(snapshot.jobs, snapshot.first, slots, snapshot.capacity, np.zeros(len(slope)), slope, 0.0, False, yields)
+    return float((yields / slope * part)[slots[snapshot.first[:-1]] >= 0].min(initial=inf))
 
 
 def _moved(snapshot: Snapshot, trial: Ints) -> float:

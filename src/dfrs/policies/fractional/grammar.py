@@ -7,9 +7,9 @@ jobs are mapped anew periodically (every 600 s; with `auto` the rarer, the more 
 that this is done for the least stretch, `due`, that it is done when a stretch doubles. Further parts, each at most
 once, in any order: `OPT=MIN|AVG|NONE` (with `stretch-per`: `MAX|AVG|NONE`), `MFT=SECONDS` or `MVT=SECONDS`,
 `PRIO=VT|FLOW/VT|FLOW/VT^2`, `WEIGHT`, `DECAY=SECONDS`, `BUDGET=NODES`, `NEEDS=SHARE` (MCB when needs are revised, if
-the minimum yield improves by more than that share of it), `REBALANCE[=SHARE]` (after each decision, moves that
-pay, if the bound on the minimum yield is more than that share above it), a vector packing (`VP_CPSUM`, `MCB8`, …),
-`WINDOW=1|2`.
+the minimum yield improves by more than that share of it), `PAYS` (a periodic repacking is adopted only where it pays
+for its pauses and moves), `REBALANCE[=SHARE]` (after each decision, moves that pay, if the bound on the minimum yield
+is more than that share above it), a vector packing (`VP_CPSUM`, `MCB8`, …), `WINDOW=1|2`.
 """
 
 import math
@@ -19,7 +19,7 @@ from itertools import product
 
 from dfrs.policies.declaration import Choice, Family, Fields, Flag, Name, Number, Option
 from dfrs.policies.fractional.actions import MOVABLE, Admit, Mode, Pin, PinKind, PolicyAction, Priority, Readmit, Repack
-from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, PricedPeriod, ScaledObjective
+from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, Paying, PricedPeriod, ScaledObjective
 from dfrs.policies.fractional.objective import YIELDS, Objective, StretchObjective
 from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.fractional.rebalance import SHARE, Rebalance
@@ -49,6 +49,7 @@ class Spec:
     decay_s: float = math.inf
     budget: float = math.inf
     needs: float | None = None
+    pays: bool = False
     rebalance: float | None = None
     stretch: bool = False
     share: str = ""
@@ -95,6 +96,10 @@ class Spec:
             rule = "BUDGET limits what MCB migrates, and nothing here uses MCB: leave it out, or add /per"
         elif self.stretch and self.scales:
             rule = "WEIGHT and DECAY scale yields: they do not go with /stretch-per"
+        elif self.pays and self.period_s is None:
+            rule = "PAYS is about repacking from time to time, and nothing here does so: leave it out, or add /per"
+        elif self.stretch and self.pays:
+            rule = "PAYS compares yields: it does not go with /stretch-per"
         elif self.stretch and self.rebalance is not None:
             rule = "REBALANCE compares yields: it does not go with /stretch-per"
         elif self.share == "AVG" and self.scales:
@@ -135,7 +140,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         name=name,
         on_submission=start,
         on_completion=restart if spec.star or rebalance else None,
-        on_wake=_packer(spec, objective, priority) if spec.period_s is not None else None,
+        on_wake=_periodic(spec, objective, priority),
         on_nodes=restart,
         on_needs=None if spec.needs is None else Improving(repack=_packer(spec, aim, priority), threshold=spec.needs),
         shares=shares,
@@ -148,6 +153,16 @@ def build(name: str, spec: Spec) -> Dfrs:
 
 def _level_shares(spec: Spec, objective: Objective) -> MaxMin:
     return MaxMin(objective=objective, even=spec.share == "NONE")
+
+
+def _periodic(spec: Spec, objective: Objective, priority: Priority) -> PolicyAction | None:
+    period_s = spec.period_s
+    if period_s is None:
+        return None
+    pack = _packer(spec, objective, priority)
+    if not spec.pays:
+        return pack
+    return Paying(repack=pack, period_s=PRICED_PERIOD if spec.priced else period_s, objective=objective)
 
 
 def _packer(spec: Spec, objective: Objective, priority: Priority) -> PolicyAction:
@@ -299,6 +314,13 @@ _OPTIONS = (
         default="never",
         meaning="MCB repacks all jobs when needs are revised, if that raises the minimum yield by more than X",
         source="[Stillwell2010] 7.2.2",
+    ),
+    Option(
+        key="PAYS",
+        group=_EXTENSIONS,
+        values=Flag(field="pays"),
+        meaning="with /per or /due: a repacking is adopted only if it pays for its pauses and moves by the next one",
+        source="our own",
     ),
     Option(
         key="REBALANCE",

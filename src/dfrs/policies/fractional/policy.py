@@ -9,7 +9,7 @@ from dfrs.model.decisions import Cause, Snapshot, Target, Traits
 from dfrs.model.instance import Floats, Ints
 from dfrs.policies.fractional.actions import Admit, Mode, PolicyAction, Priority, Readmit
 from dfrs.policies.fractional.expand import on_shared_nodes
-from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, PricedPeriod
+from dfrs.policies.fractional.extensions import Deadlines, PricedPeriod, unlimited
 from dfrs.policies.fractional.objective import next_multiple
 from dfrs.policies.fractional.rebalance import Rebalance, ask_again, is_repacking
 from dfrs.policies.fractional.reserve import dedicated_present, reserve
@@ -105,13 +105,9 @@ class Dfrs:
 
     @property
     def _actions(self) -> list[PolicyAction]:
-        """Those there are; a repacking within a budget stands for the one it limits."""
+        """Those there are; a repacking that is not always adopted as it is stands for the one it limits."""
         actions = (self.on_submission, self.on_completion, self.on_wake, self.on_nodes, self.on_needs)
-        return [
-            action.repack if isinstance(action, Budgeted | Improving) else action
-            for action in actions
-            if action is not None
-        ]
+        return [unlimited(action) for action in actions if action is not None]
 
     @property
     def _migrates(self) -> bool:

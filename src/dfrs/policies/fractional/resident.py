@@ -28,7 +28,7 @@ from dfrs.policies.fractional.actions import (
     Repack,
     order_and_pinned,
 )
-from dfrs.policies.fractional.extensions import Budgeted, Improving
+from dfrs.policies.fractional.extensions import Limited
 from dfrs.policies.fractional.objective import YIELDS, Objective
 from dfrs.policies.fractional.vector_repack import VectorRepack
 
@@ -55,7 +55,7 @@ class Residence:
             return ResidentReadmit(priority=action.priority, residence=self)
         if isinstance(action, Repack | VectorRepack):
             return ResidentRepack(objective=action.objective, priority=action.priority, pin=action.pin, residence=self)
-        if isinstance(action, Budgeted | Improving):
+        if isinstance(action, Limited):
             return replace(action, repack=self.within(action.repack))
         return action
 
