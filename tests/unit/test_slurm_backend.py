@@ -354,13 +354,13 @@ def test_a_node_with_jobs_that_were_not_started_from_here_gets_nothing_new(tmp_p
 
 def test_while_slurm_is_away_nothing_is_lost(tmp_path):
     async def story():
-        async with site(tmp_path, lost_s=0.2, silent_s=0.1) as it:
+        async with site(tmp_path, lost_s=2.0, silent_s=1.0) as it:
             name = it.slurm.sbatch()
             number = (await it.reaches(name, "running"))["id"]
             it.slurm.up = False
             said = "Slurm does not answer"
             await it.comes("/nodes", lambda nodes: all(each["problem"] == said for each in nodes), "said")
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(2.5)
             assert (await it.get(f"/jobs/{number}"))["state"] == "running"
             it.slurm.up = True
             await it.comes("/nodes", lambda nodes: not any(each["problem"] for each in nodes), "back")

@@ -156,6 +156,10 @@ class Steering:
                 log.warning("Slurm does not answer", job=name, why=str(error))
             except RefusedError as error:
                 self._refused(name, str(error))
+            except Exception:
+                # With the next look at Slurm it is tried again.
+                self._sure.discard(name)
+                log.exception("work on a job of Slurm failed", job=name)
 
     def _refused(self, name: str, why: str) -> None:
         self._sure.discard(name)
