@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,6 +335,23 @@ class Traits:
 
 ORDINARY = Traits()
 """Of a policy that is no more than its decisions."""
+
+
+class EventLoop(Protocol):
+    """A policy's own loop in compiled code, as `dfrs.kernels.batch_loop.run_batch`: it decides as `decide` would."""
+
+    def __call__(self, run: Any, before_s: float, submissions_first: bool, steps: int, /) -> int:
+        """Go on with the `dfrs.kernels.event_loop.Plain` run: why it ended, see `next_question` there."""
+        ...
+
+
+def event_loop_of(policy: object) -> EventLoop | None:
+    """The policy's `event_loop`, None where it has none.
+
+    Only where it is of the class that has its `decide`: a class made from a built-in one decides otherwise.
+    """
+    owner = next((each for each in type(policy).__mro__ if "decide" in vars(each)), None)
+    return policy.event_loop if owner is not None and "event_loop" in vars(owner) else None
 
 
 class Policy(Protocol):
