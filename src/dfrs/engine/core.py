@@ -153,7 +153,7 @@ class Core:
             self._end(row)
         if _MIGRATE in steps.tolist():
             migrates = steps == _MIGRATE
-            state.note_move(float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))
+            state.note_move(state.now_s, float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))
         state.event_log.append(state.now_s, commands)
         return commands
 

@@ -171,11 +171,15 @@ class State:
         if self.refusals or self.unmovable:
             self.refusals.expire(self.now_s)
             self.unmovable.expire(self.now_s)
-        while self._moves and self._moves[0][0] <= self.now_s - HOUR_S:
+        self.forget_moves(self.now_s)
+        return self.snapshot(cause, subject)
+
+    def forget_moves(self, now_s: float) -> None:
+        """Only those of the last hour are known."""
+        while self._moves and self._moves[0][0] <= now_s - HOUR_S:
             self._moved -= self._moves.popleft()[1]
         if not self._moves:
             self._moved = 0.0
-        return self.snapshot(cause, subject)
 
     def advance(self, now_s: float) -> None:
         """Bring the account of jobs up to now."""
@@ -193,9 +197,10 @@ class State:
         self._ids[self.submitted : count] = job_ids
         self.submitted = count
 
-    def note_move(self, amount: float) -> None:
-        """So much memory is migrated now."""
-        self._moves.append((self.now_s, amount))
+    def note_move(self, at_s: float, amount: float) -> None:
+        """So much memory was migrated then; no earlier than what was noted before."""
+        self.forget_moves(at_s)
+        self._moves.append((at_s, amount))
         self._moved += amount
 
     def forget_notes(self) -> None:

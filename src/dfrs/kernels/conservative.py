@@ -19,7 +19,7 @@ A decision begins with the nodes that running jobs leave, by their estimates, an
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
-from dfrs.kernels.profile import cut, earliest, make_profile, reserve
+from dfrs.kernels.profile import earliest, make_profile, most_before, refine, reserve
 from dfrs.kernels.whole_nodes import (
     Jobs,
     count_free,
@@ -90,10 +90,10 @@ def start_reserved(
                 fit(jobs[r], size, tolerance, per[r])
         busy, _ = find_busy(first, task_nodes, is_open)
         free_of = count_free(kind, busy, kinds)
-        # A reservation has a begin and an end, and another end where it moves.
+        # A reservation has a begin and an end, and another end each time that it moves: at most twice.
         plan_s, plan, length = make_profile(now_s, free_of, ends, released, 2 * (len(jobs) - head))
         queue = (jobs.tasks, jobs.estimate_s, per, np.zeros((len(jobs), kinds), np.int64), reasons)
-        length = _put_back(queue, now_s, (plan_s, plan), length, reserved_s)
+        length = _put_back(queue, now_s, head, (plan_s, plan), length, reserved_s)
         _go_through(queue, first, head, task_nodes, moving, (plan_s, plan), length, reserved_s)
         for r in range(head, len(jobs)):
             if reasons[r] > 0:
@@ -106,18 +106,51 @@ def start_reserved(
 
 
 @kernel
-def _put_back(queue: Queue, now_s: float, plan: Profile, length: int, reserved_s: Floats) -> int:
+def _put_back(queue: Queue, now_s: float, head: int, plan: Profile, length: int, reserved_s: Floats) -> int:
     """Put the reservations back, in order of their begins, those of one begin in order of submission; the length."""
+    _, estimate_s, _, _, _ = queue
     times, profile = plan
-    order = np.argsort(reserved_s, kind="mergesort")
-    for q in range(len(order)):
-        r = int(order[q])
-        if reserved_s[r] > 0.0:
-            begin_s = max(reserved_s[r], now_s)
-            begin = int(np.searchsorted(times[:length], begin_s))
-            length = cut(times, profile, length, begin, begin_s)
-            length = _place(r, begin, queue, plan, length, reserved_s)
+    rows = head + np.flatnonzero(reserved_s[head:] > 0.0)
+    count = len(rows)
+    rows = rows[np.argsort(reserved_s[rows], kind="mergesort")]
+    # Most begin where they did, so that all entries can be made at once.
+    bounds = np.empty(2 * count)
+    for q in range(count):
+        bounds[q] = max(reserved_s[rows[q]], now_s)
+        bounds[count + q] = bounds[q] + estimate_s[rows[q]]
+    begins_s = bounds[:count].copy()
+    bounds.sort()
+    length = refine(times, profile, length, bounds)
+    for q in range(count):
+        begin = int(np.searchsorted(times[:length], begins_s[q]))
+        if not _put_there(int(rows[q]), begin, queue, plan, length, reserved_s):
+            length = _place(int(rows[q]), begin, queue, plan, length, reserved_s)
     return length
+
+
+@kernel
+def _put_there(r: int, begin: int, queue: Queue, plan: Profile, length: int, reserved_s: Floats) -> bool:
+    """Let row r have its reservation from entry `begin` on, where nodes are of one kind and enough are left.
+
+    An entry begins where it ends. What `_place` would do, in a fraction of the time.
+    """
+    tasks, estimate_s, per, takes, reasons = queue
+    times, profile = plan
+    if per.shape[1] != 1 or per[r, 0] == 0:
+        return False
+    nodes = (tasks[r] + per[r, 0] - 1) // per[r, 0]
+    stop = begin
+    while stop < length and (stop == begin or times[stop] < times[begin] + estimate_s[r]):
+        if profile[stop, 0] < nodes:
+            return False
+        stop += 1
+    for m in range(begin, stop):
+        profile[m, 0] -= nodes
+    takes[r, 0] = nodes
+    reserved_s[r] = times[begin]
+    if begin == 0:
+        reasons[r] = RESERVED
+    return True
 
 
 @kernel
@@ -127,6 +160,9 @@ def _go_through(
     """Reserve for waiting jobs that have no reservation and, if `moving`, move those of the others."""
     _, estimate_s, per, takes, reasons = queue
     times, profile = plan
+    alike = per.shape[1] == 1
+    most = np.empty(len(times) if alike else 0, np.int64)
+    changed = True
     for r in range(head, len(reasons)):
         if task_nodes[first[r]] >= 0 or reasons[r] > 0:
             continue
@@ -137,7 +173,13 @@ def _go_through(
             # Who begins with entry 0 starts: of two entries that begin now, this is the other one's.
             own = max(1, int(np.searchsorted(times[:length], reserved_s[r])))
             # What moves nowhere is found without giving its nodes back, where all nodes are of one kind.
-            begin = _first_before(r, queue, plan, own) if per.shape[1] == 1 else 0
+            if alike:
+                if changed:
+                    most_before(profile, length, most)
+                    changed = False
+                if most[own - 1] < takes[r, 0]:
+                    continue
+                begin = _first_before(r, queue, plan, own)
             if begin == own:
                 continue
             m = own
@@ -145,6 +187,7 @@ def _go_through(
                 profile[m] += takes[r]
                 m += 1
         length = _place(r, begin, queue, plan, length, reserved_s)
+        changed = True
 
 
 @kernel

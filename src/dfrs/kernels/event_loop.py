@@ -17,7 +17,7 @@ from dfrs.kernels.columns import Log, append_commands, write_rows
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 from dfrs.kernels.ledger import add_row, advance, remove_row, row_of_serial, set_ready
 from dfrs.kernels.progress import drop, next_completion, perform
-from dfrs.kernels.reconcile import DETACH, OK, admissible, classify, closed_arrival, commit, plan
+from dfrs.kernels.reconcile import DETACH, MIGRATE, OK, admissible, classify, closed_arrival, commit, plan
 
 FINISH, FINISHED = 5, 11
 """Values of `dfrs.model.run.Action` and `dfrs.model.decisions.Reason`."""
@@ -38,6 +38,7 @@ ACCOUNT = np.dtype(
         ("submitted", "i8"),
         ("done", "i8"),
         ("decisions", "i8"),
+        ("moves", "i8"),
         ("log_rows", "i8"),
         ("log_nodes", "i8"),
         ("steps", "i8"),
@@ -89,6 +90,14 @@ class Progress(NamedTuple):
     copy_s: float
 
 
+class Moves(NamedTuple):
+    """Migrations of this stretch: the decision that each is of, when that was, and the memory that is moved."""
+
+    decision: Ints
+    time_s: Floats
+    amount: Floats
+
+
 class Plain(NamedTuple):
     """All that a plain run changes or reads."""
 
@@ -98,6 +107,7 @@ class Plain(NamedTuple):
     arrivals: Arrivals
     world: Progress
     log: Log
+    moves: Moves
 
 
 @kernel
@@ -146,10 +156,10 @@ def next_question(run: Plain, before_s: float, submissions_first: bool, steps: i
 @kernel
 def _gets_on(jobs: Any, rows: int, now_s: float) -> bool:
     """Whether any job makes progress before `now_s`, if nothing changes until then."""
+    gets_on = False
     for r in range(rows):
-        if jobs[r].yield_ > 0.0 and jobs[r].ready_s < now_s:
-            return True
-    return False
+        gets_on |= jobs[r].yield_ > 0.0 and jobs[r].ready_s < now_s
+    return gets_on
 
 
 @kernel
@@ -162,6 +172,7 @@ def _has_room(run: Plain, tasks: int) -> bool:
         and slots <= len(present.nodes)
         and now.log_rows + 2 * (now.rows + 1) + 1 < len(log.time_s)
         and now.log_nodes + slots <= len(log.nodes)
+        and now.moves + now.rows < len(run.moves.amount)
     )
 
 
@@ -210,8 +221,8 @@ def _complete(run: Plain, job: int) -> None:
 def take(run: Plain, after: Ints, yields: Floats, reasons: Ints) -> bool:
     """Make a target the present: check it, put its changes in order, log and perform them.
 
-    `after` (slots), `yields` (R,) and `reasons` (R,) are of the rows present; `after` is rearranged. False, with nothing
-    changed but that, where the target cannot be performed.
+    `after` (slots), `yields` (R,) and `reasons` (R,) are of the rows present; `after` is rearranged. False, with
+    nothing changed but that, where the target cannot be performed.
     """
     now, cluster, world, log = run.account[0], run.cluster, run.world, run.log
     rows = now.rows
@@ -254,6 +265,12 @@ def take(run: Plain, after: Ints, yields: Floats, reasons: Ints) -> bool:
         now.log_nodes,
         log,
     )
+    for k in range(count):
+        if steps[k] == MIGRATE:
+            run.moves.decision[now.moves] = now.decisions
+            run.moves.time_s[now.moves] = now.now_s
+            run.moves.amount[now.moves] = tasks_moved[k] * jobs[order[k]].memory
+            now.moves += 1
     ready_s = np.empty(count)
     commands = (steps, serial, command_yields, tasks_moved)
     now.running, placed = perform(

@@ -46,8 +46,10 @@ def add_row(
     now_s: float,
     job: tuple[int, int, int, float, float, float, float, float, float],
 ) -> None:
-    """Append a job submitted now, without nodes: (id, user, tasks, need, memory, weight, estimate, requested start,
-    minimum). All three arrays are modified, and must have room."""
+    """Append a job submitted now, without nodes; all three arrays are modified, and must have room.
+
+    `job` is (id, user, tasks, need, memory, weight, estimate, requested start, minimum).
+    """
     own = jobs[rows]
     (
         own.id,

@@ -6,7 +6,7 @@ in all of them while the job waits or is paused. Snapshot and target use the sam
 layout with some slots changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
@@ -337,12 +337,12 @@ ORDINARY = Traits()
 """Of a policy that is no more than its decisions."""
 
 
-class EventLoop(Protocol):
-    """A policy's own loop in compiled code, as `dfrs.kernels.batch_loop.run_batch`: it decides as `decide` would."""
+EventLoop = Callable[[Any, float, bool, int], int]
+"""A policy's own loop in compiled code, which decides as its `decide` would.
 
-    def __call__(self, run: Any, before_s: float, submissions_first: bool, steps: int, /) -> int:
-        """Go on with the `dfrs.kernels.event_loop.Plain` run: why it ended, see `next_question` there."""
-        ...
+It goes on with a `dfrs.kernels.event_loop.Plain` run, and says why it went no further; its other arguments and its
+result are those of `next_question` there.
+"""
 
 
 def event_loop_of(policy: object) -> EventLoop | None:
@@ -350,8 +350,9 @@ def event_loop_of(policy: object) -> EventLoop | None:
 
     Only where it is of the class that has its `decide`: a class made from a built-in one decides otherwise.
     """
-    owner = next((each for each in type(policy).__mro__ if "decide" in vars(each)), None)
-    return policy.event_loop if owner is not None and "event_loop" in vars(owner) else None
+    loop: EventLoop | None = getattr(policy, "event_loop", None)
+    decides = next((each for each in type(policy).__mro__ if "decide" in vars(each)), object)
+    return loop if "event_loop" in vars(decides) else None
 
 
 class Policy(Protocol):

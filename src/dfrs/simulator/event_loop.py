@@ -4,6 +4,7 @@ It works on the arrays of the core's state and of the world themselves, and grow
 interpreted engine would have left, event for event and bit for bit, so that each goes on where the other stopped.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -11,12 +12,15 @@ import numpy as np
 from dfrs.engine.core import Core
 from dfrs.engine.handlers.handler import Ask
 from dfrs.engine.state import State
-from dfrs.kernels.event_loop import ACCOUNT, ASK, ROOM, Arrivals, Cluster, Plain, Present
+from dfrs.kernels.event_loop import ACCOUNT, ASK, ROOM, Arrivals, Cluster, Moves, Plain, Present
 from dfrs.model import tolerances
 from dfrs.model.decisions import Cause, EventLoop, Reason
 from dfrs.model.jobs import Workload
 from dfrs.simulator.clock import Order
 from dfrs.simulator.world import World
+
+MOVES = 1024
+"""Room for so many migrations, before they are told to the state."""
 
 
 class Stretch(NamedTuple):
@@ -62,6 +66,7 @@ class CompiledLoop:
             run = self._run(account, state, world)
             why = self._loop(run, before_s, self._submissions_first, events)
             _settle(account, state, world)
+            _note_moves(account, run.moves, state)
         now, before = account[0], state.submitted
         state.count_submissions(self._arrivals.job_id[before : now["submitted"]])
         question = Ask(Cause(now["cause"]), int(now["subject"])) if why == ASK else None
@@ -71,7 +76,7 @@ class CompiledLoop:
         """All that the loop changes, with room for the next submission, and for all that may be decided then."""
         submitted, rows = int(account["submitted"][0]), state.rows
         tasks = int(self._arrivals.tasks[submitted]) if submitted < len(self._arrivals.tasks) else 0
-        slots = rows.reserve(tasks)
+        slots, moves = rows.reserve(tasks), rows.count + 1 + MOVES
         return Plain(
             account,
             Present(rows.jobs, rows.first, rows.nodes),
@@ -79,7 +84,19 @@ class CompiledLoop:
             self._arrivals,
             world.columns,
             state.event_log.columns(2 * rows.count + 4, slots),
+            Moves(np.empty(moves, np.int64), np.empty(moves), np.empty(moves)),
         )
+
+
+def _note_moves(account: np.ndarray, moves: Moves, state: State) -> None:
+    """Tell the state what each decision moved, and forget it here."""
+    count = int(account["moves"][0])
+    if count:
+        _, begins = np.unique(moves.decision[:count], return_index=True)
+        for begin, end in pairwise([*begins.tolist(), count]):
+            state.note_move(float(moves.time_s[begin]), float(moves.amount[begin:end].sum()))
+    state.forget_moves(state.now_s)
+    account["moves"] = 0
 
 
 def _account(state: State, world: World) -> np.ndarray:
