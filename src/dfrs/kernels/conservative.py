@@ -111,45 +111,52 @@ def _put_back(queue: Queue, now_s: float, head: int, plan: Profile, length: int,
     _, estimate_s, _, _, _ = queue
     times, profile = plan
     rows = head + np.flatnonzero(reserved_s[head:] > 0.0)
-    count = len(rows)
     rows = rows[np.argsort(reserved_s[rows], kind="mergesort")]
-    # Most begin where they did, so that all entries can be made at once.
-    bounds = np.empty(2 * count)
-    for q in range(count):
-        bounds[q] = max(reserved_s[rows[q]], now_s)
-        bounds[count + q] = bounds[q] + estimate_s[rows[q]]
-    begins_s = bounds[:count].copy()
-    bounds.sort()
-    length = refine(times, profile, length, bounds)
-    for q in range(count):
-        begin = int(np.searchsorted(times[:length], begins_s[q]))
-        if not _put_there(int(rows[q]), begin, queue, plan, length, reserved_s):
+    # Where jobs end as estimated all begin where they did: their entries can be made at once.
+    begins_s = np.maximum(reserved_s[rows], now_s)
+    length = refine(times, profile, length, begins_s)
+    length = refine(times, profile, length, np.sort(begins_s + estimate_s[rows]))
+    if not _all_as_they_were(rows, begins_s, queue, plan, length, reserved_s):
+        for q in range(len(rows)):
+            begin = int(np.searchsorted(times[:length], begins_s[q]))
             length = _place(int(rows[q]), begin, queue, plan, length, reserved_s)
     return length
 
 
 @kernel
-def _put_there(r: int, begin: int, queue: Queue, plan: Profile, length: int, reserved_s: Floats) -> bool:
-    """Let row r have its reservation from entry `begin` on, where nodes are of one kind and enough are left.
+def _all_as_they_were(
+    rows: Ints, begins_s: Floats, queue: Queue, plan: Profile, length: int, reserved_s: Floats
+) -> bool:
+    """Put all reservations back at `begins_s`, where entries begin and end; False if they cannot, and nothing is done.
 
-    An entry begins where it ends. What `_place` would do, in a fraction of the time.
+    On nodes of one kind each of them finds enough nodes in its turn if, and only if, enough are left for all.
     """
     tasks, estimate_s, per, takes, reasons = queue
     times, profile = plan
-    if per.shape[1] != 1 or per[r, 0] == 0:
+    if per.shape[1] != 1:
         return False
-    nodes = (tasks[r] + per[r, 0] - 1) // per[r, 0]
-    stop = begin
-    while stop < length and (stop == begin or times[stop] < times[begin] + estimate_s[r]):
-        if profile[stop, 0] < nodes:
+    taken = np.zeros(length + 1, np.int64)
+    begin = 0
+    for q in range(len(rows)):
+        r = rows[q]
+        if per[r, 0] == 0:
             return False
-        stop += 1
-    for m in range(begin, stop):
-        profile[m, 0] -= nodes
-    takes[r, 0] = nodes
-    reserved_s[r] = times[begin]
-    if begin == 0:
-        reasons[r] = RESERVED
+        takes[r, 0] = (tasks[r] + per[r, 0] - 1) // per[r, 0]
+        while times[begin] < begins_s[q]:
+            begin += 1
+        stop = max(begin + 1, int(np.searchsorted(times[:length], begins_s[q] + estimate_s[r])))
+        taken[begin] += takes[r, 0]
+        taken[stop] -= takes[r, 0]
+    taken[:] = np.cumsum(taken)
+    for m in range(length):
+        if profile[m, 0] < taken[m]:
+            return False
+    for m in range(length):
+        profile[m, 0] -= taken[m]
+    for q in range(len(rows)):
+        reserved_s[rows[q]] = begins_s[q]
+        if begins_s[q] == times[0]:
+            reasons[rows[q]] = RESERVED
     return True
 
 
@@ -162,6 +169,7 @@ def _go_through(
     times, profile = plan
     alike = per.shape[1] == 1
     most = np.empty(len(times) if alike else 0, np.int64)
+    failed = (np.zeros(len(task_nodes) + 1, np.int64), np.zeros(len(task_nodes) + 1))
     changed = True
     for r in range(head, len(reasons)):
         if task_nodes[first[r]] >= 0 or reasons[r] > 0:
@@ -176,10 +184,11 @@ def _go_through(
             if alike:
                 if changed:
                     most_before(profile, length, most)
+                    failed[0][:] = 0
                     changed = False
                 if most[own - 1] < takes[r, 0]:
                     continue
-                begin = _first_before(r, queue, plan, own)
+                begin = _first_before(r, queue, plan, own, failed)
             if begin == own:
                 continue
             m = own
@@ -191,19 +200,29 @@ def _go_through(
 
 
 @kernel
-def _first_before(r: int, queue: Queue, plan: Profile, own: int) -> int:
+def _first_before(r: int, queue: Queue, plan: Profile, own: int, failed: tuple[Ints, Floats]) -> int:
     """The first entry before `own`, where its reservation begins, from which row r can have one; or `own`.
 
     On nodes of one kind it can if each entry has enough of them until the reservation ends, or until its own begins.
+    `failed` has for each number of nodes an entry, 0 for none, before which nobody can begin who wants so many for that
+    long or longer: each such begin meets an entry with too few nodes before that one.
     """
-    tasks, estimate_s, per, _, _ = queue
+    _, estimate_s, _, takes, _ = queue
     times, profile = plan
-    at = 0
-    for m in range(own):
-        if profile[m, 0] * per[r, 0] < tasks[r]:
+    before, long_s = failed
+    nodes, at = takes[r, 0], 0
+    if before[nodes] > 0 and estimate_s[r] >= long_s[nodes]:
+        if before[nodes] < own:
+            at = before[nodes]
+        elif profile[own - 1, 0] < nodes:
+            return own
+    for m in range(at, own):
+        if profile[m, 0] < nodes:
             at = m + 1
         elif times[m + 1] >= times[at] + estimate_s[r]:
             break
+    if at == own and (before[nodes] == 0 or estimate_s[r] <= long_s[nodes]):
+        before[nodes], long_s[nodes] = own, estimate_s[r]
     return at
 
 

@@ -1,13 +1,18 @@
 """Sets of nodes as text, see `dfrs.runs.node_sets`: made for a whole event log at once."""
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dfrs.kernels.jit import Ints, kernel
+
+Bytes = NDArray[np.uint8]
 
 _ZERO, _SPACE, _TO, _TIMES = 48, 32, 45, 42
 """ASCII codes of `0`, ` `, `-` and `*`."""
 
 
 @kernel
-def write_node_sets(first: Ints, nodes: Ints, text: Ints, ends: Ints) -> None:
+def write_node_sets(first: Ints, nodes: Ints, text: Bytes, ends: Ints) -> None:
     """Write the set of each row, which has `nodes` first[r] to first[r + 1], one node a task, to `text`, in ASCII.
 
     `ends` (R,) says where each one ends. For each task `text` must have as many bytes as the largest node has digits,
@@ -47,13 +52,13 @@ def _count(nodes: Ints, k: int) -> int:
 
 
 @kernel
-def _write(code: int, text: Ints, at: int) -> int:
+def _write(code: int, text: Bytes, at: int) -> int:
     text[at] = code
     return at + 1
 
 
 @kernel
-def _write_number(number: int, text: Ints, at: int) -> int:
+def _write_number(number: int, text: Bytes, at: int) -> int:
     digits = 1
     power = 10
     while number >= power:

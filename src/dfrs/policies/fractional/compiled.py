@@ -8,7 +8,12 @@ from dfrs.policies.fractional.actions import MARGIN, MOVABLE, Admit, Mode, Polic
 from dfrs.policies.fractional.objective import YIELDS
 from dfrs.policies.fractional.shares import MaxMin, Shares
 
-_CODES: dict[type, int] = {NoneType: kernels.NOTHING, Admit: kernels.ADMIT, Readmit: kernels.READMIT, Repack: kernels.REPACK}
+_CODES: dict[type, int] = {
+    NoneType: kernels.NOTHING,
+    Admit: kernels.ADMIT,
+    Readmit: kernels.READMIT,
+    Repack: kernels.REPACK,
+}
 
 
 def compiled_actions(
