@@ -150,7 +150,7 @@ def test_what_cannot_be_performed_ends_the_run_with_its_rule():
             return next_question(run, before_s, submissions_first, steps)
 
     policy = Greedy(Easy())
-    assert "node 0 would hold more" in left(random_workload(7), policy, None)["error"]
+    assert "node 0 would give out more CPU" in left(random_workload(7), policy, None)["error"]
     compare(random_workload(7), policy, interpreted=Interpreted(policy))
 
 

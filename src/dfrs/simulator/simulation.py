@@ -384,8 +384,16 @@ def capacity_left_noted(events: Iterable[tuple[float, NodeChange | CapacityLeft]
 
 def _fits(workload: Workload, capacity: Floats, whole: Bools) -> Bools:
     """(J,) whether each job could run alone: its tasks' memory fits and, for jobs `whole` (J,), all of their CPU."""
-    slots = np.zeros(len(workload))
-    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory, whole]), axis=0, return_inverse=True)
+    cpu, memory = capacity.min(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.floor(memory / workload.memory)
+        room = np.where(whole, np.minimum(room, np.floor(cpu / workload.need)), room)
+        fits = len(capacity) * room >= workload.tasks
+    # Of most jobs it is certain, as if each node were the smallest one; the others are looked at shape by shape.
+    left = np.flatnonzero(~fits)
+    columns = (workload.need[left], workload.memory[left], whole[left])
+    shapes, shape_of = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
     for k, (need, memory, exclusive) in enumerate(shapes.tolist()):
-        slots[shape_of.reshape(-1) == k] = most_tasks(capacity, need, memory, exclusive=bool(exclusive))
-    return slots >= workload.tasks
+        jobs = left[shape_of.reshape(-1) == k]
+        fits[jobs] = most_tasks(capacity, need, memory, exclusive=bool(exclusive)) >= workload.tasks[jobs]
+    return fits
