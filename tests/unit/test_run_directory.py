@@ -306,7 +306,7 @@ def test_an_unfinished_write_is_not_taken_for_a_run(tmp_path, monkeypatch):
     """The old summary goes before anything else is written."""
     run = toy_run(nodes=4, jobs=8)
     write_run(run, tmp_path, {}, "1")
-    monkeypatch.setattr("dfrs.runs.directory._jobs_frame", lambda _: 1 / 0)
+    monkeypatch.setattr("dfrs.runs.directory._jobs_frame", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_run(run, tmp_path, {}, "1")
     with pytest.raises(InputError, match=r"summary\.json"):

@@ -16,6 +16,9 @@ A decision begins with the nodes that running jobs leave, by their estimates, an
 3. starts the jobs whose reservations begin now, on nodes that are free now.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel

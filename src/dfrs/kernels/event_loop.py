@@ -9,6 +9,9 @@ that cannot be performed, which is then decided again by who can say what is wro
 as in `dfrs.kernels.columns.write_rows`. `account` is one record of type ACCOUNT, which is changed.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 from typing import Any, NamedTuple
 
 import numpy as np
