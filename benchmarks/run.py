@@ -1,9 +1,9 @@
 """`make bench`: speed and memory after compilation, with peers in the same run; on one core, campaigns and the live
 cluster on all.
 
-`python -m benchmarks.run PART...` runs some of offline, adapt, online, elastic, cloud_traces, campaign, live_sharing,
-live_submissions, live_load, live_connections, live_history, live_discovery, live_images, live_standby
-and starts.
+`python -m benchmarks.run PART...` runs some of offline, adapt, online, simulations, elastic, cloud_traces, campaign,
+live_sharing, live_submissions, live_load, live_connections, live_history, live_discovery, live_images, live_standby and
+starts.
 """
 
 import os
@@ -12,7 +12,7 @@ from importlib import import_module
 
 from benchmarks.common import console, machine
 
-PARTS = ("offline", "adapt", "online", "elastic", "cloud_traces")
+PARTS = ("offline", "adapt", "online", "simulations", "elastic", "cloud_traces")
 ON_ALL_CORES = (
     "campaign",
     "live_sharing",

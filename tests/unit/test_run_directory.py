@@ -14,9 +14,10 @@ from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Penalty, Run
 from dfrs.runs.directory import FILES, read_run, slug, workload_digest, write_run
 from dfrs.runs.metrics.schedule import summarize
-from dfrs.runs.node_sets import node_set, parse_node_set
+from dfrs.runs.node_sets import node_set, node_sets, parse_node_set
 from dfrs.simulator import simulation as simulator
 from dfrs.simulator.simulation import Simulation, SimulationSettings
+from tests.naive.node_sets import node_set as naive_node_set
 from tests.naive.progress import replayed
 from tests.online_cases import empty_workload, plain_workload, random_workload
 from tests.small_policies import FairShare, Mover
@@ -197,6 +198,13 @@ def test_a_set_of_nodes_and_its_text_are_inverse(nodes):
     assert "," not in text
 
 
+@given(st.lists(st.lists(st.integers(0, 12) | st.integers(0, 2000), max_size=40), max_size=6))
+def test_sets_of_a_whole_log_are_as_each_by_itself(sets):
+    first = np.cumsum([0, *map(len, sets)])
+    nodes = np.array([node for each in sets for node in each], dtype=np.int64)
+    assert node_sets(first, nodes) == [naive_node_set(each) for each in sets]
+
+
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
@@ -298,7 +306,7 @@ def test_an_unfinished_write_is_not_taken_for_a_run(tmp_path, monkeypatch):
     """The old summary goes before anything else is written."""
     run = toy_run(nodes=4, jobs=8)
     write_run(run, tmp_path, {}, "1")
-    monkeypatch.setattr("dfrs.runs.directory._jobs_frame", lambda _: 1 / 0)
+    monkeypatch.setattr("dfrs.runs.directory._jobs_frame", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_run(run, tmp_path, {}, "1")
     with pytest.raises(InputError, match=r"summary\.json"):

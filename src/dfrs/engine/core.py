@@ -68,25 +68,39 @@ class Core:
         state.advance(now_s)
         commands = NOTHING
         for step in handler.apply(state, event, row):
-            if not isinstance(step, Ask):
-                commands = joined(commands, step)
-            elif state.cluster.empty:
-                state.wake_at_s = None
-            else:
-                snapshot = state.about_to_ask(*step)
-                seen = None if state.all_fit else leave_aside(snapshot, state.traits)
-                if seen is not None and not seen.concerns:
-                    continue
-                try:
-                    wanted = self._decide(snapshot, seen)
-                    check(snapshot, wanted)
-                    target = self._fit(snapshot, wanted)
-                    commands = joined(commands, self._reconcile(snapshot, target))
-                except PolicyError:
-                    # Who goes on in spite of it asks again, but not at once.
-                    state.wake_at_s = now_s + RETRY_S
-                    raise
+            commands = joined(commands, self.ask(step) if isinstance(step, Ask) else step)
         return commands
+
+    def ask(self, question: Ask) -> Commands:
+        """What the policy wants to be done now. Raises PolicyError where its answer cannot be performed."""
+        state = self._state
+        if state.cluster.empty:
+            state.wake_at_s = None
+            return NOTHING
+        snapshot = state.about_to_ask(*question)
+        seen = None if state.all_fit else leave_aside(snapshot, state.traits)
+        if seen is not None and not seen.concerns:
+            return NOTHING
+        try:
+            wanted = self._decide(snapshot, seen)
+            check(snapshot, wanted)
+            target = self._fit(snapshot, wanted)
+            return self._reconcile(snapshot, target)
+        except PolicyError:
+            # Who goes on in spite of it asks again, but not at once.
+            state.wake_at_s = state.now_s + RETRY_S
+            raise
+
+    @property
+    def plain(self) -> State | None:
+        """The state itself where it is plain, for a loop that changes it as the handlers do; None where it is not.
+
+        The last target is then no longer known.
+        """
+        if not self._state.plain:
+            return None
+        self._target = None
+        return self._state
 
     def _decide(self, snapshot: Snapshot, seen: Seen | None) -> Target:
         """What the policy wants, of what it sees if that is not all. Raises PolicyError for whatever it raises."""
@@ -139,7 +153,7 @@ class Core:
             self._end(row)
         if _MIGRATE in steps.tolist():
             migrates = steps == _MIGRATE
-            state.note_move(float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))
+            state.note_move(state.now_s, float((commands.moved[migrates] * rows.jobs["memory"][order[migrates]]).sum()))
         state.event_log.append(state.now_s, commands)
         return commands
 

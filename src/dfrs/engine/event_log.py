@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from dfrs.engine.commands import DETACH, Commands
-from dfrs.kernels.columns import grown, write_rows
+from dfrs.kernels.columns import Log, grown, write_rows
 from dfrs.model.decisions import Reason
 from dfrs.model.instance import Ints
 from dfrs.model.run import ROOM_FREED, Events
@@ -90,6 +90,21 @@ class EventLog:
         self._rows += 1
         self._first[self._rows] = self._held
 
+    def columns(self, rows: int, nodes: int) -> Log:
+        """The columns themselves, with room for so many rows more, which name so many nodes; see `extended`."""
+        self._reserve(rows, nodes)
+        log = self._log
+        return Log(log["time_s"], log["job"], log["action"], log["yield_"], log["why"], self._first, self._nodes)
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """How many rows there are, and how many nodes they name."""
+        return self._rows, self._held
+
+    def extended(self, rows: int, nodes: int) -> None:
+        """Rows were written to the columns: there are so many now, and they name so many nodes."""
+        self._rows, self._held = rows, nodes
+
     def _reserve(self, rows: int, nodes: int) -> None:
         if self._rows + rows > len(self._log["time_s"]):
             for name, column in self._log.items():
@@ -98,18 +113,8 @@ class EventLog:
         self._nodes = grown(self._nodes, self._held + nodes)
 
     def _write(self, time_s: float, rows: tuple[Ints, Ints, np.ndarray, Ints], bounds: Ints, nodes: Ints) -> None:
-        self._reserve(len(rows[0]), len(nodes))
-        log = self._log
-        self._rows, self._held = write_rows(
-            time_s,
-            rows,
-            bounds,
-            nodes,
-            DETACH,
-            self._rows,
-            self._held,
-            (log["time_s"], log["job"], log["action"], log["yield_"], log["why"], self._first, self._nodes),
-        )
+        log = self.columns(len(rows[0]), len(nodes))
+        self._rows, self._held = write_rows(time_s, rows, bounds, nodes, DETACH, self._rows, self._held, log)
 
     def jobs(self, begin: int = 0) -> Ints:
         """Serial numbers of the rows from `begin` on; -1 for what happened to nodes."""

@@ -23,6 +23,9 @@ class Restarts:
         self._until_s: dict[int, float] = {}
         """The virtual time from which on each may be ended."""
 
+    def __bool__(self) -> bool:
+        return bool(self._until_s)
+
     def allow(self, serial: int) -> None:
         """This one may be ended at any time."""
         self._until_s[serial] = 0.0

@@ -9,6 +9,9 @@ from dfrs.kernels.columns import grown
 from dfrs.model.decisions import JOB, Jobs
 from dfrs.model.instance import Ints
 
+NewJob = tuple[int, int, int, float, float, float, float, float, float]
+"""Id, user, tasks, need, memory, weight, estimate, requested start and minimum, as `ledger.add_row` takes them."""
+
 
 class Rows:
     """`jobs`, `first` and `nodes` as in `dfrs.model.decisions`, longer than the `count` rows that they hold."""
@@ -34,20 +37,18 @@ class Rows:
         """The nodes of a row's tasks, to be read or written."""
         return self.nodes[self.first[row] : self.first[row + 1]]
 
-    def add(self, job: tuple[float, ...], tasks: int) -> int:
-        """Append a job without nodes; its row."""
+    def add(self, serial: int, now_s: float, job: NewJob) -> int:
+        """Append a job submitted now, without nodes; its row."""
         row = self.count
-        end = self._reserve(tasks)
-        self.nodes[end - tasks : end] = -1
-        self.first[row + 1] = end
-        self.jobs[row] = job
+        self.reserve(job[2])
+        ledger.add_row(self.jobs, self.first, self.nodes, row, serial, now_s, job)
         self.count += 1
         return row
 
     def insert(self, job: np.void, nodes: Ints) -> int:
         """Put a job that was taken out back to its place in the order of submission; its row."""
         row = int(np.searchsorted(self.jobs["serial"][: self.count], job["serial"]))
-        end, begin, width = self._reserve(len(nodes)), int(self.first[row]), len(nodes)
+        end, begin, width = self.reserve(len(nodes)), int(self.first[row]), len(nodes)
         self.nodes[begin + width : end] = self.nodes[begin : end - width].copy()
         self.nodes[begin : begin + width] = nodes
         self.first[row + 1 : self.count + 2] = self.first[row : self.count + 1] + width
@@ -66,10 +67,10 @@ class Rows:
         self.nodes = grown(self.nodes, int(self.first[self.count]) + tasks)
         ledger.resize_row(self.jobs, self.first, self.nodes, self.count, row, tasks)
 
-    def _reserve(self, tasks: int) -> int:
-        """Make room for a row more; where the last slot then ends."""
-        if self.count + 1 >= len(self.jobs):
-            self.jobs = grown(self.jobs, self.count + 2)
+    def reserve(self, tasks: int, rows: int = 1) -> int:
+        """Make room for so many rows more, and so many tasks; where the last slot would then end."""
+        if self.count + rows >= len(self.jobs):
+            self.jobs = grown(self.jobs, self.count + rows + 1)
             self.first = grown(self.first, len(self.jobs) + 1)
         end = int(self.first[self.count]) + tasks
         self.nodes = grown(self.nodes, end)

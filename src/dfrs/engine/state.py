@@ -30,7 +30,7 @@ from dfrs.model.decisions import (
     traits_of,
 )
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Floats, Ints
+from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.nodes import NodeLimits
 
 HOUR_S = 3600.0
@@ -99,6 +99,24 @@ class State:
         return self.cluster.whole and not self.held.resident
 
     @property
+    def plain(self) -> bool:
+        """Whether submissions, completions and wakes are all that can matter now.
+
+        All nodes are open, every job can be paused and moved, nothing is held, agreed, or still to be decided.
+        """
+        pending = bool(self.undecided or self.unsettled or self.demanding or self.held)
+        return self.all_fit and not (self.cluster.empty or self.limited or self.restarts or pending)
+
+    @property
+    def usable(self) -> tuple[Floats, Bools]:
+        """(N, 2) CPU and memory of each node as the policy sees them, and (N,) whether it is open; nothing is held.
+
+        CPU that others use is not there to be given out, unless to an exclusive policy, whose jobs have nodes for
+        themselves.
+        """
+        return self.cluster.capacity if self.traits.exclusive else self.cluster.in_force, self.cluster.open
+
+    @property
     def limited(self) -> bool:
         """Whether executors cannot do all that a policy may ask for."""
         return self.cluster.limited or self.held.resident or bool(self.refusals or self.unmovable)
@@ -106,12 +124,10 @@ class State:
     def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.
 
-        CPU that others use, and memory that held jobs keep, is not there to be given out. To an exclusive policy, whose
-        jobs have nodes for themselves, nodes have all of their CPU, and those with such memory are closed instead:
-        nodes that were alike still are.
+        Memory that held jobs keep is not there to be given out. To an exclusive policy nodes with such memory are
+        closed instead: nodes that were alike still are.
         """
-        cluster = self.cluster
-        capacity, is_open = cluster.capacity if self.traits.exclusive else cluster.in_force, cluster.open
+        capacity, is_open = self.usable
         if self.held.resident:
             if self.traits.exclusive:
                 is_open = _frozen(is_open & ~self.held.on(len(is_open)))
@@ -155,11 +171,15 @@ class State:
         if self.refusals or self.unmovable:
             self.refusals.expire(self.now_s)
             self.unmovable.expire(self.now_s)
-        while self._moves and self._moves[0][0] <= self.now_s - HOUR_S:
+        self.forget_moves(self.now_s)
+        return self.snapshot(cause, subject)
+
+    def forget_moves(self, now_s: float) -> None:
+        """Only those of the last hour are known."""
+        while self._moves and self._moves[0][0] <= now_s - HOUR_S:
             self._moved -= self._moves.popleft()[1]
         if not self._moves:
             self._moved = 0.0
-        return self.snapshot(cause, subject)
 
     def advance(self, now_s: float) -> None:
         """Bring the account of jobs up to now."""
@@ -170,15 +190,17 @@ class State:
         """Whether a job of that name was ever submitted."""
         return bool((self._ids[: self.submitted] == job_id).any())
 
-    def count_submission(self, job_id: int) -> None:
-        """One more; its serial number was the count before."""
-        self._ids = grown(self._ids, self.submitted + 1)
-        self._ids[self.submitted] = job_id
-        self.submitted += 1
+    def count_submissions(self, job_ids: Ints) -> None:
+        """So many more; the serial number of the first was the count before."""
+        count = self.submitted + len(job_ids)
+        self._ids = grown(self._ids, count)
+        self._ids[self.submitted : count] = job_ids
+        self.submitted = count
 
-    def note_move(self, amount: float) -> None:
-        """So much memory is migrated now."""
-        self._moves.append((self.now_s, amount))
+    def note_move(self, at_s: float, amount: float) -> None:
+        """So much memory was migrated then; no earlier than what was noted before."""
+        self.forget_moves(at_s)
+        self._moves.append((at_s, amount))
         self._moved += amount
 
     def forget_notes(self) -> None:

@@ -1,10 +1,22 @@
 """Columns that grow: rows of a log written without making an object each."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dfrs.kernels.jit import Floats, Ints, kernel
+
+
+class Log(NamedTuple):
+    """An event log's columns, longer than the rows that they hold; `first` is where each row's nodes begin."""
+
+    time_s: Floats
+    job: Ints
+    action: Ints
+    yields: Floats
+    why: Ints
+    first: Ints
+    nodes: Ints
 
 
 @kernel
@@ -57,27 +69,26 @@ def write_rows(
     skip: int,
     at: int,
     held: int,
-    log: tuple[Floats, Ints, Ints, Floats, Ints, Ints, Ints],
+    log: Log,
 ) -> tuple[int, int]:
-    """Append `rows` = (job, action, yields, why) (K,), but for actions `skip`, to the columns `log` from row `at` on.
+    """Append `rows` = (job, action, yields, why) (K,), but for actions `skip`, to `log` from row `at` on.
 
-    `log` = (time, job, action, yields, why, first, nodes), with `held` nodes so far; the new (at, held).
+    It names `held` nodes so far; the new (at, held).
     """
     job, action, yields, why = rows
-    times, jobs, actions, log_yields, whys, firsts, log_nodes = log
     for k in range(job.size):
         if action[k] == skip:
             continue
-        times[at] = time_s
-        jobs[at] = job[k]
-        actions[at] = action[k]
-        log_yields[at] = yields[k]
-        whys[at] = why[k]
+        log.time_s[at] = time_s
+        log.job[at] = job[k]
+        log.action[at] = action[k]
+        log.yields[at] = yields[k]
+        log.why[at] = why[k]
         for p in range(bounds[k], bounds[k + 1]):
-            log_nodes[held] = nodes[p]
+            log.nodes[held] = nodes[p]
             held += 1
         at += 1
-        firsts[at] = held
+        log.first[at] = held
     return at, held
 
 

@@ -16,10 +16,13 @@ A decision begins with the nodes that running jobs leave, by their estimates, an
 3. starts the jobs whose reservations begin now, on nodes that are free now.
 """
 
+# An element of an array is an array to the type checker; numba knows better.
+# pyright: reportArgumentType=false, reportReturnType=false
+
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
-from dfrs.kernels.profile import cut, earliest, make_profile, reserve
+from dfrs.kernels.profile import earliest, make_profile, most_before, refine, reserve
 from dfrs.kernels.whole_nodes import (
     Jobs,
     count_free,
@@ -90,10 +93,10 @@ def start_reserved(
                 fit(jobs[r], size, tolerance, per[r])
         busy, _ = find_busy(first, task_nodes, is_open)
         free_of = count_free(kind, busy, kinds)
-        # A reservation has a begin and an end, and another end where it moves.
+        # A reservation has a begin and an end, and another end each time that it moves: at most twice.
         plan_s, plan, length = make_profile(now_s, free_of, ends, released, 2 * (len(jobs) - head))
         queue = (jobs.tasks, jobs.estimate_s, per, np.zeros((len(jobs), kinds), np.int64), reasons)
-        length = _put_back(queue, now_s, (plan_s, plan), length, reserved_s)
+        length = _put_back(queue, now_s, head, (plan_s, plan), length, reserved_s)
         _go_through(queue, first, head, task_nodes, moving, (plan_s, plan), length, reserved_s)
         for r in range(head, len(jobs)):
             if reasons[r] > 0:
@@ -106,18 +109,58 @@ def start_reserved(
 
 
 @kernel
-def _put_back(queue: Queue, now_s: float, plan: Profile, length: int, reserved_s: Floats) -> int:
+def _put_back(queue: Queue, now_s: float, head: int, plan: Profile, length: int, reserved_s: Floats) -> int:
     """Put the reservations back, in order of their begins, those of one begin in order of submission; the length."""
+    _, estimate_s, _, _, _ = queue
     times, profile = plan
-    order = np.argsort(reserved_s, kind="mergesort")
-    for q in range(len(order)):
-        r = int(order[q])
-        if reserved_s[r] > 0.0:
-            begin_s = max(reserved_s[r], now_s)
-            begin = int(np.searchsorted(times[:length], begin_s))
-            length = cut(times, profile, length, begin, begin_s)
-            length = _place(r, begin, queue, plan, length, reserved_s)
+    rows = head + np.flatnonzero(reserved_s[head:] > 0.0)
+    rows = rows[np.argsort(reserved_s[rows], kind="mergesort")]
+    # Where jobs end as estimated all begin where they did: their entries can be made at once.
+    begins_s = np.maximum(reserved_s[rows], now_s)
+    length = refine(times, profile, length, begins_s)
+    length = refine(times, profile, length, np.sort(begins_s + estimate_s[rows]))
+    if not _all_as_they_were(rows, begins_s, queue, plan, length, reserved_s):
+        for q in range(len(rows)):
+            begin = int(np.searchsorted(times[:length], begins_s[q]))
+            length = _place(int(rows[q]), begin, queue, plan, length, reserved_s)
     return length
+
+
+@kernel
+def _all_as_they_were(
+    rows: Ints, begins_s: Floats, queue: Queue, plan: Profile, length: int, reserved_s: Floats
+) -> bool:
+    """Put all reservations back at `begins_s`, where entries begin and end; False if they cannot, and nothing is done.
+
+    On nodes of one kind each of them finds enough nodes in its turn if, and only if, enough are left for all.
+    """
+    tasks, estimate_s, per, takes, reasons = queue
+    times, profile = plan
+    if per.shape[1] != 1:
+        return False
+    taken = np.zeros(length + 1, np.int64)
+    begin = 0
+    for q in range(len(rows)):
+        r = rows[q]
+        if per[r, 0] == 0:
+            return False
+        takes[r, 0] = (tasks[r] + per[r, 0] - 1) // per[r, 0]
+        while times[begin] < begins_s[q]:
+            begin += 1
+        stop = max(begin + 1, int(np.searchsorted(times[:length], begins_s[q] + estimate_s[r])))
+        taken[begin] += takes[r, 0]
+        taken[stop] -= takes[r, 0]
+    taken[:] = np.cumsum(taken)
+    for m in range(length):
+        if profile[m, 0] < taken[m]:
+            return False
+    for m in range(length):
+        profile[m, 0] -= taken[m]
+    for q in range(len(rows)):
+        reserved_s[rows[q]] = begins_s[q]
+        if begins_s[q] == times[0]:
+            reasons[rows[q]] = RESERVED
+    return True
 
 
 @kernel
@@ -127,6 +170,10 @@ def _go_through(
     """Reserve for waiting jobs that have no reservation and, if `moving`, move those of the others."""
     _, estimate_s, per, takes, reasons = queue
     times, profile = plan
+    alike = per.shape[1] == 1
+    most = np.empty(len(times) if alike else 0, np.int64)
+    failed = (np.zeros(len(task_nodes) + 1, np.int64), np.zeros(len(task_nodes) + 1))
+    changed = True
     for r in range(head, len(reasons)):
         if task_nodes[first[r]] >= 0 or reasons[r] > 0:
             continue
@@ -137,7 +184,14 @@ def _go_through(
             # Who begins with entry 0 starts: of two entries that begin now, this is the other one's.
             own = max(1, int(np.searchsorted(times[:length], reserved_s[r])))
             # What moves nowhere is found without giving its nodes back, where all nodes are of one kind.
-            begin = _first_before(r, queue, plan, own) if per.shape[1] == 1 else 0
+            if alike:
+                if changed:
+                    most_before(profile, length, most)
+                    failed[0][:] = 0
+                    changed = False
+                if most[own - 1] < takes[r, 0]:
+                    continue
+                begin = _first_before(r, queue, plan, own, failed)
             if begin == own:
                 continue
             m = own
@@ -145,22 +199,33 @@ def _go_through(
                 profile[m] += takes[r]
                 m += 1
         length = _place(r, begin, queue, plan, length, reserved_s)
+        changed = True
 
 
 @kernel
-def _first_before(r: int, queue: Queue, plan: Profile, own: int) -> int:
+def _first_before(r: int, queue: Queue, plan: Profile, own: int, failed: tuple[Ints, Floats]) -> int:
     """The first entry before `own`, where its reservation begins, from which row r can have one; or `own`.
 
     On nodes of one kind it can if each entry has enough of them until the reservation ends, or until its own begins.
+    `failed` has for each number of nodes an entry, 0 for none, before which nobody can begin who wants so many for that
+    long or longer: each such begin meets an entry with too few nodes before that one.
     """
-    tasks, estimate_s, per, _, _ = queue
+    _, estimate_s, _, takes, _ = queue
     times, profile = plan
-    at = 0
-    for m in range(own):
-        if profile[m, 0] * per[r, 0] < tasks[r]:
+    before, long_s = failed
+    nodes, at = takes[r, 0], 0
+    if before[nodes] > 0 and estimate_s[r] >= long_s[nodes]:
+        if before[nodes] < own:
+            at = before[nodes]
+        elif profile[own - 1, 0] < nodes:
+            return own
+    for m in range(at, own):
+        if profile[m, 0] < nodes:
             at = m + 1
         elif times[m + 1] >= times[at] + estimate_s[r]:
             break
+    if at == own and (before[nodes] == 0 or estimate_s[r] <= long_s[nodes]):
+        before[nodes], long_s[nodes] = own, estimate_s[r]
     return at
 
 

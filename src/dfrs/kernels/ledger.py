@@ -6,6 +6,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from dfrs.kernels.jit import Floats, Ints, kernel
 
 WAITING, RUNNING = 0, 1
@@ -32,6 +34,50 @@ def row_of(jobs: Any, rows: int, job_id: int) -> int:
         if jobs[r].id == job_id:
             return r
     return NOT_FOUND
+
+
+@kernel
+def add_row(
+    jobs: Any,
+    first: Ints,
+    task_nodes: Ints,
+    rows: int,
+    serial: int,
+    now_s: float,
+    job: tuple[int, int, int, float, float, float, float, float, float],
+) -> None:
+    """Append a job submitted now, without nodes; all three arrays are modified, and must have room.
+
+    `job` is (id, user, tasks, need, memory, weight, estimate, requested start, minimum).
+    """
+    own = jobs[rows]
+    (
+        own.id,
+        own.user,
+        own.tasks,
+        own.need,
+        own.memory,
+        own.weight,
+        own.estimate_s,
+        own.requested_start_s,
+        own.minimum,
+    ) = job
+    own.serial = serial
+    own.state = WAITING
+    own.submit_s = now_s
+    own.virtual_s = 0.0
+    own.yield_ = 0.0
+    own.start_s = np.nan
+    own.since_s = now_s
+    own.ready_s = np.inf
+    own.pauses = 0
+    own.migrations = 0
+    own.policy_state = 0
+    own.changes = 0
+    own.extensions = 0
+    own.speed = 1.0
+    first[rows + 1] = first[rows] + own.tasks
+    task_nodes[first[rows] : first[rows + 1]] = -1
 
 
 @kernel
@@ -67,7 +113,7 @@ def resize_row(jobs: Any, first: Ints, task_nodes: Ints, rows: int, row: int, ta
 
 
 @kernel
-def _row_of_serial(jobs: Any, rows: int, serial: int) -> int:
+def row_of_serial(jobs: Any, rows: int, serial: int) -> int:
     """The row of a job by its serial number, which counts up by row; -1 if it is gone."""
     low = 0
     high = rows
@@ -84,7 +130,7 @@ def _row_of_serial(jobs: Any, rows: int, serial: int) -> int:
 def set_ready(jobs: Any, rows: int, serials: Ints, ready_s: Floats) -> None:
     """Note from when on these jobs make progress; jobs that are gone are passed over."""
     for k in range(serials.size):
-        row = _row_of_serial(jobs, rows, serials[k])
+        row = row_of_serial(jobs, rows, serials[k])
         if row >= 0:
             jobs[row].ready_s = ready_s[k]
 
@@ -93,7 +139,7 @@ def set_ready(jobs: Any, rows: int, serials: Ints, ready_s: Floats) -> None:
 def set_virtual(jobs: Any, rows: int, serials: Ints, virtual_s: Floats) -> None:
     """Note what these jobs have received; jobs that are gone are passed over."""
     for k in range(serials.size):
-        row = _row_of_serial(jobs, rows, serials[k])
+        row = row_of_serial(jobs, rows, serials[k])
         if row >= 0:
             jobs[row].virtual_s = virtual_s[k]
 

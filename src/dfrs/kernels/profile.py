@@ -35,6 +35,44 @@ def make_profile(
 
 
 @kernel
+def refine(times: Floats, profile: Ints, length: int, begins: Floats) -> int:
+    """Let entries begin also at `begins`, which are in order and not before entry 0; the new length."""
+    added = 0
+    m = 0
+    for k in range(len(begins)):
+        while m < length and times[m] < begins[k]:
+            m += 1
+        if (m == length or times[m] > begins[k]) and (k == 0 or begins[k] > begins[k - 1]):
+            added += 1
+    m = length - 1
+    k = len(begins) - 1
+    at = m + added
+    while at > m:
+        if begins[k] == times[m] or (k > 0 and begins[k] == begins[k - 1]):
+            k -= 1
+            continue
+        for j in range(profile.shape[1]):
+            profile[at, j] = profile[m, j]
+        if begins[k] > times[m]:
+            times[at] = begins[k]
+            k -= 1
+        else:
+            times[at] = times[m]
+            m -= 1
+        at -= 1
+    return length + added
+
+
+@kernel
+def most_before(profile: Ints, length: int, most: Ints) -> None:
+    """Fill `most` with the most nodes that are free in any entry up to each one; for nodes of one kind."""
+    largest = profile[0, 0]
+    for m in range(length):
+        largest = max(largest, profile[m, 0])
+        most[m] = largest
+
+
+@kernel
 def earliest(
     tasks: int, estimate_s: float, per: Ints, times: Floats, profile: Ints, least: Ints, begin: int
 ) -> tuple[int, int]:

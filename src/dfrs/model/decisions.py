@@ -6,11 +6,11 @@ in all of them while the job waits or is paused. Snapshot and target use the sam
 layout with some slots changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -335,6 +335,24 @@ class Traits:
 
 ORDINARY = Traits()
 """Of a policy that is no more than its decisions."""
+
+
+EventLoop = Callable[[Any, float, bool, int], int]
+"""A policy's own loop in compiled code, which decides as its `decide` would.
+
+It goes on with a `dfrs.kernels.event_loop.Plain` run, and says why it went no further; its other arguments and its
+result are those of `next_question` there.
+"""
+
+
+def event_loop_of(policy: object) -> EventLoop | None:
+    """The policy's `event_loop`, None where it has none.
+
+    Only where it is of the class that has its `decide`: a class made from a built-in one decides otherwise.
+    """
+    loop: EventLoop | None = getattr(policy, "event_loop", None)
+    decides = next((each for each in type(policy).__mro__ if "decide" in vars(each)), object)
+    return loop if "event_loop" in vars(decides) else None
 
 
 class Policy(Protocol):

@@ -22,7 +22,7 @@ from dfrs.model.run import PLACING, Action, Events, Penalty, Run
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 from dfrs.model.writing import write_text
 from dfrs.runs.metrics.intervals import virtual_time
-from dfrs.runs.node_sets import node_set, parse_node_set
+from dfrs.runs.node_sets import node_sets, parse_node_set
 
 FORMAT = "dfrs-run/1"
 FILES = ("jobs.csv", "events.csv", "summary.json")
@@ -99,8 +99,9 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
     (directory / "summary.json").unlink(missing_ok=True)
     (directory / COMMANDS).unlink(missing_ok=True)
     (directory / SPEEDS).unlink(missing_ok=True)
-    write_text(directory / "events.csv", _events_frame(run).write_csv())
-    write_text(directory / "jobs.csv", _jobs_frame(run).write_csv())
+    node_texts = pl.Series(node_sets(run.events.first, run.events.nodes), dtype=pl.String)
+    write_text(directory / "events.csv", _events_frame(run, node_texts).write_csv())
+    write_text(directory / "jobs.csv", _jobs_frame(run, node_texts).write_csv())
     if len(run.workload.commands):
         write_text(directory / COMMANDS, _commands_frame(run.answers).write_csv())
     if isinstance(run.speeds, TrueSpeeds):
@@ -110,17 +111,9 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
     write_text(directory / "summary.json", text + "\n")
 
 
-def _texts(events: Events) -> list[str]:
-    bounds, named = events.first.tolist(), np.diff(events.first) > 0
-    texts = [""] * len(events)
-    for row in np.flatnonzero(named).tolist():
-        texts[row] = node_set(events.nodes[bounds[row] : bounds[row + 1]])
-    return texts
-
-
-def _events_frame(run: Run) -> pl.DataFrame:
+def _events_frame(run: Run, node_texts: pl.Series) -> pl.DataFrame:
     events = run.events
-    names = np.array([action.name.lower() for action in Action])
+    names = pl.Series([action.name.lower() for action in Action])
     of_nodes = events.job < 0
     job_id = pl.Series(run.workload.job_id[np.where(of_nodes, 0, events.job)] if len(run.workload) else events.job)
     return pl.DataFrame(
@@ -129,22 +122,21 @@ def _events_frame(run: Run) -> pl.DataFrame:
             "job_id": job_id.zip_with(pl.Series(~of_nodes), pl.Series([None], dtype=pl.Int64))
             if len(events)
             else job_id,
-            "action": names[events.action],
-            "nodes": _texts(events),
+            "action": names.gather(events.action),
+            "nodes": node_texts,
             "yield": pl.Series(events.yield_, nan_to_null=True),
-            "why": np.array(events.reasons, dtype=object)[events.why].tolist(),
+            "why": pl.Series(events.reasons, dtype=pl.String).gather(events.why),
         }
     )
 
 
-def _jobs_frame(run: Run) -> pl.DataFrame:
+def _jobs_frame(run: Run, node_texts: pl.Series) -> pl.DataFrame:
     workload, events = run.workload, run.events
-    last = [""] * len(workload)
     placing = np.isin(events.action, PLACING)
-    final = np.full(len(workload), -1, np.int64)
+    # A row more, without nodes, for jobs that were never placed.
+    final = np.full(len(workload), len(events), np.int64)
     final[events.job[placing]] = np.flatnonzero(placing)
-    for job in np.flatnonzero(final >= 0).tolist():
-        last[job] = node_set(events.nodes_of(int(final[job])))
+    last = node_texts.extend_constant("", 1).gather(final)
 
     def optional(values: np.ndarray) -> pl.Series:
         return pl.Series(values, dtype=pl.Float64, nan_to_null=True)

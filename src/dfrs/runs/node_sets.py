@@ -1,9 +1,11 @@
 """Sets of nodes as text: `0-3*2 7` is two tasks on each of nodes 0 to 3 and one on node 7."""
 
 import re
+from itertools import pairwise
 
 import numpy as np
 
+from dfrs.kernels.node_sets import write_node_sets
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Ints
 
@@ -12,24 +14,17 @@ _ITEM = re.compile(r"(\d+)(?:-(\d+))?(?:\*([1-9]\d*))?")
 
 def node_set(nodes: Ints) -> str:
     """The text for one node index a task, in any order."""
-    if len(nodes) == 1:
-        return str(int(nodes[0]))
-    counts: dict[int, int] = {}
-    for node in nodes.tolist():
-        counts[node] = counts.get(node, 0) + 1
-    parts: list[str] = []
-    begin = previous = -3
-    times = 0
-    for node in [*sorted(counts), -1]:
-        if node == previous + 1 and counts[node] == times:
-            previous = node
-            continue
-        if begin >= 0:
-            span = str(begin) if begin == previous else f"{begin}-{previous}"
-            parts.append(span if times == 1 else f"{span}*{times}")
-        begin = previous = node
-        times = counts.get(node, 0)
-    return " ".join(parts)
+    return node_sets(np.array([0, len(nodes)]), nodes)[0]
+
+
+def node_sets(first: Ints, nodes: Ints) -> list[str]:
+    """The text of each of R sets, which have `nodes` first[r] to first[r + 1] (R + 1,), one index a task."""
+    digits = len(str(int(nodes.max(initial=0))))
+    text = np.empty(len(nodes) * (digits + 1), np.uint8)
+    bounds = np.zeros(len(first), np.int64)
+    write_node_sets(first, nodes, text, bounds[1:])
+    written = text[: bounds[-1]].tobytes().decode("ascii")
+    return [written[begin:end] for begin, end in pairwise(bounds.tolist())]
 
 
 def parse_node_set(text: str) -> Ints:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Literal, get_args
 
+import numpy as np
+
 from dfrs.engine.events import Change, Complete, Event, Submit, Wake
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import CapacityLeft, NodeChange
@@ -69,12 +71,19 @@ _FOREMOST = -1
 """Of completions that come before everything else at their instant."""
 
 
+_Entry = tuple[float, int, int, Event | Profiled]
+
+
 class Clock:
-    """Events by (time, priority of their kind, order of scheduling)."""
+    """Events by (time, priority of their kind, order of scheduling).
+
+    Of submissions and of wakes only the next one is known, apart from all others: another one takes its place.
+    """
 
     def __init__(self, order: Order = "completions-first") -> None:
         self._priority: dict[type, int] = _SUBMISSIONS_FIRST if ties_of(order).one_by_one else _COMPLETIONS_FIRST
-        self._heap: list[tuple[float, int, int, Event | Profiled]] = []
+        self._heap: list[_Entry] = []
+        self._next: dict[type, _Entry] = {}
         self._sequence = count()
         self._completion = self._priority[Complete]
 
@@ -82,14 +91,36 @@ class Clock:
         """Let `event` happen at `time_s`."""
         heapq.heappush(self._heap, (time_s, self._priority[type(event)], next(self._sequence), event))
 
+    def expect(self, kind: type[Submit | Wake], time_s: float, event: Submit | Wake | None) -> None:
+        """Let the next submission or wake be this one, or none."""
+        self._next.pop(kind, None)
+        if event is not None:
+            self._next[kind] = (time_s, self._priority[kind], 0, event)
+
     def before(self, completion_s: float, *, foremost: bool = False) -> bool:
         """Whether the next event comes before a completion at that time (infinite if there is none).
 
         One that is `foremost` comes before all other events of its instant.
         """
-        return bool(self._heap) and self._heap[0][:2] < (completion_s, _FOREMOST if foremost else self._completion)
+        first = self._first()
+        return first is not None and first[:2] < (completion_s, _FOREMOST if foremost else self._completion)
 
     def pop(self) -> tuple[float, Event | Profiled]:
         """The next event and its time."""
-        time_s, _, _, event = heapq.heappop(self._heap)
+        first = self._first()
+        assert first is not None
+        time_s, _, _, event = first
+        if self._next.get(type(event)) is first:
+            del self._next[type(event)]
+        else:
+            heapq.heappop(self._heap)
         return time_s, event
+
+    @property
+    def others_s(self) -> float:
+        """When the next event is that is neither submission nor wake; infinite if there is none."""
+        return self._heap[0][0] if self._heap else np.inf
+
+    def _first(self) -> _Entry | None:
+        known = [*self._next.values(), *self._heap[:1]]
+        return min(known, key=lambda entry: entry[:3]) if known else None

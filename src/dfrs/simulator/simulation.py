@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dfrs.engine.commands import Commands
 from dfrs.engine.core import Core
 from dfrs.engine.events import Change, Complete, Event, Submit, Wake
-from dfrs.model.decisions import Policy, PolicyError, Prices, Traits, traits_of
+from dfrs.engine.handlers.handler import Ask
+from dfrs.model.decisions import Policy, PolicyError, Prices, Traits, event_loop_of, traits_of
 from dfrs.model.elastic import GRANTS, TIME_KINDS, CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats
@@ -15,6 +17,7 @@ from dfrs.model.jobs import Workload
 from dfrs.model.nodes import CapacityLeft, NodeChange, NodeLimits, most_tasks
 from dfrs.model.run import Penalty, Run
 from dfrs.simulator.clock import Clock, Order, Profiled, ties_of
+from dfrs.simulator.event_loop import CompiledLoop
 from dfrs.simulator.heterogeneous import EqualHardware, HardwareSettings, fits_a_partition
 from dfrs.simulator.limits import ANYWHERE, FREE, Pauses, node_limits
 from dfrs.simulator.world import World
@@ -92,6 +95,7 @@ class Simulation:
         self._clock = Clock(self.settings.order)
         self._freed = (-np.inf, 0.0)
         """When a job was last done as estimated, and the turn of the first of that instant."""
+        self._compiled = self._compiled_loop(policy)
         self._submitted = 0
         self._node_events = sorted(self.settings.node_events, key=lambda pair: pair[0])
         for time_s, change in self._node_events:
@@ -107,7 +111,7 @@ class Simulation:
         self._commands_seen = 0
         self.done = 0
         self.now_s = -np.inf
-        self._schedule_submission()
+        self._expect_submission()
         self._schedule_command()
         self._schedule_node_events()
 
@@ -115,6 +119,14 @@ class Simulation:
         """Go on until every job is done or `watch` says stop. Raises StoppedError where the policy ends it."""
         steps = idle = since_progress = 0
         while self._core.present or self._submitted < len(self._jobs):
+            # The compiled loop goes on up to an event that it does not know; the interpreted engine does that one.
+            events = self._go_on(WATCHED - steps % WATCHED)
+            if events:
+                idle = since_progress = 0
+                steps += events
+                if watch is not None and steps % WATCHED == 0 and not watch(self.done):
+                    return self._result(complete=False)
+                continue
             completion_s, job = self._world.next_completion()
             foremost = self._ties.by_estimate and job >= 0 and self._world.foremost(job)
             if self._clock.before(completion_s, foremost=foremost):
@@ -127,8 +139,6 @@ class Simulation:
                 self._profile(event.job, now_s)
                 continue
             waking = isinstance(event, Wake)
-            if waking and now_s != self._core.wake_at_s:
-                continue
             got_on = waking and self._core.gets_on(now_s)
             changes = self._step(now_s, event, job)
             idle = idle + 1 if waking and not changes and not self._hopeful() else 0
@@ -143,15 +153,55 @@ class Simulation:
         self._answer_late_commands()
         return self._result(complete=True)
 
+    def _compiled_loop(self, policy: Policy) -> CompiledLoop | None:
+        """The loop for plain stretches of the run; None where the policy has none, nodes are not alike, or jobs that are
+        done at the same instant are not done in the order of submission."""
+        as_submitted = not (self._ties.by_start or self._ties.by_estimate)
+        loop = event_loop_of(policy) if as_submitted and isinstance(self.settings.hardware, EqualHardware) else None
+        return None if loop is None else CompiledLoop(loop, self._jobs, submissions_first=self._ties.one_by_one)
+
+    def _go_on(self, events: int) -> int:
+        """Let the compiled loop process at most so many events; how many it did."""
+        if self._compiled is None:
+            return 0
+        stretch = self._compiled.go_on(self._core, self._world, self._clock.others_s, events)
+        if stretch.events:
+            self.now_s = stretch.now_s
+            self.done += stretch.completions
+            self._submitted += stretch.submissions
+            self._expect_submission()
+            if stretch.question is not None:
+                self._decide(stretch.question)
+            self._expect_wake()
+        return stretch.events
+
+    def _decide(self, question: Ask) -> None:
+        """What the compiled loop could not."""
+        try:
+            commands = self._core.ask(question)
+        except InputError:
+            raise
+        except PolicyError as error:
+            raise self._stopped(error) from error
+        self._perform(commands)
+
+    def _perform(self, commands: Commands) -> None:
+        if len(commands):
+            self._world.perform(commands, self.now_s)
+            ready = self._world.acknowledgement()
+            if ready is not None:
+                self._core.handle(ready, self.now_s)
+            self._schedule_profiles(self._hardware.news())
+
     def _step(self, now_s: float, event: Event, job: int) -> int:
-        core, world = self._core, self._world
+        world = self._world
         if isinstance(event, Complete):
             world.complete(job)
             self.done += 1
             event = Complete(event.job_id, last=self._asks_after(job, now_s))
         elif isinstance(event, Submit):
             self._submitted += 1
-            self._schedule_submission()
+            self._expect_submission()
         elif isinstance(event, Change):
             self._commands_seen += 1
             self._schedule_command()
@@ -159,26 +209,19 @@ class Simulation:
             self._node_events_seen += 1
             left = self._node_events[self._node_events_seen :]
             event = replace(event, last=not left or left[0][0] > now_s)
-        due_s = core.wake_at_s
         self.now_s = now_s
         try:
-            commands = core.handle(event, now_s)
+            commands = self._core.handle(event, now_s)
+        except InputError:
+            raise
         except PolicyError as error:
-            if isinstance(error, InputError):
-                raise
             if isinstance(event, Change):
                 self._amend(event, now_s)
             raise self._stopped(error) from error
         if isinstance(event, Change):
             self._amend(event, now_s)
-        if len(commands):
-            world.perform(commands, now_s)
-            ready = world.acknowledgement()
-            if ready is not None:
-                core.handle(ready, now_s)
-            self._schedule_profiles(self._hardware.news())
-        if core.wake_at_s is not None and (core.wake_at_s != due_s or isinstance(event, Wake)):
-            self._clock.schedule(core.wake_at_s, Wake())
+        self._perform(commands)
+        self._expect_wake()
         return len(commands)
 
     def _asks_after(self, job: int, now_s: float) -> bool:
@@ -194,9 +237,15 @@ class Simulation:
         # What estimates say is free is free together, and the policy is asked at the first submission or completion.
         return self._clock.before(now_s) or self._freed[1] < world.turn(other)
 
-    def _schedule_submission(self) -> None:
+    def _expect_wake(self) -> None:
+        at_s = self._core.wake_at_s
+        self._clock.expect(Wake, np.inf if at_s is None else at_s, None if at_s is None else Wake())
+
+    def _expect_submission(self) -> None:
         jobs, k = self._jobs, self._submitted
-        if k < len(jobs):
+        if k == len(jobs):
+            self._clock.expect(Submit, np.inf, None)
+        else:
             event = Submit(
                 int(jobs.job_id[k]),
                 int(jobs.tasks[k]),
@@ -207,7 +256,7 @@ class Simulation:
                 int(jobs.user[k]),
                 float(jobs.requested_start_s[k]),
             )
-            self._clock.schedule(float(jobs.submit_s[k]), event)
+            self._clock.expect(Submit, float(jobs.submit_s[k]), event)
 
     def _schedule_profiles(self, begun: Iterable[tuple[float, int]]) -> None:
         for due_s, job in begun:
@@ -339,12 +388,11 @@ class Simulation:
         self._core.restore({name[5:]: array for name, array in state.items() if name.startswith("core_")})
         self._world.restore({name[6:]: array for name, array in state.items() if name.startswith("world_")})
         self._clock = Clock(self.settings.order)
-        self._schedule_submission()
+        self._expect_submission()
+        self._expect_wake()
         self._schedule_command()
         self._schedule_node_events()
         self._schedule_profiles(self._hardware.pending())
-        if self._core.wake_at_s is not None:
-            self._clock.schedule(self._core.wake_at_s, Wake())
 
 
 def capacity_left_noted(events: Iterable[tuple[float, NodeChange | CapacityLeft]]) -> dict[str, object]:
@@ -355,8 +403,16 @@ def capacity_left_noted(events: Iterable[tuple[float, NodeChange | CapacityLeft]
 
 def _fits(workload: Workload, capacity: Floats, whole: Bools) -> Bools:
     """(J,) whether each job could run alone: its tasks' memory fits and, for jobs `whole` (J,), all of their CPU."""
-    slots = np.zeros(len(workload))
-    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory, whole]), axis=0, return_inverse=True)
+    cpu, memory = capacity.min(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.floor(memory / workload.memory)
+        room = np.where(whole, np.minimum(room, np.floor(cpu / workload.need)), room)
+        fits = len(capacity) * room >= workload.tasks
+    # Of most jobs it is certain, as if each node were the smallest one; the others are looked at shape by shape.
+    left = np.flatnonzero(~fits)
+    columns = (workload.need[left], workload.memory[left], whole[left])
+    shapes, shape_of = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
     for k, (need, memory, exclusive) in enumerate(shapes.tolist()):
-        slots[shape_of.reshape(-1) == k] = most_tasks(capacity, need, memory, exclusive=bool(exclusive))
-    return slots >= workload.tasks
+        jobs = left[shape_of.reshape(-1) == k]
+        fits[jobs] = most_tasks(capacity, need, memory, exclusive=bool(exclusive)) >= workload.tasks[jobs]
+    return fits

@@ -7,6 +7,7 @@ import numpy as np
 from dfrs.engine.commands import Commands
 from dfrs.engine.events import Ready
 from dfrs.kernels import progress
+from dfrs.kernels.event_loop import Progress
 from dfrs.model.elastic import LEAST_S
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action, Penalty
@@ -111,6 +112,20 @@ class World:
     def amend(self, job: int, amount_s: float, now_s: float) -> float:
         """Give a job so much more or less to do, but never less than it has done, nor than LEAST_S; the change."""
         return progress.amend(self._table, job, amount_s, LEAST_S, now_s)
+
+    @property
+    def running(self) -> int:
+        """How many jobs are on nodes."""
+        return self._count
+
+    @running.setter
+    def running(self, count: int) -> None:
+        self._count = count
+
+    @property
+    def columns(self) -> Progress:
+        """Its own arrays, to be changed as `perform` and `complete` do, and `running` with them."""
+        return Progress(self._table, self._running, self._penalty_s, self._copy_s)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays, for `restore`."""

@@ -17,7 +17,7 @@ from dfrs.engine.handlers.handler import (
 )
 from dfrs.engine.state import State
 from dfrs.kernels import ledger
-from dfrs.model.decisions import WAITING, Cause, Reason
+from dfrs.model.decisions import Cause, Reason
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
 
@@ -54,37 +54,24 @@ def submit(state: State, event: Submit, _row: int) -> Steps:
 
 def _admit(state: State, event: Submit) -> int:
     row = state.rows.add(
+        state.submitted,
+        state.now_s,
         (
             event.job_id,
-            state.submitted,
             event.user,
-            WAITING,
             event.tasks,
             event.need,
             event.memory,
             event.weight,
             event.estimate_s,
-            state.now_s,
-            0.0,
-            0.0,
-            np.nan,
-            state.now_s,
-            np.inf,
-            0,
-            0,
             event.requested_start_s,
-            0,
-            0,
-            0,
             event.minimum,
-            1.0,
         ),
-        event.tasks,
     )
     state.demanding += event.minimum > 0
     if event.restartable:
         state.restarts.allow(state.submitted)
-    state.count_submission(event.job_id)
+    state.count_submissions(np.array([event.job_id]))
     return row
 
 

@@ -18,8 +18,10 @@ from typing import ClassVar
 import numpy as np
 
 from dfrs.kernels import batch as kernels
+from dfrs.kernels.batch_loop import CONSERVATIVE, run_batch
 from dfrs.kernels.conservative import start_reserved
 from dfrs.kernels.equipartition import equipartition
+from dfrs.kernels.event_loop import Plain
 from dfrs.model import tolerances
 from dfrs.model.decisions import Cause, Policy, PolicyError, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
@@ -45,6 +47,10 @@ class Fcfs:
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reason QUEUE_HEAD."""
         return _on_whole_nodes(snapshot, kernels.FCFS, "FCFS")
+
+    def event_loop(self, run: Plain, before_s: float, submissions_first: bool, steps: int, /) -> int:
+        """As `dfrs.kernels.batch_loop.run_batch`."""
+        return run_batch(kernels.FCFS, run, before_s, submissions_first, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,15 @@ class Easy:
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot; reasons QUEUE_HEAD and BACKFILLED."""
-        rule = kernels.EASY_SPARE if self.spare else kernels.EASY
-        return _on_whole_nodes(snapshot, rule, "EASY-E" if self.elastic else "EASY")
+        return _on_whole_nodes(snapshot, self._rule, "EASY-E" if self.elastic else "EASY")
+
+    def event_loop(self, run: Plain, before_s: float, submissions_first: bool, steps: int, /) -> int:
+        """As `dfrs.kernels.batch_loop.run_batch`."""
+        return run_batch(self._rule, run, before_s, submissions_first, steps)
+
+    @property
+    def _rule(self) -> int:
+        return kernels.EASY_SPARE if self.spare else kernels.EASY
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +136,10 @@ class Conservative:
         if not changed:
             return Target(snapshot.task_nodes, snapshot.jobs["yield_"], wake_at_s, policy_state=policy_state)
         return Target(after, yields, wake_at_s, reasons, policy_state=policy_state)
+
+    def event_loop(self, run: Plain, before_s: float, submissions_first: bool, steps: int, /) -> int:
+        """As `dfrs.kernels.batch_loop.run_batch`."""
+        return run_batch(CONSERVATIVE, run, before_s, submissions_first, steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
 """Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares ([Stillwell2010] 5.2)."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
-from dfrs.model.decisions import Cause, Snapshot, Target, Traits
+from dfrs.kernels.fractional_loop import run_fractional
+from dfrs.model.decisions import Cause, EventLoop, Snapshot, Target, Traits
 from dfrs.model.instance import Floats, Ints
 from dfrs.policies.fractional.actions import Admit, Mode, PolicyAction, Priority, Readmit
+from dfrs.policies.fractional.compiled import compiled_actions
 from dfrs.policies.fractional.expand import on_shared_nodes
 from dfrs.policies.fractional.extensions import Deadlines, PricedPeriod, unlimited
 from dfrs.policies.fractional.objective import next_multiple
@@ -57,6 +60,15 @@ class Dfrs:
             action = None
         idle = action is None and not reserved.changed and self.rebalance is None
         return reserved.joined(self._share(reserved.rest, action, idle=idle))
+
+    @property
+    def event_loop(self) -> EventLoop | None:
+        """As `dfrs.kernels.fractional_loop.run_fractional`; None where that does not know all that the policy does."""
+        more = (self.priced, self.deadlines, self.rebalance)
+        if any(each is not None for each in more):
+            return None
+        actions = compiled_actions(self.on_submission, self.on_completion, self.on_wake, self.shares, self.period_s)
+        return None if actions is None else partial(run_fractional, actions)
 
     def expand(self, snapshot: Snapshot, row: int, more: int, /) -> Ints | None:
         """(more,) nodes for more tasks, as `dfrs.policies.fractional.expand.on_shared_nodes`."""
