@@ -21,7 +21,7 @@ from tests.elastic_cases import random_elastic_workload, random_settings
 from tests.online_cases import random_workload
 from tests.strategies import Drawn
 
-POLICIES = ("FCFS", "EASY", "EASY-E", "CONSERVATIVE")
+POLICIES = ("FCFS", "EASY", "EASY/SPARE", "EASY-E", "CONSERVATIVE")
 
 
 class Interpreted:

@@ -154,8 +154,10 @@ class Simulation:
         return self._result(complete=True)
 
     def _compiled_loop(self, policy: Policy) -> CompiledLoop | None:
-        """The loop for plain stretches of the run; None where the policy has none, nodes are not alike, or jobs that are
-        done at the same instant are not done in the order of submission."""
+        """The loop for plain stretches of the run, in which jobs done at the same instant are done as submitted.
+
+        None where the policy has none, or nodes are not alike.
+        """
         as_submitted = not (self._ties.by_start or self._ties.by_estimate)
         loop = event_loop_of(policy) if as_submitted and isinstance(self.settings.hardware, EqualHardware) else None
         return None if loop is None else CompiledLoop(loop, self._jobs, submissions_first=self._ties.one_by_one)
