@@ -7,6 +7,7 @@ import numpy as np
 
 from dfrs.engine.commands import DETACH
 from dfrs.kernels import jit
+from dfrs.kernels.columns import Log
 from dfrs.model import tolerances
 from dfrs.simulator.world import JOB as WORLD_JOB
 from tests.naive import ledger, progress, reconcile
@@ -72,6 +73,22 @@ def row_of(kernel: Kernel, case: OnlineCase) -> Pair:
         int(kernel(records(kernel, case.jobs), rows, name)) for name in names for rows in (case.rows, case.rows // 2)
     ]
     return got, [ledger.row_of(jobs[:rows], name) for name in names for rows in (case.rows, case.rows // 2)]
+
+
+def add_row(kernel: Kernel, case: OnlineCase) -> Pair:
+    """Another job behind all others, where there is room for one of two tasks and more."""
+    room = np.concatenate([case.jobs, np.ones(1, case.jobs.dtype)])
+    table, first = records(kernel, room), np.append(case.first, UNTOUCHED)
+    nodes = np.concatenate([case.before, np.full(4, UNTOUCHED)])
+    asked = {"id": 7, "user": 3, "tasks": 2, "need": 0.25, "memory": 0.5, "weight": 2.0, "estimate_s": 60.0}
+    asked |= {"requested_start_s": 90.0, "minimum": 0.125}
+    kernel(table, first, nodes, case.rows, 99, case.now_s, tuple(asked.values()))
+    one, other = same(table, [*rows_of(case.jobs), ledger.added(asked, 99, case.now_s)])
+    at = [*lists(case, case.before), [-1, -1]]
+    return (
+        (one, first.tolist(), nodes.tolist()),
+        (other, np.cumsum([0, *map(len, at)]).tolist(), [*_flat(at), UNTOUCHED, UNTOUCHED]),
+    )
 
 
 def remove_row(kernel: Kernel, case: OnlineCase) -> Pair:
@@ -364,7 +381,7 @@ def write_rows(kernel: Kernel, case: OnlineCase) -> Pair:
     log = [np.full(before + rows, -1.0), *np.full((2, before + rows), UNTOUCHED), np.full(before + rows, -1.0)]
     why, first, nodes = np.full((3, before + rows + 1 + len(case.after)), UNTOUCHED)
     given = (case.jobs["serial"].copy(), action, case.yields, case.jobs["tasks"].copy())
-    at, held = kernel(case.now_s, given, case.first, case.after, 1, before, 2, (*log, why, first, nodes))
+    at, held = kernel(case.now_s, given, case.first, case.after, 1, before, 2, Log(*log, why, first, nodes))
     kept = [r for r in range(rows) if action[r] != 1]
     tail = slice(before, at)
     parts = [case.after[case.slots(r)].tolist() for r in kept]

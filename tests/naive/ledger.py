@@ -1,5 +1,6 @@
 """The account of jobs as a list of dicts, each with its list of nodes."""
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -26,6 +27,12 @@ def row_of(jobs: Rows, job_id: int) -> int:
 
 def row_of_serial(jobs: Rows, serial: int) -> int:
     return next((r for r, job in enumerate(jobs) if job["serial"] == serial), -1)
+
+
+def added(asked: dict[str, Any], serial: int, now_s: float) -> dict[str, Any]:
+    counts = dict.fromkeys(("pauses", "migrations", "policy_state", "changes", "extensions"), 0)
+    times = {"submit_s": now_s, "since_s": now_s, "start_s": math.nan, "ready_s": math.inf, "virtual_s": 0.0}
+    return asked | counts | times | {"serial": serial, "state": WAITING, "yield_": 0.0, "speed": 1.0}
 
 
 def set_column(jobs: Rows, column: str, values: dict[int, float]) -> Rows:

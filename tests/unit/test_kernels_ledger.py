@@ -18,9 +18,10 @@ def online(draw):
     [
         (ledger.advance, compare.advance),
         (ledger.row_of, compare.row_of),
+        (ledger.add_row, compare.add_row),
         (ledger.remove_row, compare.remove_row),
         (ledger.resize_row, compare.resize_row),
-        (ledger._row_of_serial, compare.row_of_serial),
+        (ledger.row_of_serial, compare.row_of_serial),
         (ledger.set_ready, compare.set_ready),
         (ledger.set_virtual, compare.set_virtual),
         (ledger.lose_node, compare.lose_node),

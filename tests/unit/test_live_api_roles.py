@@ -42,6 +42,7 @@ ROLES = {
     ("GET", "/metrics"): READERS,
 }
 OPEN = {("GET", "/healthz")}
+OF_SHARE_AGENTS = {("POST", "/agent/v1/shares")}  # role agent only; tested with the backend that has them
 BODIES = {
     "/api/v1/jobs": {"command": ["true"]},
     "/api/v1/tokens": {"user": "bob", "role": "user"},
@@ -54,7 +55,7 @@ OWNERS_ONLY = ("cancel", "hold", "release", "requeue", "output", "input", "progr
 def test_no_route_is_forgotten_here():
     app = create_app(FakeService(), page=None)
     found = {(method, route.path) for route in app.routes if isinstance(route, APIRoute) for method in route.methods}
-    assert found == set(ROLES) | OPEN
+    assert found == set(ROLES) | OPEN | OF_SHARE_AGENTS
     websockets = {route.path for route in app.routes if type(route).__name__ == "APIWebSocketRoute"}
     assert not websockets, "agents come in beside the routes, and have tests of their own"
 

@@ -96,6 +96,9 @@ def test_of_a_job_that_has_ended_nothing_waits_for_the_collector_of_cycles(tmp_p
         try:
             for job in jobs:
                 await controller.cancel(job, "ann")
+            steps = controller.engine.steps
+            controller.engine.poke()
+            await until(lambda: controller.engine.steps > steps, "another step", 30.0)
             return [one.id for one in gc.get_objects() if isinstance(one, JobRecord) and one.id in jobs]
         finally:
             gc.enable()

@@ -14,7 +14,7 @@ from dfrs.live.controller.records import TaskRecord
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
 from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobState, NodeState
-from dfrs.live.protocol.wire import Output, StatusMessage, from_agent
+from dfrs.live.protocol.wire import Output, Read, StatusMessage, from_agent
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Join
@@ -159,16 +159,20 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
 def test_only_who_was_asked_answers(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path) as live:
-            reads, links = live.controller.engine.backend.reads, [node.link for node in live.hosts.nodes.values()]
+            questions = live.controller.engine.backend.questions
+            links = [node.link for node in live.hosts.nodes.values()]
 
             class Silent:
                 def send(self, message):
-                    reads.answer(links[0], Output(request=message.request, data="Zm9yZ2Vk"))
+                    questions.answer(links[0], Output(request=message.request, data="Zm9yZ2Vk"))
                     asyncio.get_running_loop().call_soon(
-                        reads.answer, self, Output(request=message.request, data="dHJ1ZQ==")
+                        questions.answer, self, Output(request=message.request, data="dHJ1ZQ==")
                     )
 
-            found = await reads.read(Silent(), TaskId(job=1, rank=0, attempt=0), "out", 0, 10)
+            def question(number):
+                return Read(request=number, task=TaskId(job=1, rank=0, attempt=0), stream="out", offset=0, limit=10)
+
+            found = await questions.ask(Silent(), question, Output)
             assert found.data == "dHJ1ZQ=="
 
     run(story())

@@ -12,9 +12,12 @@ from dfrs.live.controller import service
 from dfrs.live.controller.backups import back_up, restore
 from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.drivers.processes.directory import TaskDirectory
+from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.testing import InMemoryHosts, abandon, make_controller, until
 from dfrs.testing.in_memory import GIB
+
+OUTPUT = Piece(stream="out", offset=0, limit=100)
 
 
 def run(coroutine):
@@ -92,7 +95,7 @@ def test_a_number_that_is_given_out_again_is_that_of_another_job(tmp_path):
         assert (new.job, new.rank, new.attempt) == (old.job, old.rank, old.attempt)
         assert new != old
         assert second.job(late).generation == new.generation
-        assert (await second.output(late, 0, "out", 0, 100)).text == f"output of {new}"
+        assert (await second.output(late, 0, OUTPUT)).text == f"output of {new}"
         assert hosts.nodes["n1"].tasks[old].state is TaskState.ABSENT
         assert hosts.starts.keys() == {kept[0][0], old, new}
         assert hosts.running(early) == kept
@@ -103,7 +106,7 @@ def test_a_number_that_is_given_out_again_is_that_of_another_job(tmp_path):
         third = await started(tmp_path, hosts)
         hosts.attach_all(third)
         await until(lambda: hosts.nodes["n1"].welcomes == 3)
-        assert (await third.output(late, 0, "out", 0, 100)).text == f"output of {new}"
+        assert (await third.output(late, 0, OUTPUT)).text == f"output of {new}"
         assert runs(third, early)
         assert hosts.running(early) == kept
         await third.stop()
@@ -340,7 +343,7 @@ def test_tasks_from_before_there_were_generations_go_on(tmp_path, monkeypatch):
         old, new = hosts.starts
         assert str(old) == f"{job}.0.0"
         assert str(new) == f"{late}.0.0.{new.generation}"
-        assert (await second.output(job, 0, "out", 0, 100)).text == f"output of {old}"
+        assert (await second.output(job, 0, OUTPUT)).text == f"output of {old}"
         await second.stop()
 
     run(story())

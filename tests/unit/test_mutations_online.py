@@ -53,6 +53,13 @@ SUBJECTS = (
     ),
     Subject(
         ledger,
+        "add_row",
+        compare.add_row,
+        cases.reconcile_case,
+        (Rewrite("np.inf", "now_s"), Rewrite("rows + 1", "rows", 1), Rewrite("serial", "rows"), Rewrite("-1", "0")),
+    ),
+    Subject(
+        ledger,
         "remove_row",
         compare.remove_row,
         cases.reconcile_case,
@@ -81,7 +88,7 @@ SUBJECTS = (
     ),
     Subject(
         ledger,
-        "_row_of_serial",
+        "row_of_serial",
         compare.row_of_serial,
         cases.reconcile_case,
         (
@@ -262,7 +269,7 @@ SUBJECTS = (
         "write_rows",
         compare.write_rows,
         cases.reconcile_case,
-        (Condition(0, False), Rewrite("k", "0", 3), Value("element", 7, 0.5), Shift(1, 0, 1), Exchange(10)),
+        (Condition(0, False), Rewrite("k", "0", 3), Value("element", 7, 0.5), Shift(1, 0, 1), Exchange(9)),
     ),
     Subject(
         progress,
