@@ -87,6 +87,7 @@ LONG = (
 unequal nodes, statistics of many runs, storms, what is packed."""
 REAL = (
     "acceptance/",
+    "slurm/",
     "unit/test_aside.py",
     "unit/test_best.py",
     "unit/test_driver_",
