@@ -139,7 +139,7 @@ def test_after_a_kill_the_standby_has_all_and_goes_on(tmp_path, database, monkey
             (more,) = await standby.submit(ENDLESS, "ann", "ann")
             assert more == late + 1
             await until(lambda: standby.job(more).state is JobState.RUNNING)
-            assert standby.cluster().standbys == 0
+            await until(lambda: standby.cluster().standbys == 0)
             await check_decisions(standby, tmp_path)
 
     asyncio.run(story())
