@@ -11,7 +11,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 KERNELS := $(VENV)/.kernels
 FAILED := -o cache_dir=$(VENV)/.tests
-PYTEST := $(BIN)/pytest -n auto --dist loadscope --no-loadscope-reorder $(FAILED) --cache-clear
+# After a worker has crashed, pytest-xdist waits for ever for what that one was to do.
+PYTEST := $(BIN)/pytest -n auto --max-worker-restart 0 --dist loadscope --no-loadscope-reorder $(FAILED) --cache-clear
 # Tests of real processes that failed beside others run once more, alone: they measure, and what is beside is measured too.
 ALONE := test $$? = 1 && echo "Once more, with nothing beside:" && $(BIN)/pytest $(FAILED) --last-failed --last-failed-no-failures none --alone
 # More for pytest, as TESTS='tests/unit -x' or TESTS='--random-order --random-order-seed 7'.

@@ -100,6 +100,8 @@ REAL = (
 )
 """They start processes, or look at a clock: who starts them five at a time on two CPUs may disturb them."""
 
+CRASHED = pytest.StashKey[bool]()
+
 
 def pytest_addoption(parser):
     parser.addoption("--alone", action="store_true", help="of what failed, run tests of real processes again, alone")
@@ -136,6 +138,20 @@ def pytest_xdist_make_scheduler(config, log):
             return nodeid if file_of(nodeid) in APART else file_of(nodeid)
 
     return ByFile(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """A worker has ended: with an error, if it crashed."""
+    if error:
+        node.config.stash[CRASHED] = True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Of a crash what failed does not say what else was not run: then nothing is run once more."""
+    if session.config.stash.get(CRASHED, False):
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 def file_of(nodeid):

@@ -88,6 +88,41 @@ else:
 print(value, compilation.compiled > 0 or "numba.np.arraymath" in sys.modules)
 """
 
+FACTORY = """
+import math
+from dfrs.kernels.jit import kernel
+
+
+def times(factor):
+    @kernel
+    def product(x: float) -> float:
+        # So much that it is called, not copied into its caller.
+        total = 0.0
+        for k in range(int(x)):
+            total += math.sin(k) * math.cos(k) + math.sinh(k) * math.cosh(k) + math.tan(k) * math.tanh(k)
+            total += math.asin(k / x) * math.acos(k / x) + math.exp(k) * math.log(k + 1) + math.atan(k) * math.expm1(k)
+            total += math.gamma(k + 1) * math.lgamma(k + 1) + math.erf(k) * math.erfc(k) + math.log1p(k) * math.asinh(k)
+        return factor * x if total < math.inf else total
+
+    return product
+"""
+USE_FACTORY = """
+from dfrs.kernels.factory import times
+from dfrs.kernels.jit import kernel
+
+product = times({0})
+
+
+@kernel
+def used(x: float) -> float:
+    return product(3.0 * x) - product(2.0 * x)
+"""
+USE_ALL = """
+from importlib import import_module
+from dfrs.kernels.compiling import compilation
+print(sum(import_module("dfrs.kernels." + name).used(1.0) for name in {0}), compilation.compiled > 0)
+"""
+
 
 class Package:
     """A package of two kernels, compiled as ours are; one calls the other."""
@@ -148,6 +183,16 @@ def test_what_is_found_runs_and_fails_as_it_was_compiled_without_what_compiled_i
     package.write("sorting", SORTING)
     assert package.run(USE_NUMPY) == (4.0, True)
     assert package.run(USE_NUMPY) == (4.0, False)
+
+
+def test_functions_of_one_name_that_different_processes_compiled_are_told_apart(package):
+    """What is made by a factory has a name that the process which compiles it completes."""
+    package.write("factory", FACTORY)
+    package.write("two", USE_FACTORY.format(2.0))
+    package.write("thirty", USE_FACTORY.format(30.0))
+    assert package.run(USE_ALL.format(["two"])) == (2.0, True)
+    assert package.run(USE_ALL.format(["thirty"])) == (30.0, True)
+    assert package.run(USE_ALL.format(["two", "thirty"])) == (32.0, False)
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,13 @@ class Caller(FakeService):
         self.errors = {}
         self.waits = False
         self.most_open = None
+        self.refused = 0
         self.away = 0
 
     async def submit(self, request, user, by):
         going = [job for job in self.by_id.values() if job.state not in {JobState.DONE, JobState.FAILED}]
         if self.most_open is not None and len(going) >= self.most_open:
+            self.refused += 1
             raise TooManyError("open jobs: ann has enough")
         (job,) = await super().submit(request, user, by)
         if self.waits:
@@ -246,8 +248,11 @@ def test_what_waits_here_is_cancelled_without_a_job(executor, service):
     service.most_open = 0
     future = executor.submit(pow, 2, 2)
     assert future.cancel()
+    before, other = service.refused, executor.submit(pow, 2, 3)
+    # The first one may have been on its way; then nothing is.
+    wait_until(lambda: service.refused > before + 1, "the other one is refused", 30)
     service.most_open = None
-    assert executor.submit(pow, 2, 3).result(30) == 8
+    assert other.result(30) == 8
     assert len(service.requests) == 1
 
 

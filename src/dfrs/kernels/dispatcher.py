@@ -1,15 +1,22 @@
 """How numba compiles a kernel, or loads what it compiled before. Imported when the first kernel is called."""
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
 import numba
 from numba.core import event, types
+from numba.core.bytecode import FunctionIdentity
 from numba.core.compiler_lock import global_compiler_lock
 
 from dfrs.kernels.apart import compile_apart
 from dfrs.kernels.cache import KernelCache
 from dfrs.kernels.compiling import compilation
+
+# numba numbers the functions that a process compiles from 1, and names their machine code by that. Loaded from where
+# several processes keep theirs, other functions can have the same name, and the first one loaded is called in place of
+# the second: sorting in place of ordering (https://github.com/numba/numba/issues/10486).
+FunctionIdentity._unique_ids = iter(lambda: secrets.randbits(64), -1)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
 
 
 def dispatcher_of(function: Callable[..., Any]) -> Any:
