@@ -112,16 +112,17 @@ def peak_mib(process: int) -> float:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-def ask(cluster: LiveCluster, job: int, seconds: dict[str, list[float]]) -> None:
-    """Every route once, and a submission."""
+def ask(cluster: LiveCluster, job: int, seconds: dict[str, list[float]]) -> int:
+    """Every route once, and a submission; the number of its job, which is held."""
     with httpx.Client(base_url=cluster.client.base_url, headers=cluster.client.headers, timeout=60) as session:
         for path in ROUTES:
             begun = time.perf_counter()
             session.get(path.format(job=job)).raise_for_status()
             seconds.setdefault(f"GET {path}", []).append(time.perf_counter() - begun)
         begun = time.perf_counter()
-        session.post("/api/v1/jobs", json={"command": ["true"], "held": True}).raise_for_status()
+        answer = session.post("/api/v1/jobs", json={"command": ["true"], "held": True}).raise_for_status()
         seconds.setdefault("POST /api/v1/jobs", []).append(time.perf_counter() - begun)
+    return answer.json()["jobs"][0]
 
 
 def left(database: Path) -> int:

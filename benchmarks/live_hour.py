@@ -1,7 +1,9 @@
 """An hour of a large cluster: 1,000 agents, 10,000 queued jobs, 1,000,000 past events, and a user who goes on.
 
-Agents are connected over WebSockets as real ones are; their tasks are in memory. A dashboard and scripts ask every
-route, and each second a short job comes. Shown is what the controller needs and how fast it answers, over time.
+Agents are connected over WebSockets as real ones are; their tasks are in memory. First the cluster ages: all of the
+queue has its turn, and as many jobs end as are kept in memory, so that nothing is left that fills with time alone. Then
+the controller starts again, and the time begins. A dashboard and scripts ask every route, and each second a short job
+comes. Shown is what the controller needs and how fast it answers, over time.
 """
 
 import argparse
@@ -21,6 +23,7 @@ from benchmarks.common import console
 from benchmarks.live_history import ANSWER_GOAL_MS, MEMORY_GOAL_MIB, ask, ended_job, lengthen, peak_mib, queue, stop
 from benchmarks.online import table
 from dfrs.live.agent.connection import Server
+from dfrs.live.controller.ended_jobs import MOST_ENDED
 from dfrs.live.protocol.agent_door import Attachment, Link
 from dfrs.live.protocol.wire import FromAgent, Hello, from_controller
 from dfrs.testing import InMemoryHosts
@@ -32,9 +35,14 @@ MEMORY = 5 * GIB // 4
 SHORT = {"command": ["sleep", "5"], "memory_bytes": 16 << 20, "cpu_cores": 0.1}
 REPORT_S, SUBMIT_S, ASK_S = 1.0, 1.0, 10.0
 """Seconds between two reports of an agent, two submissions, and two rounds of questions."""
+POLICY, FIRST_POLICY = "GreedyPM*/per/OPT=MIN/MVT=600", "GreedyPM*/per=30/OPT=MIN"
+"""While the cluster ages, jobs take turns every half minute."""
+AT_ONCE, AGE_S = 100, 3.0
+"""Short jobs of one submission then, and seconds between two."""
 PARTS = 6
 """The time is shown in so many."""
-PATIENCE_S = 300.0
+PATIENCE_S, AGED_S = 300.0, 1800.0
+"""Seconds until all agents are there, and until the cluster has aged, at most."""
 NO_GROWTH_MIB, LEAST_MINUTES = 1.0, 10.0
 """In 10 minutes: so much is not told apart from what the allocator keeps or gives back, and less not in less time."""
 ENDED = ("done", "failed", "cancelled")
@@ -159,7 +167,7 @@ def _watch(cluster: LiveCluster, seconds: float, growth: _Growth) -> list[str]:
     while (now := time.monotonic()) - begun < seconds:
         if now >= next_ask:
             next_ask = now + ASK_S
-            ask(cluster, 5000, found)
+            cluster.client.post(f"/api/v1/jobs/{ask(cluster, 5000, found)}/cancel").raise_for_status()
             memory.append(_now_mib(cluster.controller.pid))
             growth.note(memory[-1], cluster)
             up.append(sum(node["state"] == "up" for node in cluster.client.get("/api/v1/nodes").json()))
@@ -183,10 +191,28 @@ def _watch(cluster: LiveCluster, seconds: float, growth: _Growth) -> list[str]:
     ]
 
 
+def _age(cluster: LiveCluster) -> None:
+    """Until all of the queue has begun, and more short jobs have come than are kept after their end."""
+    end_s, come = time.monotonic() + AGED_S, 0
+    while come <= MOST_ENDED or cluster.client.get("/api/v1/cluster").raise_for_status().json()["jobs"]["waiting"]:
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"after {AGED_S:g} s jobs of the queue still wait for their first turn")
+        if come <= MOST_ENDED:
+            cluster.client.post("/api/v1/jobs", json=SHORT | {"array": AT_ONCE}).raise_for_status()
+            come += AT_ONCE
+        time.sleep(AGE_S)
+
+
+def _await_agents(cluster: LiveCluster) -> None:
+    begun = time.monotonic()
+    wait_until(lambda: len(cluster.up()) == AGENTS + 1, f"{AGENTS:,} agents", PATIENCE_S)
+    console.print(f"{AGENTS:,} agents connected after {time.monotonic() - begun:.0f} s")
+
+
 def main(minutes: float = 60.0) -> None:
-    """Make the past, start, let the agents come, and watch."""
+    """Make the past, start, let the agents come, let the cluster age, start again, and watch."""
     end = multiprocessing.Event()
-    with tempfile.TemporaryDirectory() as name, LiveCluster(Path(name), nodes=1) as cluster:
+    with tempfile.TemporaryDirectory() as name, LiveCluster(Path(name), nodes=1, policy=FIRST_POLICY) as cluster:
         final = ended_job(cluster)
         queue(cluster)
         stop(cluster)
@@ -195,9 +221,14 @@ def main(minutes: float = 60.0) -> None:
         token = (cluster.state / "agent.token").read_text().strip()
         crowd = multiprocessing.Process(target=_crowd, args=(cluster.server, token, end))
         crowd.start()
+        _await_agents(cluster)
         begun = time.monotonic()
-        wait_until(lambda: len(cluster.up()) == AGENTS + 1, f"{AGENTS:,} agents", PATIENCE_S)
-        console.print(f"{AGENTS:,} agents connected after {time.monotonic() - begun:.0f} s")
+        _age(cluster)
+        console.print(f"All jobs of the queue have begun after {time.monotonic() - begun:.0f} s")
+        stop(cluster)
+        cluster.serve_options = tuple(POLICY if each == FIRST_POLICY else each for each in cluster.serve_options)
+        cluster.start_controller()
+        _await_agents(cluster)
         made = table(
             f"{minutes:g} minutes with {AGENTS:,} agents; answers at most {ANSWER_GOAL_MS:g} ms and memory at most "
             f"{MEMORY_GOAL_MIB:g} MiB are asked",

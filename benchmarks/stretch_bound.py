@@ -2,7 +2,7 @@
 
     python -m benchmarks.stretch_bound [--whole]
 
-Reading traces is not timed. With --whole also the whole HPC2N log in one, which needs some 2 GB of memory.
+Reading traces is not timed. With --whole also the whole HPC2N log in one.
 """
 
 import os

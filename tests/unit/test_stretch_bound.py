@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from dfrs.bounds import stretch_flow
 from dfrs.bounds.stretch import stretch_bound
 from dfrs.cli.simulate.bound import bound
 from dfrs.kernels import stretch as kernels
@@ -263,8 +264,14 @@ def network(workload, stretch):
     end = np.array([int((times < t).sum()) for t in deadline])
     rows = np.concatenate([[0], np.cumsum(end - begin)])
     made = kernels.Network(run, rate, times, begin, end, rows[:-1] - begin, float(workload.nodes))
-    flow = kernels.Flow(np.zeros(rows[-1]), np.zeros(len(times) - 1), run * rate)
+    intervals = len(times) - 1
+    flow = kernels.Flow(np.zeros(rows[-1]), np.zeros(intervals), run * rate, np.zeros(intervals, np.int64))
     return made, flow, deadline
+
+
+def serve(made, deadline, flow):
+    """All of the time, with all amounts."""
+    kernels.serve(made, deadline, flow, 0, len(made.times) - 1, 0)
 
 
 def by_interval(made, flow):
@@ -308,7 +315,7 @@ def test_the_least_stretch_of_a_cut_is_its_root(workload, data):
 @given(workloads(most=12, grid=True), stretches)
 def test_the_first_schedule_is_greedy(workload, stretch):
     made, flow, deadline = network(workload, stretch)
-    kernels.serve(made, deadline, flow)
+    serve(made, deadline, flow)
     expected = naive.greedy(exactly(workload), Fraction(workload.nodes), Fraction(stretch))
     assert by_interval(made, flow) == expected
     spare = [
@@ -320,10 +327,65 @@ def test_the_first_schedule_is_greedy(workload, stretch):
 @given(workloads(most=12), stretches)
 def test_the_first_schedule_leaves_nobody_with_more_or_less_than_his_work(workload, stretch):
     made, flow, deadline = network(workload, stretch)
-    kernels.serve(made, deadline, flow)
+    serve(made, deadline, flow)
     got = by_interval(made, flow)
     total = [sum(here.get(j, 0.0) for here in got) for j in range(len(workload))]
     assert total + flow.missing == pytest.approx(made.run * made.rate)
+
+
+@given(workloads(most=12), stretches, st.data())
+def test_a_part_of_the_first_schedule_is_as_in_the_whole(workload, stretch, data):
+    made, flow, deadline = network(workload, stretch)
+    serve(made, deadline, flow)
+    intervals = len(made.times) - 1
+    got = by_interval(made, flow)
+    for t, here in enumerate(got):
+        # Whoever is served before and after has waited.
+        assert flow.waiting[t] >= len(set(here) & set().union(*got[t + 1 :]))
+    quiet = [0, *(t + 1 for t in range(intervals) if flow.waiting[t] == 0)]
+    begin = data.draw(st.sampled_from(quiet))
+    end = data.draw(st.integers(begin, intervals))
+    kept = data.draw(st.integers(begin, end))
+    _, part, _ = network(workload, stretch)
+    kernels.serve(made, deadline, part, begin, end, kept)
+    assert part.spare[begin:end].tolist() == flow.spare[begin:end].tolist()
+    assert part.waiting[begin:end].tolist() == flow.waiting[begin:end].tolist()
+    nothing = [{}] * intervals
+    assert by_interval(made, part) == [*nothing[:kept], *by_interval(made, flow)[kept:end], *nothing[end:]]
+    done = [j for j in range(len(workload)) if begin <= made.begin[j] and made.end[j] <= end]
+    assert part.missing[done].tolist() == flow.missing[done].tolist()
+
+
+@pytest.mark.parametrize("around", [0, 1])
+@given(workload=workloads(most=12), stretch=stretches)
+def test_parts_of_the_time_serve_whom_all_of_it_serves_and_find_cuts_of_all_of_it(around, workload, stretch):
+    """As large as they must become, and no larger; also where several meet."""
+    order = np.argsort(workload.submit_s, kind="stable")
+    submit, run, rate = (column[order] for column in columns(workload))
+    problem = stretch_flow.Problem(submit, run, run, rate, float(workload.nodes))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stretch_flow, "AROUND", around)
+        patch.setattr(stretch_flow, "FEW", 0)
+        timeline = stretch_flow.Timeline(problem, stretch)
+        jobs = [exactly(workload)[j] for j in order]
+        for job in timeline.unserved:
+            members = timeline.cut(job)
+            if len(members):
+                assert job in members
+                cut = [jobs[j] for j in members]
+                assert naive.work(cut) > naive.cut_capacity(cut, Fraction(workload.nodes), Fraction(stretch))
+        short = float((run * rate).sum()) - naive.served(jobs, float(workload.nodes), stretch)
+        assert timeline.flow.missing.sum() == pytest.approx(short, rel=1e-6, abs=1e-8)
+
+
+@given(workloads(most=12), st.sampled_from([0.0, 0.5, 3.0]), st.data())
+def test_where_it_begins_to_look_makes_no_difference(workload, tau_s, data):
+    near = np.array(sorted(data.draw(st.sets(st.integers(0, len(workload) - 1)))), np.int64)
+    plain = stretch_bound(workload, tau_s=tau_s)
+    bound = stretch_bound(workload, tau_s=tau_s, near=near)
+    assert bound.value == pytest.approx(plain.value, rel=1e-10)
+    again = stretch_bound(workload, tau_s=tau_s, near=bound.certificate.jobs)
+    assert again.iterations == 1
 
 
 @given(workloads(most=12), stretches)
@@ -341,7 +403,7 @@ def test_the_jobs_of_an_interval_are_those_whose_window_has_it(workload, stretch
 def test_augmenting_every_job_serves_as_much_as_the_program_and_finds_cuts_that_are_short(workload, stretch, greedily):
     made, flow, deadline = network(workload, stretch)
     if greedily:
-        kernels.serve(made, deadline, flow)
+        serve(made, deadline, flow)
     else:
         flow.spare[:] = made.capacity * np.diff(made.times)
     vertices, intervals = len(made.rate) + len(made.times) - 1, len(made.times) - 1

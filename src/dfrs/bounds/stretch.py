@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfrs.bounds.stretch_flow import Part, Problem, Timeline
 from dfrs.kernels import stretch as kernels
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
-
-SERVED = 1e-12
-"""A job that lacks no more than this part of its work is served."""
 
 PROGRESS = 1e-11
 """Relative step below which a cut only shows rounding; the bound is the optimum up to this."""
@@ -62,7 +60,12 @@ class StretchBound:
 
 
 def stretch_bound(
-    workload: Workload, *, capacity: float | None = None, tau_s: float = 0.0, schedule: bool = False
+    workload: Workload,
+    *,
+    capacity: float | None = None,
+    tau_s: float = 0.0,
+    near: Ints | None = None,
+    schedule: bool = False,
 ) -> StretchBound:
     """The least maximum stretch that any schedule can have, by Theorem 1; the bounded stretch with `tau_s` above 0.
 
@@ -70,9 +73,11 @@ def stretch_bound(
     r_j + S * max(p_j, tau).
 
     `capacity` is the CPU of all nodes together in reference nodes; by default that of the workload's nodes. A workload
-    without jobs has the bound 1. With `schedule`, the certificate has one that reaches the bound. The value passes the
-    optimum by no more than its last digit and, up to rounding (see `shortfall`), is it. Every job counts: leave out
-    those that will be refused. A dedicated job counts from its requested start; users' commands do not count.
+    without jobs has the bound 1. `near`, the critical set of a bound that is like this one, as for another `tau_s`, is
+    where it begins to look: that saves time where it is nearly critical here, too. With `schedule`, the certificate
+    has one that reaches the bound. The value passes the optimum by no more than its last digit and, up to rounding (see
+    `shortfall`), is it. Every job counts: leave out those that will be refused. A dedicated job counts from its
+    requested start; users' commands do not count.
     Raises InputError where `capacity` is not positive and finite.
     """
     total = float(workload.nodes) if capacity is None else float(capacity)
@@ -87,93 +92,61 @@ def stretch_bound(
     release_s, run = workload.release_s[order], workload.run_s[order]
     origin = float(release_s[0])
     rate = (workload.need * workload.tasks)[order]
-    problem = _Problem(release_s - origin, np.maximum(run, tau_s), run, rate, total)
+    problem = Problem(release_s - origin, np.maximum(run, tau_s), run, rate, total)
     alone = problem.work / (total * problem.scale)
     value, critical = max(1.0, float(alone.max())), np.array([int(alone.argmax())])
+    if near is not None and len(near):
+        members = np.flatnonzero(np.isin(order, near))
+        root = _root(problem, members, value)
+        if root > value:
+            value, critical = root, members
     iterations = 0
     while True:
         iterations += 1
-        network, flow = _greedy(problem, value)
-        step = _failing(problem, network, flow, value)
+        timeline = Timeline(problem, value)
+        step = _failing(timeline, value)
         if step is None:
             break
         value, critical = step
     certificate = Certificate(
         jobs=np.sort(order[critical]),
-        shortfall=max(float((flow.missing / problem.work).max()), 0.0),
-        schedule=_schedule(network, flow, origin, order) if schedule else None,
+        shortfall=max(float((timeline.flow.missing / problem.work).max()), 0.0),
+        schedule=_schedule(timeline.whole(), origin, order) if schedule else None,
     )
     return StretchBound(value=value, certificate=certificate, iterations=iterations)
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    submit: Floats
-    scale: Floats
-    run: Floats
-    rate: Floats
-    capacity: float
-
-    @property
-    def work(self) -> Floats:
-        return self.run * self.rate
-
-
-def _greedy(problem: _Problem, stretch: float) -> tuple[kernels.Network, kernels.Flow]:
-    """The intervals at `stretch`, and a first schedule in them."""
-    deadline = problem.submit + stretch * problem.scale
-    times = np.unique(np.concatenate([problem.submit, deadline]))
-    begin, end = np.searchsorted(times, problem.submit), np.searchsorted(times, deadline)
-    rows = np.concatenate([[0], np.cumsum(end - begin)])
-    network = kernels.Network(problem.run, problem.rate, times, begin, end, rows[:-1] - begin, problem.capacity)
-    flow = kernels.Flow(np.zeros(rows[-1]), np.zeros(len(times) - 1), problem.work)
-    kernels.serve(network, deadline, flow)
-    return network, flow
-
-
-def _failing(
-    problem: _Problem, network: kernels.Network, flow: kernels.Flow, stretch: float
-) -> tuple[float, Ints] | None:
-    """A larger stretch that is still a lower bound, with its critical set; None where all jobs are served in `flow`.
+def _failing(timeline: Timeline, stretch: float) -> tuple[float, Ints] | None:
+    """A larger stretch that is still a lower bound, with its critical set; None where all jobs can be served.
 
     Jobs are tried one by one, those that lack most first: the cut of one such job is local, so its root is larger
     than that of a minimum cut, which adds up what happens at unrelated times.
     """
-    work = problem.work
-    lacking = flow.missing / work
-    unserved = np.flatnonzero(lacking > SERVED)
-    if not len(unserved):
-        return None
-    search = _search(network)
-    for j in unserved[np.argsort(-lacking[unserved], kind="stable")]:
-        reached = kernels.augment(network, flow, search, int(j), SERVED * float(work[j]))
-        if not reached:
+    for job in timeline.unserved:
+        members = timeline.cut(job)
+        if not len(members):
             continue
-        members = np.sort(search.queue[:reached][search.queue[:reached] < len(problem.rate)])
-        root, _ = kernels.least_stretch(
-            problem.submit, problem.scale, problem.rate, work, members, problem.capacity, stretch
-        )
+        root = _root(timeline.problem, members, stretch)
         if root > stretch * (1.0 + PROGRESS):
             return root, members
     return None
 
 
-def _search(network: kernels.Network) -> kernels.StretchSearch:
-    vertices = len(network.rate) + len(network.times) - 1
-    first, present = kernels.jobs_by_interval(network.begin, network.end, len(network.times) - 1)
-    level, cursor, queue, path = (np.zeros(vertices, np.int64) for _ in range(4))
-    return kernels.StretchSearch(first, present, level, cursor, queue, path)
+def _root(problem: Problem, members: Ints, stretch: float) -> float:
+    """The least stretch, from `stretch` on, at which the cut of these jobs has room for their work."""
+    columns = (problem.submit, problem.scale, problem.rate, problem.work)
+    return float(kernels.least_stretch(*columns, members, problem.capacity, stretch)[0])
 
 
-def _schedule(network: kernels.Network, flow: kernels.Flow, origin: float, order: Ints) -> StretchSchedule:
+def _schedule(part: Part, origin: float, order: Ints) -> StretchSchedule:
+    network, flow = part.network, part.flow
     used = np.flatnonzero(flow.amount > 0.0)
-    rows = network.edge + network.begin
-    job = np.searchsorted(rows, used, side="right") - 1
-    interval = used - network.edge[job]
-    by_job = np.argsort(order[job], kind="stable")
+    row = np.searchsorted(network.edge + network.begin, used, side="right") - 1
+    interval, job = used - network.edge[row], order[part.jobs[row]]
+    by_job = np.argsort(job, kind="stable")
     return StretchSchedule(
         times_s=network.times + origin,
-        job=order[job][by_job],
+        job=job[by_job],
         interval=interval[by_job],
         work=flow.amount[used][by_job],
     )

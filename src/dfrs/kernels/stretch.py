@@ -51,6 +51,8 @@ class Flow(NamedTuple):
     """(T,) work that each interval has left."""
     missing: Floats
     """(J,) work that each job still lacks."""
+    waiting: Ints
+    """(T,) jobs that go on after each interval, in the schedule of `serve`."""
 
 
 class StretchSearch(NamedTuple):
@@ -147,19 +149,20 @@ def least_stretch(
 
 
 @kernel
-def serve(network: Network, deadline: Floats, flow: Flow) -> None:
+def serve(network: Network, deadline: Floats, flow: Flow, begin: int, end: int, kept: int) -> None:
     """A first schedule, greedy in time: what a job would miss by waiting comes first, then earliest deadlines.
 
-    Writes all of `flow`, whose `amount` is zero and whose `missing` is each job's work.
+    Of the intervals from `begin`, before which nobody waits, to `end`. Writes spare, missing, which is each job's work
+    at first, and waiting, and from interval `kept` on the amounts, which are zero at first.
     """
-    _, rate, times, begin, end, edge, capacity = network
-    jobs, intervals = rate.shape[0], times.shape[0] - 1
+    _, rate, times, opens, closes, edge, capacity = network
+    jobs = rate.shape[0]
     waiting = np.empty(jobs, np.int64)
     urgent = np.empty(jobs)
-    count, released = 0, 0
-    for t in range(intervals):
-        while released < jobs and begin[released] == t:
-            if end[released] > t:
+    count, released = 0, int(np.searchsorted(opens, begin))
+    for t in range(begin, end):
+        while released < jobs and opens[released] == t:
+            if closes[released] > t:
                 k = count
                 while k > 0 and deadline[waiting[k - 1]] > deadline[released]:
                     waiting[k] = waiting[k - 1]
@@ -174,18 +177,20 @@ def serve(network: Network, deadline: Floats, flow: Flow) -> None:
             later = rate[j] * (deadline[j] - times[t + 1])
             urgent[k] = min(max(flow.missing[j] - later, 0.0), left, rate[j] * length)
             left -= urgent[k]
-        kept = 0
+        still = 0
         for k in range(count):
             j = waiting[k]
             amount = min(rate[j] * length, flow.missing[j], urgent[k] + left)
             if amount > 0.0:
                 left = max(left - (amount - urgent[k]), 0.0)
-                flow.amount[edge[j] + t] = amount
                 flow.missing[j] -= amount
-            if flow.missing[j] > 0.0 and end[j] > t + 1:
-                waiting[kept] = j
-                kept += 1
-        count = kept
+                if t >= kept:
+                    flow.amount[edge[j] + t] = amount
+            if flow.missing[j] > 0.0 and closes[j] > t + 1:
+                waiting[still] = j
+                still += 1
+        count = still
+        flow.waiting[t] = count
         flow.spare[t] = left if left > SNAP * capacity * length else 0.0
 
 

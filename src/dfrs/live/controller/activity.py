@@ -5,6 +5,7 @@ Kept are plain records, of which the API's models are made when somebody asks: a
 
 import asyncio
 import contextlib
+import json
 import math
 import struct
 from collections import deque
@@ -15,7 +16,6 @@ from typing import Any, TypeVar
 from dfrs.live.protocol.resources import Activity, ApiModel, GanttBar, TimePoint
 
 MOST_ACTIVITY = 20_000
-MOST_OF_A_JOB = 200
 MOST_POINTS = 6 * 3600
 SHOWN_POINTS = 600
 MOST_BARS = 20_000
@@ -70,7 +70,6 @@ class ActivityFeed:
         self.shown = 0
         """Of the last one that is durable."""
         self._activity: deque[_Activity] = deque(maxlen=MOST_ACTIVITY)
-        self._of_job: dict[int, list[_Activity]] = {}
         self._points: deque[bytes] = deque(maxlen=MOST_POINTS)
         self._stored_at = 0.0
         self._open: dict[tuple[int, int], _Bar] = {}
@@ -97,11 +96,6 @@ class ActivityFeed:
             one = _Activity(**dict(shown))
             self._activity.append(one)
             self.shown = max(self.shown, one.sequence)
-            if one.job is not None:
-                of_job = self._of_job.setdefault(one.job, [])
-                of_job.append(one)
-                if len(of_job) > MOST_OF_A_JOB:
-                    del of_job[1 : len(of_job) // 2]
         self.changed()
 
     def changed(self) -> None:
@@ -118,16 +112,12 @@ class ActivityFeed:
         while self._bars and self._bars[0].end is not None and self._bars[0].end < before:
             self._bars.popleft()
 
-    def forget(self, job: int) -> None:
-        """A job that ended long ago."""
-        self._of_job.pop(job, None)
-
-    def activity(self, after: int, job: int | None, limit: int) -> Sequence[Activity]:
+    def latest(self, after: int, limit: int) -> Sequence[Activity]:
         """The latest `limit` of those with a greater number, in order."""
         if limit < 1:
             return ()
         found: list[_Activity] = []
-        for one in reversed(self._activity if job is None else self._of_job.get(job, [])):
+        for one in reversed(self._activity):
             if one.sequence <= after or len(found) >= limit:
                 break
             found.append(one)
@@ -191,6 +181,11 @@ class ActivityFeed:
         """Those that end later than that."""
         ended = [bar for bar in self._bars if bar.end is not None and bar.end >= since]
         return [_model(GanttBar, bar) for bar in (*ended, *self._open.values())]
+
+
+def activity_of(sequence: int, body: str) -> Activity:
+    """Of a row of the database."""
+    return Activity(sequence=sequence, **json.loads(body))
 
 
 def _bounded(point: TimePoint) -> TimePoint:

@@ -16,7 +16,7 @@ from dfrs.engine.codec import decode
 from dfrs.engine.core import Core
 from dfrs.engine.events import Event
 from dfrs.live.controller import tables
-from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS
+from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS, activity_of
 from dfrs.live.controller.checkpoint_data import pack, why_damaged
 from dfrs.live.controller.damage import DamagedError
 from dfrs.live.controller.ended_jobs import MOST_ENDED
@@ -30,7 +30,6 @@ from dfrs.live.drivers.base import TaskId
 from dfrs.live.protocol.resources import (
     DEPENDENCIES,
     STORED,
-    Activity,
     Job,
     JobRequest,
     JobState,
@@ -325,7 +324,7 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
     state.ended_counts.update({JobState(name): count for name, count in stored.ended_counts.items()})
     state.ended_counts.update({JobState(name): count for name, count in stored.pruned.jobs.items()})
     state.activity.restore(
-        [Activity(sequence=row.sequence, **json.loads(row.body)) for row in stored.activity],
+        [activity_of(row.sequence, row.body) for row in stored.activity],
         [TimePoint.model_validate_json(text) for text in stored.points],
     )
     for row in stored.tokens:

@@ -30,10 +30,11 @@ class EndedJobs:
     def __contains__(self, name: int) -> bool:
         return name in self._jobs
 
-    def add(self, job: Job) -> list[int]:
-        """Keep it; the numbers of those that had to go for it."""
+    def add(self, job: Job) -> None:
+        """Keep it; those that ended longest ago go for it."""
         self._jobs[job.id] = _Ended(job.state, job.user, job.model_dump_json().encode())
-        return [self._jobs.popitem(last=False)[0] for _ in range(len(self._jobs) - MOST_ENDED)]
+        while len(self._jobs) > MOST_ENDED:
+            self._jobs.popitem(last=False)
 
     def drop(self, name: int) -> None:
         """Keep it no more, if it is there."""

@@ -7,11 +7,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from dfrs.live.controller import tables, views
+from dfrs.live.controller.activity import activity_of
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.state import State
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.ports import Instant
-from dfrs.live.protocol.resources import ENDED, Explanation, Job, JobState
+from dfrs.live.protocol.resources import ENDED, Activity, Explanation, Job, JobState
+
+MOST_HISTORY = 200
+"""Of what happened to a job its explanation has the latest."""
 
 
 class JobQueries:
@@ -81,6 +85,15 @@ class JobQueries:
         texts = self._database.read_now(lambda connection: list(connection.execute(query).scalars()))
         return [Job.model_validate_json(text) for text in texts if text is not None]
 
+    def activity(self, job: int, *, after: int = 0, limit: int = MOST_HISTORY) -> Sequence[Activity]:
+        """What happened to a job: the latest `limit` of those with greater numbers than `after`, in order."""
+        row = tables.activity.c
+        query = sa.select(row.sequence, row.body).where(row.job == job, row.sequence > after)
+        # What is not shown yet others have not been told of.
+        query = query.where(row.sequence <= self._state.activity.shown).order_by(row.sequence.desc()).limit(limit)
+        rows = self._database.read_now(lambda connection: connection.execute(query).all())
+        return [activity_of(each.sequence, each.body) for each in reversed(rows)]
+
     def explain(self, job: int, *, of: Instant | None = None) -> Explanation:
         """As `Service.explain`."""
         seen = self._make() if of is None else of
@@ -88,7 +101,7 @@ class JobQueries:
         return Explanation.model_construct(
             job=found,
             now=found.why or found.state.value,
-            history=tuple(self._state.activity.activity(0, job, 200)),
+            history=tuple(self.activity(job)),
             bound=seen.cluster.bound,
             cluster=seen.cluster,
         )

@@ -171,7 +171,6 @@ class Retention:
         def after() -> None:
             for name in names:
                 state.ended.drop(name)
-                state.activity.forget(name)
             state.changed()
 
         return _Batch(

@@ -426,7 +426,9 @@ class Controller:
 
     def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> Sequence[Activity]:
         """As `Service.activity`."""
-        return self.state.activity.activity(after, job, limit)
+        if job is None:
+            return self.state.activity.latest(after, limit)
+        return self._queries.activity(job, after=after, limit=limit)
 
     def timeseries(self, since: float) -> Sequence[TimePoint]:
         """As `Service.timeseries`."""

@@ -232,8 +232,7 @@ class State:
     def add_ended(self, job: Job) -> None:
         """Keep an ended job, instead of the one that ended longest ago."""
         self.ended_counts[job.state] += 1
-        for name in self.ended.add(job):
-            self.activity.forget(name)
+        self.ended.add(job)
 
     def decide(self, events: list[Event], now_s: float) -> list[Decided]:
         """Let the core handle events. Runs in a thread: nothing else touches the core meanwhile."""
