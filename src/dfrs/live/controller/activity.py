@@ -18,7 +18,7 @@ from dfrs.live.protocol.resources import Activity, ApiModel, GanttBar, TimePoint
 MOST_ACTIVITY = 20_000
 MOST_POINTS = 6 * 3600
 SHOWN_POINTS = 600
-MOST_BARS = 20_000
+MOST_BARS = 10_000
 STORED_EVERY_S = 30.0
 SHARE_SHOWN = 0.02
 """Cores. A bar goes on while its share differs by less."""
