@@ -179,14 +179,15 @@ class Told:
         self.change(job, state=JobState.WAITING, why="waits for the next decision")
         self.tell("release", job=job, by=by)
 
-    async def drain(self, node: str, by: str) -> None:
+    async def drain(self, node: str, by: str, reason: str = "") -> None:
         self.asked.append(("drain", node, by))
-        self.nodes_[node] = self.nodes_[node].model_copy(update={"state": NodeState.DRAINING})
-        self.tell("drain", node=node, by=by)
+        changes = {"state": NodeState.DRAINING, "drain_reason": reason}
+        self.nodes_[node] = self.nodes_[node].model_copy(update=changes)
+        self.tell("drain", node=node, by=by, why=reason)
 
     async def undrain(self, node: str, by: str) -> None:
         self.asked.append(("undrain", node, by))
-        self.nodes_[node] = self.nodes_[node].model_copy(update={"state": NodeState.UP})
+        self.nodes_[node] = self.nodes_[node].model_copy(update={"state": NodeState.UP, "drain_reason": ""})
         self.tell("undrain", node=node, by=by)
 
     async def changes(self) -> AsyncIterator[int]:

@@ -159,11 +159,12 @@ class FakeService:
             raise NotFoundError(f"node {node}: there is no such node")
         return self.nodes_by_name[node]
 
-    async def drain(self, node: str, by: str) -> None:
-        self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.DRAINING})
+    async def drain(self, node: str, by: str, reason: str = "") -> None:
+        changes = {"state": NodeState.DRAINING, "drain_reason": reason}
+        self.nodes_by_name[node] = self._node(node).model_copy(update=changes)
 
     async def undrain(self, node: str, by: str) -> None:
-        self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.UP})
+        self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.UP, "drain_reason": ""})
 
     async def latest(self) -> ClusterSnapshot:
         return self.snapshot()

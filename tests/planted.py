@@ -173,7 +173,7 @@ BUGS = (
         "a drain is not stored",
         NodeLifecycle,
         "apply",
-        "plan.rows.append((tables.SET_DRAINED, {'b_number': node.number, 'b_drained': wanted}))",
+        "plan.rows.append((tables.SET_DRAINED, row))",
         "None",
     ),
     _bug(

@@ -357,6 +357,35 @@ def test_waiting_ends_with_the_status_of_the_job(dfrs, cluster, monkeypatch, fie
     assert "job 1: as it ended" in err
 
 
+def test_jobs_are_waited_for_and_the_worst_status_tells(dfrs, cluster, monkeypatch):
+    assert dfrs("submit", "--array", 3, "x")[0] == 0
+    ends, state = {1: 0, 2: 0, 3: 7}, (JobState.DONE, JobState.FAILED)
+
+    def end(_):
+        for job, code in ends.items():
+            cluster.change(job, ended_at=1.0, state=state[bool(code)], exit=f"status {code}", exit_code=code)
+
+    monkeypatch.setattr(time, "sleep", end)
+    status, out, err = dfrs("wait", 3, "1-2")
+    assert (status, out) == (7, "")
+    assert err.splitlines()[1:] == ["job 3: status 7", "job 1: status 0", "job 2: status 0"]
+    status, out, _ = dfrs("wait", "--json", "2")
+    assert (status, json.loads(out)["jobs"]) == (0, [2])
+    assert dfrs("wait", "5-9") == (0, "", "no job to wait for\n")
+    assert dfrs("wait", "9")[0] == 1
+
+
+def test_interrupted_waiting_names_jobs_that_are_apart(dfrs, cluster, monkeypatch):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    dfrs("submit", "--array", 4, "x")
+    monkeypatch.setattr("dfrs.live.following.time.sleep", interrupt)
+    status, _, err = dfrs("wait", "1", "3-4")
+    assert status == 130
+    assert "end it with: dfrs cancel 1 3 4\n" in err
+
+
 def test_interrupted_waiting_for_an_array_names_all_of_it(dfrs, cluster, monkeypatch):
     def interrupt(_):
         raise KeyboardInterrupt
@@ -786,6 +815,11 @@ def test_drain_is_for_admins_and_says_so(dfrs, cluster, transport, monkeypatch, 
     token.write_text(cluster.token("root", "admin"))
     assert dfrs("drain", "node-1", "--token-file", token) == (0, "drained node-1\n", "")
     assert cluster.nodes_by_name["node-1"].state == "draining"
+    assert dfrs("drain", "--reason", "a new disk", "node-1", "--token-file", token)[0] == 0
+    assert "node-1 is drained: a new disk" in dfrs("nodes")[1]
+    status, out, err = dfrs("drain", "--reason", "a\x1bb", "node-1", "--token-file", token)
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert "reason" in err
     undrained = dfrs("undrain", "node-1", "--token-file", token, "--json")[1]
     assert json.loads(undrained) == {"undrained": ["node-1"]}
     status, _, err = dfrs("drain", "no/such?", "--token-file", token)
@@ -971,6 +1005,7 @@ def test_logs_are_what_the_program_wrote(dfrs, cluster):
         "show",
         "explain",
         "logs",
+        "wait",
         "cancel",
         "hold",
         "release",

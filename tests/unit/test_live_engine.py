@@ -559,6 +559,22 @@ def test_draining_and_coming_back(tmp_path):
     run(story())
 
 
+def test_why_a_node_is_drained_is_kept_and_may_change(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path) as live:
+            for reason in ("", "a new disk", "another disk"):
+                await live.controller.drain("n1", "root", reason)
+                await until(lambda reason=reason: live.controller.nodes()[0].drain_reason == reason)
+                assert (await live.controller.latest()).nodes[0].drain_reason == reason
+            assert live.controller.activity()[-1].why == "another disk"
+        async with InMemoryCluster(directory=tmp_path) as live:
+            assert [node.drain_reason for node in live.controller.nodes()] == ["another disk", ""]
+            await live.controller.undrain("n1", "root")
+            await until(lambda: live.controller.nodes()[0].drain_reason == "")
+
+    run(story())
+
+
 def test_a_lost_node(tmp_path):
     """Its jobs are queued again once; those that may not be, and those that were before, fail."""
 

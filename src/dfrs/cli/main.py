@@ -100,8 +100,10 @@ def main() -> None:
 
 
 def _one_line(error: TyperException) -> str:
+    from dfrs.cli.usage import restated
+
     describe = getattr(error, "format_message", None)
-    return " ".join((describe() if describe else str(error)).split())
+    return restated(error) or " ".join((describe() if describe else str(error)).split())
 
 
 def _fail(message: str, status: int) -> None:

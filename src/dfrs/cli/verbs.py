@@ -17,6 +17,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "show": "live.show",
         "explain": "live.explain",
         "logs": "live.logs",
+        "wait": "live.wait",
         "attach": "live.attach",
         "exec": "live.attach",
         "cancel": "live.cancel",

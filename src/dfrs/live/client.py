@@ -364,9 +364,9 @@ class Client:
         """All of them, by name."""
         return self._get("/nodes", list[Node])
 
-    def drain(self, node: str) -> None:
+    def drain(self, node: str, reason: str = "") -> None:
         """Let nothing more come to it."""
-        self._post(f"/nodes/{quote(node, safe='')}/drain")
+        self._post(f"/nodes/{quote(node, safe='')}/drain", **({"reason": reason} if reason else {}))
 
     def undrain(self, node: str) -> None:
         """The opposite of drain."""
@@ -441,9 +441,9 @@ class Client:
             self._raise_for(answer)
             yield from (line for line in answer.iter_lines() if line)
 
-    def _post(self, path: str) -> None:
+    def _post(self, path: str, **parameters: str) -> None:
         with self._translated():
-            self._raise_for(self._http.post(path))
+            self._raise_for(self._http.post(path, params=parameters))
 
     def _get(self, path: str, kind: type[_T], **parameters: object) -> _T:
         given = {name: value for name, value in parameters.items() if value is not None}

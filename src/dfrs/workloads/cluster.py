@@ -33,7 +33,7 @@ def read_hosts(path: Path) -> tuple[str, ...] | None:
             if "host" not in (csv.DictReader(file).fieldnames or ()):
                 return None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     hosts: list[str] = []
     for line, row in _rows(path, ("host",)):
         if not row["host"]:
@@ -66,7 +66,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
             for row in reader:
                 yield reader.line_num, {name: (row[name] or "").strip() for name in columns}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _number(path: Path, line: int, name: str, text: str, holds: Callable[[float], bool], rule: str) -> float:

@@ -19,7 +19,7 @@ def with_weights(workload: Workload, path: Path) -> Workload:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     header = [name.strip() for name in rows[0]] if rows else []
     if header not in (["job_id", "weight"], ["user", "weight"]):
         raise InputError(f"{path}:1: columns must be job_id,weight or user,weight")

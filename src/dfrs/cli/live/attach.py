@@ -11,7 +11,7 @@ from dfrs.cli.console import err
 from dfrs.cli.live.cluster import JobId, live, patience
 from dfrs.cli.live.job_options import PROGRAM_LAST
 from dfrs.cli.live.run import HUNG_UP, conclude
-from dfrs.cli.live.submit import INTERRUPTED
+from dfrs.cli.live.wait import INTERRUPTED
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 

@@ -9,7 +9,7 @@ import typer
 from dfrs.cli.console import err, print_json
 from dfrs.cli.live.cluster import Json, live, patience
 from dfrs.cli.live.completing import complete_jobs
-from dfrs.cli.live.selecting import JOB, LARGEST, parse_jobs
+from dfrs.cli.live.selecting import JOB, parse_jobs, present_jobs
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import DfrsError
 from dfrs.model.text import visible
@@ -53,7 +53,7 @@ def logs(
     stream: Stream = "err" if errors else "out"
     ranges = parse_jobs(jobs)
     alone = len(ranges) == 1 and len(ranges[0]) == 1
-    outputs = [_Output(client, job, rank, stream, tail, follow=follow) for job in _numbers(client, ranges)]
+    outputs = [_Output(client, job, rank, stream, tail, follow=follow) for job in present_jobs(client, ranges)]
     try:
         if as_json:
             _document(outputs, follow=follow, alone=alone)
@@ -67,26 +67,6 @@ def logs(
         raise typer.Exit(INTERRUPTED if not follow else 0) from None
     if any(output.failed for output in outputs):
         raise typer.Exit(1)
-
-
-def _numbers(client: "Client", ranges: Sequence[range]) -> list[int]:
-    """Jobs that are written by themselves, and those of each range that there are, in order of writing."""
-    from dfrs.live.client import PAGE
-    from dfrs.live.protocol.resources import JobState
-
-    found: dict[int, None] = {}
-    for each in ranges:
-        if len(each) == 1:
-            found[each[0]] = None
-            continue
-        before, there = min(each[-1] + 1, LARGEST), list[int]()
-        while page := client.jobs(states=JobState, before=before, limit=PAGE):
-            there += [job.id for job in page if job.id in each]
-            before = page[-1].id
-            if before <= each[0] or len(page) < PAGE:
-                break
-        found |= dict.fromkeys(reversed(there))
-    return list(found)
 
 
 class _Output:

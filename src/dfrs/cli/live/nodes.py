@@ -53,6 +53,9 @@ def drain(
     evacuate: Annotated[
         bool, typer.Option("--evacuate", help="Queue again, to begin anew elsewhere, the jobs that are there.")
     ] = False,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="Why, for all who look at the nodes.", show_default=False)
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Let nothing more come to nodes; what runs there goes on, unless you evacuate them.
@@ -60,10 +63,14 @@ def drain(
     With --evacuate jobs that have tasks there are ended and queued again, as by dfrs requeue, but for those submitted
     with --restart never, which are named.
 
-    Example: dfrs drain --evacuate node-2
+    Examples:
+
+        dfrs drain --reason "new disk on Monday" node-2
+
+        dfrs drain --evacuate node-2
     """
     for name in names:
-        client.drain(name)
+        client.drain(name, reason)
     if not evacuate:
         _told("drained", names, as_json)
         return

@@ -12,7 +12,7 @@ import typer
 from dfrs.cli.console import err
 from dfrs.cli.live.cluster import live, patience
 from dfrs.cli.live.job_options import PROGRAM_LAST, ScriptCommand, checked, of_job
-from dfrs.cli.live.submit import INTERRUPTED, status_of
+from dfrs.cli.live.wait import INTERRUPTED, status_of
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.text import visible

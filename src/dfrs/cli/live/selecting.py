@@ -105,6 +105,26 @@ def parse_jobs(words: Sequence[str] | None) -> list[range]:
     return found
 
 
+def present_jobs(client: "Client", ranges: Sequence[range]) -> list[int]:
+    """Jobs that are written by themselves, and those of each range that there are, in order of writing."""
+    from dfrs.live.client import PAGE
+    from dfrs.live.protocol.resources import JobState
+
+    found: dict[int, None] = {}
+    for each in ranges:
+        if len(each) == 1:
+            found[each[0]] = None
+            continue
+        before, there = min(each[-1] + 1, LARGEST), list[int]()
+        while page := client.jobs(states=JobState, before=before, limit=PAGE):
+            there += [job.id for job in page if job.id in each]
+            before = page[-1].id
+            if before <= each[0] or len(page) < PAGE:
+                break
+        found |= dict.fromkeys(reversed(there))
+    return list(found)
+
+
 def parse_range(text: str) -> range | None:
     """The jobs that `17` or `1-5` names; None for other texts."""
     found = _WORD.fullmatch(text)

@@ -375,7 +375,10 @@ def database_url(url: str | None, file: Path | None, directory: Path, environ: M
         parts = make_url(text or "")
     except (ArgumentError, ValueError):
         raise InputError(f"{where}: must be a database's URL, as postgresql+psycopg://user@host/dfrs") from None
-    if parts.drivername in {"postgresql", "postgresql+psycopg"}:
+    kind = parts.get_backend_name()
+    if kind not in {"postgresql", "sqlite"}:
+        raise InputError(f"{where}: {quoted(kind)}: must be the URL of a database of PostgreSQL or SQLite")
+    if kind == "postgresql":
         require("postgres")
     if where == "--database" and (parts.password is not None or "password" in parts.query):
         raise InputError(f"--database: a password there can be read by everyone; use {DATABASE} or --database-file")

@@ -1,21 +1,18 @@
 """`dfrs submit`: give the cluster a program to run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import err, out, print_json
-from dfrs.cli.live.cluster import Json, job_words, live, patience
+from dfrs.cli.console import out, print_json
+from dfrs.cli.live.cluster import Json, job_words, live
 from dfrs.cli.live.job_options import PROGRAM_LAST, ScriptCommand, checked, of_job
+from dfrs.cli.live.wait import wait_for
 from dfrs.cli.verbs import Verb
-from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
-    from dfrs.live.protocol.resources import Job
-
-INTERRUPTED = 130
 
 
 @live
@@ -41,43 +38,11 @@ def submit(
     """
     jobs = client.submit(checked(client, fields))
     if wait:
-        raise typer.Exit(_wait(client, jobs, as_json=as_json))
+        raise typer.Exit(wait_for(client, jobs, as_json=as_json))
     if as_json:
         print_json({"jobs": jobs})
     else:
         out.print(job_words(jobs))
-
-
-def _wait(client: "Client", jobs: Sequence[int], *, as_json: bool) -> int:
-    """Wait until all of them have ended, and say how; the exit status that tells that."""
-    from dfrs.live.following import asleep, until_ended
-
-    if not as_json:
-        err.print(f"{job_words(jobs)}; waiting for the end (Ctrl-C leaves it running)", style="dim")
-    try:
-        ended = asleep(until_ended(client, jobs, patience()))
-    except KeyboardInterrupt:
-        # Those of an array have one number after the other.
-        named = f"{jobs[0]}-{jobs[-1]}" if len(jobs) > 1 else f"{jobs[0]}"
-        err.print(f"{job_words(jobs)}: left in the cluster; end it with: dfrs cancel {named}")
-        raise typer.Exit(INTERRUPTED) from None
-    if as_json:
-        print_json({"jobs": jobs, "ended": [job.model_dump(mode="json") for job in ended]})
-    else:
-        for job in ended:
-            err.print(f"job {job.id}: {visible(job.exit) or job.state.value}", markup=False)
-    return max(status_of(job) for job in ended)
-
-
-def status_of(job: "Job") -> int:
-    """The exit status that tells how a job ended: its own, 128 and the signal, or 1."""
-    from dfrs.live.protocol.resources import JobState
-
-    if job.state == JobState.DONE:
-        return 0
-    if job.exit_code is None or job.exit_code == 0:
-        return 1
-    return job.exit_code if job.exit_code > 0 else 128 - job.exit_code
 
 
 VERBS = (Verb(submit, command={"cls": ScriptCommand, "context_settings": PROGRAM_LAST}),)

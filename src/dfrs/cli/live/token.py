@@ -11,7 +11,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.quantities import parse_seconds, show_instant
 from dfrs.cli.verbs import Verb
-from dfrs.model.errors import DfrsError, InputError
+from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -69,7 +69,7 @@ def create(
             f'USER "{user}": must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"'
         ) from None
     if file is not None and file.exists():
-        raise DfrsError(f"{file}: is there already; name another file, or remove it")
+        raise InputError(f"{file}: is there already; name another file, or remove it")
     made = client.create_token(request)
     if file is not None:
         write_private(file, made.token + "\n")

@@ -17,6 +17,7 @@ from dfrs.model.writing import write_text
 if TYPE_CHECKING:
     from dfrs.model.allocation import Outcome
     from dfrs.model.instance import Instance
+    from dfrs.placement.budget import Budget
     from dfrs.placement.registry import Options
 
 NO_SOLUTION = 3
@@ -113,6 +114,7 @@ def allocate(
     if not names:
         raise InputError("--algorithm: names nothing")
     _check_endings(output, picture)
+    _check_movers(names, present, budget)
     if shrink is not None:
         _shrink(instance, names, options, shrink, seed, as_json)
         return
@@ -126,8 +128,21 @@ def _check_endings(output: Path | None, picture: Path | None) -> None:
     for path, endings in ((output, (".json", ".csv")), (picture, (".png", ".svg", ".pdf"))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"{path}: the ending must be {' or '.join(endings)}")
+        if path is not None and not path.parent.is_dir():
+            raise InputError(f"{path}: cannot write: there is no directory {path.parent}")
     if picture is not None:
         require("plot")
+
+
+def _check_movers(names: list[str], present: Path | None, budget: "Budget") -> None:
+    """Refuse what only the algorithms that move tasks read, where none of them is asked for."""
+    if {"ADAPT", "ADAPT_OPT"} & set(names):
+        return
+    unread = {"--from": present, "--bandwidth": budget.bandwidth_bytes_per_s}
+    unread |= {f"--budget-{unit}": amount for unit, amount in budget.limits.items()}
+    for option, given in unread.items():
+        if given is not None:
+            raise InputError(f"{option}: is for ADAPT and ADAPT_OPT alone: choose one of them with -a, or leave it out")
 
 
 def _run(instance: "Instance", names: list[str], options: "Options", phase: SecondPhase, seed: int) -> "list[Outcome]":

@@ -109,7 +109,9 @@ def rebalance(
     price: Annotated[float, typer.Option(help="And for each of its moves.", rich_help_panel=WATCH)] = 0.01,
     hold_off: Annotated[str, typer.Option(help="A machine that moved stays so long.", rich_help_panel=WATCH)] = "1h",
     window: Annotated[int, typer.Option(help="Samples of demand that count.", rich_help_panel=WATCH, min=1)] = 6,
-    percentile: Annotated[float, typer.Option(help="Of them, what is needed.", rich_help_panel=WATCH)] = 90.0,
+    percentile: Annotated[
+        float, typer.Option(help="Of them, what is needed.", rich_help_panel=WATCH, min=0, max=100)
+    ] = 90.0,
     server: Server = None,
     token_file: TokenFile = None,
     ca: Authority = None,

@@ -198,6 +198,8 @@ def simulate(
     names = policies or [POLICY]
     for name in names:
         find_policy(name)
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output}: must be a directory, and is a file: name another with -o")
     penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
     estimates = estimates or ("perfect" if from_sacct is None else "user")
     given = {"annotate": annotate, "estimates": estimates, "overrun": overrun}

@@ -230,6 +230,11 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
         parts += [
             Text(f"  {shorten(node.name, 16)} gets no jobs: {visible(node.problem)}") for node in group if node.problem
         ]
+        parts += [
+            Text(f"  {shorten(node.name, 16)} is drained: {visible(node.drain_reason)}")
+            for node in group
+            if node.drain_reason
+        ]
         parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
         if tasks:
             parts += node_details(group[0], width)

@@ -51,6 +51,7 @@ from dfrs.live.protocol.resources import (
     OutputPart,
     Problem,
     ProgramRequest,
+    Reason,
     Role,
     ShadowChoice,
     TimePoint,
@@ -281,9 +282,13 @@ async def _node(service: Service, name: str) -> Node:
 
 
 @api.post("/nodes/{node}/drain", tags=["nodes"], response_model=Node, responses=problems(404, 409))
-async def drain(node: NodeName, caller: Admin) -> Response:
+async def drain(
+    node: NodeName,
+    caller: Admin,
+    reason: Annotated[Reason, Query(description="Why, in words that all users see.")] = "",
+) -> Response:
     """Let a node keep what it has and get nothing more. Admins."""
-    await caller.service.drain(node, caller.user)
+    await caller.service.drain(node, caller.user, reason)
     return reply(await _node(caller.service, node))
 
 

@@ -259,7 +259,8 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
     with _reading("the table of nodes"):
         for row in stored.nodes:
             facts = state.facts.model_validate_json(row.hello)
-            node = NodeRecord(row.number, facts, row.island, Condition(row.condition), row.drained)
+            condition, reason = Condition(row.condition), row.drain_reason or ""
+            node = NodeRecord(row.number, facts, row.island, condition, row.drained, reason)
             state.nodes.append(node)
             state.numbers[node.name] = node.number
     with _reading("the table of jobs"):

@@ -52,6 +52,8 @@ class Request:
     subject: int | str
     by: str
     done: asyncio.Future[None] = field(repr=False)
+    why: str = ""
+    """As who asks for it says."""
 
 
 @dataclass(slots=True, eq=False)

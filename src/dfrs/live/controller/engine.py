@@ -109,11 +109,11 @@ class ControllerLoop:
         """There is something to do."""
         self._poke.set()
 
-    async def ask(self, verb: str, subject: int | str, by: str) -> None:
+    async def ask(self, verb: str, subject: int | str, by: str, why: str = "") -> None:
         """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError."""
         if self._stopping:
             raise UnavailableError(self.trouble or "the controller is stopping")
-        request = Request(verb, subject, by, asyncio.get_running_loop().create_future())
+        request = Request(verb, subject, by, asyncio.get_running_loop().create_future(), why)
         self._requests.append(request)
         self.poke()
         await request.done

@@ -68,9 +68,10 @@ class NodeLifecycle:
                 request.done.set_exception(NotFoundError(f"node {request.subject}: there is no such node"))
                 continue
             wanted = request.verb == "drain"
-            plan.rows.append((tables.SET_DRAINED, {"b_number": node.number, "b_drained": wanted}))
-            self._planner.note(plan, request.verb, node=node.name, by=request.by)
-            plan.after.append(lambda node=node, wanted=wanted: _set_drained(node, wanted))
+            row = {"b_number": node.number, "b_drained": wanted, "b_drain_reason": request.why}
+            plan.rows.append((tables.SET_DRAINED, row))
+            self._planner.note(plan, request.verb, node=node.name, by=request.by, why=request.why)
+            plan.after.append(lambda node=node, wanted=wanted, why=request.why: _set_drained(node, wanted, why))
             plan.answered.append(request)
 
     def join(self, plan: ControllerPlan, newcomers: Iterable[Newcomer]) -> None:
@@ -259,8 +260,8 @@ class NodeLifecycle:
         return [Capacity(node.number, *size)]
 
 
-def _set_drained(node: NodeRecord, drained: bool) -> None:
-    node.drained = drained
+def _set_drained(node: NodeRecord, drained: bool, reason: str) -> None:
+    node.drained, node.drain_reason = drained, reason
     if not drained:
         # Who undrains it wants it to be tried.
         node.stalled, node.stalls = "", 0

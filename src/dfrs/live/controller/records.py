@@ -313,6 +313,8 @@ class NodeRecord:
     """As the core was told."""
     drained: bool = False
     """By an operator."""
+    drain_reason: str = ""
+    """As the operator said; empty if nothing was said."""
     seen_at: float = 0.0
     """When it last said anything; after a start of the controller, that start."""
     stalled: str = ""
@@ -343,6 +345,7 @@ class NodeRecord:
             "island": self.island,
             "condition": self.condition.value,
             "drained": self.drained,
+            "drain_reason": self.drain_reason,
             "hello": self.facts.model_dump_json(),
         }
 

@@ -377,9 +377,9 @@ class Controller:
 
     # Nodes.
 
-    async def drain(self, node: str, by: str) -> None:
+    async def drain(self, node: str, by: str, reason: str = "") -> None:
         """As `Service.drain`."""
-        await self.engine.ask("drain", node, by)
+        await self.engine.ask("drain", node, by, reason)
 
     async def undrain(self, node: str, by: str) -> None:
         """As `Service.undrain`."""

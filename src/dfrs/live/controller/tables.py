@@ -74,6 +74,7 @@ nodes = Table(
     Column("condition", String(8), nullable=False),
     Column("drained", Boolean, nullable=False),
     Column("hello", Text, nullable=False),
+    Column("drain_reason", Text),
 )
 """Nodes by their index in the core; `hello` is the last one without tasks. Of a name the highest number counts."""
 
@@ -127,10 +128,10 @@ SET_JOB = (
     )
 )
 ADD_NODE = nodes.insert()
-# One statement a column: two of them in one transaction do not undo each other.
+# One statement for what changes together: two of them in one transaction do not undo each other.
 SET_CONDITION, SET_DRAINED, SET_HELLO, SET_ISLAND = (
-    nodes.update().where(nodes.c.number == bindparam("b_number")).values({name: bindparam(f"b_{name}")})
-    for name in ("condition", "drained", "hello", "island")
+    nodes.update().where(nodes.c.number == bindparam("b_number")).values({n: bindparam(f"b_{n}") for n in names})
+    for names in (("condition",), ("drained", "drain_reason"), ("hello",), ("island",))
 )
 ADD_ACTIVITY = activity.insert()
 ADD_POINT = points.insert()

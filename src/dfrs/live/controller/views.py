@@ -455,6 +455,7 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
         pause_frees_memory=facts.abilities.pause_frees_memory,
         notes=facts.abilities.notes,
         problem=record.problem,
+        drain_reason=record.drain_reason,
         connected=record.connected,
         seen_at=seen_at,
         version=facts.version,

@@ -143,7 +143,7 @@ class Service(Protocol):
         """End its processes and begin it anew. NotFoundError; ConflictError where it has ended, or not begun."""
         ...
 
-    async def drain(self, node: str, by: str) -> None:
+    async def drain(self, node: str, by: str, reason: str = "") -> None:
         """Let nothing more come to it. NotFoundError."""
         ...
 

@@ -8,7 +8,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 
 from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, Terminal
 from dfrs.model.text import CONTROLS, has_controls
@@ -23,12 +23,23 @@ STORED = "stored"
 LABEL = rf"^[^{CONTROLS}]{{1,128}}$"
 """What a name must match; that of a stored request may have what earlier versions accepted."""
 Label = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+PLAIN = "must have no character that controls a terminal or the direction of text"
 User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """Of a job."""
 WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
 """By which a program can be told that its time is nearly up."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _without_controls(text: str) -> str:
+    if has_controls(text):
+        raise ValueError(PLAIN)
+    return text
+
+
+Reason = Annotated[str, StringConstraints(max_length=256), AfterValidator(_without_controls)]
+"""Why something was done, as who did it says; empty if nothing was said."""
 
 
 class ApiModel(BaseModel):
@@ -101,7 +112,7 @@ class JobRequest(ApiModel):
     @classmethod
     def _plain(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and info.context != STORED and has_controls(name):
-            raise ValueError("must have no character that controls a terminal or the direction of text")
+            raise ValueError(PLAIN)
         return name
 
     @field_validator("command")
@@ -351,6 +362,8 @@ class Node(ApiModel):
     notes: tuple[str, ...]
     problem: str = ""
     """Why it gets no jobs until it can do its work, in words; empty if it can."""
+    drain_reason: str = ""
+    """Why it was drained, as its operator said; empty if nothing was said."""
     connected: bool
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float

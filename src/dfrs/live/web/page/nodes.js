@@ -62,7 +62,7 @@ function updateNode(row, node, state, act) {
   parts.left.hidden = node.left_cores === null;
   text(parts.left, node.left_cores === null ? "" : `${number(left)} left`);
   text(parts.ram, `of ${cores(node)} cores · ${bytesOf(used, node.memory_bytes)}`);
-  text(parts.problem, node.problem ? `no jobs: ${node.problem}` : "");
+  text(parts.problem, [node.problem && `no jobs: ${node.problem}`, node.drain_reason && `drained: ${node.drain_reason}`].filter(Boolean).join(" · "));
   text(parts.notes, node.notes.join(" · "));
   const drained = node.state === "draining";
   parts.button.hidden = state.me?.role !== "admin" || node.state === "lost";
