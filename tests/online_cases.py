@@ -11,7 +11,7 @@ import numpy as np
 
 from dfrs.model.decisions import JOB, PAUSED, RUNNING, WAITING, Cause, Reason, Snapshot, Target
 from dfrs.model.instance import Bools, Floats, Ints
-from dfrs.model.jobs import Workload
+from dfrs.model.jobs import LATEST_S, Workload
 from tests.cases import Source
 from tests.frozen import frozen
 
@@ -239,6 +239,42 @@ def random_workload(seed: int, *, jobs: int = 30, nodes: int = 4, spread_s: floa
         weight=np.ones(jobs),
         nodes=nodes,
         name=name,
+    )
+
+
+def edge_workload(source: Source) -> Workload:
+    """No job, one, or many that are equal; at the same instants or at the last that there are; done at once, larger
+    than the cluster, past their estimates or without one.
+    """
+    jobs, nodes = source.pick((0, 1, 2, 5, 12)), source.pick((1, 1, 2, 4))
+    equal, latest = source.integer(0, 3) == 0, source.integer(0, 4) == 0
+    steps = source.pick(((0.0,), (0.0, 10.0, 20.0), (0.1, 1 / 3, 7.5)))
+    run_s = source.pick(((10.0,), (1e-9, 5e-324, 20.0), (0.1, 1 / 3, 33.3), (1.0, 100.0)))
+    rows = [
+        (
+            source.pick(steps),
+            source.pick((1, 1, 2, 5)),
+            source.pick((1e-9, 0.25, 1 / 3, 1.0)),
+            source.pick((0.0, 0.1, 1 / 3, 0.5, 1.0)),
+            source.pick(run_s),
+            source.pick((0.5, 1.0, 1.0, 2.5, 1e6, np.nan)),
+        )
+        for _ in range(min(jobs, 1) if equal else jobs)
+    ] * (jobs if equal else 1)
+    columns = np.array(rows, dtype=np.float64).reshape(-1, 6).T
+    return Workload(
+        job_id=1 + source.permutation(jobs),
+        submit_s=LATEST_S - 20.0 + columns[0] if latest else columns[0],
+        tasks=columns[1].astype(np.int64),
+        need=columns[2],
+        memory=columns[3],
+        run_s=columns[4],
+        # Reservations so short would be made anew a million times a second.
+        estimate_s=np.maximum(columns[4] * columns[5], 0.05),
+        user=np.full(jobs, -1),
+        weight=np.array([source.pick((1.0, 1.0, 0.5)) for _ in range(jobs)]),
+        nodes=nodes,
+        name="edge",
     )
 
 

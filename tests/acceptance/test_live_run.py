@@ -13,7 +13,7 @@ import pytest
 
 from dfrs.live.client import Client, read_client_file
 from dfrs.live.errors import DeniedError
-from dfrs.live.protocol.resources import InputRequest, JobState, ProgramRequest, TokenRequest
+from dfrs.live.protocol.resources import InputRequest, JobState, ProgramRequest, Restart, TokenRequest
 from tests.live_processes import DFRS, LiveCluster, wait_until
 from tests.live_terminal import AtTerminal, environment
 
@@ -58,8 +58,10 @@ def test_in_pipes_a_program_has_its_input_and_tells_its_outputs_and_status(clust
     done = dfrs(cluster, "run", *SMALL, "--array", "2", "--", "true", stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--array: many jobs have no one input" in done.stderr
-    done = dfrs(cluster, "run", *SMALL, "--terminal", "--", "true", stdin=subprocess.DEVNULL)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    for option in ("--terminal", "--restartable"):
+        done = dfrs(cluster, "run", *SMALL, option, "--", "true", stdin=subprocess.DEVNULL)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert client.job(newest(client)).restart is Restart.NEVER
 
 
 def test_without_a_terminal_one_interrupt_reaches_the_program_and_two_cancel_it(cluster, client):
@@ -141,6 +143,28 @@ def test_a_job_outlives_its_terminal_and_is_joined_again_with_nothing_lost(clust
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
+def test_who_looks_on_sees_what_comes_from_now_on_and_ends_nothing_by_leaving(cluster, client):
+    script = "seq 2000 >&2; echo begun; while :; do sleep 0.1; echo out; echo err >&2; done"
+    (job,) = client.submit(["sh", "-c", script], cpu_cores=0.1, memory_bytes=64 << 20)
+    wait_until(lambda: client.output(job).text, "it has begun")
+    process = subprocess.Popen(
+        [*DFRS, "attach", str(job)],
+        env=environment(cluster),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "out\n"
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=60)[1].splitlines()
+    assert process.returncode == 0
+    assert said[-1].startswith(f"job {job}: left running")
+    assert set(said[:-1]) <= {"err"}
+    assert client.job(job).state is JobState.RUNNING
+    client.cancel(job)
+
+
 def test_a_program_beside_a_job_shares_its_place_and_only_its_owner_may_start_one(cluster, client):
     (job,) = client.submit(["sh", "-c", "echo $$; exec sleep 600"], cpu_cores=0.1, memory_bytes=64 << 20)
     state(client, job, JobState.RUNNING)
@@ -153,6 +177,21 @@ def test_a_program_beside_a_job_shares_its_place_and_only_its_owner_may_start_on
         pid = int(user.sees("\r\n"))
         user.hang_up()
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the program beside ends with its terminal")
+    with open("/dev/zero", "rb") as zeros:
+        process = subprocess.Popen(
+            [*DFRS, "exec", str(job), "--", "sh", "-c", "echo $$; exec sleep 600"],
+            env=environment(cluster),
+            stdin=zeros,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        pid = int(process.stdout.readline())
+        # Its pipe is full by then, and the way to it.
+        time.sleep(1.0)
+        process.send_signal(signal.SIGTERM)
+        assert "was told to end" in process.communicate(timeout=60)[1]
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the program beside ends though it does not read")
     assert client.job(job).state is JobState.RUNNING
 
     stranger = client.create_token(TokenRequest(user="mallory", role="user")).token

@@ -1,5 +1,6 @@
 """Children that are kept running: started again, ended in order, with bounded logs, and never left behind."""
 
+import errno
 import os
 import signal
 import sys
@@ -104,6 +105,46 @@ def test_a_log_is_bounded_and_its_last_words_are_found(tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 200
     assert log.last_words() == "line 49"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.log", "x.old.log"]
+
+
+def test_a_log_goes_on_after_a_full_disk(tmp_path, monkeypatch):
+    log = BoundedLog(tmp_path / "x.log", limit=100)
+    log.write(b"x" * 90)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as while_full:
+        while_full.setattr(type(log.path), "open", full)
+        for _ in range(3):
+            log.write(b"lost, as there is no room for a new file\n")
+    log.write(b"room again\n")
+    assert log.last_words() == "room again"
+    assert (tmp_path / "x.old.log").read_bytes() == b"x" * 90
+
+
+def test_a_child_killed_by_a_signal_without_a_name_is_started_again(supervisor, said):
+    number = signal.SIGRTMIN + 1
+    supervisor.start("agent", (sys.executable, "-c", f"import os; os.kill(os.getpid(), {number})"))
+    assert until(lambda: supervisor.tend() or said)
+    assert said[0].startswith(f"agent was killed by signal {number:d}; starting it again in")
+
+
+def test_a_child_that_cannot_be_started_now_is_started_later(supervisor, said, monkeypatch):
+    monkeypatch.setattr(children, "FIRST_PAUSE_S", 0.01)
+    supervisor.start("agent", SLEEP)
+    first = pids(supervisor)["agent"]
+
+    def fails(*_, **__):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    with monkeypatch.context() as without_memory:
+        without_memory.setattr(children, "_launch", fails)
+        os.kill(first, signal.SIGKILL)
+        assert until(lambda: supervisor.tend() or len(said) >= 2)
+    assert said[1].startswith("agent cannot be started: Resource temporarily unavailable; starting it again in")
+    assert until(lambda: supervisor.tend() or (pids(supervisor)["agent"] != first))
+    assert alive(pids(supervisor)["agent"])
 
 
 def test_nothing_said_is_said(tmp_path):

@@ -95,6 +95,23 @@ class _OfTasks:
         assert ended(node, task()).code == 3
         assert output_of(node, task()) == "begun\ncaught\n"
 
+    def test_a_signal_comes_ahead_of_input_that_nobody_reads(self, host):
+        node = self.begin(host, "trap 'echo caught; exit 3' INT; echo begun; while :; do sleep 0.05; done", input=True)
+        sent = 0
+
+        def is_full():
+            nonlocal sent
+            taken = node.write(task(), typed(b"x" * 40_000, offset=sent))
+            sent += taken
+            return taken == 0
+
+        # Its supervisor passes on what the pipe to the program takes.
+        assert until(is_full, 30.0)
+        time.sleep(0.3)
+        assert until(is_full, 30.0)
+        node.write(task(), typed(signal="INT"))
+        assert ended(node, task()).code == 3
+
     def test_a_program_beside_shares_directory_and_environment_and_tells_its_end(self, host):
         node = self.begin(host, "echo begun; sleep 60", environment={"MINE": "yes"}, directory="/tmp")
         node.execute(task(), shell("pwd; echo $MINE $MORE $DFRS_JOB_ID; exit 5", environment={"MORE": "too"}))

@@ -12,16 +12,25 @@ from dfrs.kernels.batch_loop import run_batch
 from dfrs.kernels.event_loop import next_question
 from dfrs.model.decisions import event_loop_of, traits_of
 from dfrs.model.errors import DfrsError
+from dfrs.model.jobs import LATEST_S
 from dfrs.model.run import Penalty
 from dfrs.policies.batch.backfilling import Easy
 from dfrs.policies.names import find_policy
 from dfrs.simulator.simulation import WATCHED, Simulation, SimulationSettings
 from tests.cases import Seeded
 from tests.elastic_cases import random_elastic_workload, random_settings
-from tests.online_cases import random_workload
+from tests.online_cases import edge_workload, random_workload
 from tests.strategies import Drawn
 
-POLICIES = ("FCFS", "EASY", "EASY/SPARE", "EASY-E", "CONSERVATIVE")
+BATCH = ("FCFS", "EASY", "EASY/SPARE", "EASY-E", "CONSERVATIVE")
+FRACTIONAL = (
+    "Greedy*/OPT=MIN",
+    "GreedyP/per=13/OPT=NONE/PRIO=VT",
+    "GreedyPM*/per=40/OPT=MIN/MVT=20",
+    "MCB*/OPT=MIN/MFT=30",
+    "/per=7.3/OPT=MIN/PRIO=FLOW/VT",
+)
+POLICIES = (*BATCH, *FRACTIONAL)
 
 
 class Interpreted:
@@ -113,7 +122,31 @@ def test_what_users_and_nodes_do_in_between_comes_out_the_same(data, policy):
     compare(workload, find_policy(policy), random_settings(source, workload.nodes))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@given(st.data(), st.sampled_from(POLICIES))
+def test_traces_at_the_edge_come_out_the_same(data, policy):
+    source = Drawn(data.draw)
+    settings = SimulationSettings(
+        order=source.pick(("completions-first", "submissions-first")),
+        penalty=source.pick((Penalty(), Penalty(seconds=3.0), Penalty(seconds=0.1, bytes_per_s=4e9))),
+    )
+    compare(edge_workload(source), find_policy(policy), settings)
+
+
+@pytest.mark.parametrize("period_s", [1e-3, 1e-4, 1e-5])
+def test_a_wake_that_is_not_after_the_decision_is_refused_as_ever(period_s):
+    workload = random_workload(3, jobs=4, nodes=2, spread_s=0.01)
+    latest = workload.with_columns(
+        submit_s=LATEST_S - 1.0 + workload.submit_s, run_s=np.full(4, 0.02), estimate_s=np.full(4, 0.02)
+    )
+    compare(latest, find_policy(f"Greedy*/per={period_s}/OPT=MIN"))
+
+
+@pytest.mark.parametrize("policy", FRACTIONAL)
+def test_a_fractional_policy_has_its_loop(policy):
+    assert event_loop_of(find_policy(policy)) is not None
+
+
+@pytest.mark.parametrize("policy", BATCH)
 @pytest.mark.parametrize("order", ["completions-first", "submissions-first"])
 @pytest.mark.parametrize("seed", range(3))
 def test_hundreds_of_jobs_come_out_the_same(policy, order, seed):
@@ -127,7 +160,7 @@ def test_a_job_without_estimate_ends_the_run_where_it_would_have():
     estimate_s = np.where(np.arange(60) == 40, np.nan, workload.estimate_s)
     without = workload.with_columns(estimate_s=estimate_s)
     assert "has no estimate" in left(without, find_policy("EASY"), None)["error"]
-    for policy in POLICIES:
+    for policy in BATCH:
         compare(without, find_policy(policy))
 
 
@@ -174,7 +207,13 @@ def test_who_watches_sees_the_same():
         assert mine["end_s"] == theirs["end_s"]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", FRACTIONAL)
+def test_a_hundred_jobs_that_share_nodes_come_out_the_same(policy):
+    settings = SimulationSettings(penalty=Penalty(seconds=5.0))
+    compare(random_workload(11, jobs=100, nodes=8, spread_s=15.0), find_policy(policy), settings)
+
+
+@pytest.mark.parametrize("policy", [*BATCH, "GreedyPM*/per=40/OPT=MIN/MVT=20"])
 def test_each_goes_on_where_the_other_stopped(policy):
     workload = random_workload(5, jobs=3 * WATCHED, nodes=8)
     whole = left(workload, find_policy(policy), None)
@@ -208,4 +247,4 @@ def test_seeded_runs_come_out_the_same():
     for seed in range(40):
         source = Seeded(np.random.default_rng(seed))
         workload = random_elastic_workload(source)
-        compare(workload, find_policy(POLICIES[seed % 4]), random_settings(source, workload.nodes))
+        compare(workload, find_policy(POLICIES[seed % len(POLICIES)]), random_settings(source, workload.nodes))

@@ -269,3 +269,20 @@ def test_a_directory_that_is_asked_for_is_used(package):
     assert package.run(**asked) == (20.0, True)
     assert package.run(**asked) == (20.0, False)
     assert not package.directories()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left", "code"), [("*.nbi", 0, RUN), ("*.nbc", 40, RUN), ("*.nbi", 40, APART)], ids=range(3)
+)
+def test_what_a_power_cut_has_left_is_compiled_anew(package, pattern, left, code):
+    assert package.run() == (20.0, True)
+    for path in package.kernels.glob(f"__pycache__/kernels-*/{pattern}"):
+        os.truncate(path, left)
+    assert package.run(code)[0] == 20.0
+    assert package.run() == (20.0, False)
+
+
+def test_where_the_disk_is_full_kernels_run_all_the_same(package):
+    full = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))\n"
+    assert package.run(full + RUN) == (20.0, True)
+    assert package.run() == (20.0, True)

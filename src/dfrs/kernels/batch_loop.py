@@ -4,7 +4,7 @@ import numpy as np
 
 from dfrs.kernels.batch import EASY, EASY_SPARE, FCFS, whole_nodes
 from dfrs.kernels.conservative import start_reserved
-from dfrs.kernels.event_loop import ASK, COMPLETION, Plain, next_question, take
+from dfrs.kernels.event_loop import ASK, COMPLETION, Plain, next_question, rows_present, take
 from dfrs.kernels.jit import kernel
 
 CONSERVATIVE = 3
@@ -19,9 +19,8 @@ def run_batch(rule: int, run: Plain, before_s: float, submissions_first: bool, s
         why = next_question(run, before_s, submissions_first, steps)
         if why != ASK:
             return why
-        rows = now.rows
-        jobs, first = run.present.jobs[:rows], run.present.first[: rows + 1]
-        nodes = run.present.nodes[: first[rows]]
+        jobs, first, nodes = rows_present(run)
+        rows = len(jobs)
         after = np.empty(len(nodes), np.int64)
         yields = np.empty(rows)
         reasons = np.zeros(rows, np.int64)

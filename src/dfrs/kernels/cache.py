@@ -115,13 +115,30 @@ class KernelCache(FunctionCache):
         numba would first import all that it may need to compile, which takes as long as loading some dozens of kernels.
         """
         rtsys.initialize(target_context)
-        with self._guard_against_spurious_io_errors():
+        try:
             return self._load_overload(sig, target_context)
+        except Exception:
+            self._forget()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep it; what cannot be kept, as on a full disk, the next process compiles anew."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
 
     def has(self, sig: Any, target_context: Any) -> bool:
         """Whether something is kept for these types."""
-        kept = self._cache_file._load_index()  # pyright: ignore[reportPrivateUsage]
+        try:
+            kept = self._cache_file._load_index()  # pyright: ignore[reportPrivateUsage]
+        except Exception:
+            self._forget()
+            return False
         return self._index_key(sig, target_context.codegen()) in kept
+
+    def _forget(self) -> None:
+        """Keep nothing of the kernel any more, as its files cannot be read: after a power cut they may be empty."""
+        with suppress(OSError):
+            self._cache_file.flush()
 
     @contextmanager
     def alone(self) -> Generator[None]:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba
@@ -23,30 +24,31 @@ def dispatcher_of(function: Callable[..., Any]) -> Any:
     """What numba calls a dispatcher: it has the machine code of `function` for each combination of types."""
     compiled: Any = numba.njit(nogil=True)(function)
     compiled._cache = KernelCache(function)
-    compile_or_load = compiled.compile
-
-    def compile_once(signature: object) -> object:
-        if signature in compiled.overloads:
-            return compile_or_load(signature)
-        # Threads first, then processes, as numba would take the lock of threads inside the other.
-        with global_compiler_lock, compilation.loading():
-            if compilation.apart and not compiled._cache.has(signature, compiled.targetctx):
-                with compilation.going_on():
-                    compile_apart(function, signature)
-                # Where nothing can be kept on disk, it would be compiled twice each time.
-                compilation.apart = compiled._cache.has(signature, compiled.targetctx)
-            with compiled._cache.alone():
-                return compile_or_load(signature)
-
-    compiled.compile = compile_once
-    template = compiled.get_call_template
-
-    def for_any_value(args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> object:
-        return template(tuple(map(types.unliteral, args)), {name: types.unliteral(kws[name]) for name in kws})
-
-    # Of a kernel that is called with a constant, numba would compile a copy for that value alone.
-    compiled.get_call_template = for_any_value
+    compiled.compile = partial(_compile_once, compiled, compiled.compile)
+    compiled.get_call_template = partial(_template_for_any_value, compiled.get_call_template)
     return compiled
+
+
+def _compile_once(compiled: Any, compile_or_load: Callable[[object], object], signature: object) -> object:
+    """Have machine code for these types: by `compile_or_load`, where it is not loaded, while other processes wait."""
+    if signature in compiled.overloads:
+        return compile_or_load(signature)
+    # Threads first, then processes, as numba would take the lock of threads inside the other.
+    with global_compiler_lock, compilation.loading():
+        if compilation.apart and not compiled._cache.has(signature, compiled.targetctx):
+            with compilation.going_on():
+                compile_apart(compiled.py_func, signature)
+            # Where nothing can be kept on disk, it would be compiled twice each time.
+            compilation.apart = compiled._cache.has(signature, compiled.targetctx)
+        with compiled._cache.alone():
+            return compile_or_load(signature)
+
+
+def _template_for_any_value(
+    template: Callable[..., object], args: tuple[types.Type, ...], kws: dict[str, types.Type]
+) -> object:
+    """What numba calls with these types. With a constant it would compile a copy for that value alone."""
+    return template(tuple(map(types.unliteral, args)), {name: types.unliteral(kws[name]) for name in kws})
 
 
 class _Listener(event.Listener):

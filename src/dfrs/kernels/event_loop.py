@@ -114,6 +114,14 @@ class Plain(NamedTuple):
 
 
 @kernel
+def rows_present(run: Plain) -> tuple[Any, Ints, Ints]:
+    """The jobs present, where their slots begin, and the node of each slot: views of what is in use of the columns."""
+    rows = run.account[0].rows
+    first = run.present.first[: rows + 1]
+    return run.present.jobs[:rows], first, run.present.nodes[: first[rows]]
+
+
+@kernel
 def next_question(run: Plain, before_s: float, submissions_first: bool, steps: int) -> int:
     """Process events until the policy is to be asked: ASK, or why there are no more.
 
@@ -228,8 +236,8 @@ def take(run: Plain, after: Ints, yields: Floats, reasons: Ints) -> bool:
     nothing changed but that, where the target cannot be performed.
     """
     now, cluster, world, log = run.account[0], run.cluster, run.world, run.log
-    rows = now.rows
-    jobs, first, before = run.present.jobs[:rows], run.present.first[: rows + 1], run.present.nodes[: len(after)]
+    jobs, first, before = rows_present(run)
+    rows = len(jobs)
     code, _, _ = admissible(
         jobs, first, after, yields, reasons, cluster.last_reason, cluster.capacity, cluster.tolerance
     )

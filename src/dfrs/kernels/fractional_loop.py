@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dfrs.kernels.admission import admit, readmit
-from dfrs.kernels.event_loop import ASK, COMPLETION, SUBMISSION, Plain, next_question, take
+from dfrs.kernels.event_loop import ASK, COMPLETION, SUBMISSION, Plain, next_question, rows_present, take
 from dfrs.kernels.jit import kernel
 from dfrs.kernels.loads import by_priority
 from dfrs.kernels.repack import Search, find_pinned, repack
@@ -17,6 +17,9 @@ from dfrs.kernels.shares import fill
 
 NOTHING, ADMIT, READMIT, REPACK = range(4)
 """What is done about placements."""
+
+MOST_COUNTED = 2.0**53
+"""From here on a double is not always one more than the one before."""
 
 
 class Actions(NamedTuple):
@@ -50,13 +53,13 @@ def run_fractional(actions: Actions, run: Plain, before_s: float, submissions_fi
         why = next_question(run, before_s, submissions_first, steps)
         if why != ASK:
             return why
-        rows = now.rows
-        jobs, first = run.present.jobs[:rows], run.present.first[: rows + 1]
-        nodes = run.present.nodes[: first[rows]]
+        jobs, first, nodes = rows_present(run)
+        rows = len(jobs)
         dedicated = False
         for r in range(rows):
             dedicated |= not np.isnan(jobs[r].requested_start_s)
-        if dedicated:
+        wake_at_s = _next_multiple(now.now_s, actions.period_s) if actions.period_s > 0.0 and rows > 0 else np.inf
+        if dedicated or not wake_at_s > now.now_s:
             return ASK
         action = actions.on_wake
         if now.cause == SUBMISSION:
@@ -119,12 +122,14 @@ def run_fractional(actions: Actions, run: Plain, before_s: float, submissions_fi
             fill(jobs, first, slots, cluster.capacity, base, slope, actions.floor, actions.even, yields)
             if not take(run, slots, yields, reasons):
                 return ASK
-        now.wake_at_s = _next_multiple(now.now_s, actions.period_s) if actions.period_s > 0.0 and rows > 0 else np.inf
+        now.wake_at_s = wake_at_s
         now.decisions += 1
 
 
 @kernel
 def _next_multiple(now_s: float, period_s: float) -> float:
-    """The first multiple of `period_s` after `now_s`."""
+    """The first multiple of `period_s` after `now_s`; NaN where there were more than a double counts."""
     k = np.floor(now_s / period_s) + 1.0
+    if not abs(k) < MOST_COUNTED:
+        return np.nan
     return k * period_s if k * period_s > now_s else (k + 1.0) * period_s

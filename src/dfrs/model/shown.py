@@ -1,17 +1,18 @@
 """How large things are shown where somebody works with them: by a few figures, and not by their arrays."""
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 
-class Shown:
+class Shown(ABC):
     """Has a line of figures for a terminal, and a small table of the same for a notebook."""
 
     __slots__ = ()
 
+    @abstractmethod
     def _figures(self) -> Mapping[str, object]:
         """What to show, by its name. None is left out."""
-        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(f'{name} {value}' for name, value in self._texts())}>"

@@ -18,6 +18,7 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from dfrs.cli.live.interactive import Ending, Session
     from dfrs.live.client import Client
+    from dfrs.live.drivers.base import Stream
 
 Rank = Annotated[int, typer.Option(help="Which task, from 0.", min=0)]
 
@@ -26,11 +27,11 @@ Rank = Annotated[int, typer.Option(help="Which task, from 0.", min=0)]
 def attach(client: "Client", job: JobId, rank: Rank = 0) -> None:
     """Join a job that runs: see what it writes from now on, and type to it where it was started with a terminal.
 
-    Ctrl-] leaves it running, and so does Ctrl-C where you only look on. The exit status is the job's.
+    Ctrl-] leaves it running, and so do Ctrl-C and SIGTERM where you only look on. The exit status is the job's.
 
     Example: dfrs attach 17
     """
-    from dfrs.cli.live.interactive import Session, at_terminal
+    from dfrs.cli.live.interactive import Session, at_terminal, streams_of
     from dfrs.live.errors import ConflictError
     from dfrs.live.following import asleep
     from dfrs.live.protocol.resources import ENDED
@@ -43,8 +44,11 @@ def attach(client: "Client", job: JobId, rank: Rank = 0) -> None:
     terminal = seen.terminal and rank == 0
     if terminal and not at_terminal():
         err.print(f"job {job}: has a terminal, and here is none: you only look on", style="dim")
-    end = asleep(patience().ask(lambda: client.output(job, rank=rank, limit=1))).end_offset
-    session = Session(client, job, ranks=(rank,), begin=end, terminal=terminal, typing=terminal and at_terminal())
+    ends: dict[Stream, int] = {}
+    for stream in streams_of(terminal=terminal):
+        part = asleep(patience().ask(lambda stream=stream: client.output(job, rank=rank, stream=stream, limit=1)))
+        ends[stream] = part.end_offset
+    session = Session(client, job, ranks=(rank,), begin=ends, terminal=terminal, typing=terminal and at_terminal())
     raise typer.Exit(conclude(client, job, session.run()))
 
 
@@ -74,6 +78,7 @@ def execute(
         dfrs exec --rank 2 17 -- sh
     """
     from dfrs.cli.live.interactive import Ending, Session, at_terminal, terminal_here
+    from dfrs.live.errors import ConflictError
     from dfrs.live.following import asleep
     from dfrs.live.protocol.resources import ProgramRequest
 
@@ -93,12 +98,14 @@ def execute(
     session = Session(client, job, ranks=(rank,), program=program.name, terminal=own, typing=True)
     try:
         ending = session.run()
-    except BrokenPipeError:
+    except OSError:
         session.hang_up("HUP")
         raise
     if ending is not Ending.ENDED:
         raise typer.Exit(_leave(session, ending))
-    code = session.exit_code or 0
+    code = session.exit_code
+    if code is None:
+        raise ConflictError(f"job {job}: has ended, and with it the program beside it")
     raise typer.Exit(code if code >= 0 else 128 - code)
 
 
@@ -106,11 +113,12 @@ def _leave(session: "Session", ending: "Ending") -> int:
     """End the program of a user who leaves, since nobody could join it again; the exit status."""
     from dfrs.cli.live.interactive import Ending
 
-    session.hang_up("HUP" if ending is Ending.GONE else "TERM")
+    told = session.hang_up("HUP" if ending is Ending.GONE else "TERM")
     if ending is Ending.GONE:
         return HUNG_UP
     with suppress(OSError):
-        err.print("the program beside the job: was told to end")
+        said = "was told to end" if told else "could not be told to end; it goes on until the job ends"
+        err.print(f"the program beside the job: {said}")
     return INTERRUPTED
 
 

@@ -5,6 +5,7 @@ them a byte. One thread reads output; the main thread waits for keys and signals
 """
 
 import base64
+import errno
 import os
 import secrets
 import select
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -24,7 +25,6 @@ from dfrs.live.drivers.base import INPUT_BYTES, InputSignal, Stream, Terminal
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError, UnreachableError
 from dfrs.live.following import asleep
 from dfrs.live.protocol.resources import InputRequest
-from dfrs.model.errors import DfrsError
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -66,8 +66,13 @@ def terminal_here() -> Terminal:
     return Terminal(rows=size.lines or 24, columns=size.columns or 80)
 
 
+def streams_of(*, terminal: bool) -> tuple[Stream, ...]:
+    """The outputs of a program: one where it has a terminal."""
+    return ("out",) if terminal else ("out", "err")
+
+
 class Session:
-    """A user at one program. `ranks`: the tasks whose output is shown; `begin`: where reading begins.
+    """A user at one program. `ranks`: the tasks whose output is shown; `begin`: where reading begins, if not at 0.
 
     With `typing` what the user types goes to the program, raw where it has their `terminal`.
     """
@@ -79,7 +84,7 @@ class Session:
         *,
         ranks: Sequence[int] = (0,),
         program: str | None = None,
-        begin: int = 0,
+        begin: Mapping[Stream, int] | None = None,
         terminal: bool,
         typing: bool,
     ) -> None:
@@ -87,8 +92,10 @@ class Session:
         """Of a program beside the job's."""
         self._client, self._job, self._rank, self._program = client, job, ranks[0], program
         self._terminal, self._typing = terminal, typing
-        streams: tuple[Stream, ...] = ("out",) if terminal else ("out", "err")
-        self._offsets: dict[tuple[int, Stream], int] = {(rank, stream): begin for rank in ranks for stream in streams}
+        begins, streams = begin or {}, streams_of(terminal=terminal)
+        self._offsets: dict[tuple[int, Stream], int] = {
+            (rank, stream): begins.get(stream, 0) for rank in ranks for stream in streams
+        }
         self._writer = secrets.token_hex(8)
         self._unsent: deque[InputRequest] = deque()
         self._sent = 0
@@ -99,7 +106,7 @@ class Session:
         self._problem: Exception | None = None
 
     def run(self) -> Ending:
-        """Stay until one of the endings. Raises DfrsError, BrokenPipeError."""
+        """Stay until one of the endings. Raises DfrsError, and OSError where output cannot be written here."""
         threading.Thread(target=self._copy, name="dfrs-output", daemon=True).start()
         with _signals(self._waker), _raw(on=self._terminal and self._typing):
             if self._terminal and self._typing:
@@ -176,7 +183,7 @@ class Session:
             elif number == signal.SIGHUP:
                 return Ending.GONE
             elif number == signal.SIGTERM:
-                return Ending.STOPPED
+                return Ending.STOPPED if self._typing else Ending.LEFT
             elif number == signal.SIGINT:
                 if not self._typing:
                     return Ending.LEFT
@@ -200,10 +207,12 @@ class Session:
             self._put(data)
             return None
         before, leaves, _ = data.partition(LEAVE)
-        if before == INTERRUPT and self._is_second():
-            return Ending.STOPPED
-        if before != INTERRUPT:
+        interrupts = len(before) if not before.strip(INTERRUPT) else 0
+        if not interrupts:
             self._interrupted_s = -TWICE_S
+        # While something was sent, several may have come.
+        elif self._is_second() or interrupts > 1:
+            return Ending.STOPPED
         self._put(before)
         return Ending.LEFT if leaves else None
 
@@ -212,27 +221,31 @@ class Session:
         before_s, self._interrupted_s = self._interrupted_s, time.monotonic()
         return self._interrupted_s - before_s < TWICE_S
 
-    def hang_up(self, name: InputSignal) -> None:
-        """Send a signal, as far as that can be done now."""
+    def hang_up(self, name: InputSignal) -> bool:
+        """Send a signal, if that can be done now; whether it could."""
         self._unsent.clear()
         self._put(signal=name)
         self._send()
+        return not self._unsent
 
     def _put(
         self, data: bytes = b"", *, end: bool = False, size: Terminal | None = None, signal: InputSignal | None = None
     ) -> None:
-        self._unsent.append(
-            InputRequest(
-                rank=self._rank,
-                program=self._program,
-                writer=self._writer,
-                offset=self._sent,
-                data=base64.b64encode(data).decode(),
-                end=end,
-                size=size,
-                signal=signal,
-            )
+        part = InputRequest(
+            rank=self._rank,
+            program=self._program,
+            writer=self._writer,
+            offset=self._sent,
+            data=base64.b64encode(data).decode(),
+            end=end,
+            size=size,
+            signal=signal,
         )
+        if signal is None:
+            self._unsent.append(part)
+        else:
+            # A program that does not read is to get it all the same.
+            self._unsent.appendleft(part)
         self._sent += len(data)
 
     def _send(self) -> None:
@@ -259,11 +272,15 @@ class Session:
 
 def _write(file: int, data: bytes) -> None:
     while data:
-        data = data[os.write(file, data) :]
+        try:
+            data = data[os.write(file, data) :]
+        except BlockingIOError:
+            # Another program that has the same terminal may have set it so.
+            select.select([], [file], [])
 
 
 def _is_lost_terminal(problem: Exception | None) -> bool:
-    return isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError | DfrsError)
+    return isinstance(problem, OSError) and problem.errno == errno.EIO
 
 
 def _noted(number: int, frame: object) -> None:

@@ -61,10 +61,18 @@ def run(
         raise InputError("--array: many jobs have no one input: use dfrs submit")
     if fields["held"]:
         raise InputError("--hold: nobody would see it start: use dfrs submit")
+    if fields["restart"] == "any-time":
+        raise InputError("--restart any-time: input that was read does not come again: use dfrs submit")
     own = at_terminal() and fields["tasks"] == 1 if terminal is None else terminal
     if own and not at_terminal():
         raise InputError("--terminal: standard input and output are no terminal here")
-    wanted: dict[str, object] = {**fields, "input": True, "terminal": terminal_here() if own else None}
+    # One that began anew would go on with what is left of its input, and end as if that were all.
+    wanted: dict[str, object] = {
+        **fields,
+        "restart": "never",
+        "input": True,
+        "terminal": terminal_here() if own else None,
+    }
     if own:
         environment = fields["environment"]
         assert isinstance(environment, dict)
@@ -77,6 +85,10 @@ def run(
         ending = session.run()
     except BrokenPipeError:
         client.cancel(job)
+        raise
+    except OSError:
+        # As on a full disk here: what it writes is kept on its node.
+        _leave(job)
         raise
     except KeyboardInterrupt:
         # It came before keys were the program's.

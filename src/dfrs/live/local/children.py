@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -38,11 +39,13 @@ class BoundedLog:
         """Append; a full disk loses the words, not the process that says them."""
         try:
             if self._file.tell() + len(data) > self._limit:
-                self._file.close()
-                self.path.replace(self.path.with_suffix(".old.log"))
-                self._file = self.path.open("ab", buffering=0)
+                # It is aside already where a new one could not be made since.
+                with suppress(FileNotFoundError):
+                    self.path.replace(self.path.with_suffix(".old.log"))
+                full, self._file = self._file, self.path.open("ab", buffering=0)
+                full.close()
             self._file.write(data)
-        except (OSError, ValueError):
+        except OSError:
             return
 
     def last_words(self, most: int = 300) -> str:
@@ -112,17 +115,27 @@ class ChildProcesses:
         for child in self._children.values():
             if child.again_s is not None:
                 if now_s >= child.again_s:
-                    child.again_s, child.started_s = None, now_s
-                    child.process, child.copier = _launch(child.command, child.log, child.files)
+                    self._start_again(child, now_s)
             elif child.process.poll() is not None:
                 if child.process.returncode == ReplacedError.status:
                     raise ReplacedError(child.end())
                 if now_s - child.started_s > WELL_S:
                     child.pause_s = FIRST_PAUSE_S
-                how = _how(child.process.returncode)
-                self._say(f"{child.name} {how}; starting it again in {child.pause_s:g} s ({child.log.path})")
-                child.again_s = now_s + child.pause_s
-                child.pause_s = min(LAST_PAUSE_S, child.pause_s * 2)
+                self._put_off(child, now_s, _how(child.process.returncode))
+
+    def _start_again(self, child: Child, now_s: float) -> None:
+        try:
+            child.process, child.copier = _launch(child.command, child.log, child.files)
+        except OSError as error:
+            # As where the host has no memory or no process number left for it now.
+            self._put_off(child, now_s, f"cannot be started: {error.strerror}")
+        else:
+            child.again_s, child.started_s = None, now_s
+
+    def _put_off(self, child: Child, now_s: float, why: str) -> None:
+        self._say(f"{child.name} {why}; starting it again in {child.pause_s:g} s ({child.log.path})")
+        child.again_s = now_s + child.pause_s
+        child.pause_s = min(LAST_PAUSE_S, child.pause_s * 2)
 
     def stop(self, names: Sequence[str] | None = None, grace_s: float = 10.0) -> None:
         """End these children, or all; those that have not ended after `grace_s` are killed."""
@@ -172,4 +185,8 @@ def _copy(source: IO[bytes], log: BoundedLog) -> None:
 
 
 def _how(status: int) -> str:
-    return f"ended with status {status}" if status >= 0 else f"was killed by {signal.Signals(-status).name}"
+    if status >= 0:
+        return f"ended with status {status}"
+    # Signals of real-time programs have numbers only.
+    known = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {known.get(-status, f'signal {-status}')}"

@@ -7,13 +7,23 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dfrs.live.drivers.base import DriverError, InputPart, NotYetError, ProgramSpec, Stream, TaskId
 from dfrs.live.drivers.processes.directory import TaskDirectory, output_of
 from dfrs.live.drivers.processes.launching import input_entries
-from dfrs.live.drivers.processes.supervisor import BESIDE, INPUT, living, pack, read_text, replace_file, send, unpack
+from dfrs.live.drivers.processes.supervisor import (
+    BESIDE,
+    INPUT,
+    SIGNALS,
+    living,
+    pack,
+    read_text,
+    replace_file,
+    send,
+    unpack,
+)
 
 MOST = 16
 """Programs that may run beside a task; and of those that have ended, so many are remembered."""
@@ -39,28 +49,11 @@ class BesidePrograms:
         what = f"task {task}" if part.program is None else f"task {task}: program {part.program}"
         if os.path.exists(f"{path}/exit" if part.program else f"{path}/exit.json"):
             raise DriverError(f"{what}: has ended")
-        try:
-            pipe = os.open(f"{path}/{INPUT}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                raise DriverError(f"{what}: has ended") from None
-            if "input" in dict(unpack(read_text(f"{path}/spec"))):
-                raise NotYetError(f"{what}: is still starting: try again") from None
-            raise DriverError(f"{what}: was started without input") from None
-        taken = 0
-        try:
-            for message, size in _messages(part):
-                os.write(pipe, message)
-                taken += size
-        except BlockingIOError:
-            # It is full, and takes whole messages or nothing.
-            if part.end or part.size is not None or part.signal is not None:
-                raise NotYetError(f"{what}: has not read its input yet: try again") from None
-        except OSError as error:
-            raise DriverError(f"{what}: takes no input: {error.strerror}") from None
-        finally:
-            os.close(pipe)
-        return taken
+        if part.signal is not None:
+            # The supervisor of an earlier version has one pipe for all.
+            ahead = SIGNALS if os.path.exists(f"{path}/{SIGNALS}") else INPUT
+            _send(f"{path}/{ahead}", what, [(f"signal {part.signal}\n".encode(), 0)])
+        return _send(f"{path}/{INPUT}", what, _messages(part))
 
     def put(self, task: TaskId, program: ProgramSpec, joins: list[tuple[str, str]]) -> None:
         """Have the task's supervisor start a program, unless it has been. The caller holds the task's lock."""
@@ -128,8 +121,39 @@ def _is_over(path: Path) -> bool:
     return (path / "exit").exists() or (path / "error").exists()
 
 
+def _send(name: str, what: str, messages: Iterable[tuple[bytes, int]]) -> int:
+    """Send messages to a supervisor by the pipe of that name, as many as it takes; bytes of input in these.
+
+    Raises DriverError; NotYetError where it does not take one that has no bytes.
+    """
+    try:
+        pipe = os.open(name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise DriverError(f"{what}: has ended") from None
+        if "input" in dict(unpack(read_text(f"{os.path.dirname(name)}/spec"))):
+            raise NotYetError(f"{what}: is still starting: try again") from None
+        raise DriverError(f"{what}: was started without input") from None
+    taken = 0
+    try:
+        for message, size in messages:
+            try:
+                os.write(pipe, message)
+            except BlockingIOError:
+                # It is full, and takes whole messages or nothing.
+                if size == 0:
+                    raise NotYetError(f"{what}: has not read its input yet: try again") from None
+                break
+            taken += size
+    except OSError as error:
+        raise DriverError(f"{what}: takes no input: {error.strerror}") from None
+    finally:
+        os.close(pipe)
+    return taken
+
+
 def _messages(part: InputPart) -> Iterator[tuple[bytes, int]]:
-    """What the supervisor is told of it, with the bytes of input in each."""
+    """What the supervisor is told of it, signals apart, with the bytes of input in each."""
     data = base64.b64decode(part.data)
     if part.size is not None:
         yield f"size {part.size.rows} {part.size.columns}\n".encode(), 0
@@ -138,5 +162,3 @@ def _messages(part: InputPart) -> Iterator[tuple[bytes, int]]:
         yield f"data {part.writer} {part.offset + begin} {len(piece)}\n".encode() + piece, len(piece)
     if part.end:
         yield f"end {part.writer} {part.offset + len(data)}\n".encode(), 0
-    if part.signal is not None:
-        yield f"signal {part.signal}\n".encode(), 0

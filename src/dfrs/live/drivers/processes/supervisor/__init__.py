@@ -8,9 +8,9 @@ the task has ended when the last of that has. Drivers import from here what both
 
 Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`, `dumping`, `image`, `restore`,
 and what is in `beside` (see `children.py`); supervisor: `supervisor.pid`, `task.pid`, `out.<n>` and `err.<n>` (n is the
-offset of the file's first byte in all that was ever written; two are kept), `input` (see `inputs.py`), `parked`,
-`exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end in a zero byte, `stop` is a link whose text
-is the seconds of grace.
+offset of the file's first byte in all that was ever written; two are kept), `input` and `signals` (see `inputs.py`),
+`parked`, `exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end in a zero byte, `stop` is a link
+whose text is the seconds of grace.
 
 A task may be in an image instead of in memory. `image` is a link to it. Once that is there, the supervisor kills the
 processes, stores what they said last, and makes the link `parked`: `<seconds it has run> <pipe of output> <pipe of
@@ -28,6 +28,7 @@ could stop them before: the first that it calls in these milliseconds is the one
 from .children import BESIDE
 from .files import pack, read_link, read_text, remove, replace_file, unpack, write_control
 from .inputs import NAME as INPUT
+from .inputs import SIGNALS
 from .output import RESERVE_BYTES
 from .place import Place
 from .system import (
@@ -51,6 +52,7 @@ __all__ = [
     "INPUT",
     "RESERVE_BYTES",
     "SET_PDEATHSIG",
+    "SIGNALS",
     "Place",
     "age_s",
     "control_process",

@@ -1,10 +1,10 @@
 """Programs as children of the supervisor: how one is started, and those that users start beside the task's own.
 
 A program beside has a directory `beside/<name>` in the task's. Files in it, by who writes them: driver: `spec`;
-supervisor: `input`, `out.<n>` and `err.<n>` as of the task, `started` or `error` (why it could not be started), `exit`
-(`code <n>` or `signal <n>`). Of the task it has directory, environment, account and affinity; it is in the task's
-control groups, and the supervisor is its parent, so pauses, limits and the end of the task reach it like the task's
-own.
+supervisor: `input`, `signals`, `out.<n>` and `err.<n>` as of the task, `started` or `error` (why it could not be
+started), `exit` (`code <n>` or `signal <n>`). Of the task it has directory, environment, account and affinity; it is in
+the task's control groups, and the supervisor is its parent, so pauses, limits and the end of the task reach it like the
+task's own.
 """
 
 import contextlib

@@ -6,6 +6,9 @@ PIPE_BUF bytes, so that no two mix. A message is a line of words, and for `data`
     data <writer> <offset> <bytes>     of all that this writer ever sent, these bytes, from that one on
     end <writer> <offset>              this writer has sent all
     size <rows> <columns>              of the terminal
+
+Signals come by a pipe of their own, `signals`, since a program that does not read is to get them all the same:
+
     signal <name>                      without SIG
 
 Who does not know whether a message has come sends it again: bytes that were there already are passed over.
@@ -18,7 +21,7 @@ from collections.abc import Callable
 
 from .files import remove
 
-NAME = "input"
+NAME, SIGNALS = "input", "signals"
 READ_BYTES = 1 << 16
 
 
@@ -34,11 +37,7 @@ class ProgramInput:
     """The input of one program: messages that come, and the pipe or terminal that bytes go to."""
 
     def __init__(self, directory: str) -> None:
-        path = f"{directory}/{NAME}"
-        remove(path)
-        os.mkfifo(path, 0o600)
-        # With an end for writing of its own it is never at its end.
-        self.messages = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.messages, self.signals = (_named_pipe(f"{directory}/{name}") for name in (NAME, SIGNALS))
         self.sink = -1
         self.is_terminal = False
         self._unread = b""
@@ -52,7 +51,8 @@ class ProgramInput:
         self.sink, self.is_terminal = sink, is_terminal
 
     def watch(self, poll: "select.poll") -> None:
-        """Be woken for messages, or, while bytes wait, for room for these."""
+        """Be woken for signals and messages, or, while bytes wait, for signals and room for these."""
+        poll.register(self.signals, select.POLLIN)
         if self._waiting:
             poll.register(self.sink, select.POLLOUT)
             poll.register(self.messages, 0)
@@ -62,10 +62,17 @@ class ProgramInput:
                 with contextlib.suppress(KeyError):
                     poll.unregister(self.sink)
 
+    def serves(self, file: int) -> bool:
+        """Whether a wake by that file is for it."""
+        return file in {self.messages, self.signals, self.sink}
+
     def serve(self, poll: "select.poll", obey: Callable[[list[str]], None]) -> None:
         """Pass on what can be, after a wake, in the order in which it was sent; `obey` gets the words of a message that
         has no bytes.
         """
+        with contextlib.suppress(BlockingIOError):
+            for line in os.read(self.signals, READ_BYTES).decode("ascii", "replace").splitlines():
+                obey(line.split())
         if not self._waiting:
             with contextlib.suppress(BlockingIOError):
                 self._unread += os.read(self.messages, READ_BYTES)
@@ -121,6 +128,14 @@ class ProgramInput:
     def close(self, poll: "select.poll") -> None:
         """Nobody sends anything more."""
         self.disconnect(poll)
-        with contextlib.suppress(KeyError):
-            poll.unregister(self.messages)
-        os.close(self.messages)
+        for file in (self.messages, self.signals):
+            with contextlib.suppress(KeyError):
+                poll.unregister(file)
+            os.close(file)
+
+
+def _named_pipe(path: str) -> int:
+    """A new one. With an end for writing of its own it is never at its end."""
+    remove(path)
+    os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -173,7 +173,7 @@ class Supervisor:
 
     def _serve_user(self, file: int) -> None:
         """Something of a program beside, or from its user or that of the task: what was asked for is done."""
-        if self.source is not None and file in {self.source.messages, self.source.sink}:
+        if self.source is not None and self.source.serves(file):
             self.source.serve(self.poll, partial(self._obey, self.source, self._processes))
             return
         for pid, program in self.beside.items():
@@ -182,7 +182,7 @@ class Supervisor:
                     self.poll.unregister(file)
             elif file == program.failed:
                 program.begun(self.poll)
-            elif program.source is not None and file in {program.source.messages, program.source.sink}:
+            elif program.source is not None and program.source.serves(file):
                 # Its number is also that of its group.
                 program.source.serve(self.poll, partial(self._obey, program.source, lambda group=-pid: [group]))
 

@@ -1,0 +1,184 @@
+"""A user at a program: what becomes of keys, signals and output, with a cluster that does as it is told."""
+
+import base64
+import os
+import pty
+import signal
+import threading
+import tty
+
+import pytest
+
+from dfrs.cli.live import interactive
+from dfrs.cli.live.interactive import Ending, Session
+from dfrs.live.protocol.resources import OutputPart
+from tests.processes import until
+
+
+class Cluster:
+    """One program, which writes `out` and ends when it is told to. It takes no input unless it `reads`."""
+
+    def __init__(self, out=b"", *, reads=True):
+        self.out, self.reads = out, reads
+        self.asked, self.sent = [], []
+        self.ended = threading.Event()
+
+    def output(self, _job, *, rank, stream, offset, limit, program, wait_s, raw):
+        assert (rank, program, raw) == (0, None, True)
+        self.asked.append((stream, offset))
+        written = self.out if stream == "out" else b""
+        data = written[offset : offset + limit]
+        over = self.ended.wait(min(wait_s, 0.05)) and offset + len(data) >= len(written)
+        return OutputPart(
+            text="",
+            data=base64.b64encode(data).decode(),
+            offset=offset,
+            next_offset=offset + len(data),
+            ended=over,
+        )
+
+    def send_input(self, _job, part):
+        if not self.reads and part.signal is None:
+            return 0
+        self.sent.append(part)
+        return len(base64.b64decode(part.data))
+
+    @property
+    def signals(self):
+        return [part.signal for part in self.sent if part.signal is not None]
+
+
+@pytest.fixture
+def streams():
+    """Puts files in place of standard input and output: to be called by the test itself, as pytest does it before."""
+    kept = [os.dup(number) for number in (0, 1)]
+
+    def put(source, sink):
+        os.dup2(source, 0)
+        os.dup2(sink, 1)
+
+    yield put
+    for number, file in enumerate(kept):
+        os.dup2(file, number)
+        os.close(file)
+
+
+@pytest.fixture
+def nothing():
+    file = os.open(os.devnull, os.O_RDWR)
+    yield file
+    os.close(file)
+
+
+@pytest.fixture
+def terminal(streams):
+    """Makes a terminal that is standard input and output; the user's side of it."""
+    user, program = pty.openpty()
+
+    def put():
+        streams(program, program)
+        return user
+
+    yield put
+    os.close(program)
+    os.close(user)
+
+
+def signal_to_session(number):
+    """Once there is one, which has signals come to itself."""
+
+    def send():
+        if until(lambda: signal.getsignal(number) is interactive._noted):
+            os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+def test_two_interrupts_that_come_at_once_are_two(terminal):
+    tty.setraw(user := terminal())
+    os.write(user, b"\x03\x03")
+    assert Session(Cluster(), 1, terminal=True, typing=True).run() is Ending.STOPPED
+
+
+def test_one_interrupt_and_two_far_apart_go_to_the_program(terminal, monkeypatch):
+    monkeypatch.setattr(interactive, "TWICE_S", 0.0)
+    cluster, user = Cluster(), terminal()
+
+    def type_keys():
+        until(lambda: cluster.sent)
+        for keys in (b"\x03", b"\x03", b"a\x03\x03b"):
+            count = len(cluster.sent)
+            os.write(user, keys)
+            until(lambda before=count: len(cluster.sent) > before)
+        os.write(user, b"\x1d")
+
+    threading.Thread(target=type_keys, daemon=True).start()
+    assert Session(cluster, 1, terminal=True, typing=True).run() is Ending.LEFT
+    typed = b"".join(base64.b64decode(part.data) for part in cluster.sent)
+    assert typed == b"\x03\x03a\x03\x03b"
+
+
+@pytest.mark.parametrize(("typing", "ending"), [(False, Ending.LEFT), (True, Ending.STOPPED)])
+def test_who_only_looks_on_ends_nothing_when_told_to_end(streams, nothing, typing, ending):
+    streams(nothing, nothing)
+    signal_to_session(signal.SIGTERM)
+    assert Session(Cluster(), 1, terminal=False, typing=typing).run() is ending
+
+
+def test_an_interrupt_comes_ahead_of_input_that_is_not_read(streams, nothing):
+    with open("/dev/zero", "rb") as zeros:
+        streams(zeros.fileno(), nothing)
+        cluster = Cluster(reads=False)
+        signal_to_session(signal.SIGINT)
+        threading.Thread(target=lambda: until(lambda: cluster.signals) and cluster.ended.set(), daemon=True).start()
+        session = Session(cluster, 1, terminal=False, typing=True)
+        assert session.run() is Ending.ENDED
+    assert cluster.signals == ["INT"]
+    assert session.hang_up("TERM")
+    assert cluster.signals == ["INT", "TERM"]
+
+
+def test_a_full_disk_here_is_no_lost_terminal(streams, nothing):
+    full = os.open("/dev/full", os.O_WRONLY)
+    streams(nothing, full)
+    os.close(full)
+    with pytest.raises(OSError, match="No space left on device"):
+        Session(Cluster(b"words"), 1, terminal=False, typing=False).run()
+
+
+def test_a_lost_terminal_is_one(streams, nothing):
+    user, program = pty.openpty()
+    streams(nothing, program)
+    os.close(program)
+    os.close(user)
+    assert Session(Cluster(b"words"), 1, terminal=False, typing=False).run() is Ending.GONE
+
+
+def test_output_that_others_have_set_not_to_wait_loses_nothing(streams, nothing):
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    streams(nothing, writer)
+    os.close(writer)
+    words, seen = os.urandom(1 << 20), bytearray()
+    cluster = Cluster(words)
+    cluster.ended.set()
+
+    def read():
+        while len(seen) < len(words):
+            seen.extend(os.read(reader, 1 << 16))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    assert Session(cluster, 1, terminal=False, typing=False).run() is Ending.ENDED
+    thread.join(30.0)
+    os.close(reader)
+    assert seen == words
+
+
+def test_each_output_is_read_from_where_it_was(streams, nothing):
+    streams(nothing, nothing)
+    cluster = Cluster(b"0123456789")
+    cluster.ended.set()
+    session = Session(cluster, 1, begin={"out": 7, "err": 0}, terminal=False, typing=False)
+    assert session.run() is Ending.ENDED
+    assert cluster.asked[:2] == [("out", 7), ("err", 0)]
