@@ -1,0 +1,270 @@
+"""60 jobs of real programs on four nodes of Slurm: decided by dfrs, in simulation, and by Slurm's own backfill.
+
+Needs root, control groups of version 1 and Debian's Slurm; takes some eight minutes. A second stands for a minute of a
+cluster's. Programs compute, but for some that sleep; needs are parts of a node, and memory is what jobs wait for. The
+simulation has the jobs that `dfrs export` tells, as they came and as their work was measured. First a program on each
+node says what a node gives to one that is alone there.
+
+Two CPUs are four nodes: two share each, and a cap leaves a node `CORES` of it. Slurm counts whole CPUs, so dfrs takes
+each node for a whole one. Where that is not reached, dfrs grants all needs, and Linux shares what there is in their
+proportion, as the policy would; the simulation has nodes of `CORES`. Slurm's backfill gives a whole node to each job,
+as it has no parts of a CPU.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from tests.slurm_cluster import Node, SlurmCluster, why_not
+from tests.slurm_site import CONF, Site, until
+
+from benchmarks.common import console, machine
+from benchmarks.online import table
+from dfrs.runs.directory import slug
+
+NODES, CORES, MEMORY_MB = 4, 0.4, 1000
+JOBS, LOAD = 60, 0.9
+SPEED = 60.0
+SHORTEST_S, MEDIAN_S, LONGEST_S, SPREAD = 5.0, 10.0, 40.0, 0.7
+"""Of the time that a job takes alone, log-normal."""
+KINDS = {"whole node": (1.0, 0.4), "half": (0.5, 0.2), "quarter": (0.25, 0.2), "sleeper": (0.02, 0.2)}
+"""What a job says that it needs, as part of a node, and how many are such."""
+SMALL = 0.5
+"""Part of the jobs with a tenth of a node's memory; others have 0.2 to 0.7 of it."""
+LEAST_S = 10.0 / SPEED
+"""Of a bounded stretch."""
+POLICY = f"GreedyPM*/per={600 / SPEED:g}/OPT=MIN/MVT={600 / SPEED:g}"
+BACKFILL = "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1\n"
+"""As quick as Slurm can be told to be; limits are whole minutes."""
+GOAL = 0.05
+PATIENCE_S = 420.0
+PACED = Path(__file__).with_name("paced.py")
+DFRS = (sys.executable, "-m", "dfrs.cli.main")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is submitted."""
+
+    kind: str
+    at_s: float
+    cores: float
+    alone_s: float
+    """So long its program takes where it gets all that it needs."""
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What became of it."""
+
+    submitted: float
+    began: float
+    ended: float
+    used_s: float
+
+    def received(self, job: Job) -> float:
+        """Its mean yield, from its program's begin to its end."""
+        return job.alone_s / (self.ended - self.began)
+
+    def stretch(self, job: Job) -> float:
+        """Bounded."""
+        return max(self.ended - self.submitted, LEAST_S) / max(job.alone_s, LEAST_S)
+
+
+ALONE = [
+    Job(kind="whole node", at_s=0.0, cores=CORES, alone_s=12.0, memory_mb=int(0.6 * MEMORY_MB)) for _ in range(NODES)
+]
+"""One for each node; before they have ended, all that dfrs needs is compiled."""
+
+
+def workload(jobs: int, seed: int) -> list[Job]:
+    """The jobs, in the order in which they come."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.choice(list(KINDS), jobs, p=[part for _, part in KINDS.values()]).tolist()
+    alone_s = np.clip(np.exp(rng.normal(np.log(MEDIAN_S), SPREAD, jobs)), SHORTEST_S, LONGEST_S)
+    memory = np.where(rng.random(jobs) < SMALL, 0.1, rng.uniform(0.2, 0.7, jobs))
+    cores = np.array([KINDS[kind][0] * CORES for kind in kinds])
+    at_s = np.cumsum(rng.exponential(1.0, jobs))
+    at_s = (at_s - at_s[0]) / at_s[-1] * float((cores * alone_s).sum()) / (NODES * CORES) / LOAD
+    return [
+        Job(
+            kind=kinds[k],
+            at_s=float(at_s[k]),
+            cores=float(cores[k]),
+            alone_s=float(alone_s[k]),
+            memory_mb=int(memory[k] * MEMORY_MB),
+        )
+        for k in range(jobs)
+    ]
+
+
+def submit(slurm: SlurmCluster, jobs: Sequence[Job]) -> dict[int, float]:
+    """When each was submitted, by Slurm's number, in order."""
+    begin, found = time.time() + 1.0, dict[int, float]()
+    for job in jobs:
+        time.sleep(max(0.0, begin + job.at_s - time.time()))
+        came = time.time()
+        paced = 0.0 if job.kind == "sleeper" else job.cores
+        program = f"exec {sys.executable} -I -S {PACED} {job.alone_s:.3f} {paced:g} {told(slurm)}"
+        needs = ("--comment", f"dfrs: cpu={job.cores:g}", f"--mem={job.memory_mb}", "--time=2")
+        found[slurm.sbatch("--chdir=/", *needs, wrap=program)] = came
+    return found
+
+
+def told(slurm: SlurmCluster) -> Path:
+    """The file in which programs say when they ran."""
+    return slurm.folder / "told"
+
+
+def await_all(slurm: SlurmCluster, submitted: Mapping[int, float]) -> list[Ran]:
+    """What became of the jobs, in the order in which they came."""
+    until(lambda: set(submitted) <= {int(words[0]) for words in _lines(slurm)}, "all have ended", PATIENCE_S)
+    by_number = {int(words[0]): tuple(map(float, words[1:])) for words in _lines(slurm)}
+    return [
+        Ran(submitted=came, began=by_number[number][0], ended=by_number[number][1], used_s=by_number[number][2])
+        for number, came in submitted.items()
+    ]
+
+
+def _lines(slurm: SlurmCluster) -> list[list[str]]:
+    return [line.split() for line in told(slurm).read_text().splitlines()] if told(slurm).exists() else []
+
+
+def cluster(conf: str) -> SlurmCluster:
+    """Four nodes."""
+    nodes = {f"n{k}": Node(memory_mb=MEMORY_MB, cores=CORES) for k in range(1, NODES + 1)}
+    return SlurmCluster(nodes, conf=conf, accounting=False)
+
+
+def decided(jobs: Sequence[Job], folder: Path) -> list[Ran]:
+    """By dfrs; its log is in `folder/live`."""
+    with cluster(CONF) as slurm:
+        site = Site(slurm, folder / "state")
+        try:
+            site.open("--policy", POLICY, "--report-every", "1")
+            alone = await_all(slurm, submit(slurm, ALONE))
+            until(lambda: not site.get("/jobs"), "dfrs knows that the first have ended", PATIENCE_S)
+            ran = await_all(slurm, submit(slurm, jobs))
+            until(lambda: not site.get("/jobs"), "dfrs knows that all have ended", PATIENCE_S)
+            environment = {**os.environ, "DFRS_STATE": str(site.path)}
+            subprocess.run([*DFRS, "export", "-o", str(folder / "live")], env=environment, check=True)
+        finally:
+            site.end()
+    given = [each.used_s / (each.ended - each.began) for each in alone]
+    console.print(f"a node gives {', '.join(f'{cores:.3f}' for cores in given)} CPU to a program that is alone there")
+    return ran
+
+
+def backfilled(jobs: Sequence[Job]) -> list[Ran]:
+    """By Slurm's own backfill."""
+    with cluster(BACKFILL + CONF) as slurm:
+        return await_all(slurm, submit(slurm, jobs))
+
+
+def simulated(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Of the export in `folder`, a row a job in the order in which they came: (live, simulated)."""
+    nodes = folder / "nodes.csv"
+    nodes.write_text("cpu,memory\n" + f"{CORES},1\n" * NODES)
+    words = ["simulate", "--from-log", str(folder / "live"), "--node-file", str(nodes), "-p", POLICY]
+    again = [*DFRS, *words, "--pauses", "keep", "--moves", "none", "-o", str(folder / "again")]
+    subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
+    runs = [pl.read_csv(folder / name / "jobs.csv") for name in ("live", f"again/{slug(POLICY)}")]
+    live, model = (run.sort("job_id")[len(ALONE) :] for run in runs)
+    return live, model
+
+
+def swapped(first: pl.Series, second: pl.Series, apart_s: float) -> int:
+    """Pairs of jobs that start in another order, where both times the starts are more than so many seconds apart."""
+    a, b = first.to_numpy(), second.to_numpy()
+    d, e = a[:, None] - a[None, :], b[:, None] - b[None, :]
+    return int(((d > apart_s) & (e < -apart_s)).sum())
+
+
+def tell_yields(jobs: Sequence[Job], live: Sequence[float], model: Sequence[float]) -> None:
+    """By kind."""
+    made = table("mean yields", "kind", "jobs", "live", "simulated", "mean off", "most off", f"within {GOAL:.0%}")
+    off = [a / b - 1.0 for a, b in zip(live, model, strict=True)]
+    for kind in (*KINDS, "all"):
+        of = [k for k, job in enumerate(jobs) if kind in {job.kind, "all"}]
+        if of:
+            mean = [float(np.mean([values[k] for k in of])) for values in (live, model)]
+            apart = [abs(off[k]) for k in of]
+            made.add_row(
+                *(kind, str(len(of)), f"{mean[0]:.3f}", f"{mean[1]:.3f}"),
+                *(f"{np.mean(apart):.1%}", f"{max(apart):.1%}", str(sum(each <= GOAL for each in apart))),
+            )
+    console.print(made)
+
+
+def main() -> None:
+    """The benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=4, help="of the jobs")
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--keep", type=Path, help="directory for the export, the simulation, and all that was measured")
+    options = parser.parse_args()
+    if reason := why_not(accounting=False):
+        console.print(f"Jobs through Slurm are not measured: {reason}")
+        return
+    jobs = workload(options.jobs, options.seed)
+    console.print(f"{machine()}: {len(jobs)} jobs on {NODES} nodes of {CORES:g} CPU, seed {options.seed}, {POLICY}")
+    with tempfile.TemporaryDirectory(prefix="dfrs-slurm-jobs-") as name:
+        folder = options.keep or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        ran = decided(jobs, folder)
+        live, model = simulated(folder)
+        other = backfilled(jobs)
+        kept = {
+            "jobs": [asdict(job) for job in jobs],
+            "dfrs": [asdict(each) for each in ran],
+            "backfill": [asdict(each) for each in other],
+        }
+        (folder / "measured.json").write_text(json.dumps(kept))
+    received = [each.received(job) for each, job in zip(ran, jobs, strict=True)]
+    tell_yields(jobs, received, (model["processing_time"] / model["execution_time"]).to_list())
+    for apart_s in (0.0, 1.0):
+        pairs = swapped(live["starting_time"], model["starting_time"], apart_s)
+        console.print(
+            f"of {len(jobs) * (len(jobs) - 1) // 2} pairs, {pairs} start in another order than in the simulation, "
+            f"by more than {apart_s:g} s"
+        )
+    began_s = [each.began - each.submitted for each in ran]
+    console.print(f"from sbatch to the program's begin: least {min(began_s):.2f} s, median {np.median(began_s):.2f} s")
+    made = table("bounded stretch, from sbatch to the program's end", "", "maximum", "mean", "median", "mean wait s")
+    flow_s = model["turnaround_time"].to_numpy()
+    alone_s = np.array([job.alone_s for job in jobs])
+    stretches: list[tuple[str, Callable[[], np.ndarray], float]] = [
+        ("dfrs", lambda: _stretches(ran, jobs), float(np.mean(began_s))),
+        (
+            "dfrs, simulated",
+            lambda: np.maximum(flow_s, LEAST_S) / np.maximum(alone_s, LEAST_S),
+            float(np.mean(model["waiting_time"].to_numpy())),
+        ),
+        (
+            "Slurm's backfill",
+            lambda: _stretches(other, jobs),
+            float(np.mean([each.began - each.submitted for each in other])),
+        ),
+    ]
+    for what, of, wait_s in stretches:
+        found = of()
+        made.add_row(what, f"{found.max():.2f}", f"{found.mean():.2f}", f"{np.median(found):.2f}", f"{wait_s:.1f}")
+    console.print(made)
+
+
+def _stretches(ran: Sequence[Ran], jobs: Sequence[Job]) -> np.ndarray:
+    return np.array([each.stretch(job) for each, job in zip(ran, jobs, strict=True)])
+
+
+if __name__ == "__main__":
+    main()
