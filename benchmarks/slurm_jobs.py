@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -29,7 +29,9 @@ from tests.slurm_site import CONF, Site, until
 
 from benchmarks.common import console, machine
 from benchmarks.online import table
+from dfrs.model.instance import Floats
 from dfrs.runs.directory import slug
+from dfrs.workloads.live_log import read_live_log
 
 NODES, CORES, MEMORY_MB = 4, 0.4, 1000
 JOBS, LOAD = 60, 0.9
@@ -38,8 +40,8 @@ SHORTEST_S, MEDIAN_S, LONGEST_S, SPREAD = 5.0, 10.0, 40.0, 0.7
 """Of the time that a job takes alone, log-normal."""
 KINDS = {"whole node": (1.0, 0.4), "half": (0.5, 0.2), "quarter": (0.25, 0.2), "sleeper": (0.02, 0.2)}
 """What a job says that it needs, as part of a node, and how many are such."""
-SMALL = 0.5
-"""Part of the jobs with a tenth of a node's memory; others have 0.2 to 0.7 of it."""
+SMALL, SMALLEST, LARGEST = 0.4, 0.3, 0.8
+"""Part of the jobs that have a tenth of a node's memory; others have so much of it."""
 LEAST_S = 10.0 / SPEED
 """Of a bounded stretch."""
 POLICY = f"GreedyPM*/per={600 / SPEED:g}/OPT=MIN/MVT={600 / SPEED:g}"
@@ -92,7 +94,7 @@ def workload(jobs: int, seed: int) -> list[Job]:
     rng = np.random.default_rng(seed)
     kinds = rng.choice(list(KINDS), jobs, p=[part for _, part in KINDS.values()]).tolist()
     alone_s = np.clip(np.exp(rng.normal(np.log(MEDIAN_S), SPREAD, jobs)), SHORTEST_S, LONGEST_S)
-    memory = np.where(rng.random(jobs) < SMALL, 0.1, rng.uniform(0.2, 0.7, jobs))
+    memory = np.where(rng.random(jobs) < SMALL, 0.1, rng.uniform(SMALLEST, LARGEST, jobs))
     cores = np.array([KINDS[kind][0] * CORES for kind in kinds])
     at_s = np.cumsum(rng.exponential(1.0, jobs))
     at_s = (at_s - at_s[0]) / at_s[-1] * float((cores * alone_s).sum()) / (NODES * CORES) / LOAD
@@ -115,13 +117,13 @@ def submit(slurm: SlurmCluster, jobs: Sequence[Job]) -> dict[int, float]:
         time.sleep(max(0.0, begin + job.at_s - time.time()))
         came = time.time()
         paced = 0.0 if job.kind == "sleeper" else job.cores
-        program = f"exec {sys.executable} -I -S {PACED} {job.alone_s:.3f} {paced:g} {told(slurm)}"
+        program = f"exec {sys.executable} -I -S {PACED} {job.alone_s:.3f} {paced:g} {said(slurm)}"
         needs = ("--comment", f"dfrs: cpu={job.cores:g}", f"--mem={job.memory_mb}", "--time=2")
         found[slurm.sbatch("--chdir=/", *needs, wrap=program)] = came
     return found
 
 
-def told(slurm: SlurmCluster) -> Path:
+def said(slurm: SlurmCluster) -> Path:
     """The file in which programs say when they ran."""
     return slurm.folder / "told"
 
@@ -137,7 +139,7 @@ def await_all(slurm: SlurmCluster, submitted: Mapping[int, float]) -> list[Ran]:
 
 
 def _lines(slurm: SlurmCluster) -> list[list[str]]:
-    return [line.split() for line in told(slurm).read_text().splitlines()] if told(slurm).exists() else []
+    return [line.split() for line in said(slurm).read_text().splitlines()] if said(slurm).exists() else []
 
 
 def cluster(conf: str) -> SlurmCluster:
@@ -183,27 +185,45 @@ def simulated(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     return live, model
 
 
-def swapped(first: pl.Series, second: pl.Series, apart_s: float) -> int:
+def measured(folder: Path) -> Floats:
+    """The mean yield of each job that dfrs measured, in the order in which they came."""
+    jobs = read_live_log(folder / "live").jobs
+    rows = [jobs[number] for number in sorted(jobs)][len(ALONE) :]
+    return np.array([row["virtual_s"] / (row["ended_at"] - row["started_at"]) for row in rows])
+
+
+def swapped(first: Floats, second: Floats, apart_s: float) -> int:
     """Pairs of jobs that start in another order, where both times the starts are more than so many seconds apart."""
-    a, b = first.to_numpy(), second.to_numpy()
-    d, e = a[:, None] - a[None, :], b[:, None] - b[None, :]
+    d, e = (starts[:, None] - starts[None, :] for starts in (first, second))
     return int(((d > apart_s) & (e < -apart_s)).sum())
 
 
-def tell_yields(jobs: Sequence[Job], live: Sequence[float], model: Sequence[float]) -> None:
+def tell_yields(jobs: Sequence[Job], live: Floats, told: Floats, model: Floats) -> None:
     """By kind."""
-    made = table("mean yields", "kind", "jobs", "live", "simulated", "mean off", "most off", f"within {GOAL:.0%}")
-    off = [a / b - 1.0 for a, b in zip(live, model, strict=True)]
+    made = table(
+        *("mean yields", "kind", "jobs", "live", "by dfrs", "simulated", "mean off", "most off"), f"within {GOAL:.0%}"
+    )
+    off = np.abs(live / model - 1.0)
+    kinds = np.array([job.kind for job in jobs])
     for kind in (*KINDS, "all"):
-        of = [k for k, job in enumerate(jobs) if kind in {job.kind, "all"}]
-        if of:
-            mean = [float(np.mean([values[k] for k in of])) for values in (live, model)]
-            apart = [abs(off[k]) for k in of]
+        of = np.flatnonzero((kinds == kind) | (kind == "all"))
+        if len(of):
             made.add_row(
-                *(kind, str(len(of)), f"{mean[0]:.3f}", f"{mean[1]:.3f}"),
-                *(f"{np.mean(apart):.1%}", f"{max(apart):.1%}", str(sum(each <= GOAL for each in apart))),
+                *(kind, str(len(of)), *(f"{each[of].mean():.3f}" for each in (live, told, model))),
+                *(f"{off[of].mean():.1%}", f"{off[of].max():.1%}", str((off[of] <= GOAL).sum())),
             )
     console.print(made)
+
+
+def tell_starts(live: pl.DataFrame, ran: Sequence[Ran], model: Floats) -> None:
+    """Whether jobs start in the same order as in the simulation."""
+    pairs = len(ran) * (len(ran) - 1) // 2
+    for what, starts in (
+        ("starts as dfrs decided them", live["starting_time"].to_numpy()),
+        ("begins of programs", np.array([each.began for each in ran])),
+    ):
+        found = [swapped(starts, model, apart_s) for apart_s in (0.0, 1.0)]
+        console.print(f"{what}: of {pairs} pairs {found[0]} in another order, {found[1]} by more than 1 s")
 
 
 def main() -> None:
@@ -230,39 +250,27 @@ def main() -> None:
             "backfill": [asdict(each) for each in other],
         }
         (folder / "measured.json").write_text(json.dumps(kept))
-    received = [each.received(job) for each, job in zip(ran, jobs, strict=True)]
-    tell_yields(jobs, received, (model["processing_time"] / model["execution_time"]).to_list())
-    for apart_s in (0.0, 1.0):
-        pairs = swapped(live["starting_time"], model["starting_time"], apart_s)
-        console.print(
-            f"of {len(jobs) * (len(jobs) - 1) // 2} pairs, {pairs} start in another order than in the simulation, "
-            f"by more than {apart_s:g} s"
+        told = measured(folder)
+    waits = [np.array([each.began - each.submitted for each in of]) for of in (ran, other)]
+    received = np.array([each.received(job) for each, job in zip(ran, jobs, strict=True)])
+    tell_yields(jobs, received, told, (model["processing_time"] / model["execution_time"]).to_numpy())
+    tell_starts(live, ran, model["starting_time"].to_numpy())
+    console.print(f"from sbatch to a program's begin: least {waits[0].min():.2f} s, {waits[1].min():.2f} s by backfill")
+    flow_s = np.maximum(model["turnaround_time"].to_numpy(), LEAST_S)
+    alone_s = np.maximum([job.alone_s for job in jobs], LEAST_S)
+    made = table("bounded stretch", "", "maximum", "mean", "median", "mean wait s")
+    for what, found, wait_s in (
+        ("dfrs", _stretches(ran, jobs), waits[0]),
+        ("dfrs, simulated", flow_s / alone_s, model["waiting_time"].to_numpy()),
+        ("Slurm's backfill", _stretches(other, jobs), waits[1]),
+    ):
+        made.add_row(
+            what, f"{found.max():.2f}", f"{found.mean():.2f}", f"{np.median(found):.2f}", f"{wait_s.mean():.1f}"
         )
-    began_s = [each.began - each.submitted for each in ran]
-    console.print(f"from sbatch to the program's begin: least {min(began_s):.2f} s, median {np.median(began_s):.2f} s")
-    made = table("bounded stretch, from sbatch to the program's end", "", "maximum", "mean", "median", "mean wait s")
-    flow_s = model["turnaround_time"].to_numpy()
-    alone_s = np.array([job.alone_s for job in jobs])
-    stretches: list[tuple[str, Callable[[], np.ndarray], float]] = [
-        ("dfrs", lambda: _stretches(ran, jobs), float(np.mean(began_s))),
-        (
-            "dfrs, simulated",
-            lambda: np.maximum(flow_s, LEAST_S) / np.maximum(alone_s, LEAST_S),
-            float(np.mean(model["waiting_time"].to_numpy())),
-        ),
-        (
-            "Slurm's backfill",
-            lambda: _stretches(other, jobs),
-            float(np.mean([each.began - each.submitted for each in other])),
-        ),
-    ]
-    for what, of, wait_s in stretches:
-        found = of()
-        made.add_row(what, f"{found.max():.2f}", f"{found.mean():.2f}", f"{np.median(found):.2f}", f"{wait_s:.1f}")
     console.print(made)
 
 
-def _stretches(ran: Sequence[Ran], jobs: Sequence[Job]) -> np.ndarray:
+def _stretches(ran: Sequence[Ran], jobs: Sequence[Job]) -> Floats:
     return np.array([each.stretch(job) for each, job in zip(ran, jobs, strict=True)])
 
 
