@@ -186,10 +186,10 @@ def simulated(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def measured(folder: Path) -> Floats:
-    """The mean yield of each job that dfrs measured, in the order in which they came."""
+    """The mean yield of each job that dfrs measured, in the order in which they came; NaN where it saw only its end."""
     jobs = read_live_log(folder / "live").jobs
     rows = [jobs[number] for number in sorted(jobs)][len(ALONE) :]
-    return np.array([row["virtual_s"] / (row["ended_at"] - row["started_at"]) for row in rows])
+    return np.array([row["virtual_s"] / (row["ended_at"] - (row["started_at"] or np.nan)) for row in rows])
 
 
 def swapped(first: Floats, second: Floats, apart_s: float) -> int:
@@ -209,7 +209,7 @@ def tell_yields(jobs: Sequence[Job], live: Floats, told: Floats, model: Floats) 
         of = np.flatnonzero((kinds == kind) | (kind == "all"))
         if len(of):
             made.add_row(
-                *(kind, str(len(of)), *(f"{each[of].mean():.3f}" for each in (live, told, model))),
+                *(kind, str(len(of)), *(f"{np.nanmean(each[of]):.3f}" for each in (live, told, model))),
                 *(f"{off[of].mean():.1%}", f"{off[of].max():.1%}", str((off[of] <= GOAL).sum())),
             )
     console.print(made)

@@ -9,7 +9,8 @@ import time
 
 import httpx
 
-PATIENCE_S = 60.0
+PATIENCE_S, START_S = 60.0, 240.0
+"""For what a running controller does, and for its start: it may compile meanwhile."""
 CONF = """ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup
 JobAcctGatherType=jobacct_gather/cgroup
@@ -38,10 +39,10 @@ class Site:
         self.dfrs("slurm", "install", "--partition", "main", "--yes")
         self.slurm.reconfigure()
         self.serve(*options)
-        until(lambda: len(self.get("/nodes")) == len(self.slurm.nodes), "all nodes")
+        until(lambda: len(self.get("/nodes")) == len(self.slurm.nodes), "all nodes", START_S)
         for node in self.slurm.nodes:
             self.share(node)
-        until(lambda: all(node["shares"] == "cgroup-v1" for node in self.get("/nodes")), "share agents")
+        until(lambda: all(node["shares"] == "cgroup-v1" for node in self.get("/nodes")), "share agents", START_S)
 
     def spawn(self, name, words, host):
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -62,7 +63,7 @@ class Site:
         (self.path / "client.json").unlink(missing_ok=True)
         words = ["--backend", "slurm", "--partition", "main", "--listen", f"{self.slurm.address}:7070"]
         self.spawn("serve", ["serve", "--state", str(self.path), "--discovery", "NONE", *words, *options], "ctl")
-        until(self._is_ready, "served", 240.0)
+        until(self._is_ready, "served", START_S)
         found = json.loads((self.path / "client.json").read_text())
         self.client = httpx.Client(
             base_url=f"{found['url'].split(',')[0]}/api/v1",
