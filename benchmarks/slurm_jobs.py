@@ -173,6 +173,11 @@ def backfilled(jobs: Sequence[Job]) -> list[Ran]:
         return await_all(slurm, submit(slurm, jobs))
 
 
+def keep(path: Path, what: Sequence[Job] | Sequence[Ran]) -> None:
+    """Write it down."""
+    path.write_text(json.dumps([asdict(each) for each in what]))
+
+
 def simulated(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Of the export in `folder`, a row a job in the order in which they came: (live, simulated)."""
     nodes = folder / "nodes.csv"
@@ -241,15 +246,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dfrs-slurm-jobs-") as name:
         folder = options.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
+        keep(folder / "jobs.json", jobs)
         ran = decided(jobs, folder)
+        keep(folder / "dfrs.json", ran)
         live, model = simulated(folder)
         other = backfilled(jobs)
-        kept = {
-            "jobs": [asdict(job) for job in jobs],
-            "dfrs": [asdict(each) for each in ran],
-            "backfill": [asdict(each) for each in other],
-        }
-        (folder / "measured.json").write_text(json.dumps(kept))
+        keep(folder / "backfill.json", other)
         told = measured(folder)
     waits = [np.array([each.began - each.submitted for each in of]) for of in (ran, other)]
     received = np.array([each.received(job) for each, job in zip(ran, jobs, strict=True)])
