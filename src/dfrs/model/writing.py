@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written whole or not at all, into directories that are made."""
 
 import os
 import tempfile
@@ -29,3 +29,11 @@ def write_bytes(path: Path, data: bytes) -> None:
             raise
     except OSError as error:
         raise InputError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def make_directory(path: Path) -> None:
+    """Make it, and those above it, unless it is there. Raises InputError where that fails."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot make the directory: {error.strerror}") from None

@@ -20,7 +20,7 @@ from dfrs.model.jobs import Workload
 from dfrs.model.json_values import plain
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
-from dfrs.model.writing import write_text
+from dfrs.model.writing import make_directory, write_text
 from dfrs.runs.metrics.intervals import virtual_time
 from dfrs.runs.node_sets import node_sets, parse_node_set
 
@@ -92,10 +92,7 @@ def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, 
 
 def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version: str) -> None:
     """Write the files, each whole or not at all, the summary last. Raises InputError where that fails."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{directory}: cannot make the directory: {error.strerror}") from None
+    make_directory(directory)
     (directory / "summary.json").unlink(missing_ok=True)
     (directory / COMMANDS).unlink(missing_ok=True)
     (directory / SPEEDS).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""`dfrs slurm`: prepare a Slurm for dfrs, check it, and take that back."""
+"""`dfrs slurm`: watch a Slurm, prepare it for dfrs, check it, and take that back."""
 
 import os
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from dfrs.cli.console import out
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.live.findings import show_findings
 from dfrs.cli.live.share_agent import share_agent
+from dfrs.cli.live.slurm_shadow import shadow
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="slurm",
-    help="Prepare a partition of Slurm for dfrs serve --backend slurm, check it, take that back, and share its nodes.",
+    help="Watch Slurm beside a policy; prepare a partition for dfrs serve --backend slurm, check it, take that back, "
+    "and share its nodes.",
     no_args_is_help=True,
 )
 
@@ -213,5 +215,6 @@ def _say_restart() -> None:
 
 
 app.command("share-agent")(share_agent)
+app.command("shadow")(shadow)
 
 VERBS = (Verb(app, name="slurm"),)

@@ -42,6 +42,7 @@ BESIDE_TRUTH: Columns = (
     ("95 %\nwait s", "wait_p95_s", ",.0f", min),
     ("bounded\nmean", "bounded_stretch_mean", ",.2f", min),
     ("bounded\nmax", "bounded_stretch_max", ",.2f", min),
+    ("min\nyield", "minimum_yield_mean", ".3f", max),
     ("CPU", "cpu_utilisation", ".1%", max),
     ("makespan\ns", "makespan_s", ",.0f", min),
     ("jobs", "jobs_finished", ",.0f", None),

@@ -209,7 +209,7 @@ def simulate(
         notes=given,
     )
     if from_sacct is not None:
-        workload, settings = slurm.read(from_sacct, settings, estimates, names)
+        workload, settings = slurm.read(from_sacct, settings, estimates, names, output)
         workloads = [workload if weights is None else with_weights(workload, weights)]
     elif from_log is not None:
         workload, settings = _recorded(from_log, settings, estimates, names)
@@ -371,7 +371,7 @@ def _replay(
     from dfrs.experiments.simulations import SimulationTask, directories
 
     places = directories(workloads, names, output)
-    with _stoppable() as stop:
+    with stoppable("stopping; what is done so far is written (once more: at once, with only what was saved)") as stop:
         tasks = (
             SimulationTask(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
             for w, workload in enumerate(workloads)
@@ -382,15 +382,15 @@ def _replay(
 
 
 @contextmanager
-def _stoppable() -> Generator[threading.Event]:
-    """Ctrl-C and a plain kill ask for a stop between two events; a second Ctrl-C stops at once."""
+def stoppable(told: str) -> Generator[threading.Event]:
+    """Ctrl-C and a plain kill set the event, and say `told`; a second one stops at once."""
     stop = threading.Event()
 
     def ask(*_: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        warn("stopping; what is done so far is written (once more: at once, with only what was saved)")
+        warn(told)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dfrs.workloads.slurm.records import Accounting
     from dfrs.workloads.slurm.replay import Replay, ReplayOptions
 
+TRUTH_FILE = "as-it-was.csv"
+"""Beside the run directories: when jobs began and ended in truth."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSource:
@@ -40,14 +43,15 @@ class SlurmSource:
                 raise InputError(f"--{name}: only with --from-sacct")
 
     def read(
-        self, path: Path, settings: "SimulationSettings", estimates: str, policies: Iterable[str]
+        self, path: Path, settings: "SimulationSettings", estimates: str, policies: Iterable[str], output: Path
     ) -> "tuple[Workload, SimulationSettings]":
         """The jobs of the accounting in `path`, and the settings with the nodes that they ran on.
 
-        Says on standard error what was taken and what was left out.
+        Says on standard error what was taken and what was left out, and writes what became of the jobs in truth to
+        `output`.
         """
         from dfrs.experiments.simulations import TAU_S
-        from dfrs.runs.metrics.truth import truth_metrics
+        from dfrs.runs.metrics.truth import truth_metrics, truth_table
         from dfrs.workloads.slurm.reading import read_accounting
         from dfrs.workloads.slurm.replay import replay
 
@@ -61,6 +65,7 @@ class SlurmSource:
         _tell_taken(path, accounting, found, nodes, options)
         _tell_whole_nodes(found, options, policies)
         truth = truth_metrics(found.workload, found.start_s, found.end_s, found.capacity, tau_s=TAU_S)
+        _write(output, truth_table(found.workload, found.start_s, found.end_s))
         notes = {
             "tasks": options.tasks,
             "cpu_from": options.cpu_from,
@@ -113,6 +118,13 @@ class SlurmSource:
             estimates=estimates,
             since=since,
         )
+
+
+def _write(output: Path, truth: str) -> None:
+    from dfrs.model.writing import make_directory, write_text
+
+    make_directory(output)
+    write_text(output / TRUTH_FILE, truth)
 
 
 def _tell_taken(

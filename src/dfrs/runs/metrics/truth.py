@@ -4,6 +4,7 @@ The keys are those of `summarize`, as far as starts and ends decide them, so tha
 """
 
 import numpy as np
+import polars as pl
 
 from dfrs.model.instance import Floats
 from dfrs.model.jobs import Workload
@@ -32,3 +33,21 @@ def truth_metrics(workload: Workload, start_s: Floats, end_s: Floats, capacity: 
     }
     metrics |= statistics_of("stretch", flow_s / workload.run_s) | statistics_of("bounded_stretch", bounded)
     return metrics | statistics_of("wait", start_s - workload.release_s, "_s") | statistics_of("flow", flow_s, "_s")
+
+
+def truth_table(workload: Workload, start_s: Floats, end_s: Floats) -> str:
+    """The same jobs as CSV, in the columns of `jobs.csv` that starts and ends (J,) decide."""
+    flow_s = end_s - workload.release_s
+    return pl.DataFrame(
+        {
+            "job_id": workload.job_id,
+            "submission_time": workload.submit_s,
+            "starting_time": start_s,
+            "execution_time": end_s - start_s,
+            "finish_time": end_s,
+            "waiting_time": start_s - workload.release_s,
+            "turnaround_time": flow_s,
+            "stretch": flow_s / workload.run_s,
+            "processing_time": workload.run_s,
+        }
+    ).write_csv()
