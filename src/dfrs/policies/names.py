@@ -118,6 +118,17 @@ def find_policy(name: str) -> Policy:
     return family.find(name)
 
 
+def find_live_policy(name: str) -> Policy:
+    """`find_policy` for a cluster that runs. Raises InputError also for a policy that needs more than that can give."""
+    policy = find_policy(name)
+    if policy.traits.clustered:
+        raise InputError(
+            f'policy "{name}": needs partitions of calibrated hardware and profiles of all jobs, which a live cluster '
+            "does not have: simulate it by dfrs farm simulate, or choose EASY or GreedyPM*/per/OPT=MIN/MVT=600"
+        )
+    return policy
+
+
 def find_recorded(given: Collection[str]) -> Callable[[str], Policy]:
     """`find_policy` for names in a file that anybody may have made: of `module:class` only those that are `given`."""
 

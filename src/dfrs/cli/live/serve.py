@@ -331,7 +331,7 @@ def make_controller(settings: "ControllerSettings", backend: "Backend") -> "Serv
     from dfrs.kernels.compiling import compilation
     from dfrs.live.controller.service import Controller
     from dfrs.policies.discovery.methods import find_discovery
-    from dfrs.policies.names import find_policy
+    from dfrs.policies.names import find_live_policy, find_policy
 
     # Loads numba now: a controller that stands by is not to do so when it takes over.
     import_module("dfrs.kernels.dispatcher")
@@ -344,9 +344,9 @@ def make_controller(settings: "ControllerSettings", backend: "Backend") -> "Serv
         )
     return Controller(
         settings,
-        find_policy(settings.policy),
+        find_live_policy(settings.policy),
         discovery,
-        shadow=None if settings.shadow is None else find_policy(settings.shadow),
+        shadow=None if settings.shadow is None else find_live_policy(settings.shadow),
         bound=snapshot_bound,
         backend=backend,
         find=find_policy,

@@ -164,9 +164,9 @@ def _nodes(wanted: int | None, hosts: int | None, last: "Choice | None") -> int 
 def _check(policy: str | None, discovery: str | None) -> None:
     """Refuse what the controller would refuse, before anything is started. Raises InputError."""
     if policy is not None:
-        from dfrs.policies.names import find_policy
+        from dfrs.policies.names import find_live_policy
 
-        find_policy(policy)
+        find_live_policy(policy)
     if discovery is not None:
         from dfrs.policies.discovery.methods import find_discovery
 
