@@ -148,8 +148,8 @@ class TaskRecord:
                 self.used_cores = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
         self.received.report(time_s - self.samples[-1][0] if self.samples else 0.0, sample, most_cores)
         # As the report has it, it would need ten times the memory.
-        fields: dict[str, Any] = {**dict(sample), "task": self.id}
-        self.samples = (*self.samples[-1:], (time_s, Usage(time_s=time_s, **fields)))
+        fields: dict[str, Any] = {**vars(sample), "task": self.id, "time_s": time_s}
+        self.samples = (*self.samples[-1:], (time_s, Usage(**fields)))
         if self.base is None:
             self.base = self.samples[-1]
 
