@@ -93,7 +93,7 @@ class TaskRecord:
         """The node that has it, as far as any has said so."""
         if len(self.at) == 1:
             ((node, only),) = self.at.items()
-            return None if only.state is None or self.out_of_date(node) else node
+            return None if only.state is None or only.transfers < self.transfers else node
         known = [n for n, each in self.at.items() if each.state is not None and not self.out_of_date(n)]
         return max(known, key=lambda n: self.at[n].state is not TaskState.HANDED, default=None)
 
