@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.engine.check import check, check_permitted
-from dfrs.engine.codec import decode, encode
+from dfrs.engine.codec import decode, encode, replay
 from dfrs.engine.core import Core
 from dfrs.engine.events import Complete, Hold, Permitted, Ready, Submit, Unhold
 from dfrs.engine.executor_constraints import guard
@@ -18,7 +18,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, Join, NodeChange, most_tasks
 from dfrs.policies.names import find_policy
 from dfrs.testing import SnapshotJob, build_snapshot
-from tests.small_policies import FairShare
+from tests.live_events import Site, drive
+from tests.small_policies import FairShare, Mover
 from tests.unit.test_executor_constraints import broken_rules, guarded_case
 
 LEFT, RIGHT = 7, 8
@@ -235,6 +236,25 @@ def test_nothing_is_kept_of_constraints_that_permit_nothing_or_jobs_that_are_don
     assert tell.core.snapshot().permitted.tolist() == [[False, False]]
     tell(Complete(1), submit(2))
     assert tell.core.snapshot().permitted is None
+
+
+SITES = (
+    Site(choices=True),
+    Site(choices=True, islands=2, frees=(True, False), refusals=True, moves=True, restarts=True, changes=False),
+    Site(choices=True, outside=True, dedicated=True, frees=(False,)),
+)
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
+@pytest.mark.parametrize("name", ["GreedyPM*/per/OPT=MIN/MVT=600", "MCB*/per/OPT=MIN/MVT=600", "EASY", "Mover"])
+def test_whatever_happens_no_task_comes_where_it_may_not_and_the_record_replays(name, seed, site):
+    def policy():
+        return Mover() if name == "Mover" else find_policy(name)
+
+    core = Core(policy(), np.zeros((0, 2)))
+    record, _ = drive(core, seed, site, steps=80)
+    assert replay(Core(policy(), np.zeros((0, 2))), record) is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dfrs.engine.claims import claim
 from dfrs.engine.node_constraints import NodeConstraints
 from dfrs.engine.permitted_nodes import lacking, stuck
 from dfrs.model.decisions import WAITING, Snapshot, Target, Traits
-from dfrs.model.instance import Bools
+from dfrs.model.instance import Bools, Ints
 
 MOST_ASKED_AGAIN = 8
 """So often in one decision."""
@@ -53,10 +53,16 @@ class ConstrainedDecision:
             if self.traits.exclusive:
                 self.constraints.make_due(snapshot.jobs, rows & waiting)
             else:
-                left = _joined(snapshot, left, wanted, rows)
+                left = _joined(snapshot, left, replace(wanted, task_nodes=self._forbidden), rows)
             aside = aside | rows | lacking(snapshot, target, exclusive=self.traits.exclusive)
             wanted, target = self._beside(fits, aside, left)
         return target, wake_at_s
+
+    @property
+    def _forbidden(self) -> Ints:
+        """(slots,) for each task a node that it may not use, if there is one: the guard finds it another, or none."""
+        assert self.snapshot.permitted is not None
+        return np.repeat(self.snapshot.permitted.argmin(axis=1), self.snapshot.jobs["tasks"])
 
     def _beside(self, fits: Bools, aside: Bools, left: Target) -> tuple[Target | None, Target | None]:
         """What the policy wants without the rows `aside`, and what is to be; None where it is not asked.
