@@ -180,8 +180,8 @@ def test_where_a_job_may_run_is_said_by_options_and_scripts_and_shown(dfrs, clus
     got = last(cluster)
     assert (got.nodelist, got.exclude, got.constraint) == (("n2",), ("n3", "n4"), "a|b")
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n[1-3]\ntrue\n")
-    words = 'job.sh:2: --nodelist: "n[1-3]": must be names of nodes with commas between them'
-    assert dfrs("submit", "job.sh") == (2, "", f"{words}\n")
+    words = f'{tmp_path}/job.sh:2: --nodelist: "n[1-3]": must be names of nodes with commas between them'
+    assert dfrs("submit", "job.sh") == (2, "", f"dfrs: {words}\n")
 
 
 def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):
