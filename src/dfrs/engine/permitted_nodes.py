@@ -43,7 +43,7 @@ def constrained(snapshot: Snapshot) -> Bools:
     """(R,) which jobs may not use every node."""
     if snapshot.permitted is None:
         return np.zeros(len(snapshot.jobs), np.bool_)
-    return ~snapshot.permitted.all(axis=1)
+    return snapshot.permitted.sum(axis=1) < snapshot.permitted.shape[1]
 
 
 def stuck(snapshot: Snapshot, wanted: Target, target: Target) -> Bools:

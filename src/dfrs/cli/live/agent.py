@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from dfrs.live.agent.agent import Agent, AgentSettings
 
 
-MOST_FEATURES = 64
-"""Of a node, as the controller takes them."""
-
-
 class ShareMode(StrEnum):
     """What a task's share is."""
 
@@ -181,6 +177,8 @@ def agent(
 
 def _features(given: list[str]) -> tuple[str, ...]:
     """Each once, in order. Raises InputError."""
+    from dfrs.live.protocol.observed import MOST_FEATURES
+
     found = tuple(sorted({check_feature(each) for each in given}))
     if len(found) > MOST_FEATURES:
         raise InputError(f"--feature: {len(found)} of them: must be at most {MOST_FEATURES}")
